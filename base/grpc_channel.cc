@@ -51,8 +51,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
   if (endpoint.ca_file.empty()) {
     if (!IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(absl::StrCat("found coordinator ", endpoint.address,
-                                                     " off loopback without TLS, expected --tls-ca FILE and "
-                                                     "--token-file FILE"));
+                                                     " off loopback without TLS, expected --join FILE (of `xlad "
+                                                     "token`), or --tls-ca FILE and --token-file FILE"));
     }
     return grpc::CreateCustomChannel(endpoint.address, grpc::InsecureChannelCredentials(), Arguments());
   }

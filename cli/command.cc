@@ -1,5 +1,6 @@
 #include "cli/command.h"
 
+#include <pwd.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "base/clock.h"
 #include "base/file_system.h"
+#include "security/join_file.h"
+#include "security/private_files.h"
+#include "security/tokens.h"
+#include "service/managed_security.h"
 
 namespace xlad::cli {
 namespace {
@@ -51,7 +57,7 @@ bool ErrorIsTerminal() { return isatty(STDERR_FILENO) != 0; }
 
 std::atomic<int>* StopRequested() {
   static const bool installed = [] {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
@@ -62,8 +68,25 @@ std::atomic<int>* StopRequested() {
   return &stop_requested;
 }
 
-void AddEndpointFlags(CLI::App* app, Endpoint* endpoint) {
+namespace {
+
+// Fills the endpoint from a join file. `keeps_address`: the user has given the address.
+void TakeJoinFile(const std::string& path, bool keeps_address, Endpoint* endpoint) {
+  const absl::StatusOr<std::string> text = RealFileSystem().Read(path);
+  if (!text.ok()) throw CLI::ValidationError("--join", std::string(text.status().message()));
+  const absl::StatusOr<security::JoinFile> join = security::ParseJoinFile(*text);
+  if (!join.ok()) throw CLI::ValidationError("--join", absl::StrCat(path, ": ", join.status().message()));
+  if (!keeps_address) endpoint->address = join->address;
+  endpoint->ca_file = endpoint->token_file = path;  // The file is both (join_file.h).
+}
+
+}  // namespace
+
+void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own) {
   endpoint->address = "127.0.0.1:7411";
+  auto join = std::make_shared<std::string>();
+  app->add_option("--join", *join, "join file of `xlad token`: address, certificate and token in one")
+      ->envname("XLAD_JOIN");
   app->add_option("--coordinator", endpoint->address, "the coordinator, HOST:PORT")
       ->envname("XLAD_COORDINATOR")
       ->capture_default_str();
@@ -71,6 +94,42 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint) {
       ->envname("XLAD_TLS_CA");
   app->add_option("--token-file", endpoint->token_file, "file whose first line is the bearer token")
       ->envname("XLAD_TOKEN_FILE");
+  app->parse_complete_callback([app, endpoint, join, own] {
+    const bool has_address = app->count("--coordinator") > 0;
+    if (!join->empty()) return TakeJoinFile(*join, has_address, endpoint);
+    if (!endpoint->ca_file.empty() || own == UseOwnJoinFile::kNo) return;
+    const std::string path = security::DefaultJoinPath();
+    if (path.empty() || !RealFileSystem().Exists(path)) return;
+    Endpoint own_endpoint;
+    TakeJoinFile(path, false, &own_endpoint);
+    if (!has_address || own_endpoint.address == endpoint->address) *endpoint = own_endpoint;
+  });
+}
+
+std::string OwnUserName() {
+  const passwd* const entry = getpwuid(geteuid());
+  if (entry != nullptr && security::IsUserName(entry->pw_name)) return entry->pw_name;
+  return absl::StrCat("uid-", geteuid());
+}
+
+absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
+                          const security::Caller& caller) {
+  constexpr int64_t kValidSeconds = int64_t{365} * 86'400;
+  security::TokenStore tokens(service::TokenFolder(data_folder), &RealClock());
+  const auto text = RealFileSystem().Read(path);
+  const auto known = text.ok() ? security::ParseJoinFile(*text) : text.status();
+  if (known.ok() && known->address == address && tokens.Find(known->token).ok()) return absl::OkStatus();
+  if (known.ok()) tokens.Revoke(security::TokenId(known->token)).IgnoreError();  // It may be another coordinator's.
+  XLAD_ASSIGN_OR_RETURN(const security::JoinFile join, service::MakeJoinFile(data_folder, caller, kValidSeconds));
+  XLAD_RETURN_IF_ERROR(security::MakePrivateFolder(std::filesystem::path(path).parent_path().string()));
+  return security::WritePrivateFile(path, security::FormatJoinFile(join));
+}
+
+absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, const std::string& address) {
+  const std::string path = security::DefaultJoinPath();
+  if (path.empty()) return path;
+  XLAD_RETURN_IF_ERROR(KeepJoinFile(path, data_folder, address, {OwnUserName(), security::Role::kOperator}));
+  return path;
 }
 
 void AddFormatFlag(CLI::App* app, std::string* format) {
@@ -102,9 +161,8 @@ CLI::Validator OutputFile() {
 
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {
   if (mesh.empty()) return "single";
-  return absl::StrJoin(mesh, ",", [](std::string* out, const MeshAxis& axis) {
-    absl::StrAppend(out, axis.name(), "=", axis.size());
-  });
+  return absl::StrJoin(
+      mesh, ",", [](std::string* out, const MeshAxis& axis) { absl::StrAppend(out, axis.name(), "=", axis.size()); });
 }
 
 }  // namespace xlad::cli

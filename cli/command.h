@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
+#include "security/roles.h"
 
 namespace xlad::cli {
 
@@ -44,8 +45,10 @@ std::atomic<int>* StopRequested();
 // checkpoints belong to the user who runs the cluster.
 void KeepFilesPrivate();
 
-// --coordinator (where `xlad up` listens), --tls-ca, --token-file.
-void AddEndpointFlags(CLI::App* app, Endpoint* endpoint);
+// --coordinator (where `xlad up` listens), --join, --tls-ca, --token-file. A join file has the other three. Without any
+// of these flags, commands of a user who has started a coordinator off loopback use the join file that it has written.
+enum class UseOwnJoinFile { kYes, kNo };
+void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = UseOwnJoinFile::kYes);
 // --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 
@@ -66,6 +69,8 @@ void AddLogs(CLI::App& parent, Action* action);
 void AddEvents(CLI::App& parent, Action* action);
 void AddWhy(CLI::App& parent, Action* action);
 void AddStatus(CLI::App& parent, Action* action);
+void AddNodes(CLI::App& parent, Action* action);
+void AddTop(CLI::App& parent, Action* action);
 void AddCancel(CLI::App& parent, Action* action);
 void AddCkpt(CLI::App& parent, Action* action);
 void AddResize(CLI::App& parent, Action* action);
@@ -84,8 +89,22 @@ void AddBench(CLI::App& parent, Action* action);
 void AddComm(CLI::App& parent, Action* action);
 void AddSimulate(CLI::App& parent, Action* action);
 void AddChaos(CLI::App& parent, Action* action);
+void AddToken(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
+void AddConfig(CLI::App& parent, Action* action);
 
+// Writes a join file of `caller` for a coordinator that has just begun to listen off loopback at `address`, unless the
+// one that exists is still valid.
+absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
+                          const security::Caller& caller);
+// The same for the commands of this user. Returns its path, or "" if the user has no folder for it.
+absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, const std::string& address);
+// The name of the user who runs this process, as an owner of jobs.
+std::string OwnUserName();
+
+inline constexpr char kAdvertiseHelp[] = "host by which other machines reach this one; default: that of --listen";
+// Help of --http; docs/reference/metrics.md.
+inline constexpr char kHttpHelp[] = "HOST:PORT for metrics (/metrics), health (/livez, /readyz) and the dashboard (/)";
 // Help of --cache; service::CacheFolder reads it.
 inline constexpr char kCacheHelp[] = "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
 

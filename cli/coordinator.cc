@@ -5,6 +5,7 @@
 #include "base/child_process.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "service/coordinator_daemon.h"
@@ -13,12 +14,24 @@
 namespace xlad::cli {
 namespace {
 
+// The commands of the user who runs a coordinator off loopback need no flag.
+absl::Status WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
+  const auto at = ParseHostPort(options.listen);
+  if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return absl::OkStatus();
+  const auto path = WriteOwnJoinFile(options.data_folder, address);
+  if (!path.ok()) return path.status();
+  if (!path->empty()) LogInfo("commands of this user join by a file", {{"file", *path}});
+  return absl::OkStatus();
+}
+
 int Run(const service::DaemonOptions& options) {
   KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
   const auto daemon = service::CoordinatorDaemon::Start(options);
   if (!daemon.ok()) return Fail(daemon.status());
   LogInfo("coordinator listens", {{"address", (*daemon)->Address()}, {"data", options.data_folder}});
+  if (const absl::Status own = WriteOwnCredentials(options, (*daemon)->Address()); !own.ok()) return Fail(own);
+  if (!options.http.empty()) LogInfo("metrics and dashboard", {{"address", (*daemon)->HttpAddress()}});
   while (*stop == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   LogInfo("coordinator stops; running jobs continue on their workers");
   (*daemon)->Shutdown();
@@ -38,10 +51,12 @@ void AddCoordinator(CLI::App& parent, Action* action) {
               "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
   app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
       ->capture_default_str();
+  app->add_option("--advertise", options->advertise, kAdvertiseHelp);
   app->add_option("--data", options->data_folder, "folder for the job log and blobs")->capture_default_str();
-  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain (required off loopback)");
-  app->add_option("--tls-key", options->tls_key_file, "PEM private key (required off loopback)");
-  app->add_option("--token-file", options->token_file, "file whose first line is the token that clients must send");
+  app->add_option("--http", options->http, kHttpHelp);
+  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain; default: an own one");
+  app->add_option("--tls-key", options->tls_key_file, "its PEM private key");
+  app->add_option("--token-file", options->token_file, "with --tls-cert: file with the token of all callers");
   app->add_option("--cache", *cache, kCacheHelp);
   AddCoordinatorFlags(app, flags.get());
   app->callback([=] {

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/network.h"
+#include "cli/command.h"
 #include "runtime/host_threads.h"
 
 namespace xlad::cli {
@@ -31,12 +33,15 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(options.data_folder));
   service::DaemonOptions daemon;
   daemon.listen = options.listen;
+  daemon.http = options.http;
+  daemon.advertise = options.advertise;
   daemon.data_folder = options.data_folder;
   daemon.program_path = OwnExecutablePath();
   daemon.cache_folder = options.cache_folder;
   daemon.coordinator = options.coordinator;
   daemon.build_limits = options.build_limits;
   XLAD_ASSIGN_OR_RETURN(cluster->daemon_, service::CoordinatorDaemon::Start(daemon));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> connection, cluster->WorkerConnection(options));
   const int64_t threads = options.threads > 0 ? options.threads : runtime::HostThreads();
   int64_t all_devices = 0;
   for (const DeviceRequests& requests : options.devices) all_devices += CountDevices(requests);
@@ -44,23 +49,26 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / all_devices);
     Worker& worker = cluster->workers_.emplace_back();
     worker.name = absl::StrCat("worker-", w);
-    worker.argv = {OwnExecutablePath(),
-                   "worker",
-                   "--coordinator",
-                   cluster->Address(),
-                   "--device",
-                   DeviceFlagText(options.devices[w]),
-                   "--id",
-                   worker.name,
-                   "--threads",
-                   absl::StrCat(share),
-                   "--transport",
-                   options.transport};
+    worker.argv = {OwnExecutablePath(), "worker",    "--device",         DeviceFlagText(options.devices[w]), "--id",
+                   worker.name,         "--threads", absl::StrCat(share),   "--transport",    options.transport};
+    worker.argv.insert(worker.argv.end(), connection.begin(), connection.end());
     if (options.any_network) worker.argv.push_back("--insecure-network");
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }
   return cluster;
+}
+
+// The flags by which workers reach the coordinator, and by which other workers reach them.
+absl::StatusOr<std::vector<std::string>> LocalCluster::WorkerConnection(const LocalClusterOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(options.listen));
+  if (IsLoopback(listen.host)) return std::vector<std::string>{"--coordinator", Address()};
+  const std::string join = JoinPath(options.data_folder, "security/worker.join");
+  XLAD_RETURN_IF_ERROR(KeepJoinFile(join, options.data_folder, Address(), {"worker", security::Role::kWorker}));
+  XLAD_RETURN_IF_ERROR(WriteOwnJoinFile(options.data_folder, Address()).status());
+  std::vector<std::string> flags = {"--join", join, "--listen", listen.host};
+  if (!options.advertise.empty()) flags.insert(flags.end(), {"--advertise", options.advertise});
+  return flags;
 }
 
 absl::Status LocalCluster::StartWorker(Worker* worker) {

@@ -15,6 +15,8 @@ namespace xlad::cli {
 
 struct LocalClusterOptions {
   std::string listen = "127.0.0.1:0";
+  std::string advertise;  // Off loopback: the host by which other machines reach this one.
+  std::string http;       // HOST:PORT of metrics and dashboard; empty: none.
   std::string data_folder;
   std::vector<DeviceRequests> devices;  // By worker; each request has a count.
   std::string cache_folder;             // For executables; empty: none are kept.
@@ -23,7 +25,7 @@ struct LocalClusterOptions {
   bool any_network = false;
   service::CoordinatorOptions coordinator;
   ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
-  bool workers_log_to_files = true;     // To data_folder/worker-N.log; otherwise to standard error.
+  bool workers_log_to_files = true;  // To data_folder/worker-N.log; otherwise to standard error.
 };
 
 // Used by one thread.
@@ -34,6 +36,7 @@ class LocalCluster {
   ~LocalCluster();
 
   std::string Address() const { return daemon_->Address(); }
+  std::string HttpAddress() const { return daemon_->HttpAddress(); }
   // Starts each worker that has ended again under its name. One that ended soon after its start has to wait, longer
   // each time, up to half a minute. Logs what it does. Aborted ("worker-1 (pid 123) ended: signal 9; its log: PATH")
   // if a worker has ended soon after its start three times in a row.
@@ -55,6 +58,7 @@ class LocalCluster {
 
   LocalCluster() = default;
   absl::Status StartWorker(Worker* worker);
+  absl::StatusOr<std::vector<std::string>> WorkerConnection(const LocalClusterOptions& options);
   static std::string HowEnded(const Worker& worker);
 
   std::unique_ptr<service::CoordinatorDaemon> daemon_;

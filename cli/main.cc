@@ -1,10 +1,14 @@
 // The `xlad` command: a table of subcommands, one file each.
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "compiler/compile.h"
 #include "runtime/devices/registry/registry.h"
 #include "service/build.h"
@@ -14,10 +18,10 @@ namespace xlad::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Action*) = {
-    AddUp,        AddCoordinator, AddWorker, AddRun,     AddSubmit, AddPs,   AddLogs,  AddCancel,
-    AddCkpt,      AddEvents,    AddWhy,         AddStatus, AddResize,  AddDrain,  AddUndrain, AddBackup, AddRestore,
-    AddPartition, AddExplain,     AddVerify, AddCompile, AddTune, AddOpt,    AddEval, AddBench, AddComm, AddSimulate,
-    AddChaos,     AddVersion,
+    AddUp,      AddCoordinator, AddWorker,  AddRun,    AddSubmit,  AddPs,     AddLogs,  AddCancel,  AddCkpt,
+    AddEvents,  AddWhy,         AddStatus,  AddNodes,  AddTop,     AddResize, AddDrain, AddUndrain, AddBackup,
+    AddRestore, AddPartition,   AddExplain, AddVerify, AddCompile, AddTune,   AddOpt,   AddEval,    AddBench,
+    AddComm,    AddSimulate,    AddChaos,   AddConfig, AddVersion, AddToken,
 };
 
 constexpr char kFooter[] =
@@ -26,6 +30,7 @@ constexpr char kFooter[] =
     "  xlad explain examples/spiral_mlp --mesh dp=8\n"
     "  xlad up --workers 4 --devices 2\n"
     "  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=8 --wait\n"
+    "Each flag of a command is also an environment variable and a key of the file of --config FILE: xlad config\n"
     "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 not reachable or in use, 130 interrupted.";
 
 std::vector<std::string> FlagsOf(const CLI::App& app) {
@@ -52,7 +57,10 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
     const std::string word = std::vector<std::string>(absl::StrSplit(unknown[0], '='))[0];
     const bool flag = absl::StartsWith(word, "-");
     const std::string nearest = NearestName(word, flag ? FlagsOf(*command) : SubcommandsOf(*command));
-    text = absl::StrCat("found ", flag ? "unknown flag " : command == &app ? "unknown command " : "extra argument ",
+    text = absl::StrCat("found ",
+                        flag              ? "unknown flag "
+                        : command == &app ? "unknown command "
+                                          : "extra argument ",
                         word, nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
   }
   std::fprintf(stderr, "xlad: error: %s\nTry: %s --help\n", text.c_str(),
@@ -71,8 +79,14 @@ int Main(int argc, char** argv) {
   for (const auto& add : kCommands) add(app, &action);
   for (CLI::App* command : app.get_subcommands(nullptr)) command->allow_extras();
   app.allow_extras();
+  auto arguments = WithSettings(app, {argv + 1, argv + argc}, [](const std::string& name) {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  });
+  if (!arguments.ok()) return Fail(arguments.status());
+  std::reverse(arguments->begin(), arguments->end());  // The parser takes them from the end.
   try {
-    app.parse(argc, argv);
+    app.parse(*arguments);
     const CLI::App* command = &app;
     for (const CLI::App* used : app.get_subcommands()) command = used;
     if (!command->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));

@@ -45,6 +45,9 @@ int RunCluster(const UpOptions& options) {
   }
   std::fprintf(stderr, "xlad is up at %s with %zu workers; try: xlad ps --coordinator %s\n",
                (*cluster)->Address().c_str(), options.cluster.devices.size(), (*cluster)->Address().c_str());
+  if (!options.cluster.http.empty()) {
+    std::fprintf(stderr, "metrics and dashboard: http://%s/\n", (*cluster)->HttpAddress().c_str());
+  }
   while (*stop == 0 && !abandoned()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     (*cluster)->ReplaceDeadWorkers().IgnoreError();  // It has been logged, and is tried again.
@@ -103,8 +106,10 @@ void AddUp(CLI::App& parent, Action* action) {
               "A worker that ends is replaced.\n"
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
               "start.");
-  app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator, on loopback")
+  app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator; off loopback, encrypted")
       ->capture_default_str();
+  app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp);
+  app->add_option("--http", options->cluster.http, kHttpHelp);
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")->capture_default_str();
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--workers", options->workers, "worker processes; default: 1")->check(CLI::Range(1, 1024));

@@ -1,24 +1,66 @@
-#include "worker/worker_main.h"
+#include <cstdio>
 
 #include "base/child_process.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/transports.h"
+#include "collectives/exec/bootstrap/cluster_place.h"
 #include "runtime/devices/registry/registry.h"
+#include "worker/worker_main.h"
 
 namespace xlad::cli {
+namespace {
+
+struct WorkerFlags {
+  worker::WorkerOptions options;
+  bool coordinator_given = false;  // By a flag, a variable or a file.
+  bool dry_run = false;
+};
+
+int Run(WorkerFlags flags) {
+  worker::WorkerOptions& options = flags.options;
+  absl::StatusOr<std::optional<collectives::Launch>> launch(std::nullopt);
+  // With both, no launcher is needed: `xlad up` in the batch script of a Slurm job, for example.
+  const bool is_placed = flags.coordinator_given && !options.worker_id.empty();
+  if (!is_placed || flags.dry_run) launch = collectives::DetectLaunch();
+  if (!launch.ok()) return Fail(launch.status());
+  const auto place = collectives::PlaceInCluster(*launch, flags.coordinator_given ? options.coordinator.address : "",
+                                                 options.worker_id);
+  if (!place.ok()) return Fail(place.status());
+  if (flags.dry_run) {
+    std::printf("%s\n", collectives::PlaceToJson(*launch, *place).c_str());
+    return kOk;
+  }
+  KeepFilesPrivate();
+  options.coordinator.address = place->coordinator;
+  options.worker_id = place->worker_id;
+  if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
+  if (options.devices[0].count == 0) options.devices[0].count = 1;
+  const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), StopRequested());
+  if (!end.ok()) return Fail(end.status());
+  return *end == worker::WorkerEnd::kWorkMoved ? kMoved : kOk;
+}
+
+}  // namespace
 
 void AddWorker(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<worker::WorkerOptions>();
+  auto flags = std::make_shared<WorkerFlags>();
+  worker::WorkerOptions* const options = &flags->options;
   options->program_path = OwnExecutablePath();
   options->version = XLAD_VERSION;
   CLI::App* app = parent.add_subcommand("worker", "run a worker daemon");
-  app->footer("Examples:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
-              "  xlad worker --coordinator 127.0.0.1:7411 --device opaque:2\n"
-              "SIGTERM drains: its jobs stop after a step and save their state. It exits with 75 if they\n"
-              "continue elsewhere, with 0 if it was idle. A second SIGTERM ends it at once.");
+  app->footer(
+      "Examples:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
+      "  xlad worker --coordinator 127.0.0.1:7411 --device opaque:2\n"
+      "  srun -n 4 xlad worker --dry-run\n"
+      "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its id from\n"
+      "them if the flags do not say it (docs/reference/launchers.md).\n"
+      "SIGTERM drains: its jobs stop after a step and save their state. It exits with 75 if they\n"
+      "continue elsewhere, with 0 if it was idle. A second SIGTERM ends it at once.");
   AddDeviceFlags(app, &options->devices, "COUNT: of this worker, 1 without it; default cpu");
-  app->add_option("--listen", options->listen_host, "host on which peers connect")->capture_default_str();
+  app->add_option("--listen", options->listen, "HOST or HOST:PORT on which peers connect; off loopback, encrypted")
+      ->capture_default_str();
+  app->add_option("--advertise", options->advertise, kAdvertiseHelp);
   app->add_option("--id", options->worker_id, "name of this worker; default: a random one");
   AddThreadsFlag(app, &options->threads, "for all devices of this worker");
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
@@ -37,16 +79,11 @@ void AddWorker(CLI::App& parent, Action* action) {
                   "keep a process ready for the next attempt, so that it starts sooner")
       ->capture_default_str();
   AddTransportFlags(app, &options->transport, &options->any_network);
-  AddEndpointFlags(app, &options->coordinator);
+  app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
+  AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);
   app->callback([=] {
-    *action = [=] {
-      KeepFilesPrivate();
-      if (options->devices.empty()) options->devices = {{"cpu", "", 1}};
-      if (options->devices[0].count == 0) options->devices[0].count = 1;
-      const auto end = worker::RunWorker(*options, runtime::AllDeviceKinds(), StopRequested());
-      if (!end.ok()) return Fail(end.status());
-      return static_cast<int>(*end == worker::WorkerEnd::kWorkMoved ? kMoved : kOk);
-    };
+    flags->coordinator_given = app->count("--coordinator") > 0 || app->count("--join") > 0;
+    *action = [=] { return Run(*flags); };
   });
 }
 

@@ -34,6 +34,10 @@ absl::StatusOr<std::unique_ptr<AttemptFabric>> AttemptFabric::Make(const LaunchT
   options.tcp.generation = launch.generation();
   options.tcp.worker_id = environment.worker_id;
   options.tcp.incarnation = environment.incarnation;
+  options.tcp.key = launch.session_key();
+  for (const Peer& peer : launch.peers()) {
+    if (peer.worker_id() == environment.worker_id) options.tcp.data_address = peer.data_address();
+  }
   options.network = environment.network;
   options.data_plane = environment.data_plane;
   options.transport = environment.transport;

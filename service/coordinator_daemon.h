@@ -13,11 +13,14 @@ namespace xlad::service {
 
 struct DaemonOptions {
   std::string listen = "127.0.0.1:7411";  // HOST:PORT. If the port is 0, the system chooses one.
+  std::string http;                       // HOST:PORT of metrics, health and dashboard (http_pages.h); empty: none.
   std::string data_folder;                // The job log, the blobs and one folder per job. Created if missing.
   std::string program_path;               // The xlad program, which is run to build.
   std::string cache_folder;               // The executable cache (executable_cache.h); empty for none.
-  // Files. Required unless `listen` is a loopback address.
+  // Files of the user: a certificate, its key, and the one token that may do everything. If there are none and `listen`
+  // is not on loopback, an authority, a certificate and tokens are made in the data folder (managed_security.h).
   std::string tls_cert_file, tls_key_file, token_file;
+  std::string advertise;  // The host by which other machines reach the coordinator; empty: that of `listen`.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
 };
@@ -28,8 +31,10 @@ class CoordinatorDaemon {
   static absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> Start(const DaemonOptions& options);
   virtual ~CoordinatorDaemon() = default;
 
-  // The HOST:PORT on which it listens.
+  // The HOST:PORT on which it listens, or by which other machines reach it if it has made its own certificate.
   virtual std::string Address() const = 0;
+  // The HOST:PORT of metrics, health and dashboard; empty if there is none.
+  virtual std::string HttpAddress() const = 0;
   // Stops serving and closes all connections. Running jobs continue on their workers. Idempotent.
   virtual void Shutdown() = 0;
 };

@@ -337,6 +337,18 @@ absl::StatusOr<JobStatus> Engine::GetJob(const std::string& job_id) {
   return WithFolder(std::move(status));
 }
 
+absl::StatusOr<std::vector<std::string>> Engine::ClientKeys(const std::vector<std::string>& job_ids) {
+  using Keys = std::vector<std::string>;
+  return Ask<Keys>([&](CoordinatorCore& coordinator) -> absl::StatusOr<Keys> {
+    Keys keys;
+    for (const std::string& id : job_ids) {
+      const Job* const job = coordinator.context().jobs.Find(JobId(id));
+      keys.push_back(job == nullptr ? "" : job->client_key);
+    }
+    return keys;
+  });
+}
+
 absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
   XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) {
                           return coordinator.Why(JobId(job_id));

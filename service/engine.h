@@ -69,6 +69,8 @@ class Engine {
   absl::Status Resize(const ResizeJobRequest& request);
   absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request);
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
+  // The client keys of these jobs, in their order; empty for jobs that do not exist.
+  absl::StatusOr<std::vector<std::string>> ClientKeys(const std::vector<std::string>& job_ids);
   absl::StatusOr<WhyJobResponse> Why(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const JobLogRequest& request);
   absl::StatusOr<ListWorkersResponse> ListWorkers();

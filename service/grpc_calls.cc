@@ -12,7 +12,6 @@
 
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "base/secret.h"
 
 namespace xlad::service {
 namespace {
@@ -45,7 +44,9 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
 // A call whose handler runs on a pool. Two owners, gRPC until OnDone and the handler until it has returned, hold it.
 class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStream {
  public:
-  HandlerCall(const Method* method, grpc::CallbackServerContext* context) : method_(method), context_(context) {
+  HandlerCall(const Method* method, const KeyOfJob* key_of_job, CallerAccess access,
+              grpc::CallbackServerContext* context)
+      : method_(method), key_of_job_(key_of_job), access_(std::move(access)), context_(context) {
     StartRead(&incoming_);
   }
 
@@ -96,6 +97,8 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     held_ = ToByteBuffer(message);  // Sent with the next message, or together with the status.
     return absl::OkStatus();
   }
+  const CallerAccess& access() const override { return access_; }
+  absl::Status CheckJob(const std::string& job_id) override { return CheckJobOf(access_, *key_of_job_, job_id); }
 
  private:
   enum class ReadState { kPending, kArrived, kEnded };
@@ -140,6 +143,8 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   }
 
   const Method* const method_;
+  const KeyOfJob* const key_of_job_;
+  const CallerAccess access_;
   grpc::CallbackServerContext* const context_;
   std::atomic<int> owners_ = 2;
   std::mutex mutex_;  // Guards what follows.
@@ -250,40 +255,48 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
   return absl::OkStatus();
 }
 
-CallRouter::CallRouter(CallTable table, std::string token, std::function<void(const std::string&)> know)
-    : table_(std::move(table)), expected_(token.empty() ? std::string() : "Bearer " + token), know_(std::move(know)) {}
+absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id) {
+  if (!access.own_only) return absl::OkStatus();
+  const absl::StatusOr<std::string> key = key_of_job(job_id);
+  if (!key.ok() && !absl::IsNotFound(key.status())) return key.status();
+  return CheckOwner(access, job_id, key.value_or(""));
+}
 
-bool CallRouter::IsAuthenticated(const grpc::GenericCallbackServerContext& context) const {
-  if (expected_.empty()) return true;
+absl::StatusOr<CallerAccess> CallRouter::Admit(const grpc::GenericCallbackServerContext& context,
+                                               const std::string& name) const {
+  const AccessControl* const control = control_;
+  if (control == nullptr) return absl::UnavailableError("the coordinator is starting");
+  std::vector<std::string> bearers;
   const auto range = context.client_metadata().equal_range("authorization");
   for (auto it = range.first; it != range.second; ++it) {
-    if (SameSecret({it->second.data(), it->second.size()}, expected_)) return true;
+    absl::string_view value(it->second.data(), it->second.size());
+    if (absl::ConsumePrefix(&value, "Bearer ")) bearers.emplace_back(value);
   }
-  return false;
+  XLAD_ASSIGN_OR_RETURN(const security::Caller caller, control->Identify(PeerAddress(context.peer()), bearers));
+  return Authorize(caller, name);
 }
 
 grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackServerContext* context) {
   const std::string& path = context->method();  // "/xlad.v1.Coordinator/SubmitJob"
   if (path == "/grpc.health.v1.Health/Check") return new HealthCall;
-  if (!IsAuthenticated(*context)) {
-    return new RefusedCall(grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
-                                        "found no token or a wrong one, expected the coordinator's (--token-file)"));
-  }
   const size_t slash = path.rfind('/');
   const absl::string_view service = absl::string_view(path).substr(0, slash == std::string::npos ? 0 : slash);
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  if (service == absl::StrCat("/xlad.", kServiceSuffix) || service == absl::StrCat("/xlad.v1.", kServiceSuffix)) {
-    if (const auto found = table_.methods.find(name); found != table_.methods.end()) {
-      know_(PeerAddress(context->peer()));
-      return new HandlerCall(&found->second, context);
-    }
-    if (const auto found = table_.reactors.find(name); found != table_.reactors.end()) {
-      know_(PeerAddress(context->peer()));
-      return found->second(context);
-    }
+  const bool is_ours =
+      service == absl::StrCat("/xlad.", kServiceSuffix) || service == absl::StrCat("/xlad.v1.", kServiceSuffix);
+  const auto method = table_.methods.find(name);
+  const auto reactor = table_.reactors.find(name);
+  const bool exists = is_ours && (method != table_.methods.end() || reactor != table_.reactors.end());
+  // Who is not known is not told which calls there are.
+  absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "GetStatus");
+  if (!access.ok()) return new RefusedCall(ToGrpcStatus(access.status()));
+  if (!exists) {
+    return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                        absl::StrCat("found call ", path, ", which this coordinator does not have")));
   }
-  return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
-                                      absl::StrCat("found call ", path, ", which this coordinator does not have")));
+  know_(PeerAddress(context->peer()));
+  if (reactor != table_.reactors.end()) return reactor->second(context, *access);
+  return new HandlerCall(&method->second, &table_.key_of_job, *std::move(access), context);
 }
 
 }  // namespace xlad::service

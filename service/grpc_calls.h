@@ -10,6 +10,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "service/access.h"
 
 namespace google::protobuf {
 class MessageLite;
@@ -33,6 +35,9 @@ class CallStream {
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // Sends a message; waits while two earlier ones have not been taken. Errors as Read.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
+  virtual const CallerAccess& access() const = 0;
+  // NotFound unless the caller may see this job or session.
+  virtual absl::Status CheckJob(const std::string& job_id) = 0;
 };
 
 // Threads that run handlers. A pool makes threads as it needs them, up to its limit, and keeps them.
@@ -60,12 +65,20 @@ struct Method {
 };
 
 // Makes the reactor of a call that is not a handler's: the streams of workers and of watchers.
-using ReactorFactory = std::function<grpc::ServerGenericBidiReactor*(grpc::GenericCallbackServerContext*)>;
+using ReactorFactory =
+    std::function<grpc::ServerGenericBidiReactor*(grpc::GenericCallbackServerContext*, const CallerAccess&)>;
+
+// The client key of a job or session; NotFound if there is no such job.
+using KeyOfJob = std::function<absl::StatusOr<std::string>(const std::string& job_id)>;
 
 struct CallTable {
   std::map<std::string, Method> methods;  // By name, such as "SubmitJob".
   std::map<std::string, ReactorFactory> reactors;
+  KeyOfJob key_of_job;
 };
+
+// NotFound unless the caller may see this job or session. Asks `key_of_job` only for callers that see only their own.
+absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id);
 
 // Unavailable gets details, which it does not have if gRPC itself reports that a server cannot be reached.
 grpc::Status ToGrpcStatus(const absl::Status& status);
@@ -73,20 +86,23 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
 
-// Authenticates calls and passes them to their method. Also answers grpc.health.v1.Health/Check, without a token.
+// Identifies callers, and passes the calls that they may make to their method. Also answers
+// grpc.health.v1.Health/Check, to everyone.
 class CallRouter final : public grpc::CallbackGenericService {
  public:
-  // `token` is what calls must carry; empty: nothing. `know` is called with the peer of every authenticated call:
-  // "127.0.0.1:4711" or "[::1]:4711".
-  CallRouter(CallTable table, std::string token, std::function<void(const std::string& peer)> know);
+  // `know` is called with the peer of every authenticated call: "127.0.0.1:4711" or "[::1]:4711".
+  CallRouter(CallTable table, std::function<void(const std::string& peer)> know)
+      : table_(std::move(table)), know_(std::move(know)) {}
+  // Called once, before the server delivers calls; `control` outlives them. Without it, all calls are refused.
+  void SetAccess(const AccessControl* control) { control_ = control; }
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
 
  private:
-  bool IsAuthenticated(const grpc::GenericCallbackServerContext& context) const;
+  absl::StatusOr<CallerAccess> Admit(const grpc::GenericCallbackServerContext& context, const std::string& name) const;
 
   const CallTable table_;
-  const std::string expected_;  // The value of the authorization header; empty: any.
   const std::function<void(const std::string&)> know_;
+  std::atomic<const AccessControl*> control_ = nullptr;
 };
 
 }  // namespace xlad::service

@@ -5,14 +5,18 @@
 #include <grpcpp/resource_quota.h>
 
 #include <chrono>
+#include <optional>
 
 #include "absl/synchronization/mutex.h"
 #include "base/accept_gate.h"
+#include "base/advertised.h"
 #include "base/grpc_channel.h"
 #include "base/network.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
 #include "service/grpc_methods.h"
+#include "service/http_pages.h"
+#include "service/managed_security.h"
 
 namespace xlad::service {
 namespace {
@@ -24,29 +28,47 @@ constexpr int kHandshakeMs = 5000;
 constexpr int kLookaheadBytes = 1 << 20;
 constexpr int kKeepaliveMs = 30'000;  // Workers and clients that send notice a broken path themselves.
 
-absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> Credentials(const DaemonOptions& options) {
+// How the server proves who it is, and what callers must show.
+struct Protection {
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  std::string shared_token;
+  std::unique_ptr<security::TokenStore> tokens;  // Null if there are none.
+};
+
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certificate, const std::string& key) {
+  grpc::SslServerCredentialsOptions ssl;
+  ssl.pem_key_cert_pairs.push_back({key, certificate});
+  return grpc::SslServerCredentials(ssl);
+}
+
+absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
     return absl::InvalidArgumentError("found only one of --tls-cert and --tls-key, expected both or none");
   }
-  if (options.tls_cert_file.empty()) {
-    if (!IsLoopback(host_port.host)) {
-      return absl::InvalidArgumentError(absl::StrCat("found --listen ", options.listen,
-                                                     " off loopback without TLS "
-                                                     "and a token, expected --tls-cert, --tls-key and --token-file"));
+  Protection protection;
+  XLAD_ASSIGN_OR_RETURN(protection.shared_token, ReadToken(options.token_file));
+  if (!options.tls_cert_file.empty()) {
+    if (options.token_file.empty() && !IsLoopback(host_port.host)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found --listen ", options.listen,
+                       " off loopback with a certificate and without a token, "
+                       "expected --token-file, or neither: then an authority and tokens are made"));
     }
-    return grpc::InsecureServerCredentials();
+    XLAD_ASSIGN_OR_RETURN(const std::string certificate, RealFileSystem().Read(options.tls_cert_file));
+    XLAD_ASSIGN_OR_RETURN(const std::string key, RealFileSystem().Read(options.tls_key_file));
+    protection.credentials = TlsCredentials(certificate, key);
+    return protection;
   }
-  if (options.token_file.empty() && !IsLoopback(host_port.host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found --listen ", options.listen, " off loopback without a token, expected --token-file"));
+  if (IsLoopback(host_port.host)) {
+    protection.credentials = grpc::InsecureServerCredentials();
+    return protection;
   }
-  grpc::SslServerCredentialsOptions ssl;
-  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
-  XLAD_ASSIGN_OR_RETURN(pair.cert_chain, RealFileSystem().Read(options.tls_cert_file));
-  XLAD_ASSIGN_OR_RETURN(pair.private_key, RealFileSystem().Read(options.tls_key_file));
-  ssl.pem_key_cert_pairs.push_back(pair);
-  return grpc::SslServerCredentials(ssl);
+  XLAD_ASSIGN_OR_RETURN(const ServerSecurity made,
+                        PrepareSecurity(options.data_folder, options.listen, options.advertise, RealClock()));
+  protection.credentials = TlsCredentials(made.certificate, made.key);
+  protection.tokens = std::make_unique<security::TokenStore>(TokenFolder(options.data_folder), &RealClock());
+  return protection;
 }
 
 void SetLimits(grpc::ServerBuilder* builder) {
@@ -74,15 +96,17 @@ void SetLimits(grpc::ServerBuilder* builder) {
 
 class GrpcDaemon final : public CoordinatorDaemon {
  public:
-  GrpcDaemon(std::unique_ptr<Engine> engine, std::string token)
-      : engine_(std::move(engine)),
-        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_}), std::move(token),
+  GrpcDaemon(std::unique_ptr<Engine> engine, Protection protection)
+      : protection_(std::move(protection)),
+        engine_(std::move(engine)),
+        router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_}),
                 [this](const std::string& peer) { gate_->Know(peer); }) {
     engine_->SetChangeListener([this] { followers_.OnChange(); });
   }
   ~GrpcDaemon() override { Shutdown(); }
 
-  absl::Status Serve(const std::string& listen, const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  absl::Status Serve(const DaemonOptions& options) {
+    const std::string& listen = options.listen;
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
     // Keeps gRPC initialized. Otherwise, gRPC shuts down together with its last user, which takes 10 s if a call was
     // interrupted at that moment.
@@ -92,22 +116,36 @@ class GrpcDaemon final : public CoordinatorDaemon {
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, protection_.credentials);
     SetLimits(&builder);
     builder.RegisterCallbackGenericService(&router_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC's server does not start");
     XLAD_ASSIGN_OR_RETURN(gate_, AcceptGate::Listen(listen, AcceptGateOptions(), [this](int fd) { Take(fd); }));
-    gate_->Begin();
+    access_.emplace(AccessControl::Options{gate_->Address(), protection_.shared_token, protection_.tokens.get()});
+    router_.SetAccess(&*access_);
     XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(gate_->Address()));
     address_ = absl::StrCat(host_port.host, ":", bound.port);
+    if (protection_.tokens != nullptr) {
+      XLAD_ASSIGN_OR_RETURN(address_, AddressForOthers(gate_->Address(), options.advertise));
+      XLAD_RETURN_IF_ERROR(StoreAddress(options.data_folder, address_));
+    }
+    gate_->Begin();
+    return absl::OkStatus();
+  }
+
+  // Also serves metrics, health and the dashboard.
+  absl::Status ServePages(const std::string& address) {
+    XLAD_ASSIGN_OR_RETURN(pages_, ServeHttp(address, engine_.get()));
     return absl::OkStatus();
   }
 
   std::string Address() const override { return address_; }
+  std::string HttpAddress() const override { return pages_ == nullptr ? "" : pages_->Address(); }
 
   void Shutdown() override {
     if (server_ == nullptr) return;
+    pages_.reset();
     engine_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     gate_.reset();
@@ -123,6 +161,8 @@ class GrpcDaemon final : public CoordinatorDaemon {
   }
 
   // In this order, because each member may use those declared before it.
+  const Protection protection_;
+  std::optional<AccessControl> access_;
   const std::unique_ptr<Engine> engine_;
   HandlerPools pools_;
   SerialQueue worker_messages_;
@@ -132,17 +172,18 @@ class GrpcDaemon final : public CoordinatorDaemon {
   std::unique_ptr<AcceptGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  std::unique_ptr<observe::HttpServer> pages_;  // Null without --http.
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
-  XLAD_ASSIGN_OR_RETURN(const auto credentials, Credentials(options));
-  XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(options.token_file));
+  XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));
   XLAD_ASSIGN_OR_RETURN(auto engine, Engine::Start({options.data_folder, options.program_path, options.cache_folder,
                                                     options.build_limits, options.coordinator}));
-  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(token));
-  XLAD_RETURN_IF_ERROR(daemon->Serve(options.listen, credentials));
+  auto daemon = std::make_unique<GrpcDaemon>(std::move(engine), std::move(protection));
+  XLAD_RETURN_IF_ERROR(daemon->Serve(options));
+  if (!options.http.empty()) XLAD_RETURN_IF_ERROR(daemon->ServePages(options.http));
   return daemon;
 }
 

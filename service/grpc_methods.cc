@@ -23,6 +23,9 @@ absl::StatusOr<Request> ReadRequest(CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
   if (!found) return absl::InvalidArgumentError("found a call without a request");
   XLAD_RETURN_IF_ERROR(Validate(request));
+  // A request about a job or a session may only be about one that the caller may see.
+  if constexpr (requires { request.job_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.job_id()));
+  if constexpr (requires { request.session_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
   return request;
 }
 
@@ -183,17 +186,27 @@ class SessionHolder final : public Follower {
 
 using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
 
-FollowerOr FollowJob(Engine* engine, const grpc::ByteBuffer& buffer) {
+KeyOfJob KeysOf(Engine* engine) {
+  return [engine](const std::string& job_id) -> absl::StatusOr<std::string> {
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, engine->ClientKeys({job_id}));
+    if (keys.front().empty()) return absl::NotFoundError(absl::StrCat("found no job ", job_id));
+    return keys.front();
+  };
+}
+
+FollowerOr FollowJob(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
   WatchJobRequest request;
   XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
   XLAD_RETURN_IF_ERROR(Validate(request));
+  XLAD_RETURN_IF_ERROR(CheckJobOf(access, KeysOf(engine), request.job_id()));
   return std::make_unique<JobFollower>(engine, std::move(request));
 }
 
-FollowerOr HoldSession(Engine* engine, const grpc::ByteBuffer& buffer) {
+FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::ByteBuffer& buffer) {
   HoldSessionRequest request;
   XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
   XLAD_RETURN_IF_ERROR(Validate(request));
+  XLAD_RETURN_IF_ERROR(CheckJobOf(access, KeysOf(engine), request.session_id()));
   XLAD_RETURN_IF_ERROR(engine->HoldSession(request.session_id()));
   return std::make_unique<SessionHolder>(engine, request.session_id());
 }
@@ -207,12 +220,47 @@ HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   return response;
 }
 
+// What the submission of a user may say. The job is recorded as that user's.
+absl::Status SubmitJob(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(SubmitJobRequest request, ReadRequest<SubmitJobRequest>(stream));
+  const security::Caller& caller = stream->access().caller;
+  XLAD_RETURN_IF_ERROR(CheckSpecOf(caller, request.spec()));
+  const std::string& resume = request.spec().resume();
+  if (!resume.empty() && resume.find(':') == std::string::npos) XLAD_RETURN_IF_ERROR(stream->CheckJob(resume));
+  request.set_client_key(OwnedKey(caller, request.client_key()));
+  XLAD_ASSIGN_OR_RETURN(const SubmitJobResponse response, engine->Submit(request));
+  return stream->Write(response);
+}
+
+absl::Status OpenSession(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(OpenSessionRequest request, ReadRequest<OpenSessionRequest>(stream));
+  request.set_client_key(OwnedKey(stream->access().caller, request.client_key()));
+  XLAD_ASSIGN_OR_RETURN(const OpenSessionResponse response, engine->OpenSession(request));
+  return stream->Write(response);
+}
+
+// The jobs that the caller may see.
+absl::Status ListJobs(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, engine->ListJobs(request));
+  if (!stream->access().own_only) return stream->Write(response);
+  std::vector<std::string> ids;
+  for (const JobStatus& job : response.jobs()) ids.push_back(job.id());
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, engine->ClientKeys(ids));
+  ListJobsResponse own;
+  own.set_next(response.next());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (CheckOwner(stream->access(), ids[i], keys[i]).ok()) *own.add_jobs() = response.jobs(static_cast<int>(i));
+  }
+  return stream->Write(own);
+}
+
 void AddJobs(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const char* name, Handler handler) {
     table->methods[name] = {&pools->requests, kMaxRequestBytes, std::move(handler)};
   };
-  add("SubmitJob", Unary<SubmitJobRequest>([e](const auto& request) { return e->Submit(request); }));
-  add("ListJobs", Unary<ListJobsRequest>([e](const auto& request) { return e->ListJobs(request); }));
+  add("SubmitJob", [e](CallStream* stream) { return SubmitJob(e, stream); });
+  add("ListJobs", [e](CallStream* stream) { return ListJobs(e, stream); });
   add("GetJob", Unary<GetJobRequest>([e](const auto& request) { return e->GetJob(request.job_id()); }));
   add("CancelJob",
       Command<CancelJobRequest, CancelJobResponse>([e](const auto& request) { return e->Cancel(request.job_id()); }));
@@ -241,13 +289,11 @@ void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
   const auto add = [&](const std::string& name, HandlerPool* pool, Handler handler) {
     table->methods[name] = {pool, kMaxCallBytes, std::move(handler)};
   };
-  add("OpenSession", &pools->requests,
-      Unary<OpenSessionRequest>([e](const auto& request) { return e->OpenSession(request); }));
+  add("OpenSession", &pools->requests, [e](CallStream* stream) { return OpenSession(e, stream); });
   add("LoadProgram", &pools->waits,
       Unary<LoadProgramRequest>([e](const auto& request) { return e->LoadProgram(request); }));
-  add("LocateSession", &pools->waits, Unary<LocateSessionRequest>([e](const auto& request) {
-        return e->LocateSession(request.session_id());
-      }));
+  add("LocateSession", &pools->waits,
+      Unary<LocateSessionRequest>([e](const auto& request) { return e->LocateSession(request.session_id()); }));
   add("CloseSession", &pools->requests, Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request) {
         return e->CloseSession(request.session_id());
       }));
@@ -277,17 +323,20 @@ void HandlerPools::Stop() {
 
 CallTable MakeCallTable(const Serving& serving) {
   CallTable table;
+  table.key_of_job = KeysOf(serving.engine);
   AddJobs(serving.engine, serving.pools, &table);
   AddAdministration(serving.engine, serving.pools, &table);
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
-  table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context) {
+  table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess&) {
     return MakeWorkerStream(serving.engine, serving.worker_messages, context);
   };
-  const auto add_follower = [&](const char* name, FollowerOr (*open)(Engine*, const grpc::ByteBuffer&)) {
-    table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext*) {
-      return serving.followers->MakeStream(
-          [engine = serving.engine, open](const grpc::ByteBuffer& request) { return open(engine, request); });
+  const auto add_follower = [&](const char* name,
+                                FollowerOr (*open)(Engine*, const CallerAccess&, const grpc::ByteBuffer&)) {
+    table.reactors[name] = [serving, open](grpc::GenericCallbackServerContext*, const CallerAccess& access) {
+      return serving.followers->MakeStream([engine = serving.engine, open, access](const grpc::ByteBuffer& request) {
+        return open(engine, access, request);
+      });
     };
   };
   add_follower("WatchJob", FollowJob);

@@ -51,6 +51,7 @@ absl::StatusOr<Request> ReadFirst(CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
   if (!found) return absl::InvalidArgumentError("found a call without a request");
   XLAD_RETURN_IF_ERROR(Validate(request));
+  XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
   return request;
 }
 

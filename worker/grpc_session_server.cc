@@ -283,7 +283,9 @@ class GrpcSessionServer final : public SessionServer {
 
   absl::Status Listen(const std::string& listen_host) {
     if (!IsLoopback(listen_host)) {
-      return absl::InvalidArgumentError(absl::StrCat("found host ", listen_host, ", expected a loopback address"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found a worker that listens on ", listen_host, ", expected one on loopback: sessions run on ",
+                       "one machine so far; submit a job, or use workers without --listen"));
     }
     grpc::ServerBuilder builder;
     int port = 0;

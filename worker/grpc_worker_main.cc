@@ -8,9 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/advertised.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/network.h"
 #include "base/random.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "proto/protocol.h"
@@ -92,6 +94,23 @@ std::string HostName() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "localhost";
   return name;
+}
+
+// HOST:PORT for HOST alone: any free port.
+std::string WithPort(const std::string& listen) {
+  const bool is_six = listen.find(':') != listen.rfind(':') && listen.find(']') == std::string::npos;
+  if (is_six) return absl::StrCat("[", listen, "]:0");
+  return ParseHostPort(listen).ok() ? listen : absl::StrCat(listen, ":0");
+}
+
+// Peers encrypt what they send to an address off loopback, so that only such an address may stand for a port that other
+// machines reach.
+absl::Status CheckAdvertised(const std::string& bound, const std::string& advertised) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(bound));
+  XLAD_ASSIGN_OR_RETURN(const HostPort known, ParseHostPort(advertised));
+  if (IsLoopback(at.host) || !IsLoopback(known.host)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("found --advertise ", known.host, " for a worker that listens on ",
+                                                 bound, ", expected an address off loopback"));
 }
 
 // The id in the options, or the id kept in the data folder, or a new id, which is then kept.
@@ -191,7 +210,9 @@ class Daemon {
     XLAD_RETURN_IF_ERROR(OfferDevices(options, kinds, &core.identity));
     XLAD_RETURN_IF_ERROR(collectives::ChooseTransport(options.transport).status());
     XLAD_ASSIGN_OR_RETURN(const std::string id, WorkerId(options, random.get()));
-    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(absl::StrCat(options.listen_host, ":0")));
+    XLAD_ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::Listen(WithPort(options.listen)));
+    XLAD_ASSIGN_OR_RETURN(const std::string data_address, AddressForOthers(acceptor_->address(), options.advertise));
+    XLAD_RETURN_IF_ERROR(CheckAdvertised(acceptor_->address(), data_address));
     core.grace_ms = options.grace_ms;
     core.memory_limit_bytes = options.memory_limit_bytes;
     core.tasks_have_processes = true;
@@ -199,7 +220,7 @@ class Daemon {
     core.identity.set_incarnation(random->Next());
     core.identity.set_host(HostName());
     core.identity.set_pid(getpid());
-    core.identity.set_data_address(acceptor_->address());
+    core.identity.set_data_address(data_address);
     core.identity.set_version(options.version);
     core.identity.set_protocol(kProtocol);
     pool_ = std::make_unique<AttemptPool>(std::vector<std::string>{options.program_path, "__attempt"},
@@ -212,12 +233,11 @@ class Daemon {
     LogInfo("worker started", {{"worker", id},
                                {"pid", absl::StrCat(getpid())},
                                {"devices", absl::StrJoin(options.devices, ",", append)},
-                               {"data", acceptor_->address()},
+                               {"data", data_address},
                                {"coordinator", options.coordinator.address}});
-    XLAD_ASSIGN_OR_RETURN(
-        attachment_, Attachment::Start(
-                         options.coordinator, [this](Event event) { events_.Push(std::move(event)); },
-                         [this](const absl::Status& status) { Refuse(status); }));
+    XLAD_ASSIGN_OR_RETURN(attachment_, Attachment::Start(
+                                           options.coordinator, [this](Event event) { events_.Push(std::move(event)); },
+                                           [this](const absl::Status& status) { Refuse(status); }));
     return absl::OkStatus();
   }
 
@@ -238,7 +258,8 @@ class Daemon {
     const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
     setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
     setup.set_memory_bytes(options.memory_limit_bytes);
-    setup.set_listen_host(options.listen_host);
+    // Checked when the acceptor was made.
+    setup.set_listen_host(ParseHostPort(WithPort(options.listen)).value_or(HostPort{"127.0.0.1"}).host);
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
     setup.set_text_log(LogsText());

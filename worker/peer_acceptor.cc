@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/network.h"
+#include "base/peer_user.h"
 #include "collectives/exec/transports/frame.h"
 
 namespace xlad::worker {
@@ -39,7 +40,13 @@ AddressText ToText(const sockaddr_storage& address, socklen_t size) {
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return {"?", "?"};
   }
-  return {host, absl::StrCat(host, ":", port)};
+  const bool is_six = absl::string_view(host).find(':') != absl::string_view::npos;
+  return {host, is_six ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port)};
+}
+
+bool IsOnLoopback(const std::string& address) {
+  const absl::StatusOr<HostPort> at = ParseHostPort(address);
+  return at.ok() && IsLoopback(at->host);
 }
 
 absl::StatusOr<FileDescriptor> ListenOn(const HostPort& at) {
@@ -66,12 +73,6 @@ absl::StatusOr<FileDescriptor> ListenOn(const HostPort& at) {
 absl::StatusOr<std::unique_ptr<PeerAcceptor>> PeerAcceptor::Listen(const std::string& address,
                                                                    const PeerAcceptorLimits& limits) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
-  if (!IsLoopback(at.host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found data address ", address,
-                     ", expected a loopback one: traffic between workers is neither "
-                     "encrypted nor authenticated yet, so it stays on this machine (use --listen 127.0.0.1)"));
-  }
   XLAD_ASSIGN_OR_RETURN(FileDescriptor listener, ListenOn(at));
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
@@ -83,6 +84,7 @@ PeerAcceptor::PeerAcceptor(FileDescriptor listener, std::string address, const P
     : limits_(limits),
       listener_(std::move(listener)),
       address_(std::move(address)),
+      same_user_only_(IsOnLoopback(address_)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reserve_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   thread_ = std::thread([this] { Run(); });
@@ -129,6 +131,13 @@ void PeerAcceptor::Accept() {
     }
     if (!socket.is_open()) return;
     AddressText text = ToText(peer, size);
+    // Connections on loopback are not encrypted: those of other users of this machine are refused.
+    if (same_user_only_) {
+      if (const absl::Status same = CheckSameUser(text.address, address_); !same.ok()) {
+        LogWarn("data port: refused a connection", {{"error", std::string(same.message())}});
+        continue;
+      }
+    }
     MakeRoom(&greeting_, limits_.max_greeting);
     Guest& guest = greeting_.emplace_back();
     guest.socket = std::move(socket);

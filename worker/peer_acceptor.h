@@ -39,8 +39,9 @@ class PeerAcceptor {
   // Receives the socket of a peer's connection, its hello, and its address for messages. Must not block.
   using Take = std::function<void(FileDescriptor socket, const PeerHello& hello, const std::string& address)>;
 
-  // Listens on HOST:PORT; the system chooses the port if it is 0. InvalidArgument if the host is not a loopback
-  // address, because connections between workers have neither encryption nor tokens.
+  // Listens on HOST:PORT; the system chooses the port if it is 0. On loopback, connections of other users of this
+  // machine are closed. Off loopback, everyone can connect and send a hello; the attempts secure the connections
+  // (security/secure_connection.h). InvalidArgument for unknown hosts.
   static absl::StatusOr<std::unique_ptr<PeerAcceptor>> Listen(const std::string& address,
                                                               const PeerAcceptorLimits& limits = {});
   ~PeerAcceptor();
@@ -77,6 +78,7 @@ class PeerAcceptor {
   const PeerAcceptorLimits limits_;
   const FileDescriptor listener_;
   const std::string address_;
+  const bool same_user_only_;
   FileDescriptor wake_;     // An eventfd.
   FileDescriptor reserve_;  // Closed to accept, and close, a connection when the process has no descriptor left.
   // Used by the thread only.

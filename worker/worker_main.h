@@ -15,7 +15,8 @@ namespace xlad::worker {
 struct WorkerOptions {
   Endpoint coordinator;
   std::vector<runtime::DeviceRequest> devices;  // What this worker offers; each has a count.
-  std::string listen_host = "127.0.0.1";        // The host to which peers connect; the system chooses the port.
+  std::string listen = "127.0.0.1";  // HOST or HOST:PORT on which peers connect; without a port, on any free one.
+  std::string advertise;             // The host by which peers connect; empty: that of `listen`.
   std::string worker_id;                        // Empty: the id kept in data_folder, or a random one.
   std::string data_folder;                      // Empty: nothing is kept.
   int64_t grace_ms = 30'000;                    // How long draining may take.
@@ -42,7 +43,7 @@ enum class WorkerEnd {
 // grace is over. Each attempt runs in a process of its own, which ends with this one. The calling thread must exist as
 // long as the process. `kinds` is the table of device kinds (runtime/devices/registry/) and outlives the call. Errors:
 //   DeadlineExceeded    if a task was still running when the grace was over;
-//   InvalidArgument     for options that are wrong, for example a listen host that is not loopback;
+//   InvalidArgument     for options that are wrong, for example an unknown listen host;
 //   Unavailable         if this machine has no devices of a requested kind;
 //   FailedPrecondition  if the coordinator refused the registration, for example because of the worker's version;
 //   another status      if the coordinator refused the connection permanently, for example Unauthenticated.

@@ -38,7 +38,7 @@ void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std:
   placed->set_state_blob(start.state_blob);
   placed->set_checkpoint_uri(start.checkpoint_uri);
   placed->set_checkpoint_digest(start.checkpoint_digest);
-  if (job->spec.session()) placed->set_session_key(context_.random->Hex(16));
+  placed->set_session_key(context_.random->Hex(16));
   if (job->spec.session() && context_.AllSpeak(kSessionSecretProtocol, peers)) {
     placed->set_session_secret(context_.random->Hex(32));
   }

@@ -193,9 +193,11 @@ class Commands(unittest.TestCase):
             nobody = f"127.0.0.1:{free.getsockname()[1]}"
         self.fails("ps", "--coordinator", nobody, words=[nobody], code=(3,))
         self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
+        self.fails("worker", "--coordinator", nobody, "--listen", "no.such.host.invalid", words=["no.such.host.invalid"])
         with folder() as where:
-            self.fails("coordinator", "--listen", "0.0.0.0:0", "--data", where / "d", words=["TLS", "token"])
-            self.fails("worker", "--coordinator", nobody, "--listen", "0.0.0.0", words=["0.0.0.0"])
+            self.fails("ps", "--join", where / "none", words=["none"], code=(2,))
+            self.fails("token", "--data", where / "d", "--role", "reader", words=["listens off loopback"])
+            self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"])
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
 
     def test_mutants_give_one_error_or_a_program(self):

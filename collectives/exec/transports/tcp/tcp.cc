@@ -10,6 +10,7 @@
 #include "collectives/exec/transports/plugin/engine_path.h"
 #include "collectives/exec/transports/shared_memory/shared_path.h"
 #include "collectives/exec/transports/tcp/tcp_connection.h"
+#include "security/secure_connection.h"
 
 namespace xlad::collectives {
 namespace {
@@ -26,6 +27,12 @@ constexpr std::chrono::milliseconds kCutAfter{250};
 std::string PluginOf(const PeerHello& hello) {
   absl::string_view machine = hello.machine();
   return absl::ConsumePrefix(&machine, kPluginMark) ? std::string(machine) : "";
+}
+
+// Whether connections to this data address leave the machine, and so must be encrypted.
+bool IsOffLoopback(const std::string& data_address) {
+  const absl::StatusOr<HostPort> at = ParseHostPort(data_address);
+  return at.ok() && !IsLoopback(at->host);
 }
 
 }  // namespace
@@ -96,6 +103,12 @@ TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& wa
     pumped_.emplace(device, std::make_unique<Pumped>());
     transports_.emplace(device, std::make_unique<TcpTransport>(this, device));
   }
+  if (IsOffLoopback(options_.data_address)) {
+    guests_ = std::make_unique<SecuredGuests>(
+        options_.key, [this](std::unique_ptr<Connection> connection, const PeerHello& hello) {
+          Welcome(std::move(connection), hello);
+        });
+  }
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
 }
 
@@ -106,6 +119,7 @@ void TcpFabric::TellDialed(Connection* connection) {
 }
 
 void TcpFabric::OnAbort() {
+  if (guests_ != nullptr) guests_->Close();
   std::lock_guard<std::mutex> lock(mutex_);
   bool all_told = true;
   for (const auto& [pair, connection] : connections_) all_told = connection->TellAbort() && all_told;
@@ -122,6 +136,7 @@ void TcpFabric::OnAbort() {
 
 TcpFabric::~TcpFabric() {
   abort_->RemoveListener(listener_id_);
+  guests_.reset();
   std::map<Pair, std::unique_ptr<TcpConnection>> connections;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -174,6 +189,15 @@ absl::Status TcpFabric::CheckShared(const SharedPipe* pipe, const std::string& p
 }
 
 void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& hello) {
+  if (guests_ == nullptr) return Welcome(std::move(connection), hello);
+  // A hello of another attempt, or of an unknown worker, gets no handshake.
+  const absl::Status status = CheckHello(hello);
+  if (status.ok()) return guests_->Take(std::move(connection), hello);
+  LogWarn("data port: refused a connection",
+          {{"peer", connection->Peer()}, {"error", std::string(status.message())}});
+}
+
+void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello) {
   const Pair pair(hello.to_device(), hello.from_device());
   absl::Status status = abort_->raised() ? abort_->status() : CheckHello(hello);
   std::unique_lock<std::mutex> lock(mutex_);
@@ -292,7 +316,8 @@ absl::StatusOr<TcpFabric::Dialed> TcpFabric::Dial(int device, int peer) {
   Dialed dialed;
   XLAD_ASSIGN_OR_RETURN(dialed.connection, network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
   dialed.pipe = OfferPipe(device);
-  XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome, SayHello(device, peer, dialed.pipe.get(), dialed.connection.get()));
+  const PeerHello hello = HelloTo(device, peer, dialed.pipe.get());
+  XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome, SayHello(Pair(device, peer), hello, &dialed.connection));
   if (!welcome.refused().empty()) return absl::FailedPreconditionError(absl::StrCat("refused: ", welcome.refused()));
   if (!welcome.shared()) dialed.pipe = nullptr;
   XLAD_RETURN_IF_ERROR(CheckShared(dialed.pipe.get(), absl::StrCat("device ", peer)));
@@ -303,8 +328,7 @@ absl::StatusOr<TcpFabric::Dialed> TcpFabric::Dial(int device, int peer) {
   return dialed;
 }
 
-absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const SharedPipe* pipe, Connection* connection) {
-  const Pair pair(device, peer);
+PeerHello TcpFabric::HelloTo(int device, int peer, const SharedPipe* pipe) const {
   PeerHello hello;
   hello.set_job_id(options_.job_id);
   hello.set_attempt(options_.attempt);
@@ -321,13 +345,31 @@ absl::StatusOr<PeerWelcome> TcpFabric::SayHello(int device, int peer, const Shar
     hello.set_machine(absl::StrCat(kPluginMark, engine->second->name()));
     hello.set_segment(absl::BytesToHexString(engine->second->address()));
   }
-  XLAD_RETURN_IF_ERROR(WriteBlock(connection, hello.SerializeAsString()));
+  return hello;
+}
+
+// Replaces a connection by a secured one over it.
+absl::Status TcpFabric::SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection) {
+  auto secured = security::SecureClient(connection->get(), options_.key, ContextOf(hello));
+  XLAD_RETURN_IF_ERROR(secured.status());
+  std::lock_guard<std::mutex> lock(mutex_);
+  dialing_[Pair(hello.from_device(), hello.to_device())] = secured->get();
+  (*secured)->Own(std::move(*connection));
+  *connection = *std::move(secured);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PeerWelcome> TcpFabric::SayHello(Pair pair, const PeerHello& hello,
+                                                std::unique_ptr<Connection>* connection) {
+  XLAD_RETURN_IF_ERROR(WriteBlock(connection->get(), hello.SerializeAsString()));
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    dialing_[pair] = connection;
-    if (abort_->raised()) TellDialed(connection);
+    dialing_[pair] = connection->get();
+    if (abort_->raised()) TellDialed(connection->get());
   }
-  const absl::StatusOr<std::string> answer = ReadBlock(connection);
+  absl::Status secured;
+  if (IsOffLoopback(peers_.at(pair.second).data_address)) secured = SecureDialed(hello, connection);
+  const absl::StatusOr<std::string> answer = secured.ok() ? ReadBlock(connection->get()) : secured;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     dialing_.erase(pair);

@@ -20,6 +20,7 @@
 #include "collectives/exec/transport.h"
 #include "collectives/exec/transports/plugin/engine.h"
 #include "collectives/exec/transports/shared_memory/shared_memory.h"
+#include "collectives/exec/transports/tcp/secured_guests.h"
 #include "collectives/exec/waiter.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
@@ -34,6 +35,9 @@ struct TcpOptions {
   int64_t generation = 0;
   std::string worker_id;
   uint64_t incarnation = 0;
+  // Connections to a data address off loopback are encrypted with this key, which all workers of the attempt have.
+  std::string key;
+  std::string data_address;  // By which peers reach this worker; empty: on loopback.
   int slots = 4;
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
@@ -85,7 +89,11 @@ class TcpFabric {
     std::string plugin_address;
   };
   absl::StatusOr<Dialed> Dial(int device, int peer);
-  absl::StatusOr<PeerWelcome> SayHello(int device, int peer, const SharedPipe* pipe, Connection* connection);
+  PeerHello HelloTo(int device, int peer, const SharedPipe* pipe) const;
+  absl::StatusOr<PeerWelcome> SayHello(Pair pair, const PeerHello& hello, std::unique_ptr<Connection>* connection);
+  absl::Status SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection);
+  // Answers a hello on a connection that is secured if it has to be.
+  void Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello);
   // Returns null, and logs the reason, if memory cannot be shared.
   std::unique_ptr<SharedPipe> OfferPipe(int device);
   std::unique_ptr<SharedPipe> AcceptPipe(const PeerHello& hello);
@@ -119,6 +127,7 @@ class TcpFabric {
   std::atomic<int> shared_connections_ = 0;
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
   std::map<int, std::unique_ptr<Transport>> transports_;
+  std::unique_ptr<SecuredGuests> guests_;  // Null if this worker is on loopback. Last: its threads use the rest.
 };
 
 }  // namespace xlad::collectives

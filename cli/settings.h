@@ -1,0 +1,34 @@
+// Every flag of every command is also an environment variable and a key of a configuration file: one table, which
+// follows from the flags themselves. docs/reference/configuration.md describes it; `xlad config` prints it.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace xlad::cli {
+
+struct Setting {
+  std::string section;   // "worker", or "ckpt.export" for a command of a command.
+  std::string key;       // "memory-limit"; the flag is --memory-limit.
+  std::string variable;  // "XLAD_WORKER_MEMORY_LIMIT", or the variable that commands share, such as XLAD_COORDINATOR.
+  const CLI::Option* option = nullptr;
+  const CLI::App* command = nullptr;
+};
+
+// The settings of `app`'s commands, in the order of the commands and their flags.
+std::vector<Setting> AllSettings(const CLI::App& app);
+
+// Returns the command line (without the program's name) in which flags that it does not have are taken from variables,
+// or else from the file of --config or XLAD_CONFIG, of which --config is removed. A setting that excludes a flag of the
+// command line is left out. `get` returns the value of a variable, if it is set. Errors: that of reading the file;
+// InvalidArgument for sections and keys that do not exist, with the most similar one.
+absl::StatusOr<std::vector<std::string>> WithSettings(
+    const CLI::App& app, std::vector<std::string> arguments,
+    const std::function<std::optional<std::string>(const std::string&)>& get);
+
+}  // namespace xlad::cli

@@ -1,0 +1,102 @@
+// `xlad token`: issues, lists and revokes tokens beside a running coordinator.
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "security/private_files.h"
+#include "security/tokens.h"
+#include "service/managed_security.h"
+
+namespace xlad::cli {
+namespace {
+
+struct TokenOptions {
+  std::string data = "xlad-data";
+  std::string role, user, output, revoke, format;
+  int64_t days = 30;
+  bool list = false;
+};
+
+std::string Date(int64_t unix_s) {
+  const std::time_t time = unix_s;
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%SZ", std::gmtime(&time));
+  return text;
+}
+
+int List(const security::TokenStore& tokens, const std::string& format) {
+  const auto records = tokens.List();
+  if (!records.ok()) return Fail(records.status());
+  const int64_t now = RealClock().WallNs() / kNsPerSecond;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  if (format != "json") std::printf("%-14s %-10s %-20s %-22s %-22s\n", "ID", "ROLE", "USER", "CREATED", "EXPIRES");
+  for (const security::TokenRecord& record : *records) {
+    const std::string role(RoleName(record.role));
+    json.push_back({{"id", record.id},
+                    {"role", role},
+                    {"user", record.user},
+                    {"created_unix_s", record.created_unix_s},
+                    {"expires_unix_s", record.expires_unix_s},
+                    {"expired", record.expires_unix_s <= now}});
+    if (format == "json") continue;
+    std::printf("%-14s %-10s %-20s %-22s %-22s%s\n", record.id.c_str(), role.c_str(), record.user.c_str(),
+                Date(record.created_unix_s).c_str(), Date(record.expires_unix_s).c_str(),
+                record.expires_unix_s <= now ? " expired" : "");
+  }
+  if (format == "json") std::printf("%s\n", json.dump(2).c_str());
+  return kOk;
+}
+
+int Run(TokenOptions options) {
+  security::TokenStore tokens(service::TokenFolder(options.data), &RealClock());
+  if (options.list) return List(tokens, options.format);
+  if (!options.revoke.empty()) {
+    const absl::Status revoked = tokens.Revoke(options.revoke);
+    return revoked.ok() ? kOk : Fail(revoked);
+  }
+  if (options.role.empty()) {
+    return Fail(absl::InvalidArgumentError("found no --role, expected reader, submitter, worker or operator"));
+  }
+  const auto role = security::ParseRole(options.role);
+  if (!role.has_value()) {
+    return Fail(absl::InvalidArgumentError(
+        absl::StrCat("--role: found ", options.role, ", expected reader, submitter, worker or operator")));
+  }
+  if (options.user.empty()) options.user = *role == security::Role::kWorker ? "worker" : OwnUserName();
+  const auto join = service::MakeJoinFile(options.data, {options.user, *role}, options.days * 86'400);
+  if (!join.ok()) return Fail(join.status());
+  const std::string text = security::FormatJoinFile(*join);
+  const absl::Status written = options.output.empty() || options.output == "-"
+                                   ? WriteOutput("", text)
+                                   : security::WritePrivateFile(options.output, text);
+  if (!written.ok()) return Fail(written);
+  std::fprintf(stderr, "token %s: role %s, user %s, valid for %lld days\n", security::TokenId(join->token).c_str(),
+               options.role.c_str(), options.user.c_str(), static_cast<long long>(options.days));
+  return kOk;
+}
+
+}  // namespace
+
+void AddToken(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<TokenOptions>();
+  CLI::App* app = parent.add_subcommand("token", "issue, list and revoke tokens of a coordinator");
+  app->footer(
+      "Examples:\n  xlad token --data /var/lib/xlad --role worker -o worker.join\n"
+      "  xlad token --data /var/lib/xlad --role submitter --user alice --days 7 -o alice.join\n"
+      "  xlad token --data /var/lib/xlad --list\n  xlad token --data /var/lib/xlad --revoke 0123456789ab\n"
+      "The coordinator may run meanwhile; it must have listened off loopback once.");
+  app->add_option("--data", options->data, "the coordinator's data folder")->capture_default_str();
+  app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)");
+  app->add_option("--user", options->user,
+                  "owner of the jobs that it submits; default: the user who runs this command");
+  app->add_option("--days", options->days, "how long it is valid")->capture_default_str()->check(CLI::Range(1, 3650));
+  app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output");
+  app->add_flag("--list", options->list, "list all tokens");
+  app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on");
+  AddFormatFlag(app, &options->format);
+  app->callback([=] { *action = [=] { return Run(*options); }; });
+}
+
+}  // namespace xlad::cli

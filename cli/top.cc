@@ -1,0 +1,136 @@
+// `xlad top`: the jobs and workers of a coordinator, redrawn every second.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "client/coordinator_client.h"
+#include "proto/job_state.h"
+
+namespace xlad::cli {
+namespace {
+
+constexpr int64_t kPollMs = 1000;
+constexpr int64_t kSliceMs = 50;  // How often the loop looks for an interruption.
+
+struct TopOptions {
+  Endpoint endpoint;
+  bool once = false;
+};
+
+// What is known about the speed of a job: its step at an earlier moment.
+struct Progress {
+  int64_t step = 0;
+  int64_t at_ns = 0;
+  double steps_per_second = 0;  // 0: not known yet.
+};
+
+std::string Duration(double seconds) {
+  char text[32];
+  if (seconds < 90)
+    std::snprintf(text, sizeof text, "%.0fs", seconds);
+  else if (seconds < 5400)
+    std::snprintf(text, sizeof text, "%.0fm", seconds / 60);
+  else
+    std::snprintf(text, sizeof text, "%.1fh", seconds / 3600);
+  return text;
+}
+
+class Top {
+ public:
+  std::string Draw(const CoordinatorStatus& status, const std::vector<JobStatus>& jobs,
+                   const ListWorkersResponse& workers, int64_t now_ns) {
+    std::map<std::string, int64_t> states, devices;
+    for (const auto& worker : workers.workers()) {
+      ++states[worker.state()];
+      devices[worker.state()] += worker.devices();
+    }
+    std::string text =
+        absl::StrCat("coordinator on ", status.host(), ", pid ", status.pid(), ", ",
+                     status.serving() ? "serving" : absl::StrCat("not serving: ", status.reason()), "\n");
+    absl::StrAppend(&text, "workers:");
+    for (const auto& [state, count] : states) {
+      absl::StrAppend(&text, " ", count, " ", state, " with ", devices[state], " devices;");
+    }
+    absl::StrAppend(&text, states.empty() ? " none" : "", "\njobs:");
+    for (const auto& [state, count] : status.jobs()) absl::StrAppend(&text, " ", count, " ", state, ";");
+    char line[512];
+    std::snprintf(line, sizeof line, "\n\n%-14s %-20s %-10s %-14s %15s %9s %7s %10s  %s\n", "ID", "NAME", "STATE",
+                  "MESH", "STEP", "STEPS/S", "LEFT", "LOSS", "REASON");
+    text += line;
+    for (const JobStatus& job : jobs) {
+      if (!HasEnded(job.state())) text += Row(job, now_ns);
+    }
+    return text;
+  }
+
+ private:
+  std::string Row(const JobStatus& job, int64_t now_ns) {
+    Progress& progress = progress_[job.id()];
+    const double seconds = static_cast<double>(now_ns - progress.at_ns) * 1e-9;
+    if (progress.at_ns == 0 || job.step() < progress.step) {
+      progress = {job.step(), now_ns, 0};
+    } else if (job.step() > progress.step || seconds > 10) {
+      progress = {job.step(), now_ns, static_cast<double>(job.step() - progress.step) / std::max(seconds, 1e-3)};
+    }
+    char speed[32] = "-", loss[32] = "-", line[512];
+    std::string left = "-";
+    if (progress.steps_per_second > 0) {
+      std::snprintf(speed, sizeof speed, "%.4g", progress.steps_per_second);
+      left = Duration(static_cast<double>(job.steps() - job.step()) / progress.steps_per_second);
+    }
+    if (job.has_loss()) std::snprintf(loss, sizeof loss, "%.5g", static_cast<double>(job.loss()));
+    std::snprintf(line, sizeof line, "%-14s %-20.20s %-10s %-14s %15s %9s %7s %10s  ", job.id().c_str(),
+                  job.name().c_str(), JobState_Name(job.state()).c_str(), MeshText(job.mesh()).c_str(),
+                  absl::StrCat(job.step(), "/", job.steps()).c_str(), speed, left.c_str(), loss);
+    return absl::StrCat(line, job.reason(), "\n");
+  }
+
+  std::map<std::string, Progress> progress_;
+};
+
+int Run(const TopOptions& options) {
+  std::atomic<int>* stop = StopRequested();
+  const auto client = client::CoordinatorClient::Connect(options.endpoint);
+  if (!client.ok()) return Fail(client.status());
+  Top top;
+  while (true) {
+    const auto status = (*client)->Status();
+    if (!status.ok()) return Fail(status.status());
+    std::vector<JobStatus> jobs;
+    ListWorkersResponse workers;
+    if (status->serving()) {
+      auto listed = (*client)->ListJobs();
+      if (!listed.ok()) return Fail(listed.status());
+      jobs = *std::move(listed);
+      auto found = (*client)->ListWorkers();
+      if (!found.ok()) return Fail(found.status());
+      workers = *std::move(found);
+    }
+    // Clears the screen, and what was scrolled out of it stays.
+    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J",
+                top.Draw(*status, jobs, workers, RealClock().NowNs()).c_str());
+    std::fflush(stdout);
+    if (options.once) return kOk;
+    for (int64_t waited = 0; waited < kPollMs; waited += kSliceMs) {
+      if (*stop != 0) return kOk;
+      std::this_thread::sleep_for(std::chrono::milliseconds(kSliceMs));
+    }
+  }
+}
+
+}  // namespace
+
+void AddTop(CLI::App& parent, Action* action) {
+  auto options = std::make_shared<TopOptions>();
+  CLI::App* app = parent.add_subcommand("top", "show the jobs of a coordinator, redrawn every second");
+  app->footer("Example:\n  xlad top --coordinator 127.0.0.1:7411\nCtrl-C ends it.");
+  app->add_flag("--once", options->once, "print once, and end");
+  AddEndpointFlags(app, &options->endpoint);
+  app->callback([=] { *action = [=] { return Run(*options); }; });
+}
+
+}  // namespace xlad::cli

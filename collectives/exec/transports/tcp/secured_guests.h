@@ -1,0 +1,52 @@
+// Connections that peers have opened and that are being secured, each on a thread of its own, so that a peer that
+// stalls holds up no other.
+//
+// Thread-safe.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/network.h"
+#include "proto/worker.pb.h"
+#include "proto/xlad_v1.h"
+
+namespace xlad::collectives {
+
+class SecuredGuests {
+ public:
+  using Ready = std::function<void(std::unique_ptr<Connection> connection, const PeerHello& hello)>;
+
+  // `key` is that of the attempt; `ready` gets the connections that have been secured, on other threads.
+  SecuredGuests(std::string key, Ready ready) : key_(std::move(key)), ready_(std::move(ready)) {}
+  ~SecuredGuests();  // As Close.
+
+  // Begins to secure a connection. It is closed if its handshake fails, or if too many are in progress.
+  void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
+  // Closes the connections whose handshake is in progress, and those to come. Does not wait.
+  void Close();
+
+ private:
+  struct Guest {
+    std::unique_ptr<Connection> connection;
+    std::thread thread;
+    bool done = false;
+  };
+
+  void Greet(Guest* guest, const PeerHello& hello);
+
+  const std::string key_;
+  const Ready ready_;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::list<Guest> guests_;
+};
+
+// The bytes that both sides of a connection know before it is secured.
+std::string ContextOf(const PeerHello& hello);
+
+}  // namespace xlad::collectives

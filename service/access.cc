@@ -1,0 +1,77 @@
+#include "service/access.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/peer_user.h"
+#include "base/secret.h"
+
+namespace xlad::service {
+
+using security::Access;
+using security::Caller;
+using security::Role;
+
+absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const std::vector<std::string>& bearers) const {
+  const bool needs_token = !options_.shared_token.empty() || options_.tokens != nullptr;
+  if (!needs_token) {
+    XLAD_RETURN_IF_ERROR(CheckSameUser(peer, options_.address));
+    return Caller{"", Role::kOwner};
+  }
+  absl::Status refused = absl::UnauthenticatedError(
+      options_.tokens == nullptr ? "found no token or a wrong one, expected the coordinator's (--token-file)"
+                                 : "found no token, expected that of a join file (--join FILE, from `xlad token`)");
+  for (const std::string& bearer : bearers) {
+    if (!options_.shared_token.empty() && SameSecret(bearer, options_.shared_token)) return Caller{"", Role::kOwner};
+    if (options_.tokens == nullptr) continue;
+    absl::StatusOr<Caller> caller = options_.tokens->Find(bearer);
+    if (caller.ok()) return caller;
+    refused = caller.status();
+  }
+  return refused;
+}
+
+absl::StatusOr<CallerAccess> Authorize(const Caller& caller, absl::string_view call) {
+  const Access access = AccessTo(call, caller.role);
+  if (access != Access::kDenied) return CallerAccess{caller, caller.role == Role::kSubmitter};
+  std::vector<std::string> roles;
+  for (const Role role : {Role::kReader, Role::kSubmitter, Role::kWorker, Role::kOperator}) {
+    if (AccessTo(call, role) != Access::kDenied) roles.emplace_back(RoleName(role));
+  }
+  return absl::PermissionDeniedError(absl::StrCat("found a token of role ", RoleName(caller.role),
+                                                  ", which may not call ", call, "; expected ",
+                                                  absl::StrJoin(roles, " or ")));
+}
+
+std::string OwnedKey(const Caller& caller, const std::string& client_key) {
+  return caller.user.empty() ? client_key : absl::StrCat("@", caller.user, "/", client_key);
+}
+
+std::string OwnerOfKey(absl::string_view key) {
+  const size_t end = key.find('/');
+  if (!absl::StartsWith(key, "@") || end == absl::string_view::npos) return "";
+  const absl::string_view user = key.substr(1, end - 1);
+  return security::IsUserName(user) ? std::string(user) : "";
+}
+
+absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key) {
+  if (!access.own_only || OwnerOfKey(key) == access.caller.user) return absl::OkStatus();
+  // Whether another user has such a job is not told.
+  return absl::NotFoundError(absl::StrCat("found no job ", job_id, " of user ", access.caller.user));
+}
+
+absl::Status CheckSpecOf(const Caller& caller, const JobSpec& spec) {
+  if (caller.role != Role::kSubmitter) return absl::OkStatus();
+  for (const std::string& uri : {spec.state_uri(), spec.data_uri(), spec.resume(), spec.checkpoint().uri()}) {
+    const bool is_file = absl::StrContains(uri, ':') && !absl::StartsWith(uri, "xlad:") && uri != "stream:";
+    if (is_file) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("found ", uri,
+                       " in the job of a submitter, expected xlad: or stream:, because workers would read "
+                       "and write it as the user who runs them; an operator may submit this job"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,289 @@
+// Every call of the coordinator with every kind of caller, over TLS: what security/roles.h says is what happens.
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "base/file_system.h"
+#include "base/grpc_channel.h"
+#include "base/hash.h"
+#include "proto/worker.grpc.pb.h"
+#include "proto/xlad_v1.h"
+#include "security/certificates.h"
+#include "security/private_files.h"
+#include "security/tokens.h"
+#include "service/access.h"
+#include "service/coordinator_daemon.h"
+#include "service/managed_security.h"
+
+namespace xlad::service {
+namespace {
+
+using security::Access;
+using security::Role;
+using ::testing::HasSubstr;
+
+class GrpcAccessTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = JoinPath(testing::TempDir(), absl::StrCat("grpc_access_", test->name()));
+    std::filesystem::remove_all(folder_);
+    ASSERT_TRUE(RealFileSystem().MakeDirectories(folder_).ok());
+    DaemonOptions options;
+    options.listen = "0.0.0.0:0";
+    options.advertise = "localhost";
+    options.data_folder = JoinPath(folder_, "data");
+    options.program_path = "/bin/false";
+    auto daemon = CoordinatorDaemon::Start(options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+    for (const auto& [role, user] : std::vector<std::pair<Role, std::string>>{{Role::kReader, "rita"},
+                                                                              {Role::kSubmitter, "alice"},
+                                                                              {Role::kWorker, "worker"},
+                                                                              {Role::kOperator, "otto"}}) {
+      tokens_[std::string(RoleName(role))] = Token(role, user);
+    }
+    tokens_["bob"] = Token(Role::kSubmitter, "bob");
+    channel_ = ChannelTo(JoinPath(folder_, "ca.pem"), authority_);
+  }
+  void TearDown() override {
+    channel_ = nullptr;
+    daemon_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string Token(Role role, const std::string& user) {
+    const auto join = MakeJoinFile(JoinPath(folder_, "data"), {user, role}, 3600);
+    EXPECT_TRUE(join.ok()) << join.status();
+    if (!join.ok()) return "";
+    EXPECT_EQ(join->address, daemon_->Address());
+    authority_ = join->authority;
+    return join->token;
+  }
+
+  std::shared_ptr<grpc::Channel> ChannelTo(const std::string& file, const std::string& authority) {
+    EXPECT_TRUE(security::WritePrivateFile(file, authority).ok());
+    return *MakeChannel({daemon_->Address(), file, ""});
+  }
+
+  // One message, which may be malformed, as a call of any kind.
+  static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& token,
+                           const std::string& method, const std::string& bytes = "") {
+    grpc::GenericStub stub(channel);
+    grpc::ClientContext context;
+    PrepareCall(&context, token, /*timeout_ms=*/20'000);
+    grpc::CompletionQueue queue;
+    const grpc::Slice slice(bytes);
+    const grpc::ByteBuffer request(&slice, 1);
+    const auto call = stub.PrepareUnaryCall(&context, absl::StrCat("/xlad.v1.Coordinator/", method), request, &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    queue.Shutdown();
+    return status;
+  }
+
+  std::string folder_, authority_;
+  std::unique_ptr<CoordinatorDaemon> daemon_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::map<std::string, std::string> tokens_;  // By role; "bob" is another submitter.
+};
+
+TEST_F(GrpcAccessTest, TheTableHasEveryCallOfTheService) {
+  std::set<std::string> known, named;
+  for (const security::CallRule& rule : security::CallRules()) known.insert(rule.call);
+  const auto* pool = google::protobuf::DescriptorPool::generated_pool();
+  const auto* service = pool->FindServiceByName("xlad.v1.Coordinator");
+  ASSERT_NE(service, nullptr);
+  for (int m = 0; m < service->method_count(); ++m) named.insert(service->method(m)->name());
+  EXPECT_EQ(known, named);
+}
+
+// Every call without a token, with a token that has expired, with one that was revoked, and with a token of each role.
+TEST_F(GrpcAccessTest, EveryCallWithEveryCaller) {
+  const ManualClock past{1'000'000'000 * kNsPerSecond};
+  security::TokenStore old(TokenFolder(JoinPath(folder_, "data")), &past);
+  const std::unique_ptr<Random> random = SystemRandom();
+  const std::string expired = *old.Issue(Role::kOperator, "otto", 60, random.get());
+  const std::string revoked = Token(Role::kOperator, "otto");
+  ASSERT_TRUE(old.Revoke(security::TokenId(revoked)).ok());
+  for (const security::CallRule& rule : security::CallRules()) {
+    for (const std::string& token : {std::string(), std::string("x"), expired, revoked}) {
+      const grpc::Status status = Call(channel_, token, rule.call);
+      EXPECT_EQ(status.error_code(), grpc::UNAUTHENTICATED) << rule.call << ": " << status.error_message();
+    }
+    const std::pair<const char*, Access> roles[] = {
+        {"reader", rule.reader}, {"submitter", rule.submitter}, {"worker", rule.worker}, {"operator", rule.op}};
+    for (const auto& [role, access] : roles) {
+      const grpc::Status status = Call(channel_, tokens_.at(role), rule.call);
+      EXPECT_NE(status.error_code(), grpc::UNAUTHENTICATED) << rule.call << " as " << role;
+      EXPECT_EQ(status.error_code() == grpc::PERMISSION_DENIED, access == Access::kDenied)
+          << rule.call << " as " << role << ": " << status.error_code() << " " << status.error_message();
+    }
+  }
+  EXPECT_EQ(Call(channel_, "", "NoSuchCall").error_code(), grpc::UNAUTHENTICATED);
+  EXPECT_EQ(Call(channel_, tokens_.at("operator"), "NoSuchCall").error_code(), grpc::UNIMPLEMENTED);
+}
+
+TEST_F(GrpcAccessTest, ACoordinatorOfAnotherAuthorityIsNotTrusted) {
+  const auto other = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
+  const auto channel = ChannelTo(JoinPath(folder_, "other.pem"), other->certificate);
+  EXPECT_EQ(Call(channel, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
+  // Without TLS nothing is answered either.
+  const auto plain = grpc::CreateChannel(daemon_->Address(), grpc::InsecureChannelCredentials());
+  EXPECT_EQ(Call(plain, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
+}
+
+class JobsOfTwoUsers : public GrpcAccessTest {
+ protected:
+  void SetUp() override {
+    GrpcAccessTest::SetUp();
+    stub_ = Coordinator::NewStub(channel_);
+    const std::string program = "HloModule m";
+    PutBlobRequest blob;
+    blob.set_digest(Sha256Hex(program));
+    blob.set_chunk(program);
+    ASSERT_TRUE(Call(channel_, tokens_.at("submitter"), "PutBlob", blob.SerializeAsString()).ok());
+    submit_.set_client_key("key");
+    submit_.mutable_spec()->set_name("m");
+    submit_.mutable_spec()->set_program_blob(blob.digest());
+    submit_.mutable_spec()->set_steps(1);
+    for (const char* who : {"submitter", "bob"}) {  // The same key of two users is two jobs.
+      SubmitJobResponse response;
+      const grpc::Status status =
+          As(who, [&](grpc::ClientContext* context) { return stub_->SubmitJob(context, submit_, &response); });
+      ASSERT_TRUE(status.ok()) << status.error_message();
+      EXPECT_FALSE(response.existed());
+      jobs_[who] = response.job_id();
+    }
+    EXPECT_NE(jobs_["submitter"], jobs_["bob"]);
+    OpenSessionRequest open;
+    open.set_client_key("session");
+    OpenSessionResponse session;
+    ASSERT_TRUE(As("submitter", [&](grpc::ClientContext* c) { return stub_->OpenSession(c, open, &session); }).ok());
+    session_ = session.session_id();
+  }
+  void TearDown() override {
+    stub_ = nullptr;
+    GrpcAccessTest::TearDown();
+  }
+
+  template <typename Work>
+  grpc::Status As(const std::string& who, const Work& work) {
+    grpc::ClientContext context;
+    PrepareCall(&context, tokens_.at(who), 20'000);
+    return work(&context);
+  }
+
+  std::unique_ptr<Coordinator::Stub> stub_;
+  SubmitJobRequest submit_;
+  std::map<std::string, std::string> jobs_;  // By user: "submitter" or "bob".
+  std::string session_;                      // Belongs to "submitter".
+};
+
+// All calls about a job or a session by a submitter who does not own it.
+TEST_F(JobsOfTwoUsers, AnotherUsersJobsDoNotExist) {
+  GetJobRequest named;  // The id is field 1 of all these requests.
+  int checked = 0;
+  for (const security::CallRule& rule : security::CallRules()) {
+    if (rule.submitter != Access::kOwn || std::string(rule.call) == "ListJobs") continue;
+    const bool is_session = std::string(rule.call).find("Session") != std::string::npos ||
+                            std::string(rule.call).find("Program") != std::string::npos ||
+                            std::string(rule.call).find("Array") != std::string::npos;
+    named.set_job_id(is_session ? session_ : jobs_["submitter"]);
+    std::string bytes = named.SerializeAsString();
+    if (std::string(rule.call) == "LoadProgram") {
+      LoadProgramRequest load;
+      load.set_session_id(session_);
+      load.set_program_blob(submit_.spec().program_blob());
+      bytes = load.SerializeAsString();
+    }
+    const grpc::Status status = Call(channel_, tokens_.at("bob"), rule.call, bytes);
+    ++checked;
+    // Some requests need further fields and are refused before their job is looked up.
+    EXPECT_TRUE(status.error_code() == grpc::NOT_FOUND || status.error_code() == grpc::INVALID_ARGUMENT)
+        << rule.call << ": " << status.error_code() << " " << status.error_message();
+    // The answer is the same as for a job that does not exist.
+    if (status.error_code() != grpc::NOT_FOUND) continue;
+    EXPECT_THAT(status.error_message(), HasSubstr("of user bob")) << rule.call;
+  }
+  EXPECT_GE(checked, 14);
+}
+
+TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeThem) {
+  GetJobRequest named;
+  named.set_job_id(jobs_["submitter"]);
+  for (const char* call : {"GetJob", "JobLog", "WhyJob", "CancelJob"}) {
+    EXPECT_EQ(Call(channel_, tokens_.at("bob"), call, named.SerializeAsString()).error_code(), grpc::NOT_FOUND) << call;
+    for (const char* who : {"submitter", "operator"}) {
+      const grpc::StatusCode code = Call(channel_, tokens_.at(who), call, named.SerializeAsString()).error_code();
+      EXPECT_TRUE(code != grpc::NOT_FOUND && code != grpc::PERMISSION_DENIED) << call << " as " << who;
+    }
+  }
+  const auto listed = [&](const std::string& who) {
+    std::set<std::string> ids;
+    ListJobsResponse response;
+    EXPECT_TRUE(As(who, [&](grpc::ClientContext* c) { return stub_->ListJobs(c, {}, &response); }).ok());
+    for (const JobStatus& job : response.jobs()) ids.insert(job.id());
+    return ids;
+  };
+  EXPECT_EQ(listed("bob"), std::set<std::string>{jobs_["bob"]});
+  EXPECT_EQ(listed("submitter"), (std::set<std::string>{jobs_["submitter"], session_}));
+  EXPECT_EQ(listed("reader").size(), 3u);
+  EXPECT_EQ(listed("operator").size(), 3u);
+}
+
+TEST_F(JobsOfTwoUsers, AnotherUsersStateAndFilesAreNotRead) {
+  // Nor can its state be resumed, or a file of the workers' machines be read.
+  submit_.set_client_key("resume");
+  submit_.mutable_spec()->set_resume(jobs_["submitter"]);
+  SubmitJobResponse ignored;
+  EXPECT_EQ(As("bob", [&](grpc::ClientContext* c) { return stub_->SubmitJob(c, submit_, &ignored); }).error_code(),
+            grpc::NOT_FOUND);
+  submit_.mutable_spec()->clear_resume();
+  submit_.mutable_spec()->set_data_uri("file:/etc/passwd");
+  EXPECT_EQ(As("bob", [&](grpc::ClientContext* c) { return stub_->SubmitJob(c, submit_, &ignored); }).error_code(),
+            grpc::PERMISSION_DENIED);
+}
+
+TEST(Owners, AreAPartOfTheKey) {
+  EXPECT_EQ(OwnedKey({"alice", Role::kSubmitter}, "k/1"), "@alice/k/1");
+  EXPECT_EQ(OwnerOfKey("@alice/k/1"), "alice");
+  EXPECT_EQ(OwnedKey({"", Role::kOwner}, "k"), "k");
+  for (const char* none : {"", "k", "alice/k", "@", "@/k", "@alice", "@Al ice/k", "@a\n/k"}) {
+    EXPECT_EQ(OwnerOfKey(none), "") << none;
+  }
+  const CallerAccess bob = {{"bob", Role::kSubmitter}, true};
+  EXPECT_TRUE(CheckOwner(bob, "j", "@bob/k").ok());
+  for (const char* others : {"k", "@alice/k", "@bobby/k", "bob/k", ""}) {
+    EXPECT_TRUE(absl::IsNotFound(CheckOwner(bob, "j", others))) << others;
+  }
+  EXPECT_TRUE(CheckOwner({{"otto", Role::kOperator}, false}, "j", "@alice/k").ok());
+}
+
+// The table of the reference is the table of the program.
+TEST(Roles, AreDocumented) {
+  const auto page = RealFileSystem().Read("docs/reference/security.md");
+  ASSERT_TRUE(page.ok()) << page.status();
+  const auto text = [](Access access) {
+    return access == Access::kAll ? "yes" : access == Access::kOwn ? "own" : "no";
+  };
+  for (const security::CallRule& rule : security::CallRules()) {
+    const std::string row = absl::StrCat("| ", rule.call, " | ", text(rule.reader), " | ", text(rule.submitter), " | ",
+                                         text(rule.worker), " | ", text(rule.op), " |\n");
+    EXPECT_THAT(*page, HasSubstr(row));
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service

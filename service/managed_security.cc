@@ -1,0 +1,66 @@
+#include "service/managed_security.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/advertised.h"
+#include "base/file_system.h"
+#include "base/network.h"
+#include "base/random.h"
+#include "security/certificates.h"
+#include "security/private_files.h"
+#include "security/tokens.h"
+
+namespace xlad::service {
+namespace {
+
+std::string FolderOf(const std::string& data_folder) { return JoinPath(data_folder, "security"); }
+std::string AddressFile(const std::string& data_folder) { return JoinPath(FolderOf(data_folder), "address"); }
+
+}  // namespace
+
+std::string TokenFolder(const std::string& data_folder) { return JoinPath(FolderOf(data_folder), "tokens"); }
+
+absl::StatusOr<ServerSecurity> PrepareSecurity(const std::string& data_folder, const std::string& listen,
+                                               const std::string& advertise, const Clock& clock) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
+  std::set<std::string> names = {"localhost", "127.0.0.1", "::1"};
+  if (!IsWildcard(host_port.host)) names.insert(host_port.host);
+  if (!advertise.empty()) names.insert(advertise);
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) == 0 && *host != 0) names.insert(host);
+  for (const std::string& address : OwnAddresses()) names.insert(address);
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(data_folder));
+  XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority, security::AuthorityIn(FolderOf(data_folder), clock));
+  XLAD_ASSIGN_OR_RETURN(const security::KeyPair server,
+                        security::IssueServer(authority, {names.begin(), names.end()}, clock.WallNs() / kNsPerSecond));
+  return ServerSecurity{authority.certificate, server.certificate, server.key};
+}
+
+absl::Status StoreAddress(const std::string& data_folder, const std::string& address) {
+  return security::WritePrivateFile(AddressFile(data_folder), address);
+}
+
+absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, const security::Caller& caller,
+                                                int64_t valid_s) {
+  if (!RealFileSystem().Exists(AddressFile(data_folder))) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("found no address in ", FolderOf(data_folder),
+                     ", expected the data folder of a coordinator that "
+                     "listens off loopback (--listen HOST:PORT); on loopback there are no tokens: the user who runs "
+                     "the coordinator may do everything, and other users nothing"));
+  }
+  security::JoinFile join;
+  XLAD_ASSIGN_OR_RETURN(join.address, RealFileSystem().Read(AddressFile(data_folder)));
+  XLAD_ASSIGN_OR_RETURN(join.authority, RealFileSystem().Read(JoinPath(FolderOf(data_folder), "ca.pem")));
+  security::TokenStore tokens(TokenFolder(data_folder), &RealClock());
+  const std::unique_ptr<Random> random = SystemRandom();
+  XLAD_ASSIGN_OR_RETURN(join.token, tokens.Issue(caller.role, caller.user, valid_s, random.get()));
+  return join;
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,209 @@
+"""Several hosts: network namespaces of this machine, each with its own address and processes, on one network.
+
+Needs root, `ip` and `unshare`; skipped with a message otherwise.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+from harness import OWN_EXAMPLES, XLAD, folder, wait_for, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+SUBNET = "10.231.77"
+
+
+def cannot_make_hosts():
+    """Why this machine cannot have network namespaces, or None."""
+    if os.geteuid() != 0:
+        return "only root can make network namespaces"
+    for tool in ("ip", "unshare"):
+        if shutil.which(tool) is None:
+            return f"{tool} is missing"
+    probe = f"xladprobe{os.getpid()}"
+    if subprocess.run(["ip", "netns", "add", probe], capture_output=True).returncode != 0:
+        return "this kernel or container has no network namespaces"
+    subprocess.run(["ip", "netns", "del", probe], capture_output=True)
+    return None
+
+
+class Hosts:
+    """Hosts 1..n with the addresses SUBNET.1..n on one bridge, which is in a namespace of its own."""
+
+    def __init__(self, count):
+        self.count = count
+        self.tag = f"x{os.getpid() % 100000}"
+        self.processes = []
+        self.bridge = f"{self.tag}b"
+        self.names = [self.bridge]
+        self.ip("netns", "add", self.bridge)
+        self.ip("-n", self.bridge, "link", "add", "name", "hub", "type", "bridge")
+        self.ip("-n", self.bridge, "link", "set", "hub", "up")
+        for host in range(1, count + 1):
+            name = self.name(host)
+            self.ip("netns", "add", name)
+            self.names.append(name)
+            self.ip("link", "add", "name", f"{self.tag}v{host}", "netns", self.bridge, "type", "veth", "peer", "name", "eth0",
+                    "netns", name)
+            self.ip("-n", self.bridge, "link", "set", f"{self.tag}v{host}", "master", "hub", "up")
+            self.ip("-n", name, "addr", "add", f"{SUBNET}.{host}/24", "dev", "eth0")
+            self.ip("-n", name, "link", "set", "eth0", "up")
+            self.ip("-n", name, "link", "set", "lo", "up")
+
+    @staticmethod
+    def ip(*args):
+        done = subprocess.run(["ip", *args], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"ip {' '.join(args)}: {done.stderr}")
+
+    def name(self, host):
+        return f"{self.tag}h{host}"
+
+    # A process namespace of its own, so that processes of two hosts share no memory.
+    def argv(self, host, args):
+        return ["ip", "netns", "exec", self.name(host), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+                XLAD, *map(str, args)]
+
+    def start(self, host, log, *args, env=None):
+        with open(log, "ab") as out:
+            popen = subprocess.Popen(self.argv(host, args), stdout=out, stderr=out, env={**os.environ, **(env or {})})
+        self.processes.append(popen)
+        return popen
+
+    def run(self, host, *args, env=None, timeout=240):
+        done = subprocess.run(self.argv(host, args), capture_output=True, text=True, timeout=timeout,
+                              env={**os.environ, **(env or {})})
+        return done.returncode, done.stdout, done.stderr
+
+    def close(self):
+        for popen in self.processes:
+            popen.kill()
+            popen.wait()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+@contextlib.contextmanager
+def hosts(count):
+    made = Hosts(count)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
+class SeveralHosts(unittest.TestCase):
+    def start_cluster(self, net, where, workers):
+        """A coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
+        env = {"XDG_CONFIG_HOME": str(where / "config")}
+        net.start(1, where / "coordinator.log", "coordinator", "--listen", f"{SUBNET}.1:7411", "--data", where / "data",
+                  env=env)
+        wait_for((where / "config/xlad/join").exists, "the coordinator to write the join file of its user")
+        code, _, err = xlad("token", "--data", where / "data", "--role", "worker", "-o", where / "worker.join")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(os.stat(where / "worker.join").st_mode & 0o777, 0o600)
+        for host in range(2, workers + 2):
+            net.start(host, where / f"worker{host}.log", "worker", "--join", where / "worker.join", "--listen",
+                      f"{SUBNET}.{host}", "--devices", 2, "--id", f"w{host}")
+
+        def ready():
+            code, out, _ = net.run(1, "nodes", "--format", "json", env=env)
+            return code == 0 and sum(len(node["workers"]) for node in json.loads(out)) == workers
+
+        wait_for(ready, "all workers to register")
+        return env
+
+    def train(self, net, where, env, mesh):
+        code, out, err = net.run(1, "submit", JOB, "--mesh", mesh, "--curve", where / "curve.json", "--save-state",
+                                 where / "state.safetensors", env=env)
+        self.assertEqual(code, 0, out + err + "".join(p.read_text() for p in where.glob("*.log"))[-4000:])
+        return json.loads((where / "curve.json").read_text())["loss"], (where / "state.safetensors").read_bytes()
+
+    def test_hosts_train_with_the_bits_of_one_host(self):
+        for workers, mesh in ((2, "dp=2,tp=2"), (4, "dp=4,tp=2")):
+            with self.subTest(hosts=workers), folder() as where, hosts(workers + 1) as net:
+                env = self.start_cluster(net, where, workers)
+                loss, state = self.train(net, where, env, mesh)
+                code, _, err = xlad("run", JOB, "--mesh", mesh, "--workers", workers, "--curve", where / "one.json",
+                                    "--save-state", where / "one.safetensors")
+                self.assertEqual(code, 0, err)
+                self.assertEqual(loss, json.loads((where / "one.json").read_text())["loss"])
+                self.assertTrue(state == (where / "one.safetensors").read_bytes(), "the final states differ")
+
+    def test_a_host_without_a_token_gets_nothing(self):
+        with folder() as where, hosts(3) as net:
+            self.start_cluster(net, where, 1)
+            address = f"{SUBNET}.1:7411"
+            nothing = {"XDG_CONFIG_HOME": str(where / "nothing")}
+            for args in (("ps", "--coordinator", address), ("ps", "--coordinator", address, "--tls-ca",
+                                                            where / "data/security/ca.pem")):
+                code, out, err = net.run(3, *args, env=nothing)
+                self.assertNotEqual(code, 0, out)
+                self.assertIn("--join FILE", err)
+            code, _, err = net.run(3, "worker", "--coordinator", address, "--tls-ca", where / "data/security/ca.pem",
+                                   "--listen", f"{SUBNET}.3", "--id", "intruder", env=nothing)
+            self.assertNotEqual(code, 0)
+            self.assertIn("found no token", err)
+            # A reader sees and changes nothing else.
+            reader = where / "reader.join"
+            self.assertEqual(xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader)[0], 0)
+            self.assertEqual(net.run(3, "ps", "--join", reader, env=nothing)[0], 0)
+            code, _, err = net.run(3, "drain", "w2", "--join", reader, env=nothing)
+            self.assertEqual(code, 1)
+            self.assertIn("role reader, which may not call DrainWorker; expected operator", err)
+            listed = json.loads(xlad("token", "--data", where / "data", "--list", "--format", "json")[1])
+            token = next(token["id"] for token in listed if token["user"] == "rita")
+            self.assertEqual(xlad("token", "--data", where / "data", "--revoke", token)[0], 0)
+            wait_for(lambda: net.run(3, "ps", "--join", reader, env=nothing)[0] == 1, "the revoked token to be refused")
+
+    def test_a_third_host_reads_no_tensors(self):
+        """All that crosses the bridge while two hosts train: the initial state of the job is not in it."""
+        with folder() as where, hosts(3) as net:
+            env = self.start_cluster(net, where, 2)
+            with Capture(where / "capture", net.bridge, f"{net.tag}v2") as seen:
+                _, state = self.train(net, where, env, "dp=2,tp=2")
+                capture = seen.bytes()
+            self.assertGreater(len(capture), len(state), "nothing was captured")
+            start = 8 + int.from_bytes(state[:8], "little")
+            tensors = state[start:]
+            pieces = [tensors[at:at + 32] for at in range(0, len(tensors) - 32, 64)]
+            pieces = [piece for piece in pieces if len(set(piece)) > 16]
+            self.assertGreater(len(pieces), 10)
+            for piece in pieces[::max(1, len(pieces) // 20)]:
+                self.assertNotIn(piece, capture, "a piece of the state crossed the network in plaintext")
+
+
+class Capture:
+    """What crosses an interface of a namespace, from a packet socket."""
+
+    def __init__(self, path, namespace, interface):
+        program = ("import socket,sys\n"
+                   "s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW,socket.ntohs(3))\n"
+                   "s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVBUF,1<<26)\n"
+                   f"s.bind(({interface!r},0))\n"
+                   "sys.stdout.buffer.write(b'ready');sys.stdout.buffer.flush()\n"
+                   "while True:\n"
+                   " sys.stdout.buffer.write(s.recv(65536));sys.stdout.buffer.flush()\n")
+        self.file = open(path, "w+b")
+        self.popen = subprocess.Popen(["ip", "netns", "exec", namespace, "python3", "-c", program], stdout=self.file)
+
+    def __enter__(self):
+        wait_for(lambda: os.path.getsize(self.file.name) > 0, "the capture to begin")
+        return self
+
+    def bytes(self):
+        return pathlib.Path(self.file.name).read_bytes()
+
+    def __exit__(self, *unused):
+        self.popen.kill()
+        self.popen.wait()
+        self.file.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

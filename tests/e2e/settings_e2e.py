@@ -1,0 +1,156 @@
+"""Flags, variables and files; launchers; the pages, lists and curves that show a cluster from outside."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+import urllib.error
+import urllib.request
+
+from harness import OWN_EXAMPLES, XLAD, Process, folder, wait_for, xlad
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+
+
+def dry_run(*args, **variables):
+    """What `xlad worker --dry-run` finds with these variables alone."""
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables}
+    done = subprocess.run([XLAD, "worker", "--dry-run", *map(str, args)], capture_output=True, text=True, env=env)
+    return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+
+class Settings(unittest.TestCase):
+    def test_flags_come_before_variables_and_variables_before_files(self):
+        with folder() as where:
+            config = where / "xlad.toml"
+            config.write_text('# a comment\n[worker]\ncoordinator = "file:1"\nid = "from-file"\ndevices = 3\n')
+            self.assertEqual(dry_run()[1]["coordinator"], "127.0.0.1:7411")
+            code, found = dry_run("--config", config)
+            self.assertEqual((found["coordinator"], found["worker"]), ("file:1", "from-file"))
+            code, found = dry_run(XLAD_CONFIG=str(config), XLAD_COORDINATOR="variable:2", XLAD_WORKER_ID="from-variable")
+            self.assertEqual((found["coordinator"], found["worker"]), ("variable:2", "from-variable"))
+            code, found = dry_run("--coordinator", "flag:3", f"--config={config}", "--id", "from-flag",
+                                  XLAD_COORDINATOR="variable:2", XLAD_WORKER_ID="from-variable")
+            self.assertEqual((found["coordinator"], found["worker"]), ("flag:3", "from-flag"))
+            # A flag that excludes a setting of the file: --device excludes --devices.
+            self.assertEqual(dry_run("--config", config, "--device", "cpu:2")[0], 0)
+            # An empty variable is not set, and a variable of another command has no effect.
+            self.assertEqual(dry_run(XLAD_WORKER_ID="", XLAD_UP_LISTEN="x")[0], 0)
+
+    def test_unknown_names_and_bad_values_are_errors(self):
+        with folder() as where:
+            config = where / "xlad.toml"
+            for text, words in (("[worker]\ndevises = 2\n", ["devises", "did you mean devices?"]),
+                                ("[wroker]\ndevices = 2\n", ["[wroker]", "did you mean worker?"]),
+                                ("[worker]\ndevices = x\n", ["devices"]), ("nonsense\n", ["nonsense"])):
+                config.write_text(text)
+                code, err = dry_run("--config", config)
+                self.assertNotEqual(code, 0, text)
+                for word in words:
+                    self.assertIn(word, err)
+            self.assertIn("none.toml", dry_run("--config", where / "none.toml")[1])
+            self.assertIn("--config without a file", dry_run("--config")[1])
+            self.assertNotEqual(dry_run(XLAD_WORKER_DEVICES="x")[0], 0)
+
+    def test_every_flag_has_one_variable(self):
+        settings = json.loads(xlad("config", "--format", "json")[1])
+        self.assertGreater(len(settings), 100)
+        commands = {}
+        for setting in settings:
+            commands.setdefault(setting["variable"], set()).add((setting["section"], setting["key"]))
+        for variable, users in commands.items():
+            self.assertRegex(variable, r"^XLAD_[A-Z0-9_]+$")
+            keys = {key for _, key in users}
+            self.assertEqual(len(keys), 1, f"{variable} is of several flags: {users}")
+        for section, key, variable in (("worker", "devices", "XLAD_WORKER_DEVICES"), ("up", "listen", "XLAD_UP_LISTEN"),
+                                       ("ps", "join", "XLAD_JOIN"), ("ckpt.ls", "coordinator", "XLAD_COORDINATOR")):
+            self.assertIn((section, key), commands[variable])
+        self.assertEqual(len({s["section"] for s in json.loads(xlad("config", "--of", "worker", "--json")[1])}), 1)
+
+
+class Launchers(unittest.TestCase):
+    def test_a_worker_says_what_it_has_found(self):
+        slurm = dict(SLURM_JOB_ID="12", SLURM_STEP_ID="0", SLURM_PROCID="2", SLURM_LOCALID="0", SLURM_NODEID="2",
+                     SLURM_STEP_NUM_TASKS="4", SLURM_STEP_NODELIST="n[1-4]", SLURM_STEP_TASKS_PER_NODE="1(x4)")
+        code, found = dry_run(**slurm)
+        self.assertEqual(found, {"launcher": "Slurm", "rank": 2, "ranks": 4, "local_rank": 0, "local_ranks": 1,
+                                 "first_host": "n1", "coordinator": "n1:7411", "worker": "slurm-12-2"})
+        self.assertEqual(dry_run("--coordinator", "c:1", **slurm)[1]["coordinator"], "c:1")
+        code, err = dry_run(RANK="0", WORLD_SIZE="8", **slurm)
+        self.assertEqual(code, 1)
+        self.assertIn("expected one launcher", err)
+
+
+def get(address, path):
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+class SeenFromOutside(unittest.TestCase):
+    def test_pages_and_lists_of_a_cluster_that_trains(self):
+        with folder() as where:
+            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                         where / "data", "--workers", 2, "--devices", 1)
+            try:
+                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()), "the cluster to start")
+                address, http = found[1], found[2]
+                code, out, err = xlad("submit", JOB, "--mesh", "dp=2", "--coordinator", address, "--wait")
+                self.assertEqual(code, 0, err)
+                job = out.split()[0]
+                self.assertEqual(get(http, "/livez"), (200, "ok\n"))
+                self.assertEqual(get(http, "/readyz"), (200, "ok\n"))
+                # The figures are those of the coordinator's last tick.
+                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1], "the metrics to follow")
+                self.assertIn('xlad_devices{state="alive"} 2\n', get(http, "/metrics")[1])
+                state = json.loads(get(http, "/api/state")[1])
+                self.assertEqual([j["id"] for j in state["jobs"]], [job])
+                self.assertEqual(len(state["workers"]["workers"]), 2)
+                shown = json.loads(get(http, f"/api/job?id={job}")[1])
+                losses = [m["values"][0] for m in shown["watch"]["metrics"]]
+                self.assertEqual(len(losses), int(shown["watch"]["status"]["steps"]))
+                self.assertIn("submitted", [e["kind"] for e in shown["log"]["events"]])
+                rest = json.loads(get(http, f"/api/job?id={job}&from={len(losses) - 3}")[1])
+                self.assertEqual(len(rest["watch"]["metrics"]), 3)
+                self.assertIn("<title>xlad</title>", get(http, "/")[1])
+                nodes = json.loads(xlad("nodes", "--coordinator", address, "--format", "json")[1])
+                self.assertEqual((len(nodes), nodes[0]["devices"], len(nodes[0]["workers"])), (1, 2, 2))
+                code, out, _ = xlad("top", "--once", "--coordinator", address)
+                self.assertEqual(code, 0)
+                self.assertIn("2 alive with 2 devices", out)
+                self.assertIn("1 SUCCEEDED", out)
+            finally:
+                up.terminate()
+                up.close()
+
+    def test_other_users_of_the_machine_see_nothing(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can act as another user")
+        with folder() as where:
+            up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                         where / "data", "--workers", 1, "--devices", 1)
+            try:
+                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()), "the cluster to start")
+                script = ("import os,socket,sys\nos.setgid(65534);os.setuid(65534)\n"
+                          "host,port=sys.argv[1].split(':')\n"
+                          "for path in ('/livez','/api/state','/'):\n"
+                          " s=socket.socket()\n s.connect((host,int(port)))\n"
+                          " s.sendall(f'GET {path} HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'.encode())\n"
+                          " print(s.recv(100).split()[1].decode())\n")
+                done = subprocess.run(["python3", "-c", script, found[2]], capture_output=True, text=True)
+                self.assertEqual(done.stdout.split(), ["200", "403", "403"], done.stderr)
+                for args in (["ps"], ["status"], ["nodes"]):
+                    done = subprocess.run([XLAD, *args, "--coordinator", found[1]], capture_output=True, text=True,
+                                          user=65534, group=65534, env={"PATH": os.environ["PATH"]})
+                    self.assertEqual(done.returncode, 1, done.stderr)
+                    self.assertIn("found a connection of user 65534", done.stderr)
+            finally:
+                up.terminate()
+                up.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
