@@ -1,0 +1,126 @@
+"""The files of deploy/: units, manifests and the batch script, as far as they can be tried on one machine."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import unittest
+
+from harness import OWN_EXAMPLES, REPO, XLAD, folder, xlad
+
+DEPLOY = REPO / "deploy"
+
+
+class Systemd(unittest.TestCase):
+    @unittest.skipIf(shutil.which("systemd-analyze") is None, "systemd-analyze is missing")
+    def test_units_are_correct_and_hardened(self):
+        with folder() as where:
+            for unit in sorted((DEPLOY / "systemd").glob("*.service")):
+                copy = where / unit.name
+                copy.write_text(unit.read_text().replace("/usr/bin/xlad", shutil.which("true")))
+                done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), unit.name)
+                done = subprocess.run(["systemd-analyze", "security", "--offline=true", copy], capture_output=True, text=True)
+                rating = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+                self.assertTrue(rating, done.stdout + done.stderr)
+                self.assertLessEqual(float(rating[1]), 1.5, unit.name)
+
+    def test_commands_of_units_exist(self):
+        for unit in sorted((DEPLOY / "systemd").glob("*.service")):
+            command = re.search(r"^ExecStart=/usr/bin/xlad (\S+) (.*)$", unit.read_text(), re.MULTILINE)
+            flags = re.findall(r"--[a-z-]+", command[2])
+            known = xlad(command[1], "--help")[1]
+            for flag in flags:
+                self.assertTrue(flag == "--config" or flag in known, f"{unit.name}: {flag}")
+
+
+class Kubernetes(unittest.TestCase):
+    def manifests(self):
+        return "\n---\n".join(path.read_text() for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")))
+
+    def test_variables_are_understood(self):
+        known = {s["variable"] for s in json.loads(xlad("config", "--format", "json")[1])}
+        known |= {"XLAD_RANKS", "XLAD_LOG_FORMAT", "XDG_CONFIG_HOME"}
+        found = re.findall(r"- name: ((?:XLAD|XDG)_\w+)", self.manifests())
+        self.assertGreater(len(found), 10)
+        self.assertEqual(set(found) - known, set())
+
+    def test_the_worker_is_found_as_a_rank(self):
+        text = (DEPLOY / "kubernetes/workers.yaml").read_text()
+        number = re.search(r"- name: XLAD_RANKS\n\s+value: \"(\d+)\"", text)[1]
+        self.assertEqual(set(re.findall(r"(?:parallelism|completions): (\d+)", text)), {number})
+        env = {"PATH": os.environ["PATH"], "XLAD_RANKS": number, "JOB_COMPLETION_INDEX": "3",
+               "KUBERNETES_SERVICE_HOST": "10.96.0.1", "HOSTNAME": "xlad-worker-0-3", "XLAD_COORDINATOR": "c:7411"}
+        done = subprocess.run([XLAD, "worker", "--dry-run"], capture_output=True, text=True, env=env)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["rank"], found["ranks"], found["worker"]), (3, int(number), "xlad-worker-0-3"))
+
+    def test_containers_are_restricted(self):
+        for name in ("coordinator.yaml", "workers.yaml"):
+            text = (DEPLOY / "kubernetes" / name).read_text()
+            for line in ("runAsNonRoot: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false",
+                         "drop: [ALL]", "type: RuntimeDefault", "automountServiceAccountToken: false"):
+                self.assertIn(line, text, name)
+
+    @unittest.skipIf(shutil.which("kubectl") is None, "kubectl is missing")
+    def test_manifests_render(self):
+        done = subprocess.run(["kubectl", "kustomize", DEPLOY / "kubernetes"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        kinds = sorted(re.findall(r"^kind: (\w+)$", done.stdout, re.MULTILINE))
+        self.assertEqual(kinds, ["JobSet", "Namespace", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service",
+                                 "StatefulSet"])
+        self.assertEqual(len(re.findall(r"^  namespace: xlad$", done.stdout, re.MULTILINE)), len(kinds) - 1)
+
+
+def own_address():
+    """An address of this machine off loopback, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        found = probe.getsockname()[0]
+        return None if found.startswith("127.") else found
+
+
+# Starts the command as two tasks, as srun does with one node for each.
+SRUN = """#!/bin/bash
+while [ "${1#--}" != "$1" ]; do shift; done
+for rank in 0 1; do
+  SLURM_PROCID=$rank SLURM_LOCALID=0 SLURM_NODEID=$rank SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 \\
+    SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_TASKS_PER_NODE='1(x2)' "$@" &
+  pids="$pids $!"
+done
+trap 'kill -TERM $pids' TERM
+wait
+wait
+"""
+
+
+@unittest.skipIf(own_address() is None, "this machine has no address off loopback")
+class Slurm(unittest.TestCase):
+    def test_the_batch_script_trains_and_a_requeued_one_finds_the_job(self):
+        """With a stand-in for srun: Slurm itself is not needed for what the script does."""
+        with folder() as where:
+            (where / "srun").write_text(SRUN)
+            (where / "srun").chmod(0o755)
+            with socket.socket() as free:
+                free.bind(("0.0.0.0", 0))
+                port = free.getsockname()[1]
+            env = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
+                   "XLAD_PORT": str(port), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711", "SLURM_SUBMIT_DIR": str(where),
+                   "SLURMD_NODENAME": own_address()}
+            ids = []
+            for _ in range(2):
+                done = subprocess.run(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh",
+                                       "dp=2,tp=2"], capture_output=True, text=True, env=env, timeout=240)
+                self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+                ids.append(re.search(r"job-[0-9a-f]+", done.stdout)[0])
+            self.assertEqual(ids[0], ids[1])
+            self.assertEqual(oct((where / "data/worker.join").stat().st_mode & 0o777), "0o600")
+
+
+if __name__ == "__main__":
+    unittest.main()
