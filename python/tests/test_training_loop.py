@@ -93,11 +93,16 @@ class Loops(ClusterTest):
 
     def test_a_training_that_is_faster_than_its_evaluations(self):
         """Those that are skipped are reported once; the others have the right state."""
-        with self.assertLogs("xlad", logging.WARNING) as logs:
+        log = logging.getLogger("xlad")
+        with mock.patch.object(log, "warning") as warning:
             run = self.train(300, evaluate=lambda state, step: int(state["seen"]), evaluate_every=2)
             run.wait()
-        self.assertEqual(len(logs.output), 1)
-        self.assertRegex(logs.output[0], "the state before step [0-9]+ is not evaluated")
+        skipped = set(range(2, 302, 2)) - {e.step for e in run.evaluations}
+        # How many are skipped depends on how fast checkpoints are written.
+        texts = [call.args[0] % call.args[1:] for call in warning.call_args_list]
+        self.assertEqual(len(texts), 1 if skipped else 0, texts)
+        for text in texts:
+            self.assertRegex(text, "the state before step [0-9]+ is not evaluated")
         self.assertEqual([(e.step, e.result) for e in run.evaluations], [(e.step, e.step) for e in run.evaluations])
         self.assertEqual(run.evaluations[-1].step, 300)
 
