@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/worker_json.h"
 #include "client/coordinator_client.h"
 
 namespace xlad::cli {
@@ -19,14 +20,9 @@ Json ToJson(const std::map<std::string, std::vector<Worker>>& hosts) {
     int64_t devices = 0;
     for (const Worker& worker : workers) {
       if (worker.state() != "lost") devices += worker.devices();
-      node["workers"].push_back({{"id", worker.id()},
-                                 {"pid", worker.pid()},
-                                 {"devices", worker.devices()},
-                                 {"state", worker.state()},
-                                 {"reason", worker.reason()},
-                                 {"job", worker.job_id()},
-                                 {"silent_ms", worker.silent_ms()},
-                                 {"version", worker.version()}});
+      Json row = WorkerToJson(worker);
+      row.erase("host");  // It is the node's.
+      node["workers"].push_back(std::move(row));
     }
     node["devices"] = devices;
     json.push_back(std::move(node));

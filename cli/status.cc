@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/worker_json.h"
 #include "client/coordinator_client.h"
 
 namespace xlad::cli {
@@ -24,15 +25,7 @@ Json ToJson(const CoordinatorStatus& status, const ListWorkersResponse& workers)
                          {"accepts_jobs", status.accepts_jobs()}};
   json["workers"] = Json::array();
   for (const ListWorkersResponse::Worker& worker : workers.workers()) {
-    json["workers"].push_back({{"id", worker.id()},
-                               {"host", worker.host()},
-                               {"pid", worker.pid()},
-                               {"devices", worker.devices()},
-                               {"state", worker.state()},
-                               {"reason", worker.reason()},
-                               {"job", worker.job_id()},
-                               {"silent_ms", worker.silent_ms()},
-                               {"version", worker.version()}});
+    json["workers"].push_back(WorkerToJson(worker));
   }
   json["jobs"] = Json::object();
   for (const auto& [state, count] : status.jobs()) json["jobs"][state] = count;
@@ -42,7 +35,7 @@ Json ToJson(const CoordinatorStatus& status, const ListWorkersResponse& workers)
 void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& workers) {
   std::printf("coordinator %s, pid %lld on %s, term %lld: %s\n", status.version().c_str(),
               static_cast<long long>(status.pid()), status.host().c_str(), static_cast<long long>(status.term()),
-              !status.serving()        ? absl::StrCat("not serving: ", status.reason()).c_str()
+              !status.serving()       ? absl::StrCat("not serving: ", status.reason()).c_str()
               : status.accepts_jobs() ? "serving"
                                       : "serving, but its disk is nearly full: it accepts no jobs");
   for (const auto& [state, count] : status.jobs()) {
@@ -51,8 +44,8 @@ void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& work
   std::printf("%-20s %-16s %8s %8s %-10s %-14s %s\n", "WORKER", "HOST", "PID", "DEVICES", "STATE", "JOB", "REASON");
   for (const ListWorkersResponse::Worker& worker : workers.workers()) {
     std::printf("%-20s %-16s %8lld %8d %-10s %-14s %s\n", worker.id().c_str(), worker.host().c_str(),
-                static_cast<long long>(worker.pid()), worker.devices(), worker.state().c_str(),
-                worker.job_id().c_str(), worker.reason().c_str());
+                static_cast<long long>(worker.pid()), worker.devices(), worker.state().c_str(), worker.job_id().c_str(),
+                worker.reason().c_str());
   }
 }
 
