@@ -2,16 +2,10 @@
 #include "service/jobs/why.h"
 #include "service/placement/placement.h"
 #include "service/testing/cluster.h"
+#include "service/testing/target.h"
 
 namespace xlad::service {
 namespace {
-
-Target TargetOf(const std::string& kind, const std::string& cpu) {
-  Target target;
-  target.set_device_kind(kind);
-  target.set_cpu(cpu);
-  return target;
-}
 
 constexpr char kOldCpu[] = "cpu/znver3", kNewCpu[] = "cpu/znver5";
 

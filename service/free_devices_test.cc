@@ -7,16 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/device_name.h"
+#include "service/testing/target.h"
 
 namespace xlad::service {
 namespace {
-
-Target TargetOf(const std::string& kind, const std::string& cpu) {
-  Target target;
-  target.set_device_kind(kind);
-  target.set_cpu(cpu);
-  return target;
-}
 
 std::string Text(const std::vector<Peer>& peers) {
   std::string text;

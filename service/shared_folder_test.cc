@@ -102,7 +102,7 @@ TEST_F(SharedFolderTest, WhatItsOwnerKeepsAndWhatTheUserNamedStays) {
   *request.mutable_spec() = Spec(64);
   std::string mine;
   Do([&](CoordinatorCore& c) {
-    mine = c.Submit(request, {"file:/home/me/checkpoints/step-000000000005-attempt-1", "digest", 5})->job_id();
+    mine = c.Submit(request, {"file:/data/checkpoints/step-000000000005-attempt-1", "digest", 5})->job_id();
   });
   Cancel(mine);
   EXPECT_THAT(dropped, IsEmpty());
