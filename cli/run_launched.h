@@ -13,8 +13,8 @@
 
 namespace xlad::cli {
 
-// The launch if mpirun of Open MPI or MPICH has started this process with others. Within a batch script of Slurm, where
-// `xlad run` is one process, there is none. Errors as of collectives::DetectLaunch.
+// The launch if mpirun of Open MPI or MPICH has started this process with others, otherwise nullopt. A batch script of
+// Slurm starts `xlad run` as one process: the result is nullopt there too. Errors as of collectives::DetectLaunch.
 absl::StatusOr<std::optional<collectives::Launch>> MpirunLaunch();
 
 // The meeting place of the processes of a launch: files of this host. Must exist until the process ends.

@@ -33,7 +33,7 @@ void Append(const CLI::App& command, const std::string& section, std::vector<Set
   }
 }
 
-// Removes --config FILE from the arguments and returns the file; "" if there is none.
+// Removes --config FILE from the arguments. Returns FILE, or "" if the arguments have no --config.
 absl::StatusOr<std::string> TakeConfig(std::vector<std::string>* arguments) {
   for (size_t i = 0; i < arguments->size() && (*arguments)[i] != "--"; ++i) {
     const std::string& argument = (*arguments)[i];

@@ -10,8 +10,8 @@ namespace xlad::cli {
 
 // The path of the file for this machine's CPU; empty if `cache_folder` is.
 std::string TunedPath(const std::string& cache_folder);
-// The contents of the file; empty if there is none, or if it cannot be read or understood, which is then reported as a
-// warning.
+// The contents of the file, or "" if the file does not exist. If the file cannot be read or parsed, reports a warning
+// and returns "".
 std::string ReadTuned(const std::string& cache_folder);
 
 }  // namespace xlad::cli
