@@ -2,6 +2,7 @@
 // devices of one process.
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -23,13 +24,14 @@ constexpr int kDefaultDevices = 4;
 constexpr int kMaxDevices = 256;
 
 struct Options {
-  DeviceRequests devices;  // One kind, with a count.
+  DeviceRequests devices;  // Each with a count.
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
   std::string format = "table";
 };
 
 struct Row {
+  std::map<std::string, int64_t> launches;  // By kind of device: the timed operations that its ranks have run.
   int64_t bytes = 0;
   std::string plan;
   double minimum_us = 0, median_us = 0, maximum_us = 0;
@@ -62,7 +64,7 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
 
 // What the threads of one measurement share.
 struct Setup {
-  runtime::Device* device = nullptr;
+  std::vector<runtime::Device*> devices;  // By rank.
   const CollectiveSet* set = nullptr;
   collectives::Fabric* fabric = nullptr;
   int repeats = 0;
@@ -71,13 +73,14 @@ struct Setup {
 // The part of one rank: warms up and then times the launches, on buffers in device memory.
 absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
-  XLAD_ASSIGN_OR_RETURN(const auto stream, setup.device->MakeStream());
+  runtime::Device* const device = setup.devices[rank];
+  XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
   XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator({rank, setup.set, &recorder}));
   collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(formed));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
-  XLAD_ASSIGN_OR_RETURN(const auto memory, setup.device->Allocate(std::ssize(bytes)));
+  XLAD_ASSIGN_OR_RETURN(const auto memory, device->Allocate(std::ssize(bytes)));
   XLAD_RETURN_IF_ERROR(stream->CopyToDevice(memory->address(), bytes));
   const std::byte* const input = static_cast<const std::byte*>(memory->address());
   std::byte* const output = static_cast<std::byte*>(memory->address());
@@ -96,8 +99,8 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   return times_us;
 }
 
-absl::StatusOr<Row> Measure(const Options& options, runtime::Device* device, int64_t bytes) {
-  const int devices = options.devices[0].count;
+absl::StatusOr<Row> Measure(const Options& options, const std::vector<runtime::Device*>& of_ranks, int64_t bytes) {
+  const int devices = static_cast<int>(of_ranks.size());
   XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(devices, bytes));
   collectives::AbortSignal abort;
   collectives::FabricOptions fabric_options;
@@ -108,7 +111,7 @@ absl::StatusOr<Row> Measure(const Options& options, runtime::Device* device, int
   fabric_options.data_plane = data_plane.get();
   const auto bootstrap = collectives::MapBootstrap({});
   XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(fabric_options, *bootstrap, &abort));
-  const Setup setup{device, &set, fabric.get(), options.repeats};
+  const Setup setup{of_ranks, &set, fabric.get(), options.repeats};
   std::vector<absl::StatusOr<std::vector<double>>> times_us(devices, std::vector<double>());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < devices; ++rank) {
@@ -119,52 +122,72 @@ absl::StatusOr<Row> Measure(const Options& options, runtime::Device* device, int
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
+  Row row;
+  for (int rank = 0; rank < devices; ++rank) {
+    const std::string name = of_ranks[rank]->Name();
+    row.launches[name.substr(0, name.find(':'))] += std::ssize(*times_us[rank]);
+  }
   std::vector<double>& times = *times_us[0];
   std::sort(times.begin(), times.end());
-  return Row{bytes, set.collectives[0].plan.ToString(), times.front(), times[times.size() / 2], times.back()};
+  row.bytes = bytes;
+  row.plan = set.collectives[0].plan.ToString();
+  row.minimum_us = times.front();
+  row.median_us = times[times.size() / 2];
+  row.maximum_us = times.back();
+  return row;
+}
+
+int64_t CountOf(const DeviceRequests& devices) {
+  int64_t count = 0;
+  for (const runtime::DeviceRequest& request : devices) count += request.count;
+  return count;
 }
 
 absl::Status CheckDevices(DeviceRequests* devices) {
   if (devices->empty()) *devices = {{"cpu", "", kDefaultDevices}};
   if ((*devices)[0].count == 0) (*devices)[0].count = kDefaultDevices;
-  if (devices->size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices),
-                                                   ", expected one kind: collectives among several kinds of device are "
-                                                   "not supported yet"));
-  }
-  if ((*devices)[0].count <= kMaxDevices) return absl::OkStatus();
+  if (CountOf(*devices) <= kMaxDevices) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--device: found ", (*devices)[0].count, " devices, expected ", kMaxDevices, " or fewer"));
+      absl::StrCat("--device: found ", CountOf(*devices), " devices, expected ", kMaxDevices, " or fewer"));
 }
 
+nlohmann::ordered_json ToJson(const Row& row, double algbw, double factor) {
+  nlohmann::ordered_json json = {{"bytes", row.bytes},       {"min_us", row.minimum_us}, {"median_us", row.median_us},
+                                 {"max_us", row.maximum_us}, {"algbw_gbps", algbw},      {"busbw_gbps", algbw * factor},
+                                 {"plan", row.plan}};
+  json["launches"] = row.launches;
+  return json;
+}
+
+// Ranks are numbered in the order in which the kinds are given.
 int Run(Options options) {
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
-  const runtime::DeviceRequest& request = options.devices[0];
-  const auto device = runtime::MakeDevice(request, runtime::AllDeviceKinds());
-  if (!device.ok()) return Fail(device.status());
-  const double factor = 2.0 * (request.count - 1) / request.count;
+  std::vector<std::unique_ptr<runtime::Device>> devices;
+  std::vector<runtime::Device*> of_ranks;
+  for (const runtime::DeviceRequest& request : options.devices) {
+    auto device = runtime::MakeDevice(request, runtime::AllDeviceKinds());
+    if (!device.ok()) return Fail(device.status());
+    devices.push_back(*std::move(device));
+    of_ranks.insert(of_ranks.end(), request.count, devices.back().get());
+  }
+  const double ranks = static_cast<double>(of_ranks.size());
+  const double factor = 2.0 * (ranks - 1) / ranks;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   if (options.format == "table") {
-    std::printf("all-reduce, f32 sum, %lld %s devices in one process, %d launches each\n",
-                static_cast<long long>(request.count), request.Name().c_str(), options.repeats);
+    std::printf("all-reduce, f32 sum, %s devices in one process, %d launches each\n",
+                DeviceFlagText(options.devices).c_str(), options.repeats);
     std::printf("%12s %12s %12s %12s %10s %10s  %s\n", "bytes", "min us", "median us", "max us", "algbw GB/s",
                 "busbw GB/s", "plan");
   }
   for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
-    const auto row = Measure(options, device->get(), bytes);
+    const auto row = Measure(options, of_ranks, bytes);
     if (!row.ok()) return Fail(row.status());
     const double algbw = static_cast<double>(bytes) / row->median_us / 1000;
     if (options.format == "table") {
       std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(bytes), row->minimum_us,
                   row->median_us, row->maximum_us, algbw, algbw * factor, row->plan.c_str());
     } else {
-      json.push_back({{"bytes", bytes},
-                      {"min_us", row->minimum_us},
-                      {"median_us", row->median_us},
-                      {"max_us", row->maximum_us},
-                      {"algbw_gbps", algbw},
-                      {"busbw_gbps", algbw * factor},
-                      {"plan", row->plan}});
+      json.push_back(ToJson(*row, algbw, factor));
     }
   }
   if (options.format == "json") std::printf("%s\n", json.dump(2).c_str());
@@ -180,7 +203,7 @@ void AddBench(CLI::App& parent, Action* action) {
   app->footer(
       "Examples:\n  mpirun -np 4 xlad bench all_reduce -b 8 -e 256M -f 2\n"
       "  xlad bench all_gather --ranks 2 -b 1K -e 1M -f 2 -d bfloat16 -R 1\n"
-      "  xlad bench --device opaque:4   (without a collective: among the devices of one process)\n"
+      "  xlad bench --device cpu:2,opaque:2   (without a collective: among the devices of one process)\n"
       "Flags, columns, algbw and busbw are those of nccl-tests.");
   app->add_option("COLLECTIVE", bench->collective,
                   "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, ...");
