@@ -1,8 +1,10 @@
 #include "cli/follow.h"
 
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "cli/command.h"
@@ -13,6 +15,11 @@ namespace xlad::cli {
 namespace {
 
 constexpr int64_t kPatienceMs = 60'000;  // How long the coordinator may be unreachable.
+
+// By kind of device: how many kernels and library ops it has run.
+std::map<std::string, int64_t> SortedLaunches(const JobStatus& status) {
+  return {status.report().launches().begin(), status.report().launches().end()};
+}
 
 // The reports of all steps, in step order.
 class History {
@@ -49,7 +56,7 @@ class History {
     return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
   }
 
-  std::string ToJson(double compile_ms) const {
+  std::string ToJson(const JobStatus& status) const {
     nlohmann::ordered_json json;
     json["loss"] = losses();
     json["metrics"] = nlohmann::ordered_json::object();
@@ -57,7 +64,9 @@ class History {
       if (static_cast<int>(c) != loss_column_) json["metrics"][names_[c]] = columns_[c];
     }
     json["step_ms"] = step_ms_;
-    json["compile_ms"] = compile_ms;
+    json["compile_ms"] = status.compile_ms();
+    json["launches"] = nlohmann::ordered_json::object();
+    for (const auto& [kind, launches] : SortedLaunches(status)) json["launches"][kind] = launches;
     return json.dump() + "\n";
   }
 
@@ -117,6 +126,10 @@ void PrintSummary(const JobStatus& status, const History& history) {
                                   status.workers_size(), status.workers_size() == 1 ? " worker" : " workers", ": ",
                                   JobState_Name(status.state()), " after ", status.step(), " of ", status.steps(),
                                   " steps");
+  const std::map<std::string, int64_t> launches = SortedLaunches(status);
+  if (launches.size() > 1) {
+    absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));
+  }
   if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
   std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),
                status.compile_ms());
@@ -125,7 +138,7 @@ void PrintSummary(const JobStatus& status, const History& history) {
 absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& status, const History& history,
                           const FollowOptions& options) {
   if (!options.curve_path.empty()) {
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.curve_path, history.ToJson(status.compile_ms())));
+    XLAD_RETURN_IF_ERROR(WriteOutput(options.curve_path, history.ToJson(status)));
   }
   if (!options.plot_path.empty()) {
     XLAD_RETURN_IF_ERROR(WriteOutput(options.plot_path, PlotSvg(status.name() + ": loss by step", history.losses())));

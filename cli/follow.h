@@ -9,7 +9,7 @@
 namespace xlad::cli {
 
 struct FollowOptions {
-  std::string curve_path;       // JSON: {"loss", "metrics", "step_ms", "compile_ms"}; empty for none.
+  std::string curve_path;       // JSON: {"loss", "metrics", "step_ms", "compile_ms", "launches"}; empty for none.
   std::string state_path;       // safetensors; empty for none.
   std::string plot_path;        // SVG; empty for none.
   std::string trace_path;       // Build and steps in Chrome's trace format; empty for none.

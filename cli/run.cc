@@ -37,23 +37,29 @@ struct Options {
   ProfileOptions profiling;
 };
 
-// Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
+// Completes the devices to start and sets those that the job runs on: the first kind with enough devices for its mesh,
+// or all kinds together.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const int64_t needed = NumDevices(spec->mesh());
   if (devices->empty()) *devices = {{"cpu", "", needed}};
   if (devices->size() == 1 && (*devices)[0].count == 0) (*devices)[0].count = needed;
   int64_t total = 0;
+  const runtime::DeviceRequest* enough = nullptr;
   for (const runtime::DeviceRequest& request : *devices) {
     total += request.count;
-    if (request.count < needed) continue;
-    spec->set_device_name(request.Name());
-    return absl::OkStatus();
+    if (request.count >= needed && enough == nullptr) enough = &request;
   }
-  const bool needs_several = devices->size() > 1 && total >= needed;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--device: found ", DeviceFlagText(*devices), ", expected ", needed, " or more devices of one kind for mesh ",
-      MeshText(spec->mesh()),
-      needs_several ? "; mixed jobs, which run on several kinds of device, are not supported yet" : ""));
+  if (total < needed) {
+    return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed,
+                                                   " or more devices for mesh ", MeshText(spec->mesh())));
+  }
+  spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());
+  if (devices->size() > 1 && total > needed) {
+    std::fprintf(stderr, "xlad: the mesh has %lld devices of the %lld in --device %s; the job runs on %s\n",
+                 static_cast<long long>(needed), static_cast<long long>(total), DeviceFlagText(*devices).c_str(),
+                 enough == nullptr ? "the first of them" : enough->Name().c_str());
+  }
+  return absl::OkStatus();
 }
 
 // The cores of the devices of one worker of several.
@@ -169,13 +175,15 @@ int Run(Options options) {
 void AddRun(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("run", "train a job directory on a local cluster that is started for it");
-  app->footer("Examples:\n"
-              "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
-              "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
-              "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
-              "  xlad run examples/spiral_mlp --steps 50 --profile\n"
-              "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
-              "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
+  app->footer(
+      "Examples:\n"
+      "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
+      "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
+      "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
+      "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --device cpu:6,opaque:2\n"
+      "  xlad run examples/spiral_mlp --steps 50 --profile\n"
+      "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
+      "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
   app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")

@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/devices.h"
 #include "cli/follow.h"
 #include "cli/recovery_flags.h"
 #include "client/coordinator_client.h"
@@ -13,6 +14,7 @@ namespace {
 struct Options {
   std::string directory, mesh, curve, save_state, client_key;
   int64_t steps = -1;
+  DeviceRequests devices;
   RecoveryFlags recovery;
   CompileFlags compile;
   bool wait = false;
@@ -23,6 +25,7 @@ int Run(const Options& options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
   job->spec.set_keep_final_state(!options.save_state.empty());
+  job->spec.set_device_name(DeviceFlagText(options.devices));
   ApplyRecoveryFlags(options.recovery, &job->spec);
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
@@ -55,6 +58,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
+  AddDeviceFlag(app, &options->devices, "COUNT: the most that the job takes of this kind; default any devices");
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
       ->check(AtLeast(0));
   app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");

@@ -45,7 +45,7 @@ absl::Status CheckpointWriter::Copy(int index, const DeviceBuffers& buffers) {
     if (box.index != index) continue;
     const EntryLayout& layout = *box.layout;
     bytes_[i].resize(layout.local.bytes());
-    XLAD_RETURN_IF_ERROR(buffers.Read(layout.slice, absl::MakeSpan(bytes_[i])));
+    XLAD_RETURN_IF_ERROR(buffers.Read(box.slice, absl::MakeSpan(bytes_[i])));
     if (layout.BoxOf(box.device).sizes() != layout.local.dims) {
       const tensor::Array compact = WithoutPadding(layout, box.device, bytes_[i]);
       bytes_[i].assign(compact.bytes().begin(), compact.bytes().end());

@@ -27,6 +27,7 @@ namespace xlad::runtime {
 struct SavedBox {
   std::string tensor;
   const EntryLayout* layout = nullptr;
+  Slice slice;     // Where the device has it.
   int device = 0;  // Mesh position.
   int index = 0;   // The number of the device on this worker.
 };

@@ -37,34 +37,79 @@ std::vector<int> MeshPositions(const LaunchTask& launch) {
   return positions;
 }
 
-absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(const std::string& bytes,
-                                                                               const std::string& digest,
-                                                                               const ExecutableLaunch& launch,
-                                                                               const WorkerEnvironment& environment,
-                                                                               collectives::AbortSignal* abort) {
-  if (Sha256Hex(bytes) != digest) {
+// Counts what it passes on.
+class ConnectedExecutable::CountingLauncher final : public Launcher {
+ public:
+  CountingLauncher(std::unique_ptr<Launcher> inner, int64_t* launches)
+      : inner_(std::move(inner)), launches_(launches) {}
+
+  absl::Status RunKernel(int kernel, absl::Span<void* const> buffers, void* scratch, int64_t tiles) override {
+    ++*launches_;
+    return inner_->RunKernel(kernel, buffers, scratch, tiles);
+  }
+  absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
+    ++*launches_;
+    return inner_->RunLibraryOp(op, buffers);
+  }
+
+ private:
+  const std::unique_ptr<Launcher> inner_;
+  int64_t* const launches_;
+};
+
+absl::Status ConnectedExecutable::AddCode(const StoredExecutable& stored) {
+  if (Sha256Hex(stored.bytes) != stored.digest) {
     return absl::DataLossError(
-        absl::StrCat("found an executable of ", bytes.size(), " bytes whose SHA-256 is not ", digest));
+        absl::StrCat("found an executable of ", stored.bytes.size(), " bytes whose SHA-256 is not ", stored.digest));
   }
   Executable executable;
-  if (!executable.ParseFromString(bytes)) {
-    return absl::DataLossError(absl::StrCat("executable ", digest, " cannot be parsed"));
+  if (!executable.ParseFromString(stored.bytes)) {
+    return absl::DataLossError(absl::StrCat("executable ", stored.digest, " cannot be parsed"));
   }
+  if (!codes_.empty()) XLAD_RETURN_IF_ERROR(CheckSameCollectives(executable));
   const int64_t devices = NumDevices(executable.mesh());
-  for (const int shard : launch.shards) {
-    if (shard >= 0 && shard < devices) continue;
-    return absl::InvalidArgumentError(absl::StrCat("found mesh position ", shard, ", expected one of ", devices));
+  for (const int position : positions_) {
+    if (position >= 0 && position < devices) continue;
+    return absl::InvalidArgumentError(absl::StrCat("found mesh position ", position, ", expected one of ", devices));
   }
-  std::unique_ptr<ConnectedExecutable> made(new ConnectedExecutable(launch.shards, environment, abort));
-  XLAD_ASSIGN_OR_RETURN(made->device_, FindDevice(executable, environment.devices));
-  XLAD_ASSIGN_OR_RETURN(made->loaded_, made->device_->Load(std::move(executable)));
-  const Executable& loaded = made->executable();
-  XLAD_ASSIGN_OR_RETURN(made->steps_, StepProgram::Prepare(*made->loaded_));
-  made->feeds_.block_from.resize(loaded.allocations_size());
-  std::iota(made->feeds_.block_from.begin(), made->feeds_.block_from.end(), 0);
-  XLAD_ASSIGN_OR_RETURN(made->constants_, MakeConstants(made->device_, loaded));
-  XLAD_ASSIGN_OR_RETURN(made->collectives_,
-                        collectives::MakeCollectiveSet(loaded.collectives(), launch.plans, static_cast<int>(devices)));
+  Code code;
+  XLAD_ASSIGN_OR_RETURN(code.device, FindDevice(executable, environment_.devices));
+  XLAD_ASSIGN_OR_RETURN(code.loaded, code.device->Load(std::move(executable)));
+  const Executable& loaded = code.loaded->executable();
+  XLAD_ASSIGN_OR_RETURN(code.steps, StepProgram::Prepare(*code.loaded));
+  code.feeds.block_from.resize(loaded.allocations_size());
+  std::iota(code.feeds.block_from.begin(), code.feeds.block_from.end(), 0);
+  XLAD_ASSIGN_OR_RETURN(code.constants, MakeConstants(code.device, loaded));
+  codes_.push_back(std::move(code));
+  return absl::OkStatus();
+}
+
+// The steps of all executables refer to one list of collectives.
+absl::Status ConnectedExecutable::CheckSameCollectives(const Executable& other) const {
+  const Executable& first = codes_[0].loaded->executable();
+  bool are_same = first.collectives_size() == other.collectives_size();
+  for (int c = 0; are_same && c < first.collectives_size(); ++c) {
+    are_same = first.collectives(c).SerializeAsString() == other.collectives(c).SerializeAsString();
+  }
+  if (are_same) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("executable '", other.name(), "' for ", DeviceName(other.target()),
+                                                 ": found other collectives than in that for ",
+                                                 DeviceName(first.target()), ", expected the same program"));
+}
+
+absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
+    absl::Span<const StoredExecutable> executables, const ExecutableLaunch& launch,
+    const WorkerEnvironment& environment, collectives::AbortSignal* abort) {
+  std::unique_ptr<ConnectedExecutable> made(new ConnectedExecutable(launch, environment, abort));
+  for (const StoredExecutable& stored : executables) XLAD_RETURN_IF_ERROR(made->AddCode(stored));
+  for (const int code : made->code_of_) {
+    if (code >= 0 && code < std::ssize(made->codes_)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("found executable ", code, " of a shard, expected one of ", made->codes_.size()));
+  }
+  const Executable& first = made->codes_.at(0).loaded->executable();
+  XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,
+                                                                           static_cast<int>(NumDevices(first.mesh()))));
   for (const int shard : launch.shards) {
     made->recorders_.push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
     made->shards_.push_back(std::make_unique<Shard>());
@@ -73,7 +118,9 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(c
 }
 
 absl::Status ConnectedExecutable::SetFeeds(const JobSpec& spec) {
-  XLAD_ASSIGN_OR_RETURN(feeds_, PlanFeeds(executable(), spec));
+  for (Code& code : codes_) {
+    XLAD_ASSIGN_OR_RETURN(code.feeds, PlanFeeds(code.loaded->executable(), spec));
+  }
   return absl::OkStatus();
 }
 
@@ -93,12 +140,14 @@ absl::Status ConnectedExecutable::Prepare(int index) {
   Shard& shard = *shards_[index];
   const int threads = environment_.threads_of_each > 0 ? environment_.threads_of_each
                                                        : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
-  XLAD_ASSIGN_OR_RETURN(shard.stream, device_->MakeStream(threads));
-  const MemorySource memory(device_, shard.stream->host_can_access() ? &fabric_->fabric().memory() : nullptr);
-  XLAD_ASSIGN_OR_RETURN(
-      shard.buffers, DeviceBuffers::Allocate(memory, shard.stream.get(), executable(), feeds_, constants_.addresses));
-  XLAD_ASSIGN_OR_RETURN(shard.scratch, device_->Allocate(steps_->scratch_bytes()));
-  XLAD_ASSIGN_OR_RETURN(shard.launcher, loaded_->MakeLauncher(positions_[index], shard.stream.get()));
+  const Code& code = CodeOf(index);
+  XLAD_ASSIGN_OR_RETURN(shard.stream, code.device->MakeStream(threads));
+  const MemorySource memory(code.device, shard.stream->host_can_access() ? &fabric_->fabric().memory() : nullptr);
+  XLAD_ASSIGN_OR_RETURN(shard.buffers, DeviceBuffers::Allocate(memory, shard.stream.get(), executable(index),
+                                                               code.feeds, code.constants.addresses));
+  XLAD_ASSIGN_OR_RETURN(shard.scratch, code.device->Allocate(code.steps->scratch_bytes()));
+  XLAD_ASSIGN_OR_RETURN(auto launcher, code.loaded->MakeLauncher(positions_[index], shard.stream.get()));
+  shard.launcher = std::make_unique<CountingLauncher>(std::move(launcher), &shard.launches);
   return absl::OkStatus();
 }
 
@@ -124,12 +173,21 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step) {
   environment.device = positions_[index];
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
-  return steps_->Run(environment);
+  return CodeOf(index).steps->Run(environment);
 }
 
 void ConnectedExecutable::MeasureSteps(const Clock* clock) {
   times_.assign(shards_.size(), StepTimes());
   for (StepTimes& times : times_) times.clock = clock;
+}
+
+RunReport ConnectedExecutable::Report() const {
+  RunReport report;
+  for (size_t index = 0; index < shards_.size(); ++index) {
+    const std::string name = CodeOf(static_cast<int>(index)).device->Name();
+    (*report.mutable_launches())[name.substr(0, name.find(':'))] += shards_[index]->launches;
+  }
+  return report;
 }
 
 std::string ConnectedExecutable::RecentCollectives() const {

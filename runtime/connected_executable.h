@@ -16,10 +16,18 @@
 
 namespace xlad::runtime {
 
-// An executable for the shards of one worker.
+// An executable as it was stored.
+struct StoredExecutable {
+  std::string bytes;
+  std::string digest;  // Its SHA-256.
+};
+
+// A program for the shards of one worker.
 struct ExecutableLaunch {
   std::vector<int> shards;  // Mesh positions on this worker.
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
+  // By shard: the number of its executable, if the program has several, one for each kind of device. Empty: 0 for all.
+  std::vector<int> executable_of;
 };
 
 // The mesh positions that a launch names for this worker.
@@ -31,10 +39,10 @@ std::vector<int> MeshPositions(const LaunchTask& launch);
 class ConnectedExecutable {
  public:
   ~ConnectedExecutable();
-  // Loads the code on the device whose kind the executable's target names, and connects nothing yet. `bytes` must have
-  // the given SHA-256. InvalidArgument or DataLoss says what is inconsistent. `environment` and `abort` must outlive
-  // the object.
-  static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(const std::string& bytes, const std::string& digest,
+  // Loads the code of each executable on the device whose kind its target names, and connects nothing yet.
+  // `executables` has at least one. InvalidArgument or DataLoss says what is inconsistent: also that two of them have
+  // different collectives. `environment` and `abort` must outlive the object.
+  static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(absl::Span<const StoredExecutable> executables,
                                                                    const ExecutableLaunch& launch,
                                                                    const WorkerEnvironment& environment,
                                                                    collectives::AbortSignal* abort);
@@ -55,12 +63,24 @@ class ConnectedExecutable {
   // The times of a shard since MeasureSteps.
   const StepTimes& times(int index) const { return times_[index]; }
 
-  const Executable& executable() const { return loaded_->executable(); }
+  // The executable of a shard.
+  const Executable& executable(int index = 0) const { return CodeOf(index).loaded->executable(); }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
+  // What the shards have run since Prepare; called while none runs.
+  RunReport Report() const;
   // The last collectives of each shard here, a line each, for the log.
   std::string RecentCollectives() const;
 
  private:
+  // An executable on its device. In the order in which they are made; each may use those before it.
+  struct Code {
+    Device* device = nullptr;
+    std::unique_ptr<LoadedExecutable> loaded;
+    std::unique_ptr<StepProgram> steps;
+    FeedPlan feeds;
+    Constants constants;
+  };
+  class CountingLauncher;
   // In the order in which they are made; each may use those before it.
   struct Shard {
     // Work that uses the memory may be enqueued still, if a step failed.
@@ -71,20 +91,24 @@ class ConnectedExecutable {
     std::unique_ptr<DeviceBuffers> buffers;
     std::unique_ptr<DeviceMemory> scratch;
     std::unique_ptr<Launcher> launcher;
+    int64_t launches = 0;
     std::unique_ptr<collectives::Communicator> communicator;
   };
 
-  ConnectedExecutable(std::vector<int> positions, const WorkerEnvironment& environment, collectives::AbortSignal* abort)
-      : positions_(std::move(positions)), environment_(environment), abort_(abort) {}
+  ConnectedExecutable(const ExecutableLaunch& launch, const WorkerEnvironment& environment,
+                      collectives::AbortSignal* abort)
+      : positions_(launch.shards), code_of_(launch.executable_of), environment_(environment), abort_(abort) {
+    code_of_.resize(positions_.size());
+  }
+  absl::Status AddCode(const StoredExecutable& stored);
+  absl::Status CheckSameCollectives(const Executable& other) const;
+  const Code& CodeOf(int index) const { return codes_[code_of_.empty() ? 0 : code_of_[index]]; }
 
   const std::vector<int> positions_;  // Mesh positions, by index.
+  std::vector<int> code_of_;          // Numbers of codes_, by index.
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
-  Device* device_ = nullptr;
-  std::unique_ptr<LoadedExecutable> loaded_;
-  std::unique_ptr<StepProgram> steps_;
-  FeedPlan feeds_;
-  Constants constants_;
+  std::vector<Code> codes_;
   collectives::CollectiveSet collectives_;
   std::vector<std::unique_ptr<collectives::Recorder>> recorders_;
   AttemptFabric* fabric_ = nullptr;

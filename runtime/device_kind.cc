@@ -23,6 +23,22 @@ absl::Status Unexpected(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected));
 }
 
+// Names under which users ask for devices that no binary of this version has, and what it lacks.
+constexpr std::pair<const char*, const char*> kNotAvailable[] = {
+    {"cuda", "this version of xlad has no device for NVIDIA GPUs (driver, cuBLASLt, NCCL)"},
+    {"nvidia", "this version of xlad has no device for NVIDIA GPUs (driver, cuBLASLt, NCCL)"},
+    {"gpu", "this version of xlad has no device for GPUs"},
+    {"rocm", "this version of xlad has no device for AMD GPUs"},
+    {"tpu", "this version of xlad has no device for TPUs"},
+};
+
+std::string WhyNotAvailable(const std::string& name) {
+  for (const auto& [known, why] : kNotAvailable) {
+    if (name == known) return absl::StrCat("not available: ", why, "; ");
+  }
+  return "";
+}
+
 absl::StatusOr<const DeviceKind*> FindKind(const std::string& name, DeviceKinds kinds) {
   std::vector<std::string> names;
   for (const DeviceKind& kind : kinds) {
@@ -30,9 +46,11 @@ absl::StatusOr<const DeviceKind*> FindKind(const std::string& name, DeviceKinds 
     names.push_back(kind.name);
   }
   const std::string nearest = NearestName(name, names);
-  return Unexpected(absl::StrCat("kind \"", name, "\""),
-                    absl::StrCat("one of ", absl::StrJoin(names, ", "),
-                                 nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+  const absl::Status unknown =
+      Unexpected(absl::StrCat("kind \"", name, "\""),
+                 absl::StrCat("one of ", absl::StrJoin(names, ", "),
+                              nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+  return absl::InvalidArgumentError(absl::StrCat(WhyNotAvailable(name), unknown.message()));
 }
 
 absl::Status ReadModel(const DeviceKind& kind, const std::string& model, DeviceRequest* request) {

@@ -32,7 +32,7 @@ void StepWaiter::OnStep(const StepMetrics& metrics) {
   changed_.notify_all();
 }
 
-void StepWaiter::OnFinished() {
+void StepWaiter::OnFinished(const RunReport&) {
   const std::lock_guard lock(mutex_);
   finished_ = true;
   changed_.notify_all();

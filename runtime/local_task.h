@@ -38,7 +38,7 @@ class StepWaiter final : public TaskListener {
   void OnReady() override {}
   void OnStep(const StepMetrics& metrics) override;
   void OnStopped(int64_t step) override {}
-  void OnFinished() override;
+  void OnFinished(const RunReport& report) override;
   void OnFailed(int64_t step, const collectives::Failure& failure) override;
 
   // Returns when this number of steps has been reported, or with the error of the task.

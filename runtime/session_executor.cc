@@ -113,11 +113,12 @@ absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
 
 absl::Status SessionExecutor::Load(const SessionCommand& command) {
   const SessionLoad& load = command.load();
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(load.executable_digest(), &abort_));
+  StoredExecutable stored;
+  stored.digest = load.executable_digest();
+  XLAD_ASSIGN_OR_RETURN(stored.bytes, environment_.store->ReadBlob(stored.digest, &abort_));
   LoadedProgram program;
-  XLAD_ASSIGN_OR_RETURN(
-      program.executable,
-      ConnectedExecutable::Load(bytes, load.executable_digest(), {devices_, command.plans()}, environment_, &abort_));
+  XLAD_ASSIGN_OR_RETURN(program.executable, ConnectedExecutable::Load({&stored, 1}, {devices_, command.plans(), {}},
+                                                                      environment_, &abort_));
   const Executable& executable = program.executable->executable();
   const auto read_all = [&](const auto& values, const auto& layouts, std::vector<EntryLayout>* out,
                             std::vector<int32_t>* numbers) -> absl::Status {

@@ -37,9 +37,14 @@ TaskData::~TaskData() {
   reads_.Raise({absl::CancelledError("the task has ended"), ""});
 }
 
-absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launch, const Executable& executable,
+absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launch,
+                                                         absl::Span<const Executable* const> executables,
                                                          TaskStore* store, collectives::AbortSignal* abort) {
   std::unique_ptr<TaskData> data(new TaskData(launch, store, abort));
+  XLAD_CHECK(!executables.empty()) << "a task without devices has no data";
+  // Device 0 is the one whose losses and metrics are read.
+  const auto first = std::find(data->devices_.begin(), data->devices_.end(), 0);
+  const Executable& executable = *executables[first == data->devices_.end() ? 0 : first - data->devices_.begin()];
   for (int p = 0; p < executable.parameters_size(); ++p) {
     const absl::Status status = data->AddParameter(executable, p);
     if (!status.ok())
@@ -50,14 +55,40 @@ absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launc
     if (!status.ok())
       return Annotate(status, absl::StrCat("result ", r, " (\"", launch.spec().results(r).name(), "\")"));
   }
+  for (size_t index = 0; index < executables.size(); ++index) {
+    if (index == 0 || executables[index] != executables[index - 1]) {
+      XLAD_RETURN_IF_ERROR(data->AddDevice(*executables[index]));
+      continue;
+    }
+    for (Entry& entry : data->parameters_) entry.slices.push_back(entry.slices.back());
+  }
   return data;
+}
+
+absl::Status TaskData::AddDevice(const Executable& executable) {
+  if (executable.parameters_size() != std::ssize(parameters_)) {
+    return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found ",
+                                                   executable.parameters_size(), " parameters, expected ",
+                                                   parameters_.size(), " as in that of the other devices"));
+  }
+  for (int p = 0; p < std::ssize(parameters_); ++p) {
+    Entry& entry = parameters_[p];
+    XLAD_ASSIGN_OR_RETURN(const EntryLayout layout, ReadEntryLayout(executable, executable.parameters(p)));
+    if (!(layout.global == entry.global) || !(layout.local == entry.local) || layout.boxes != entry.boxes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "executable '", executable.name(), "': found parameter ", p, " (\"", entry.name,
+          "\") divided in another way than in the executable ", "of the other devices, expected the same program"));
+    }
+    entry.slices.push_back(layout.slice);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TaskData::AddParameter(const Executable& executable, int index) {
   const EntryValue& value = executable.parameters(index);
   const JobSpec::Parameter& spec = launch_.spec().parameters(index);
   XLAD_ASSIGN_OR_RETURN(EntryLayout layout, ReadEntryLayout(executable, value));
-  Entry& entry = parameters_.emplace_back(Entry{std::move(layout), spec.name(), spec.kind()});
+  Entry& entry = parameters_.emplace_back(Entry{std::move(layout), spec.name(), spec.kind(), {}});
   const Shape& global = entry.global;
   if (entry.kind == JobSpec::Parameter::DATA && global.dims.empty()) {
     return absl::InvalidArgumentError("found data without dimensions, expected the rows of a batch in dimension 0");
@@ -114,7 +145,7 @@ absl::Status TaskData::ReadBoxes(const storage::TensorSource& source, absl::Span
       arrays[i] = std::move(padded);
     }
     for (const int index : box.indices) {
-      XLAD_RETURN_IF_ERROR(buffers[index]->Write(box.entry->slice, arrays[i].bytes()));
+      XLAD_RETURN_IF_ERROR(buffers[index]->Write(box.entry->slices[index], arrays[i].bytes()));
     }
   }
   return absl::OkStatus();
@@ -182,11 +213,11 @@ absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffe
     if (entry.kind == JobSpec::Parameter::STEP) {
       // Little-endian: the low bytes are the first ones, whatever the width of the integer.
       const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&step), sizeof step);
-      XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, bytes.first(entry.local.bytes())));
+      XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], bytes.first(entry.local.bytes())));
     }
     if (inputs_[p] < 0) continue;
     XLAD_ASSIGN_OR_RETURN(const BatchReader::Bytes bytes, batches_->Get(index, inputs_[p], step));
-    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slice, *bytes));
+    XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], *bytes));
   }
   return absl::OkStatus();
 }
@@ -198,7 +229,7 @@ std::vector<SavedBox> TaskData::SavedBoxes() const {
     for (int index = 0; index < std::ssize(devices_); ++index) {
       const int device = devices_[index];
       if (entry.FirstHolder(device) != device || entry.BoxOf(device).elements() == 0) continue;
-      boxes.push_back({entry.name, &entry, device, index});
+      boxes.push_back({entry.name, &entry, entry.slices[index], device, index});
     }
   }
   return boxes;
@@ -208,7 +239,7 @@ absl::StatusOr<std::string> TaskData::FirstNotFinite(int index, const DeviceBuff
   for (const Entry& entry : parameters_) {
     if (entry.kind != JobSpec::Parameter::STATE) continue;
     std::vector<std::byte> bytes(entry.local.bytes());
-    XLAD_RETURN_IF_ERROR(buffers.Read(entry.slice, absl::MakeSpan(bytes)));
+    XLAD_RETURN_IF_ERROR(buffers.Read(entry.slices[index], absl::MakeSpan(bytes)));
     const Array part = WithoutPadding(entry, devices_[index], bytes);
     if (!tensor::FindNotFinite(entry.local.type, part.bytes()).all_finite()) return entry.name;
   }

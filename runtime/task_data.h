@@ -19,9 +19,10 @@ namespace xlad::runtime {
 // buffers come from one thread at a time.
 class TaskData {
  public:
-  // All arguments must outlive the object. InvalidArgument if shapes and boxes of the executable, or kinds of the spec,
-  // are not consistent.
-  static absl::StatusOr<std::unique_ptr<TaskData>> Make(const LaunchTask& launch, const Executable& executable,
+  // `executables` are by index; devices of different kinds have different ones. All arguments must outlive the object.
+  // InvalidArgument if shapes and boxes of the executables, or kinds of the spec, are not consistent.
+  static absl::StatusOr<std::unique_ptr<TaskData>> Make(const LaunchTask& launch,
+                                                        absl::Span<const Executable* const> executables,
                                                         TaskStore* store, collectives::AbortSignal* abort);
 
   ~TaskData();
@@ -45,6 +46,7 @@ class TaskData {
   struct Entry : EntryLayout {
     std::string name;
     JobSpec::Parameter::Kind kind = JobSpec::Parameter::KIND_UNSPECIFIED;
+    std::vector<Slice> slices;  // By index: where the device has its shard.
   };
   // A box of the state, and the devices here that hold it.
   struct StateBox {
@@ -56,6 +58,8 @@ class TaskData {
   TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort);
   absl::Status AddParameter(const Executable& executable, int index);
   absl::Status AddResult(const Executable& executable, int index);
+  // Adds the places of the entries in the memory of one more device.
+  absl::Status AddDevice(const Executable& executable);
   std::vector<StateBox> StateBoxes() const;
   absl::Status ReadBoxes(const storage::TensorSource& source, absl::Span<const StateBox> boxes,
                          absl::Span<DeviceBuffers* const> buffers);

@@ -45,6 +45,7 @@ void TaskExecutor::Main() {
     fabric_->Leave();
   }
   const std::string recent = executable_ == nullptr ? "" : executable_->RecentCollectives();
+  const RunReport report = finished ? executable_->Report() : RunReport();
   executable_.reset();
   fabric_.reset();
   if (dropped_ && !abort_.raised()) return;
@@ -52,24 +53,40 @@ void TaskExecutor::Main() {
     LogInfo("collectives before the end, newest first", {{"job", launch_.job_id()}, {"log", recent}});
     environment_.listener->OnFailed(gate_.finished_steps(), abort_.failure());
   } else if (finished) {
-    environment_.listener->OnFinished();
+    environment_.listener->OnFinished(report);
   }
 }
 
+// Reads each executable that the devices here need once.
+absl::Status TaskExecutor::LoadExecutables() {
+  ExecutableLaunch launch{devices_, launch_.plans(), {}};
+  std::vector<StoredExecutable> stored;
+  for (const LaunchRecord& record : launch_.devices()) {
+    const std::string& digest =
+        record.executable_digest().empty() ? launch_.executable_digest() : record.executable_digest();
+    const auto known = std::find_if(stored.begin(), stored.end(), [&](const auto& s) { return s.digest == digest; });
+    launch.executable_of.push_back(static_cast<int>(known - stored.begin()));
+    if (known != stored.end()) continue;
+    XLAD_ASSIGN_OR_RETURN(std::string bytes, environment_.store->ReadBlob(digest, &abort_));
+    stored.push_back({std::move(bytes), digest});
+  }
+  XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(stored, launch, environment_, &abort_));
+  return absl::OkStatus();
+}
+
 absl::Status TaskExecutor::Load() {
-  const std::string& digest = launch_.executable_digest();
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
-  XLAD_ASSIGN_OR_RETURN(executable_,
-                        ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans()}, environment_, &abort_));
+  XLAD_RETURN_IF_ERROR(LoadExecutables());
   if (environment_.on_times) executable_->MeasureSteps(environment_.clock);
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
-  XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
+  std::vector<const Executable*> executables;
+  for (int index = 0; index < std::ssize(devices_); ++index) executables.push_back(&executable_->executable(index));
+  XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executables, environment_.store, &abort_));
   XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
   XLAD_ASSIGN_OR_RETURN(fabric_, AttemptFabric::Make(launch_, environment_, &abort_));
   XLAD_RETURN_IF_ERROR(executable_->UseFabric(fabric_.get()));
   std::vector<DeviceBuffers*> buffers;
   for (int index = 0; index < std::ssize(devices_); ++index) {
-    XLAD_RETURN_IF_ERROR(executable_->Prepare(index));
+    XLAD_RETURN_IF_ERROR(Annotate(executable_->Prepare(index), absl::StrCat("device ", devices_[index])));
     buffers.push_back(&executable_->buffers(index));
   }
   XLAD_RETURN_IF_ERROR(data_->ReadState(buffers));

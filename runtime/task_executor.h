@@ -56,6 +56,7 @@ class TaskExecutor {
  private:
   void Main();
   absl::Status Load();
+  absl::Status LoadExecutables();
   absl::Status RunDevices();
   absl::Status RunDevice(int index);
   absl::Status RunSteps(int index);

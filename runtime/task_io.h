@@ -46,7 +46,7 @@ class TaskListener {
   // All devices here have stopped before the step, and the checkpoint of the state before it is committed.
   virtual void OnStopped(int64_t step) = 0;
   // All steps have been run, and the checkpoint of the last state is committed if the spec keeps it.
-  virtual void OnFinished() = 0;
+  virtual void OnFinished(const RunReport& report) = 0;
   // Called at most once, as the last call. `step` is the number of steps that all devices here had finished.
   virtual void OnFailed(int64_t step, const collectives::Failure& failure) = 0;
 };

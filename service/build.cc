@@ -124,6 +124,12 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   compile.set_dump_directory(request.dump_directory());
   XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(compile));
   response.set_executable(executable.SerializeAsString());
+  compile.clear_dump_directory();
+  for (const Target& target : request.other_targets()) {
+    *compile.mutable_target() = target;
+    XLAD_ASSIGN_OR_RETURN(const Executable other, compiler::Compile(compile));
+    response.add_other_executables(other.SerializeAsString());
+  }
   AddTiming("compile", since_ns, &response);
   return response;
 }

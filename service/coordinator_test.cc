@@ -549,20 +549,6 @@ TEST(DeviceKinds, AJobIsBuiltForItsRequiredKind) {
   EXPECT_EQ(cluster.build_kinds, (std::vector<std::string>{"opaque", "cpu"}));
 }
 
-TEST(DeviceKinds, AJobThatNeedsTwoKindsIsRefused) {
-  Cluster cluster;
-  cluster.Register(1, "w1", 1, {}, {"cpu"});
-  cluster.Register(2, "w2", 1, {}, {"opaque"});
-  const std::string job = cluster.Submit(4);
-  EXPECT_EQ(cluster.Status(job).state(), PENDING) << "another worker may still register";
-  cluster.RunFor(5000, {1, 2});
-  EXPECT_EQ(cluster.Status(job).state(), FAILED);
-  EXPECT_EQ(cluster.Status(job).reason(),
-            "the job needs 4 devices of one kind; the workers have cpu: 2 on w1; opaque: 2 on w2; mixed jobs, which "
-            "run on several kinds of device, are not supported yet");
-  EXPECT_TRUE(cluster.builds.empty());
-}
-
 TEST(DeviceKinds, AJobWaitsIfAWorkerOfItsKindMayStillRegister) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu"});

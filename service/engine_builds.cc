@@ -1,5 +1,6 @@
 // The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
 #include "service/engine.h"
+#include "service/placement/device_mix.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_index.h"
 #include "storage/checkpoint_shard.h"
@@ -53,10 +54,16 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
   if (!data.ok()) return Annotate(data.status(), "data.safetensors");
   build.set_state_header(*std::move(state));
   build.set_data_header(*std::move(data));
-  *build.mutable_target() = request.target;
+  *build.mutable_target() = request.targets[0];
+  for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str()), cancel));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
-  XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.target));
+  XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.targets[0]));
+  for (const BuiltExecutable& built_other : built.others) {
+    XLAD_ASSIGN_OR_RETURN(const Executable other, LoadExecutable(built_other.digest()));
+    XLAD_RETURN_IF_ERROR(CheckCompiledFor(other, built_other.target()));
+    XLAD_RETURN_IF_ERROR(CheckSameProgram(executable, other));
+  }
   built.plan.target = executable.target();
   XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
   built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);
@@ -77,6 +84,16 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   built.cached = found.cached;
   const BuildResponse& response = found.response;
   XLAD_ASSIGN_OR_RETURN(built.executable_digest, blobs_->Put(response.executable()));
+  if (response.other_executables_size() != build.other_targets_size()) {
+    return absl::InternalError(absl::StrCat("found ", response.other_executables_size(),
+                                            " further executables in the response of a build, expected ",
+                                            build.other_targets_size()));
+  }
+  for (int t = 0; t < build.other_targets_size(); ++t) {
+    BuiltExecutable& other = built.others.emplace_back();
+    *other.mutable_target() = build.other_targets(t);
+    XLAD_ASSIGN_OR_RETURN(*other.mutable_digest(), blobs_->Put(response.other_executables(t)));
+  }
   built.warnings.assign(response.warnings().begin(), response.warnings().end());
   XLAD_RETURN_IF_ERROR(
       RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));

@@ -89,6 +89,10 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
                                   request.data_header(), request.target().SerializeAsString(), options_.compiler}) {
     absl::StrAppend(&key, part.size(), ":", part);
   }
+  for (const Target& other : request.other_targets()) {
+    const std::string part = other.SerializeAsString();
+    absl::StrAppend(&key, part.size(), ":", part);
+  }
   return Sha256Hex(key);
 }
 

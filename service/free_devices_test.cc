@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "proto/device_name.h"
@@ -64,6 +67,79 @@ TEST(FreeDevices, TakesAsPlaceOnWorkersDoes) {
       }
       std::erase_if(left, [](const WorkerDevices& offer) { return offer.devices == 0; });
     }
+  }
+}
+
+// Mesh positions of random mixes: each position once, those of earlier parts before those of later ones, no more of an
+// offer than is free, one peer for each worker, and nothing if there are too few.
+TEST(FreeDevices, TakesMixes) {
+  std::mt19937_64 random(7);
+  const Target targets[] = {TargetOf("cpu", "znver3"), TargetOf("cpu", "znver5"), TargetOf("opaque", "")};
+  for (int round = 0; round < 500; ++round) {
+    std::deque<RegisterWorker> workers;
+    std::vector<WorkerDevices> offers;
+    std::map<std::string, int64_t> free;  // By worker and target.
+    for (uint64_t w = random() % 6; w > 0; --w) {
+      RegisterWorker& worker = workers.emplace_back();
+      worker.set_worker_id(absl::StrCat("w", w));
+      // A worker has one model of CPU.
+      for (const Target* target : {&targets[random() % 2], &targets[2]}) {
+        if (random() % 4 == 0) continue;
+        DeviceOffer offer;
+        offer.set_count(5);
+        *offer.mutable_target() = *target;
+        offers.push_back({&worker, offer, 1 + static_cast<int64_t>(random() % 5)});
+        free[absl::StrCat(worker.worker_id(), "/", DeviceName(*target), "/", target->cpu())] = offers.back().devices;
+      }
+    }
+    std::vector<FreeDevices::Part> parts;
+    for (size_t t = 0; t < std::size(targets); ++t) parts.push_back({targets[t], absl::StrCat(t)});
+    std::shuffle(parts.begin(), parts.end(), random);
+    int64_t most_cpus = 1 + static_cast<int64_t>(random() % 8), cpus = 0, usable = 0;
+    for (FreeDevices::Part& part : parts) {
+      if (DeviceName(part.target) == "cpu") part.most = most_cpus;
+    }
+    FreeDevices devices(offers);
+    for (const WorkerDevices& offer : offers) {
+      (DeviceName(offer.offer.target()) == "cpu" ? cpus : usable) += offer.devices;
+    }
+    usable += std::min(cpus, most_cpus);
+    EXPECT_EQ(devices.Count(parts), usable);
+    const int64_t wanted = 1 + static_cast<int64_t>(random() % 12);
+    const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts);
+    ASSERT_EQ(peers.empty(), usable < wanted) << "round " << round;
+    if (peers.empty()) continue;
+    std::map<int32_t, std::string> digests;  // By position.
+    std::set<std::string> seen;
+    for (const Peer& peer : peers) {
+      EXPECT_TRUE(seen.insert(peer.worker_id()).second);
+      int count = 0;
+      for (const PeerDevices& kind : peer.kinds()) {
+        const Target& target = targets[kind.executable_digest()[0] - '0'];
+        EXPECT_EQ(kind.device_name(), DeviceName(target));
+        EXPECT_LE(kind.devices_size(),
+                  free[absl::StrCat(peer.worker_id(), "/", kind.device_name(), "/", target.cpu())]);
+        for (const int32_t device : kind.devices()) {
+          EXPECT_TRUE(digests.emplace(device, kind.executable_digest()).second);
+          EXPECT_EQ(peer.devices(count++), device);
+        }
+      }
+      EXPECT_EQ(count, peer.devices_size());
+    }
+    ASSERT_EQ(std::ssize(digests), wanted);
+    EXPECT_EQ(digests.begin()->first, 0);
+    EXPECT_EQ(digests.rbegin()->first, wanted - 1);
+    std::vector<std::string> order;
+    for (const auto& [position, digest] : digests) {
+      if (order.empty() || order.back() != digest) order.push_back(digest);
+    }
+    std::vector<std::string> expected;
+    for (const FreeDevices::Part& part : parts) {
+      if (std::find(order.begin(), order.end(), part.executable_digest) != order.end()) {
+        expected.push_back(part.executable_digest);
+      }
+    }
+    EXPECT_EQ(order, expected);
   }
 }
 

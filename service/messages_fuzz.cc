@@ -51,7 +51,7 @@ class Target {
     for (const StartBuild& build : std::exchange(builds_, {})) {
       BuiltProgram built;
       built.executable_digest = "digest";
-      built.plan.target = build.target;
+      built.plan.target = build.targets[0];
       Do([&](Core& core) { core.OnBuilt(build.job, build.mesh, built); });
     }
     for (const StoreIndex& index : std::exchange(indexes_, {})) {

@@ -35,7 +35,7 @@ TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
   ASSERT_EQ(cluster.builds.size(), 2u);
   // The first build had ended before it could be stopped.
   cluster.Do([&](CoordinatorCore& c) {
-    c.OnBuilt(first.job, first.mesh, BuiltProgram{"old", 1, {}, false, {first.target, {}}, {}});
+    c.OnBuilt(first.job, first.mesh, BuiltProgram{"old", 1, {}, false, {first.targets[0], {}}, {}, {}});
   });
   EXPECT_EQ(cluster.builds.size(), 2u) << "the second one is still under way";
   EXPECT_EQ(cluster.Status(job).state(), COMPILING);

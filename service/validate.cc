@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/escaping.h"
+#include "service/placement/device_mix.h"
 #include "storage/uri.h"
 #include "tensor/wire.h"
 
@@ -13,6 +14,7 @@ namespace {
 constexpr int kMaxDimensions = 64;
 constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
 constexpr int kMaxWorkerDevices = 1 << 16;
+constexpr int kMaxKinds = 64;  // The kinds of device in a report.
 constexpr int kShownBytes = 40;
 
 absl::Status Bad(absl::string_view field, const std::string& found, const std::string& expected) {
@@ -178,6 +180,24 @@ absl::Status CheckShard(const ShardWritten& message) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReport(const RunReport& report) {
+  if (report.launches_size() > kMaxKinds) {
+    return Bad("finished.report.launches", absl::StrCat(report.launches_size(), " kinds"),
+               absl::StrCat("at most ", kMaxKinds));
+  }
+  for (const auto& [kind, launches] : report.launches()) {
+    XLAD_RETURN_IF_ERROR(CheckText("finished.report.launches", kind));
+    XLAD_RETURN_IF_ERROR(CheckStep("finished.report.launches", launches));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllowedDevices(const std::string& names) {
+  XLAD_RETURN_IF_ERROR(CheckText("device_name", names, kMaxPathBytes));
+  const auto allowed = ParseAllowedDevices(names);
+  return allowed.ok() ? absl::OkStatus() : Annotate(allowed.status(), "device_name");
+}
+
 absl::Status CheckExited(const AttemptExited& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("exited", message));
   return CheckStep("exited.step", message.step());
@@ -187,7 +207,7 @@ absl::Status CheckExited(const AttemptExited& message) {
 
 absl::Status Validate(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckText("name", spec.name()));
-  XLAD_RETURN_IF_ERROR(CheckText("device_name", spec.device_name()));
+  XLAD_RETURN_IF_ERROR(CheckAllowedDevices(spec.device_name()));
   XLAD_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
   XLAD_RETURN_IF_ERROR(CheckStep("steps", spec.steps()));
   XLAD_RETURN_IF_ERROR(CheckStep("batch_size", spec.batch_size()));
@@ -320,6 +340,7 @@ absl::Status Validate(const WorkerMessage& message) {
       XLAD_RETURN_IF_ERROR(CheckStep("stopped.step", message.stopped().step()));
       return CheckAttempt("stopped", message.stopped());
     case WorkerMessage::kFinished:
+      XLAD_RETURN_IF_ERROR(CheckReport(message.finished().report()));
       return CheckAttempt("finished", message.finished());
     case WorkerMessage::kFailed:
       return CheckFailed(message.failed());

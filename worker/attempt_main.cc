@@ -97,7 +97,11 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     stopped.set_step(step);
     reporter_.Send(&WorkerMessage::mutable_stopped, std::move(stopped));
   }
-  void OnFinished() override { reporter_.Send(&WorkerMessage::mutable_finished, TaskFinished()); }
+  void OnFinished(const RunReport& report) override {
+    TaskFinished finished;
+    *finished.mutable_report() = report;
+    reporter_.Send(&WorkerMessage::mutable_finished, std::move(finished));
+  }
   void OnFailed(int64_t step, const collectives::Failure& failure) override { reporter_.SendFailed(step, failure); }
 
   Reporter reporter_;

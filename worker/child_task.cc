@@ -118,7 +118,7 @@ void ChildTask::OnReport(const AttemptReport& report) {
     case WorkerMessage::kStopped:
       return emit_(TaskHasStopped{key_, message.stopped().step()});
     case WorkerMessage::kFinished:
-      return emit_(TaskHasFinished{key_});
+      return emit_(TaskHasFinished{key_, message.finished().report()});
     case WorkerMessage::kFailed: {
       const TaskFailed& failed = message.failed();
       const absl::Status status(static_cast<absl::StatusCode>(failed.error_code()), failed.error());

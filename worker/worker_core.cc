@@ -415,6 +415,7 @@ void WorkerCore::On(const TaskHasFinished& event) {
   LogInfo("task finished", {{"job", event.key.job_id}, {"attempt", absl::StrCat(event.key.attempt)}});
   WorkerMessage message;
   SetKey(record->launch, message.mutable_finished());
+  *message.mutable_finished()->mutable_report() = event.report;
   End(record, std::move(message));
 }
 

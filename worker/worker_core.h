@@ -96,6 +96,7 @@ struct TaskHasStopped {
 };
 struct TaskHasFinished {
   TaskKey key;
+  RunReport report = {};
 };
 struct TaskHasFailed {
   TaskKey key;

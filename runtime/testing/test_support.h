@@ -58,8 +58,9 @@ class TestLoaded final : public LoadedExecutable {
 // A cpu device that runs the kernels of the test.
 class TestDevice final : public Device {
  public:
-  explicit TestDevice(TestKernels kernels) : kernels_(std::move(kernels)) {}
-  std::string Name() const override { return "test"; }
+  explicit TestDevice(TestKernels kernels, std::string name = "test")
+      : kernels_(std::move(kernels)), name_(std::move(name)) {}
+  std::string Name() const override { return name_; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     return cpu_->Allocate(bytes, kind);
   }
@@ -71,6 +72,7 @@ class TestDevice final : public Device {
 
  private:
   const TestKernels kernels_;
+  const std::string name_;
   const std::unique_ptr<Device> cpu_ = MakeCpuDevice();
 };
 

@@ -273,7 +273,7 @@ void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& mess
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   NoteReady(worker, job);
-  context_.attempts.at(job->id).finished.insert(worker.str());
+  context_.attempts.at(job->id).finished[worker.str()] = message.report();
   Complete(job);
 }
 

@@ -34,12 +34,25 @@ void EndAttempt(Context& context, Job* job, const AttemptEnded& ended, const Coo
   context.Changed(job->id);
 }
 
+// What all workers of an attempt report together.
+RunReport SumOf(const std::map<std::string, RunReport>& reports) {
+  RunReport sum;
+  for (const auto& [worker, report] : reports) {
+    for (const auto& [kind, launches] : report.launches()) (*sum.mutable_launches())[kind] += launches;
+  }
+  return sum;
+}
+
 }  // namespace
 
 void EndJob(Context& context, Job* job, JobState state, const std::string& reason) {
   JobEvent event = context.NewEvent(job->id);
   event.mutable_ended()->set_state(state);
   event.mutable_ended()->set_reason(reason);
+  const auto attempt = context.attempts.find(job->id);
+  if (state == SUCCEEDED && attempt != context.attempts.end()) {
+    *event.mutable_ended()->mutable_report() = SumOf(attempt->second.finished);
+  }
   const bool building = job->state == COMPILING;
   context.Record(std::move(event));
   if (building) context.effects.actions.push_back(StopBuild{job->id});

@@ -122,6 +122,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_cached(job.cached);
   status.set_session(job.spec.session());
   status.set_final_state_blob(job.final_state_blob);
+  if (job.state == SUCCEEDED) *status.mutable_report() = job.report;
   status.set_submitted_unix_ns(job.submitted_unix_ns);
   status.set_since_unix_ns(job.since_unix_ns);
   status.set_failures(job.failures);

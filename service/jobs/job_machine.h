@@ -23,6 +23,7 @@ struct BuiltProgram {
   bool cached = false;  // The executable was in the cache.
   PlannedProgram plan;
   std::vector<std::string> batch_axes;
+  std::vector<BuiltExecutable> others;  // For the targets after the first one.
 };
 
 // What a submission's `resume` stands for.
@@ -74,13 +75,11 @@ class JobMachine {
   // What many waiting jobs ask for in the same way, within one pass over them.
   struct Pass {
     std::optional<std::vector<WorkerDevices>> all;
+    std::optional<FreeDevices> all_devices;  // Those of `all`, as if they were free.
     std::optional<FreeDevices> free;
     std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
-    std::map<std::string, int64_t> devices;  // By target: the number of those that run its code.
   };
-  struct Devices {
-    int64_t all = 0, free = 0;
-  };
+  using Parts = std::vector<FreeDevices::Part>;
   // Does for one job what Schedule does for all.
   Outcome ScheduleOne(Job* job);
   void Visit(std::map<int64_t, JobId>::iterator at);  // From this one of the jobs in due_ on.
@@ -90,23 +89,30 @@ class JobMachine {
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
-  Devices DevicesFor(const Target& target);
+  struct Devices {
+    int64_t all = 0, free = 0;
+  };
+  // How many devices there are that a job may take from these parts.
+  Devices DevicesFor(const Parts& parts);
+  // The devices that the job's executables are for.
+  static Parts PartsOf(const Job& job, const Target& first);
   const TargetSelection& SelectionFor(const Job& job);
   JobStatus StatusOf(const Job& job) const;
   Outcome TryJob(Job* job);
   Outcome Place(Job* job);
   Outcome PlaceSession(Job* job);
   Outcome Build(Job* job);
-  std::optional<Target> TargetFor(Job* job);
+  std::vector<Target> TargetsFor(Job* job);
+  std::vector<Target> TargetsForSession(Job* job);
   bool IsRefusedForLong(const Job& job);
   void WaitForDevices(Job* job, int64_t free, int64_t all);
-  Outcome WaitForTarget(Job* job, const Target& target);
+  Outcome WaitForTargets(Job* job, const Parts& parts);
   bool MayShrink(Job* job, int64_t devices);
   static void SetReason(Job* job, const std::string& reason);
 
   Context& context_;
   AttemptMachine& attempts_;
-  std::map<JobId, Target> building_;           // The targets of builds under way.
+  std::set<JobId> building_;                           // Jobs whose builds are under way.
   std::map<std::string, std::vector<JobId>> loading_;  // By executable whose plan is being read: who waits for it.
   std::map<JobId, int64_t> refused_since_ns_;  // Since when the workers cannot run the job.
   // Jobs that may be pending, by number: those that the next pass looks at, and those that wait until the workers

@@ -77,6 +77,10 @@ StoredState Retention::StateInUse() const {
          {job->executable_digest, job->placed_executable, job->state_blob, job->placed.state_blob()}) {
       AddBlob(digest, &state);
     }
+    for (const BuiltExecutable& other : job->others) AddBlob(other.digest(), &state);
+    for (const Peer& peer : job->placed.peers()) {
+      for (const PeerDevices& kind : peer.kinds()) AddBlob(kind.executable_digest(), &state);
+    }
     for (const std::string& uri : {storage::StateUri(job->spec), storage::DataUri(job->spec), job->resumed.uri,
                                    job->placed.checkpoint_uri()}) {
       AddState(uri, &state);

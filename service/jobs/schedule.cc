@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "proto/device_name.h"
 #include "service/jobs/job_machine.h"
+#include "service/placement/device_mix.h"
 
 namespace xlad::service {
 namespace {
@@ -97,21 +98,29 @@ FreeDevices& JobMachine::Free() {
   return *pass_.free;
 }
 
-JobMachine::Devices JobMachine::DevicesFor(const Target& target) {
-  const auto [found, is_new] = pass_.devices.try_emplace(target.SerializeAsString());
-  if (is_new) {
-    for (const WorkerDevices& offer : AllOffers()) {
-      if (IsSameTarget(offer.offer.target(), target)) found->second += offer.devices;
+JobMachine::Devices JobMachine::DevicesFor(const Parts& parts) {
+  if (!pass_.all_devices.has_value()) pass_.all_devices.emplace(AllOffers());
+  return {pass_.all_devices->Count(parts), Free().Count(parts)};
+}
+
+JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
+  Parts parts = {{first, job.executable_digest}};
+  if (job.others.empty()) return parts;
+  for (const BuiltExecutable& other : job.others) parts.push_back({other.target(), other.digest()});
+  const auto allowed = ParseAllowedDevices(job.spec.device_name());
+  for (FreeDevices::Part& part : parts) {
+    for (const AllowedDevices& devices : allowed.value_or(std::vector<AllowedDevices>())) {
+      if (devices.name == DeviceName(part.target)) part.most = devices.most;
     }
   }
-  return {found->second, Free().Count(target)};
+  return parts;
 }
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
   const std::pair<int64_t, std::string> key(DeviceCount(job.mesh), job.spec.device_name());
   const auto found = pass_.selections.find(key);
   if (found != pass_.selections.end()) return found->second;
-  return pass_.selections.emplace(key, SelectTarget(AllOffers(), key.first, key.second)).first->second;
+  return pass_.selections.emplace(key, SelectTargets(AllOffers(), key.first, key.second)).first->second;
 }
 
 JobMachine::Outcome JobMachine::TryJob(Job* job) {
@@ -122,13 +131,13 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
 // Starts the build if a worker is registered: its target decides what the program is built for.
 JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
-  const std::optional<Target> target = TargetFor(job);
-  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
-  building_[job->id] = *target;
+  const std::vector<Target> targets = TargetsFor(job);
+  if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
+  building_.insert(job->id);
   job->state = COMPILING;
   job->since_unix_ns = context_.wall_ns;
   job->reason = job->ending;
-  context_.effects.actions.push_back(StartBuild{job->id, *target, job->mesh});
+  context_.effects.actions.push_back(StartBuild{job->id, targets, job->mesh});
   context_.Changed(job->id);
   return Outcome::kDone;
 }
@@ -142,18 +151,19 @@ bool JobMachine::IsRefusedForLong(const Job& job) {
   return false;
 }
 
-// Returns the kind of device for a job that has not been built yet, or nullopt if the registered workers do not decide
-// it. A job that they can never run fails after a grace period.
-std::optional<Target> JobMachine::TargetFor(Job* job) {
+// Returns the targets for a job that is to be built, or none if the registered workers do not decide them. A job that
+// they can never run fails after a grace period, and one that names no kinds takes several only after this period.
+std::vector<Target> JobMachine::TargetsFor(Job* job) {
   const TargetSelection& selection = SelectionFor(*job);
-  if (!selection.is_refusal) refused_since_ns_.erase(job->id);
-  if (selection.target.has_value()) return selection.target;
+  if (!selection.is_refusal && !selection.is_last_resort) refused_since_ns_.erase(job->id);
+  if (!selection.targets.empty() && !selection.is_last_resort) return selection.targets;
   SetReason(job, selection.reason);
-  if (!selection.is_refusal || !IsRefusedForLong(*job)) return std::nullopt;
+  if (selection.is_last_resort) return IsRefusedForLong(*job) ? selection.targets : std::vector<Target>();
+  if (!selection.is_refusal || !IsRefusedForLong(*job)) return {};
   if (job->attempt == 0) {
     EndJob(context_, job, FAILED, selection.reason);
   }  // A job that has run already waits until the workers that it ran on are back.
-  return std::nullopt;
+  return {};
 }
 
 void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
@@ -189,15 +199,19 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     waiting.push_back(job->id);
     return Outcome::kWaitsForEvent;
   }
-  const Target& target = plan->second.target;
+  const Parts parts = PartsOf(*job, plan->second.target);
   const int64_t wanted = DeviceCount(job->mesh);
-  const Devices devices = DevicesFor(target);
+  const Devices devices = DevicesFor(parts);
   const bool needs_its_workers = WaitsForItsWorkers(*job);
+  FreeDevices::MayHave may_have = nullptr;
+  if (needs_its_workers) may_have = [job](const std::string& worker) { return HasPeer(*job, worker); };
   std::vector<Peer> peers;
-  if (needs_its_workers) {
-    peers = Free().TakeFrom([job](const std::string& worker) { return HasPeer(*job, worker); }, wanted, target);
+  if (parts.size() > 1) {
+    peers = Free().TakeMix(may_have, wanted, parts);
+  } else if (needs_its_workers) {
+    peers = Free().TakeFrom(may_have, wanted, parts[0].target);
   } else {
-    peers = Free().Take(wanted, target);
+    peers = Free().Take(wanted, parts[0].target);
   }
   if (!peers.empty()) {
     attempts_.Launch(job, peers, plan->second.plans);
@@ -208,31 +222,52 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForDevices;
   }
   WaitForDevices(job, devices.free, devices.all);
-  if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTarget(job, target);
+  if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
 }
 
-// The job needs more devices than those that run its executable, which is for `target`. Compiles it for another target
-// if, for the grace period, only that has had enough devices.
-JobMachine::Outcome JobMachine::WaitForTarget(Job* job, const Target& target) {
+// The job needs more devices than those that run its executables, which are for `parts`. Compiles it for other targets
+// if, for the grace period, only those have had enough devices.
+JobMachine::Outcome JobMachine::WaitForTargets(Job* job, const Parts& parts) {
   const TargetSelection& selection = SelectionFor(*job);
-  if (!selection.target.has_value()) {
-    SetReason(job, selection.reason);
-  } else if (!IsSameTarget(*selection.target, target)) {
-    absl::StrAppend(&job->reason, " that run code for ", TargetText(target), ", the target of its executable");
+  const bool are_same =
+      std::equal(parts.begin(), parts.end(), selection.targets.begin(), selection.targets.end(),
+                 [](const FreeDevices::Part& part, const Target& target) { return IsSameTarget(part.target, target); });
+  if (selection.targets.empty() || selection.is_last_resort) SetReason(job, selection.reason);
+  if (!selection.targets.empty() && !are_same && selection.devices >= DeviceCount(job->mesh)) {
+    if (!selection.is_last_resort) {
+      const auto target_text = [](std::string* out, const FreeDevices::Part& part) {
+        out->append(TargetText(part.target));
+      };
+      absl::StrAppend(&job->reason, " that run code for ", absl::StrJoin(parts, " or ", target_text),
+                      ", the target of its executable");
+    }
     if (!IsRefusedForLong(*job)) return Outcome::kWaitsForWorkers;
+    const Outcome outcome = Build(job);
     refused_since_ns_.erase(job->id);
-    return Build(job);
+    return outcome;
   }
   refused_since_ns_.erase(job->id);
   return Outcome::kWaitsForWorkers;
 }
 
-// The programs of a session are compiled for the devices that it is placed on.
+// Returns the targets of a session, or none if it is not placed now. Its programs are compiled for the devices that it
+// is placed on, which are of one kind.
+std::vector<Target> JobMachine::TargetsForSession(Job* job) {
+  const TargetSelection& selection = SelectionFor(*job);
+  if (selection.targets.size() < 2) return TargetsFor(job);
+  const std::string reason =
+      absl::StrCat("the session needs ", DeviceCount(job->mesh), " devices of one kind, the workers have ",
+                   selection.devices, " of several kinds; jobs can run on several kinds, sessions cannot");
+  SetReason(job, reason);
+  if (IsRefusedForLong(*job) && job->attempt == 0) EndJob(context_, job, FAILED, reason);
+  return {};
+}
+
 JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
-  const std::optional<Target> target = TargetFor(job);
-  if (!target.has_value()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
+  const std::vector<Target> targets = TargetsForSession(job);
+  if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   const int64_t wanted = DeviceCount(job->mesh);
   for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
@@ -241,7 +276,7 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
     attempts_.Launch(job, peers, {});
     return Outcome::kDone;
   }
-  const Devices devices = DevicesFor(*target);
+  const Devices devices = DevicesFor({{targets[0], ""}});
   WaitForDevices(job, devices.free, devices.all);
   return wanted <= devices.all ? Outcome::kBlocks : Outcome::kWaitsForWorkers;
 }
@@ -262,6 +297,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   for (const std::string& warning : built->warnings) event.mutable_built()->add_warnings(warning);
   *event.mutable_built()->mutable_mesh() = mesh;
   for (const std::string& axis : built->batch_axes) event.mutable_built()->add_batch_axes(axis);
+  for (const BuiltExecutable& other : built->others) *event.mutable_built()->add_others() = other;
   context_.Record(std::move(event));
   context_.Changed(id);
 }

@@ -35,7 +35,7 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
                                start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
   }
   const int64_t wanted = DeviceCount(job.mesh);
-  const TargetSelection fitting = SelectTarget(context.Offers(/*only_free=*/false), wanted, job.spec.device_name());
+  const TargetSelection fitting = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name());
   if (fitting.devices < wanted) {
     why->add_advice(absl::StrCat("start workers with ", wanted - fitting.devices,
                                  " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),

@@ -75,6 +75,7 @@ void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
 void ApplyResized(const JobResized& resized, Job* job) {
   job->mesh = resized.mesh();
   job->executable_digest.clear();
+  job->others.clear();
   job->batch_axes.clear();
   job->resized = true;
   if (job->attempt_running) return;  // It is stopped first.
@@ -87,6 +88,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
     case JobEvent::kSubmitted: return ApplySubmitted(event, job);
     case JobEvent::kBuilt:
       job->executable_digest = event.built().executable_digest();
+      job->others.assign(event.built().others().begin(), event.built().others().end());
       job->compile_ms = event.built().compile_ms();
       job->cached = event.built().cached();
       job->batch_axes.assign(event.built().batch_axes().begin(), event.built().batch_axes().end());
@@ -107,6 +109,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
       job->state = event.ended().state();
       job->reason = event.ended().reason();
       job->final_state_blob = event.ended().final_state_blob();
+      job->report = event.ended().report();
       return;
     case JobEvent::kTermStarted:
     case JobEvent::kDrainChanged:
@@ -116,12 +119,20 @@ void ApplyByKind(const JobEvent& event, Job* job) {
   XLAD_CHECK(false) << "event " << event.sequence() << " of job " << event.job_id() << " is not about a job";
 }
 
+// "4 devices", or "2 cpu, 2 opaque" in a job that runs on several kinds.
+std::string DevicesText(const Peer& peer) {
+  if (peer.kinds().empty()) return absl::StrCat(peer.devices_size(), " devices");
+  return absl::StrJoin(peer.kinds(), ", ", [](std::string* out, const PeerDevices& kind) {
+    absl::StrAppend(out, kind.devices_size(), " ", kind.device_name());
+  });
+}
+
 std::string DescribePlaced(const AttemptPlaced& placed) {
   return absl::StrCat("attempt ", placed.attempt(), " from step ", placed.first_step(),
                       placed.checkpoint_uri().empty() ? "" : ", from a checkpoint,", " placed on ",
                       absl::StrJoin(placed.peers(), ", ", [](std::string* out, const Peer& peer) {
                         absl::StrAppend(out, peer.worker_id(), " (", peer.host(), ", pid ", peer.pid(), ", ",
-                                        peer.devices_size(), " devices)");
+                                        DevicesText(peer), ")");
                       }));
 }
 
@@ -134,9 +145,10 @@ std::string DescribeSubmitted(const JobSpec& spec) {
 }
 
 std::string DescribeBuilt(const JobBuilt& built) {
-  return absl::StrCat(built.cached() ? "found executable " : "built executable ",
-                      built.executable_digest().substr(0, 12), built.cached() ? " in the cache in " : " in ",
-                      static_cast<int64_t>(built.compile_ms()), " ms");
+  std::string digests = built.executable_digest().substr(0, 12);
+  for (const BuiltExecutable& other : built.others()) absl::StrAppend(&digests, ", ", other.digest().substr(0, 12));
+  return absl::StrCat(built.cached() ? "found executable " : "built executable ", digests,
+                      built.cached() ? " in the cache in " : " in ", static_cast<int64_t>(built.compile_ms()), " ms");
 }
 
 }  // namespace

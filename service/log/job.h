@@ -37,6 +37,7 @@ struct Job {
   int64_t last_sequence = 0;  // The number of its latest event that has been read from the log.
 
   std::string executable_digest;  // Empty until the program is built for `mesh`.
+  std::vector<BuiltExecutable> others;  // The executables for the other kinds of device if it runs on several.
   double compile_ms = 0;
   bool cached = false;  // The executable was in the cache.
   std::vector<std::string> batch_axes;  // The mesh axes that split nothing but the batch.
@@ -67,6 +68,7 @@ struct Job {
   float loss = 0;
   bool has_loss = false;
   std::string final_state_blob;
+  RunReport report;            // What the attempt that finished has done.
   int64_t surplus_events = 0;  // The events of the log that only describe checkpoints that are not kept any more.
 
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }

@@ -6,6 +6,29 @@
 #include "proto/device_name.h"
 
 namespace xlad::service {
+namespace {
+
+// Appends the devices of one part, whose mesh positions begin with 0, behind `first` devices of other parts.
+void AppendPart(const std::vector<Peer>& taken, const FreeDevices::Part& part, int32_t first,
+                std::vector<Peer>* peers) {
+  for (const Peer& peer : taken) {
+    auto found = std::find_if(peers->begin(), peers->end(),
+                              [&](const Peer& other) { return other.worker_id() == peer.worker_id(); });
+    if (found == peers->end()) {
+      found = peers->insert(found, peer);
+      found->clear_devices();
+    }
+    PeerDevices* const kind = found->add_kinds();
+    kind->set_device_name(peer.device_name());
+    kind->set_executable_digest(part.executable_digest);
+    for (const int32_t device : peer.devices()) {
+      kind->add_devices(first + device);
+      found->add_devices(first + device);
+    }
+  }
+}
+
+}  // namespace
 
 FreeDevices::FreeDevices(std::vector<WorkerDevices> free) : offers_(std::move(free)) {
   for (size_t o = 0; o < offers_.size(); ++o) {
@@ -48,8 +71,7 @@ std::vector<Peer> FreeDevices::Take(int64_t devices, const Target& target) {
   return TakeOffers(largest, devices, pool);
 }
 
-std::vector<Peer> FreeDevices::TakeFrom(const std::function<bool(const std::string& worker_id)>& may_have,
-                                        int64_t devices, const Target& target) {
+std::vector<Peer> FreeDevices::TakeFrom(const MayHave& may_have, int64_t devices, const Target& target) {
   Pool* pool = const_cast<Pool*>(Find(target));
   if (pool == nullptr) return {};
   std::vector<size_t> allowed;
@@ -59,6 +81,50 @@ std::vector<Peer> FreeDevices::TakeFrom(const std::function<bool(const std::stri
     }
   }
   return TakeOffers(allowed, devices, pool);
+}
+
+std::pair<std::vector<int64_t>, int64_t> FreeDevices::Share(const MayHave& may_have, int64_t devices,
+                                                            const std::vector<Part>& parts) const {
+  std::vector<int64_t> shares;
+  std::map<std::string, int64_t> taken;  // By device name.
+  for (const Part& part : parts) {
+    int64_t free = 0;
+    if (may_have == nullptr) {
+      free = Count(part.target);
+    } else if (const Pool* const pool = Find(part.target); pool != nullptr) {
+      for (const auto& [count, offers] : pool->offers) {
+        for (const size_t offer : offers) {
+          if (may_have(offers_[offer].registration->worker_id())) free += count;
+        }
+      }
+    }
+    int64_t& of_name = taken[DeviceName(part.target)];
+    const int64_t share = std::max<int64_t>(0, std::min({free, devices, part.most - of_name}));
+    of_name += share;
+    devices -= share;
+    shares.push_back(share);
+  }
+  return {std::move(shares), devices};
+}
+
+int64_t FreeDevices::Count(const std::vector<Part>& parts) const {
+  constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+  return kAll - Share(nullptr, kAll, parts).second;
+}
+
+std::vector<Peer> FreeDevices::TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts) {
+  const auto [shares, missing] = Share(may_have, devices, parts);
+  std::vector<Peer> peers;
+  if (missing > 0) return peers;
+  int64_t first = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (shares[p] == 0) continue;
+    const std::vector<Peer> taken =
+        may_have == nullptr ? Take(shares[p], parts[p].target) : TakeFrom(may_have, shares[p], parts[p].target);
+    AppendPart(taken, parts[p], static_cast<int32_t>(first), &peers);
+    first += shares[p];
+  }
+  return peers;
 }
 
 std::vector<Peer> FreeDevices::TakeOffers(const std::vector<size_t>& offers, int64_t devices, Pool* pool) {

@@ -10,6 +10,7 @@
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "security/session_keys.h"
+#include "service/placement/device_mix.h"
 
 namespace xlad::service {
 
@@ -46,21 +47,26 @@ struct Pool {
   Target target;
   int64_t devices = 0;
   std::vector<const WorkerDevices*> workers;
+  size_t order = 0;  // The number of its name in the list of the allowed devices.
 };
 
-// The pools whose device name is `required`, or all pools if that is empty, ordered by name.
-std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::string& required) {
+// The pools of allowed devices in the order in which they are named, or by name if any device is allowed.
+std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::vector<AllowedDevices>& allowed) {
   std::vector<Pool> pools;
   for (const WorkerDevices& worker : workers) {
     const Target& target = worker.offer.target();
-    if (!required.empty() && DeviceName(target) != required) continue;
+    const auto named = std::find_if(allowed.begin(), allowed.end(),
+                                    [&](const AllowedDevices& a) { return a.name == DeviceName(target); });
+    if (!allowed.empty() && named == allowed.end()) continue;
     auto pool = std::find_if(pools.begin(), pools.end(), [&](const Pool& p) { return IsSameTarget(p.target, target); });
     if (pool == pools.end()) pool = pools.insert(pools.end(), {target});
     pool->devices += worker.devices;
     pool->workers.push_back(&worker);
+    pool->order = static_cast<size_t>(named - allowed.begin());
   }
-  std::stable_sort(pools.begin(), pools.end(),
-                   [](const Pool& a, const Pool& b) { return DeviceName(a.target) < DeviceName(b.target); });
+  std::stable_sort(pools.begin(), pools.end(), [](const Pool& a, const Pool& b) {
+    return a.order != b.order ? a.order < b.order : DeviceName(a.target) < DeviceName(b.target);
+  });
   return pools;
 }
 
@@ -82,32 +88,88 @@ std::string PoolsText(const std::vector<Pool>& pools) {
   });
 }
 
+// The names of allowed devices that no worker has.
+std::vector<std::string> MissingNames(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed) {
+  std::vector<std::string> missing;
+  for (const AllowedDevices& devices : allowed) {
+    const auto has_name = [&](const Pool& pool) { return DeviceName(pool.target) == devices.name; };
+    if (std::none_of(pools.begin(), pools.end(), has_name)) missing.push_back(devices.name);
+  }
+  return missing;
+}
+
+// The pool that can run the job alone: the first that is named, otherwise the largest. Null if there is none.
+const Pool* FindEnough(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed, int64_t devices) {
+  const Pool* found = nullptr;
+  for (const Pool& pool : pools) {
+    const int64_t most = allowed.empty() ? pool.devices : allowed[pool.order].most;
+    if (std::min(pool.devices, most) < devices) continue;
+    if (found == nullptr || (pool.order == found->order && pool.devices > found->devices)) found = &pool;
+  }
+  return found;
+}
+
+// As many pools as are needed, in their order. `*usable` is the number of the devices in all pools that the job may
+// use.
+std::vector<Target> Mix(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed, int64_t devices,
+                        int64_t* usable) {
+  std::vector<Target> targets;
+  std::map<size_t, int64_t> used;  // By the order of the name.
+  *usable = 0;
+  for (const Pool& pool : pools) {
+    int64_t count = pool.devices;
+    if (!allowed.empty()) count = std::min(count, allowed[pool.order].most - used[pool.order]);
+    if (count <= 0) continue;
+    used[pool.order] += count;
+    if (*usable < devices) targets.push_back(pool.target);
+    *usable += count;
+  }
+  return targets;
+}
+
+TargetSelection Refuse(const std::string& reason) { return {.reason = reason, .is_refusal = true}; }
+
 }  // namespace
 
-TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required) {
+TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& names) {
   if (workers.empty()) return {.reason = "waits for a worker to register"};
-  const std::vector<Pool> pools = PoolsOf(workers, required);
-  if (pools.empty()) {
-    return {.reason = absl::StrCat("no worker has devices of kind ", required, "; the workers have ",
-                                   PoolsText(PoolsOf(workers, "")), "; start a worker with --device ", required),
-            .is_refusal = true};
+  const auto parsed = ParseAllowedDevices(names);
+  if (!parsed.ok()) return Refuse(absl::StrCat("--device: ", parsed.status().message()));
+  const std::vector<AllowedDevices>& allowed = *parsed;
+  if (!allowed.empty() && MostDevices(allowed) < devices) {
+    return Refuse(absl::StrCat("--device: found ", names, ", expected ", devices, " or more devices for the mesh"));
   }
-  const auto largest = std::max_element(pools.begin(), pools.end(),
-                                        [](const Pool& a, const Pool& b) { return a.devices < b.devices; });
-  if (pools.size() == 1 || largest->devices >= devices) {
-    return {.target = largest->target, .devices = largest->devices};
+  std::vector<Pool> pools = PoolsOf(workers, allowed);
+  if (const Pool* enough = FindEnough(pools, allowed, devices); enough != nullptr) {
+    return {.targets = {enough->target}, .devices = enough->devices};
   }
-  int64_t all_devices = 0;
-  for (const Pool& pool : pools) all_devices += pool.devices;
-  const std::string one = HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind";
-  if (all_devices < devices) {
-    return {.reason =
-                absl::StrCat("waits for ", devices, " devices of ", one, "; the workers have ", PoolsText(pools))};
+  if (pools.size() == 1 && allowed.size() < 2) return {.targets = {pools[0].target}, .devices = pools[0].devices};
+  TargetSelection mix;
+  if (allowed.empty()) {  // The largest first, so that there are as few kinds as possible.
+    std::stable_sort(pools.begin(), pools.end(), [](const Pool& a, const Pool& b) { return a.devices > b.devices; });
   }
-  return {.reason = absl::StrCat("the job needs ", devices, " devices of ", one, "; the workers have ",
-                                 PoolsText(pools),
-                                 "; mixed jobs, which run on several kinds of device, are not supported yet"),
-          .is_refusal = true};
+  mix.targets = Mix(pools, allowed, devices, &mix.devices);
+  const std::vector<std::string> missing = MissingNames(pools, allowed);
+  if (mix.devices < devices && !missing.empty()) {
+    TargetSelection refused =
+        Refuse(absl::StrCat("no worker has devices of kind ", absl::StrJoin(missing, " or "), "; the workers have ",
+                            PoolsText(PoolsOf(workers, {})), "; start a worker with --device ", missing[0]));
+    refused.devices = mix.devices;
+    return refused;
+  }
+  const std::string have = absl::StrCat("the workers have ", PoolsText(PoolsOf(workers, allowed)));
+  if (mix.devices < devices) {
+    return {
+        .devices = mix.devices,
+        .reason = absl::StrCat("waits for ", devices, " devices", allowed.empty() ? "" : " of ", names, "; ", have)};
+  }
+  mix.is_last_resort = allowed.size() < 2;
+  if (mix.is_last_resort) {
+    mix.reason =
+        absl::StrCat("waits for ", devices, " devices of ", HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind",
+                     " before it takes several; ", have);
+  }
+  return mix;
 }
 
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target) {
@@ -215,8 +277,17 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   launch.set_job_id(job.id.str());
   launch.set_attempt(job.placed.attempt());
   launch.set_generation(job.placed.generation());
-  launch.set_executable_digest(job.placed_executable);
-  for (const int32_t device : peer.devices()) launch.add_devices()->set_device(device);
+  launch.set_executable_digest(peer.kinds().empty() ? job.placed_executable : peer.kinds(0).executable_digest());
+  if (peer.kinds().empty()) {
+    for (const int32_t device : peer.devices()) launch.add_devices()->set_device(device);
+  }
+  for (const PeerDevices& kind : peer.kinds()) {
+    for (const int32_t device : kind.devices()) {
+      LaunchRecord* const record = launch.add_devices();
+      record->set_device(device);
+      record->set_executable_digest(kind.executable_digest());
+    }
+  }
   *launch.mutable_peers() = job.placed.peers();
   *launch.mutable_plans() = job.placed.plans();
   *launch.mutable_spec() = job.spec;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,17 +31,19 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
 
 // What a job should be compiled for.
 struct TargetSelection {
-  std::optional<Target> target;  // Set if the workers have such devices, though not necessarily enough yet.
-  int64_t devices = 0;           // The number of devices in the cluster that run code for `target`.
-  std::string reason;            // If there is no target: what the job waits for.
-  bool is_refusal = false;       // The registered workers can never run the job.
+  // Set if the workers have such devices, though not necessarily enough yet. Several: the job runs on all of them, and
+  // those of the first get the lowest mesh positions.
+  std::vector<Target> targets;
+  int64_t devices = 0;          // The number of devices in the cluster that the job may use.
+  std::string reason;           // If there is no target, or in the last resort: what the job waits for.
+  bool is_refusal = false;      // The registered workers can never run the job.
+  bool is_last_resort = false;  // The targets differ although the job does not name several kinds.
 };
 
-// `workers`: every offer in the cluster with all of its devices. `required` is a device name (proto/device_name.h), or
-// empty if any kind will do. Selects the target with the most devices. A job runs on devices of one target, that is of
-// one kind and one model of CPU: a job that needs more devices than any one target has, but not more than all together,
-// is refused.
-TargetSelection SelectTarget(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& required);
+// `workers`: every offer in the cluster with all of its devices. `allowed` is JobSpec.device_name; its form has been
+// checked. Selects one target, that is one kind and one model of CPU, if it has enough devices: the first one of those
+// that are named, or the one with the most devices. Otherwise selects as many targets as are needed.
+TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
 
 // Whether code that was compiled for one target runs on the other.
 bool IsSameTarget(const Target& a, const Target& b);

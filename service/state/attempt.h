@@ -16,7 +16,8 @@ struct Attempt {
   bool awaiting_adoption = false;  // After a restart of the coordinator, until all its workers have registered.
   std::set<std::string> present;   // Workers that have registered since the placement or the restart.
   std::set<std::string> launched;  // Workers that have reported the attempt as running.
-  std::set<std::string> ready, finished, stopped;
+  std::set<std::string> ready, stopped;
+  std::map<std::string, RunReport> finished;  // By worker: what it reported.
   std::vector<SessionPlace> places;         // For sessions: where the workers serve that are ready.
   std::map<std::string, int64_t> progress;  // By worker: the number of steps finished.
   int64_t lease_until = 0;

@@ -76,10 +76,20 @@ Attempt& Context::AddAttempt(const Job& job) {
   return attempt;
 }
 
+namespace {
+
+// Adds `sign` times the devices of the peer to those that its worker uses.
+void CountUsed(const Peer& peer, int64_t sign, Worker* worker) {
+  if (peer.kinds().empty()) worker->used[peer.device_name()] += sign * peer.devices_size();
+  for (const PeerDevices& kind : peer.kinds()) worker->used[kind.device_name()] += sign * kind.devices_size();
+}
+
+}  // namespace
+
 void Context::Occupy(const Job& job, Worker* worker) {
   if (!worker->jobs.insert(job.id).second) return;
   for (const Peer& peer : job.placed.peers()) {
-    if (peer.worker_id() == worker->id.str()) worker->used[peer.device_name()] += peer.devices_size();
+    if (peer.worker_id() == worker->id.str()) CountUsed(peer, 1, worker);
   }
 }
 
@@ -88,7 +98,7 @@ void Context::RemoveAttempt(const Job& job) {
   for (const Peer& peer : job.placed.peers()) {
     Worker* worker = FindWorker(WorkerId(peer.worker_id()));
     if (worker == nullptr || worker->jobs.erase(job.id) == 0) continue;
-    worker->used[peer.device_name()] -= peer.devices_size();
+    CountUsed(peer, -1, worker);
   }
   reschedule = true;
 }

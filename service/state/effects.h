@@ -23,10 +23,11 @@ struct SendMessage {
 struct CloseConnection {
   ConnectionId connection;
 };
-// Builds the job's program for this target and mesh. The result is reported by CoordinatorCore::OnBuilt.
+// Builds the job's program for these targets (at least one) and this mesh. The result is reported by
+// CoordinatorCore::OnBuilt.
 struct StartBuild {
   JobId job;
-  Target target;
+  std::vector<Target> targets;
   google::protobuf::RepeatedPtrField<MeshAxis> mesh;
 };
 // Ends the job's build, if one is under way; its result is not used.

@@ -54,7 +54,7 @@ class Cluster {
       if (const auto* send = std::get_if<SendMessage>(&action)) sent.push_back(*send);
       if (const auto* build = std::get_if<StartBuild>(&action)) {
         builds.push_back(*build);
-        build_kinds.push_back(DeviceName(build->target));
+        build_kinds.push_back(DeviceName(build->targets[0]));
       }
       if (const auto* load = std::get_if<LoadPlan>(&action)) loads.push_back(load->executable_digest);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
@@ -131,7 +131,12 @@ class Cluster {
   void Built(const std::string& digest = "digest", const std::vector<std::string>& batch_axes = {}) {
     ASSERT_FALSE(builds.empty());
     const StartBuild build = builds.back();
-    BuiltProgram built{digest, 12, {}, false, {build.target, {}}, batch_axes};
+    BuiltProgram built{digest, 12, {}, false, {build.targets[0], {}}, batch_axes, {}};
+    for (size_t t = 1; t < build.targets.size(); ++t) {
+      BuiltExecutable& other = built.others.emplace_back();
+      *other.mutable_target() = build.targets[t];
+      other.set_digest(absl::StrCat(digest, "-", t));
+    }
     Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, built); });
   }
   void Advance(int64_t ms) {

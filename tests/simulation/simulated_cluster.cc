@@ -229,7 +229,7 @@ void SimulatedCluster::Perform(const service::Actions& actions) {
       Later(0, 200, [this, request = *build, asked = coordinator()] {
         if (coordinator() != asked) return;
         Do([&](service::CoordinatorCore& c) {
-          c.OnBuilt(request.job, request.mesh, service::BuiltProgram{"digest", 200, {}, false, {}, {}});
+          c.OnBuilt(request.job, request.mesh, service::BuiltProgram{"digest", 200, {}, false, {}, {}, {}});
         });
       });
     } else if (const auto* load = std::get_if<service::LoadPlan>(&action)) {

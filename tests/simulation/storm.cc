@@ -221,7 +221,7 @@ void Storm::PerformOne(const service::Action& action) {
     later(Between(1, kBuildMs), [build = *build](Core& c) {
       service::BuiltProgram built;
       built.executable_digest = absl::StrCat("executable of ", build.job.str(), " on ", service::MeshText(build.mesh));
-      built.plan.target = build.target;
+      built.plan.target = build.targets[0];
       built.batch_axes = {"dp"};
       c.OnBuilt(build.job, build.mesh, built);
     });

@@ -1,0 +1,52 @@
+// Tasks whose devices are of two kinds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/testing/task_cluster.h"
+
+namespace xlad::runtime {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(MixedTask, DevicesOfTwoKindsTrainOneProgram) {
+  const Executable other = MakeOtherExecutable();
+  for (const auto& placement : kPlacements) {
+    JobSpec spec = MakeSpec();
+    spec.mutable_checkpoint()->set_every_steps(5);
+    TaskCluster cluster(placement, MakeExecutable(), spec, nullptr, &other);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    std::vector<float> losses;
+    std::map<std::string, int64_t> launches;
+    cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_TRUE(listener.finished) << listener.failure.status;
+      losses.insert(losses.end(), listener.losses.begin(), listener.losses.end());
+      for (const auto& [kind, count] : listener.report.launches()) launches[kind] += count;
+    });
+    EXPECT_EQ(losses, Reference(kSteps).losses);
+    EXPECT_EQ(launches, (std::map<std::string, int64_t>{{"test", 2 * 2 * kSteps}, {"other", 2 * 2 * kSteps}}))
+        << "two kernels in each step of each device";
+    for (int64_t step = 5; step <= kSteps; step += 5) CheckState(&cluster.store, step);
+  }
+}
+
+TEST(MixedTask, ExecutablesOfAnotherProgramAreRefused) {
+  const auto failure = [](const Executable& other) {
+    TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), MakeSpec(), nullptr, &other);
+    cluster.listeners[0]->WaitForEnd();
+    return std::string(cluster.listeners[0]->failure.status.message());
+  };
+  Executable other = MakeOtherExecutable();
+  other.mutable_collectives(0)->set_counts(0, 2);
+  EXPECT_THAT(failure(other), HasSubstr("found other collectives than in that for other, expected the same program"));
+  other = MakeOtherExecutable();
+  other.mutable_parameters(1)->mutable_boxes()->SwapElements(0, 1);
+  EXPECT_THAT(failure(other), HasSubstr("(\"v\") divided in another way"));
+  other = MakeOtherExecutable();
+  other.mutable_target()->set_device_kind("third");
+  EXPECT_THAT(failure(other), HasSubstr("found a target of kind third, expected one of this worker's: test, other"));
+}
+
+}  // namespace
+}  // namespace xlad::runtime
