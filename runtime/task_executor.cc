@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/log.h"
 
 namespace xlad::runtime {
@@ -45,6 +46,7 @@ void TaskExecutor::Main() {
     fabric_->Leave();
   }
   const std::string recent = executable_ == nullptr ? "" : executable_->RecentCollectives();
+  if (executable_ != nullptr && !environment_.trace_folder.empty()) WriteTimeline();
   executable_.reset();
   fabric_.reset();
   if (dropped_ && !abort_.raised()) return;
@@ -56,12 +58,22 @@ void TaskExecutor::Main() {
   }
 }
 
+void TaskExecutor::WriteTimeline() const {
+  const std::string path =
+      JoinPath(environment_.trace_folder, absl::StrCat("steps-", launch_.job_id(), "-", launch_.attempt(), "-",
+                                                       environment_.worker_id, ".json"));
+  absl::Status status = RealFileSystem().MakeDirectories(environment_.trace_folder);
+  if (status.ok()) status = RealFileSystem().WriteAtomically(path, executable_->Timeline());
+  if (!status.ok()) LogWarn("cannot write the timeline", {{"error", std::string(status.message())}});
+}
+
 absl::Status TaskExecutor::Load() {
   const std::string& digest = launch_.executable_digest();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
   XLAD_ASSIGN_OR_RETURN(executable_,
                         ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans()}, environment_, &abort_));
   if (environment_.on_times) executable_->MeasureSteps(environment_.clock);
+  if (!environment_.trace_folder.empty()) executable_->TraceSteps(environment_.clock);
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));
   XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
