@@ -13,6 +13,10 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
       ->check(CLI::IsMember({"compiled", "op-by-op"}));
   app->add_flag("--check-numerics", flags->check_numerics,
                 "with --executor op-by-op: fail at the first NaN or infinity that an instruction makes, and name it");
+  app->add_option("--overlap", flags->overlap,
+                  "which collectives run beside computation: by-cost, always (all that can) or never")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"by-cost", "always", "never"}));
   app->add_option("--schedules", flags->schedules_path,
                   "kernel schedules instead of the compiler's own, as compile --emit schedules prints them")
       ->check(CLI::ExistingFile);
@@ -26,6 +30,8 @@ absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags) {
   CompilePolicy policy;
   policy.set_op_by_op(flags.executor == "op-by-op");
   policy.set_check_numerics(flags.check_numerics);
+  if (flags.overlap == "always") policy.set_overlap(CompilePolicy::ALWAYS);
+  if (flags.overlap == "never") policy.set_overlap(CompilePolicy::NEVER);
   policy.set_memory_limit_bytes(flags.memory_limit_bytes);
   if (flags.check_numerics && !policy.op_by_op()) {
     return absl::InvalidArgumentError(

@@ -33,6 +33,8 @@ std::string KindOf(const Executable& executable, const Step& step) {
       return "kernel";
     case Step::kCollective:
       return "collective";
+    case Step::kCollectiveDone:
+      return "wait";  // For a collective that an earlier step started.
     case Step::kCopy:
       return "copy";
     case Step::kLibrary:
@@ -145,7 +147,7 @@ int64_t TotalNs(const Profile& profile) {
 }  // namespace
 
 double ProfileRow::RooflineShare(const MachineRates& rates) const {
-  if (ns == 0 || kind == "collective" || rates.bytes_per_s <= 0 || rates.flops_per_s <= 0) return 0;
+  if (ns == 0 || kind == "collective" || kind == "wait" || rates.bytes_per_s <= 0 || rates.flops_per_s <= 0) return 0;
   return std::max(bytes / rates.bytes_per_s, flops / rates.flops_per_s) / (static_cast<double>(ns) * 1e-9);
 }
 

@@ -24,7 +24,7 @@ namespace xlad::cli {
 namespace {
 
 struct Options {
-  std::string directory, mesh, data_folder, cache;
+  std::string directory, mesh, data_folder, trace_folder, cache;
   int64_t workers = 1, steps = -1;
   int threads = 0;
   std::string transport = "auto";
@@ -86,6 +86,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   }
   cluster_options.transport = options.transport;
   cluster_options.any_network = options.any_network;
+  cluster_options.trace_folder = options.trace_folder;
   const absl::Status made = RealFileSystem().MakeDirectories(folder);
   if (!made.ok()) return Fail(made);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
@@ -204,6 +205,7 @@ void AddRun(CLI::App& parent, Action* action) {
   AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
+  app->add_option("--trace", options->trace_folder, "write each worker's timeline of the first steps to this folder");
   auto* const profile = app->add_flag("--profile", options->profile,
                                       "train in this process and print the time of every kernel, its operations and "
                                       "bytes, and its share of what this machine can do");

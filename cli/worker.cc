@@ -78,6 +78,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--idle-attempt", options->keep_idle_attempt,
                   "keep a process ready for the next attempt, so that it starts sooner")
       ->capture_default_str();
+  app->add_option("--trace", options->trace_folder, "write the timeline of the first steps of each attempt to FOLDER");
   AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
   AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);

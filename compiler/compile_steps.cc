@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "compiler/buffers/memory_limit.h"
+#include "compiler/buffers/overlap_collectives.h"
 #include "compiler/compile.h"
 
 namespace xlad::compiler {
@@ -67,6 +68,12 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_RETURN_IF_ERROR(CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
   XLAD_ASSIGN_OR_RETURN(result.program,
                         Timed("lower", &result.times, [&] { return Linearize(*result.module, donation); }));
+  // Numerics are checked after each step, and an op-by-op program runs as it is written.
+  const bool by_steps = policy.op_by_op() || policy.check_numerics();
+  const double min_ns = policy.overlap() == CompilePolicy::ALWAYS ? 0 : kMinOverlapNs;
+  if (!by_steps && policy.overlap() != CompilePolicy::NEVER) {
+    Timed("overlap-collectives", &result.times, [&] { return OverlapCollectives(&result.program, min_ns); });
+  }
   result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
   XLAD_RETURN_IF_ERROR(
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));

@@ -28,7 +28,9 @@ absl::Status Try(const Module& module, uint64_t seed, const RandomModule& made) 
                         hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), literals));
   CompileOptions options;
   options.verify = true;
-  XLAD_ASSIGN_OR_RETURN(const Compilation compiled, CompileToSteps(module.Clone(), {}, options));
+  CompileRequest request;  // Half of the programs have all their collectives started and ended apart.
+  if (seed % 2 == 1) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
+  XLAD_ASSIGN_OR_RETURN(const Compilation compiled, CompileToSteps(module.Clone(), request, options));
   XLAD_ASSIGN_OR_RETURN(const auto results, RunSteps(compiled, inputs));
   for (size_t d = 0; d < inputs.size(); ++d) {
     XLAD_RETURN_IF_ERROR(CompareResults(results[d], ArraysOf(expected[d]), made.exactness));

@@ -62,10 +62,13 @@ class Printer {
       }
       case Step::kCollective: {
         const CollectiveSpec& spec = executable_.collectives(step.collective().spec());
-        return absl::StrCat("collective ", CollectiveSpec::Kind_Name(spec.kind()), " over ",
-                            absl::StrJoin(spec.axes(), ","), " ", Text(step.collective().inputs()), " -> ",
-                            Text(step.collective().outputs()));
+        const int request = step.collective().request();
+        return absl::StrCat(request == 0 ? "collective " : absl::StrCat("start ", request, " of collective "),
+                            CollectiveSpec::Kind_Name(spec.kind()), " over ", absl::StrJoin(spec.axes(), ","), " ",
+                            Text(step.collective().inputs()), " -> ", Text(step.collective().outputs()));
       }
+      case Step::kCollectiveDone:
+        return absl::StrCat("done ", step.collective_done().request());
       case Step::kCopy:
         return absl::StrCat("copy ", Text(step.copy().from()), " -> ", Text(step.copy().to()));
       case Step::kWhile:

@@ -111,7 +111,9 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
   XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,
                                                                            static_cast<int>(NumDevices(first.mesh()))));
   for (const int shard : launch.shards) {
-    made->recorders_.push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
+    for (auto* const list : {&made->recorders_, &made->message_recorders_}) {
+      list->push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
+    }
     made->shards_.push_back(std::make_unique<Shard>());
   }
   return made;
@@ -133,6 +135,7 @@ absl::Status ConnectedExecutable::UseFabric(AttemptFabric* fabric) {
   XLAD_ASSIGN_OR_RETURN(first_channel_, fabric->fabric().ReserveChannels(collectives_));
   fabric_ = fabric;
   for (const auto& recorder : recorders_) fabric_->Watch(recorder.get());
+  for (const auto& recorder : message_recorders_) fabric_->Watch(recorder.get());
   return absl::OkStatus();
 }
 
@@ -154,7 +157,8 @@ absl::Status ConnectedExecutable::Prepare(int index) {
 absl::Status ConnectedExecutable::Connect(int index) {
   const int position = positions_[index];
   XLAD_ASSIGN_OR_RETURN(auto formed, fabric_->fabric().MakeCommunicator(
-                                         {position, &collectives_, recorders_[index].get(), first_channel_}));
+                                         {position, &collectives_, recorders_[index].get(), first_channel_,
+                                          message_recorders_[index].get()}));
   Shard& shard = *shards_[index];
   shard.communicator =
       std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, std::move(formed));
@@ -173,7 +177,33 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step) {
   environment.device = positions_[index];
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
+  if (!traced_.empty() && traced_[index].runs++ < kTracedRuns) {
+    environment.trace = &traced_[index].trace;
+    traced_[index].last_step = step;
+  }
   return CodeOf(index).steps->Run(environment);
+}
+
+void ConnectedExecutable::TraceSteps(const Clock* clock) {
+  traced_.resize(shards_.size());
+  for (Traced& traced : traced_) traced.trace.clock = clock;
+  for (auto* const list : {&recorders_, &message_recorders_}) {
+    for (const auto& recorder : *list) recorder->KeepEnded(StepTrace::kMaxSpans);
+  }
+}
+
+std::string ConnectedExecutable::Timeline() const {
+  std::vector<DeviceTimeline> devices;
+  for (size_t index = 0; index < traced_.size(); ++index) {
+    const auto of_traced_runs = [&](const Recorder& recorder) {
+      std::vector<Recorder::Ended> all = recorder.AllEnded();
+      std::erase_if(all, [&](const Recorder::Ended& ended) { return ended.step > traced_[index].last_step; });
+      return all;
+    };
+    devices.push_back({positions_[index], &traced_[index].trace, of_traced_runs(*recorders_[index]),
+                       of_traced_runs(*message_recorders_[index])});
+  }
+  return TimelineJson(environment_.worker_id, devices);
 }
 
 void ConnectedExecutable::MeasureSteps(const Clock* clock) {
@@ -193,12 +223,14 @@ RunReport ConnectedExecutable::Report() const {
 std::string ConnectedExecutable::RecentCollectives() const {
   std::string out;
   for (const auto& recorder : recorders_) out += recorder->ToString();
+  for (const auto& recorder : message_recorders_) out += recorder->ToString();
   return out;
 }
 
 ConnectedExecutable::~ConnectedExecutable() {
   if (fabric_ == nullptr) return;
   for (const auto& recorder : recorders_) fabric_->Unwatch(recorder.get());
+  for (const auto& recorder : message_recorders_) fabric_->Unwatch(recorder.get());
 }
 
 }  // namespace xlad::runtime

@@ -1,5 +1,8 @@
 #include "runtime/step_program.h"
 
+#include <map>
+#include <set>
+
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/spec_proto.h"
@@ -10,12 +13,13 @@
 namespace xlad::runtime {
 
 struct StepProgram::Node {
-  enum class Kind { kKernel, kLibrary, kCollective, kCopy, kWhile, kIf };
+  enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kWhile, kIf };
   Kind kind = Kind::kKernel;
   std::string place;           // "all-reduce.7 (train.py:31)"
   int index = 0;               // Kernel number, library op, or collective.
   std::vector<Slice> buffers;  // Arguments, a collective's inputs, a copy's source and target, a predicate or selector.
   std::vector<Slice> outputs;  // A collective's outputs.
+  int request = 0;             // The number of a collective that is started, and at its end.
   bool has_scratch = false;
   int64_t tiles = 1;
   bool selector_is_predicate = false;
@@ -34,6 +38,24 @@ constexpr int kMaxDepth = 64;
 std::string PlaceOf(const Step& step) {
   if (step.source().empty()) return step.name();
   return absl::StrCat(step.name(), " (", step.source(), ")");
+}
+
+// As in StepTrace.
+const char* KindOf(const Node& node) {
+  switch (node.kind) {
+    case Node::Kind::kKernel:
+      return "kernel";
+    case Node::Kind::kLibrary:
+      return "library";
+    case Node::Kind::kCopy:
+      return "copy";
+    case Node::Kind::kCollective:
+      return "collective";
+    case Node::Kind::kCollectiveDone:
+      return "wait";
+    default:
+      return "";
+  }
 }
 
 // Checks steps and turns them into nodes.
@@ -55,6 +77,7 @@ class Preparer {
       if (status.ok()) status = Checked(step.checked_results(), &node.checked_results);
       if (!status.ok()) return Annotate(status, absl::StrCat("step ", node.place));
     }
+    XLAD_RETURN_IF_ERROR(CheckRequests(nodes));
     return nodes;
   }
 
@@ -71,6 +94,10 @@ class Preparer {
         return Library(step.library(), node);
       case Step::kCollective:
         return Collective(step.collective(), node);
+      case Step::kCollectiveDone:
+        node->kind = Node::Kind::kCollectiveDone;
+        node->request = step.collective_done().request();
+        return absl::OkStatus();
       case Step::kCopy:
         return Copy(step.copy(), node);
       case Step::kWhile:
@@ -81,6 +108,29 @@ class Preparer {
         return absl::InvalidArgumentError(
             "found a step of an unknown kind: the executable is of a later version than this worker");
     }
+  }
+
+  // Every collective that is started must end in the same list, once.
+  absl::Status CheckRequests(const std::vector<Node>& nodes) {
+    std::map<int, const Node*> running;
+    for (const Node& node : nodes) {
+      if (node.kind == Node::Kind::kCollective && node.request != 0) {
+        if (requests_.insert(node.request).second) {
+          running[node.request] = &node;
+          continue;
+        }
+        return absl::InvalidArgumentError(
+            absl::StrCat("step ", node.place, ": found request ", node.request, " a second time"));
+      }
+      if (node.kind == Node::Kind::kCollectiveDone && running.erase(node.request) == 0) {
+        return absl::InvalidArgumentError(absl::StrCat("step ", node.place, ": found the end of request ", node.request,
+                                                       ", expected one that a step before it in its list started"));
+      }
+    }
+    if (running.empty()) return absl::OkStatus();
+    const auto& [request, node] = *running.begin();
+    return absl::InvalidArgumentError(
+        absl::StrCat("step ", node->place, ": found no end of request ", request, " in its list of steps"));
   }
 
   absl::Status Checked(const google::protobuf::RepeatedPtrField<CheckedArray>& arrays,
@@ -127,6 +177,7 @@ class Preparer {
   absl::Status Collective(const CollectiveStep& step, Node* node) {
     node->kind = Node::Kind::kCollective;
     node->index = step.spec();
+    node->request = step.request();
     if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("found collective ", step.spec(), ", expected one of ", executable_.collectives_size()));
@@ -191,6 +242,7 @@ class Preparer {
   const Executable& executable_;
   int64_t scratch_bytes_ = 0;
   int num_steps_ = 0;
+  std::set<int> requests_;  // All that were seen.
 };
 
 // One run over the nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all loops.
@@ -202,7 +254,7 @@ class Runner {
     for (const Node& node : nodes) {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
       const bool is_observed = environment_.times != nullptr || !node.checked_results.empty();
-      const absl::Status status = is_observed ? Observed(node, iteration) : One(node, iteration);
+      const absl::Status status = is_observed ? Observed(node, iteration) : Traced(node, iteration);
       if (status.ok()) continue;
       // Only the innermost step names its place.
       return std::exchange(named_, true) ? status : Annotate(status, node.place);
@@ -213,6 +265,17 @@ class Runner {
  private:
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
 
+  absl::Status Traced(const Node& node, uint64_t iteration) {
+    StepTrace* const trace = environment_.trace;
+    if (trace == nullptr || !node.bodies.empty() || trace->spans.size() >= StepTrace::kMaxSpans) {
+      return One(node, iteration);
+    }
+    const int64_t begin_ns = trace->clock->NowNs();
+    const absl::Status status = One(node, iteration);
+    trace->spans.push_back({&node.place, KindOf(node), environment_.step, begin_ns, trace->clock->NowNs()});
+    return status;
+  }
+
   // Runs a node whose time is measured or whose floats are checked.
   absl::Status Observed(const Node& node, uint64_t iteration) {
     const bool is_checked = !node.checked_results.empty();
@@ -222,7 +285,7 @@ class Runner {
     };
     if (is_checked) XLAD_RETURN_IF_ERROR(on_device(check.Before(node.checked_operands)));
     const int64_t start_ns = environment_.times == nullptr ? 0 : environment_.times->clock->NowNs();
-    XLAD_RETURN_IF_ERROR(One(node, iteration));
+    XLAD_RETURN_IF_ERROR(Traced(node, iteration));
     if (environment_.times != nullptr) {
       XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
       ++environment_.times->calls[node.number];
@@ -246,6 +309,8 @@ class Runner {
         return environment_.stream->Copy(At(node.buffers[1]), At(node.buffers[0]), node.buffers[0].bytes);
       case Node::Kind::kCollective:
         return Collective(node, iteration);
+      case Node::Kind::kCollectiveDone:
+        return environment_.communicator->Wait(started_[node.request]);
       case Node::Kind::kWhile:
         return While(node, iteration);
       case Node::Kind::kIf: {
@@ -264,7 +329,10 @@ class Runner {
     if (environment_.communicator == nullptr) {
       return absl::FailedPreconditionError("found a collective but no communicator");
     }
-    return environment_.communicator->Launch({node.index, inputs, outputs, environment_.step, iteration});
+    const collectives::CollectiveLaunch launch{node.index, inputs, outputs, environment_.step, iteration};
+    if (node.request == 0) return environment_.communicator->Launch(launch);
+    XLAD_ASSIGN_OR_RETURN(started_[node.request], environment_.communicator->Start(launch));
+    return absl::OkStatus();
   }
 
   absl::Status While(const Node& node, uint64_t iteration) {
@@ -302,6 +370,7 @@ class Runner {
 
   const StepEnvironment& environment_;
   bool named_ = false;
+  std::map<int, int64_t> started_;  // By request: the communicator's number.
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "collectives/exec/abort.h"
 #include "collectives/exec/communicator.h"
 #include "runtime/device.h"
+#include "runtime/step_trace.h"
 
 namespace xlad::runtime {
 
@@ -32,6 +33,7 @@ struct StepEnvironment {
   int64_t step = 0;                                   // The step of the job.
   int device = 0;                                     // The position in the mesh, for messages.
   StepTimes* times = nullptr;  // If it is not null, the run waits for each step to finish and adds its time.
+  StepTrace* trace = nullptr;  // If it is not null, it gets the time of each step that is not a loop or branching.
   const collectives::AbortSignal* abort = nullptr;    // If it is raised the run ends, even inside an endless loop.
 };
 
@@ -46,9 +48,11 @@ class StepProgram {
   ~StepProgram();
 
   // Enqueues all steps in order and returns when they have finished. The predicate of a loop and the selector of a
-  // branch are read by the host, which waits for the stream. After an error, which names the step that reported it and
-  // the line of the user's code, the buffers are undefined. If the executable says which floats its steps read and
-  // write (CompilePolicy.check_numerics), the first NaN or infinity that a step makes is an error: OutOfRange.
+  // branch are read by the host, which waits for the stream. Collectives that are started run beside the steps up to
+  // their ends (proto CollectiveStep); after an error they run until the abort signal is raised. After an error, which
+  // names the step that reported it and the line of the user's code, the buffers are undefined. If the executable says
+  // which floats its steps read and write (CompilePolicy.check_numerics), the first NaN or infinity that a step makes
+  // is an error: OutOfRange.
   absl::Status Run(const StepEnvironment& environment) const;
 
   int64_t scratch_bytes() const { return scratch_bytes_; }

@@ -60,6 +60,7 @@ class StepProgramTest : public ::testing::Test {
     environment.abort = abort;
     environment.device = 3;
     environment.times = times_;
+    environment.communicator = communicator_;
     return program->Run(environment);
   }
 
@@ -72,6 +73,7 @@ class StepProgramTest : public ::testing::Test {
   TestKernels kernels_;
   std::unique_ptr<TestLoaded> loaded_;
   StepTimes* times_ = nullptr;
+  collectives::Communicator* communicator_ = nullptr;
   alignas(64) std::byte memory_[4][64] = {};
 };
 
@@ -274,6 +276,84 @@ TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
   EXPECT_THAT(Refusal(), HasSubstr("found outputs that are too few or too small for all_gather s32[1] over 2 ranks"));
   *executable_.mutable_steps(0)->mutable_collective()->mutable_outputs(0) = Whole(executable_, 3);
   EXPECT_TRUE(Prepare().ok());
+}
+
+// Doubles the counter when a collective is waited for.
+class LateCommunicator final : public collectives::Communicator {
+ public:
+  absl::Status Launch(const collectives::CollectiveLaunch&) override {
+    return absl::InternalError("was launched, not started");
+  }
+  absl::StatusOr<int64_t> Start(const collectives::CollectiveLaunch& launch) override {
+    running_[++count_] = launch.outputs[0];
+    return count_;
+  }
+  absl::Status Wait(int64_t number) override {
+    const auto found = running_.find(number);
+    if (found == running_.end()) return absl::InternalError("waits for nothing");
+    *reinterpret_cast<int32_t*>(found->second) *= 2;
+    running_.erase(found);
+    return result;
+  }
+
+  absl::Status result;
+
+ private:
+  std::map<int64_t, std::byte*> running_;
+  int64_t count_ = 0;
+};
+
+Step StartOn(Executable* executable, int request) {
+  Step step = AllReduceOn(executable, 1, 1, 0);
+  step.mutable_collective()->set_request(request);
+  return step;
+}
+
+Step Done(int request) {
+  Step step;
+  step.set_name("all-reduce.1");
+  step.mutable_collective_done()->set_request(request);
+  return step;
+}
+
+TEST_F(StepProgramTest, StepsRunBetweenTheStartAndTheEndOfACollective) {
+  LateCommunicator communicator;
+  communicator_ = &communicator;
+  Step loop;
+  WhileStep* step = loop.mutable_while_();
+  *step->add_condition() = KernelOn(executable_, "below_ten", {0, 1});
+  *step->mutable_predicate() = Whole(executable_, 1);
+  *step->add_body() = StartOn(&executable_, 5);
+  *step->add_body() = KernelOn(executable_, "increment", {2});
+  *step->add_body() = Done(5);
+  Add(loop);
+  At(0) = 3;
+  const absl::Status status = Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(At(0), 12);
+  EXPECT_EQ(At(2), 2);
+  communicator.result = absl::AbortedError("peer 1 ended");
+  At(0) = 3;
+  EXPECT_THAT(std::string(Run().message()), AllOf(HasSubstr("all-reduce.1"), HasSubstr("peer 1 ended")));
+}
+
+TEST_F(StepProgramTest, RequestsMustEndOnceInTheListThatStartsThem) {
+  const Step start = StartOn(&executable_, 1);
+  const auto refusal = [&](const std::vector<Step>& steps) {
+    executable_.clear_steps();
+    for (const Step& step : steps) Add(step);
+    return Refusal();
+  };
+  EXPECT_EQ(refusal({start, Done(1)}), "");
+  EXPECT_THAT(refusal({start}), HasSubstr("found no end of request 1"));
+  EXPECT_THAT(refusal({Done(1), start}), HasSubstr("found the end of request 1"));
+  EXPECT_THAT(refusal({start, Done(2)}), HasSubstr("found the end of request 2"));
+  EXPECT_THAT(refusal({start, Done(1), Done(1)}), HasSubstr("found the end of request 1"));
+  EXPECT_THAT(refusal({start, Done(1), start, Done(1)}), HasSubstr("a second time"));
+  Step branch;
+  *branch.mutable_if_()->mutable_selector() = Whole(executable_, 0);
+  *branch.mutable_if_()->add_branches()->add_steps() = Done(1);
+  EXPECT_THAT(refusal({start, branch}), HasSubstr("found the end of request 1"));
 }
 
 // Random bytes changed in a good executable: each is refused or can run, and none crashes.

@@ -198,7 +198,8 @@ class AttemptMain {
       if (!made.ok()) return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {made.status(), ""});
       runner = *std::move(made);
     } else {
-      runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr},
+      runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr,
+                                                                                 setup_.trace_folder()},
                                             MakeGrpcTaskStore(channel_, token_, launch), reports_.get());
     }
     std::lock_guard<std::mutex> lock(mutex_);

@@ -20,13 +20,23 @@ struct CollectiveLaunch {
 };
 
 // Threads: used by the thread of its device only.
-// Ownership: buffers belong to the caller, who may reuse them when Launch returns.
+// Ownership: buffers belong to the caller, who may reuse them when Launch returns. After Start, the inputs must not be
+// written and the outputs not accessed until Wait has returned.
+// Order: all members of a group must launch and start their collectives in the same order.
 // Errors: an error ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The
 // message names collective, step, rank, the operation of the schedule, and the peer that caused the error, if one did.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual absl::Status Launch(const CollectiveLaunch& launch) = 0;
+  // Starts a collective, which may run while the caller computes, and returns a number for Wait. By default, and where
+  // a thread beside that of the device would not help, the collective has ended when this returns.
+  virtual absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) {
+    XLAD_RETURN_IF_ERROR(Launch(launch));
+    return 0;
+  }
+  // Waits for the end of a collective that was started, and returns its error. Call it once for each Start.
+  virtual absl::Status Wait(int64_t number) { return absl::OkStatus(); }
 };
 
 }  // namespace xlad::collectives

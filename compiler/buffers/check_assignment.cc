@@ -44,12 +44,18 @@ class Checker {
   std::string Name(int v) const { return absl::StrCat("value ", v, " (%", program_.values[v].name, ")"); }
 
   absl::Status RunOps(const std::vector<LinearOp>& ops, Memory* memory) {
+    const size_t before = running_.size();
     for (const LinearOp& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
-    return absl::OkStatus();
+    if (running_.size() == before) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat("%", running_.back()->instruction->name(), " is started but never ends"));
   }
 
   absl::Status RunOp(const LinearOp& op, Memory* memory) {
-    for (int v : op.inputs) XLAD_RETURN_IF_ERROR(Read(v, *memory, op.instruction->name()));
+    if (op.kind == LinearOp::Kind::kCollectiveDone) XLAD_RETURN_IF_ERROR(EndCollective(op));
+    for (int v : op.inputs) {
+      XLAD_RETURN_IF_ERROR(CheckRunning(op, v, /*writes=*/false));
+      XLAD_RETURN_IF_ERROR(Read(v, *memory, op.instruction->name()));
+    }
     if (op.kind == LinearOp::Kind::kWhile) return RunLoop(op, memory);
     if (op.kind == LinearOp::Kind::kIf) return RunBranches(op, memory);
     if (op.kind == LinearOp::Kind::kCopy && Overlaps(op.inputs[0], op.outputs[0])) {
@@ -63,7 +69,33 @@ class Checker {
       if (!program_.values[v].is_writable) {
         return absl::InternalError(absl::StrCat("%", op.instruction->name(), " writes read-only ", Name(v)));
       }
+      XLAD_RETURN_IF_ERROR(CheckRunning(op, v, /*writes=*/true));
       Write(v, memory);
+    }
+    if (op.kind == LinearOp::Kind::kCollective && op.request != 0) running_.push_back(&op);
+    return absl::OkStatus();
+  }
+
+  absl::Status EndCollective(const LinearOp& done) {
+    const auto found = std::find_if(running_.begin(), running_.end(),
+                                    [&](const LinearOp* op) { return op->request == done.request; });
+    if (found == running_.end()) {
+      return absl::InternalError(absl::StrCat("%", done.instruction->name(), " ends but is not started"));
+    }
+    running_.erase(found);
+    return absl::OkStatus();
+  }
+
+  // No operation may read what a running collective writes, or write what it reads or writes.
+  absl::Status CheckRunning(const LinearOp& op, int v, bool writes) const {
+    for (const LinearOp* running : running_) {
+      const auto touches = [&](const std::vector<int>& values) {
+        return std::any_of(values.begin(), values.end(), [&](int other) { return Overlaps(v, other); });
+      };
+      if (!touches(running->outputs) && (!writes || !touches(running->inputs))) continue;
+      return absl::InternalError(absl::StrCat("%", op.instruction->name(), " accesses ", Name(v),
+                                              ", which the running collective %", running->instruction->name(),
+                                              " uses"));
     }
     return absl::OkStatus();
   }
@@ -191,6 +223,7 @@ class Checker {
   const LinearProgram& program_;
   const BufferAssignment& assignment_;
   bool quiet_ = false;                                  // Reads are not checked.
+  std::vector<const LinearOp*> running_;                // Collectives that were started.
   absl::flat_hash_map<const LinearOp*, Memory> heads_;  // The contents at the condition of each loop, as known so far.
 };
 

@@ -34,9 +34,10 @@ struct BufferValue {
 
 // One operation of the program.
 struct LinearOp {
-  enum class Kind { kKernel, kLibrary, kCollective, kCopy, kWhile, kIf };
+  enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kWhile, kIf };
   Kind kind = Kind::kKernel;
   const Instruction* instruction = nullptr;    // For a copy: the instruction that needs it.
+  int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.
   std::vector<std::pair<int, int>> may_share;  // (position in outputs, position in inputs) that may have one buffer.

@@ -10,12 +10,19 @@ std::string Values(const LinearProgram& program, const std::vector<int>& values)
       values, ", ", [&](std::string* out, int v) { absl::StrAppend(out, "v", v, "[", program.values[v].bytes, "]"); });
 }
 
+std::string NameOf(const LinearOp& op) {
+  if (op.kind == LinearOp::Kind::kCopy) return "copy";
+  const absl::string_view opcode = hlo::ToString(op.instruction->opcode());
+  if (op.request == 0) return std::string(opcode);
+  const bool starts = op.kind == LinearOp::Kind::kCollective;
+  return absl::StrCat(opcode, starts ? "-start #" : "-done #", op.request);
+}
+
 void Append(const LinearProgram& program, const std::vector<LinearOp>& ops, const std::string& indent,
             std::string* text) {
   for (const LinearOp& op : ops) {
-    absl::StrAppend(text, indent, op.kind == LinearOp::Kind::kCopy ? "copy" : hlo::ToString(op.instruction->opcode()),
-                    " %", op.instruction->name(), "(", Values(program, op.inputs), ") -> ", Values(program, op.outputs),
-                    "\n");
+    absl::StrAppend(text, indent, NameOf(op), " %", op.instruction->name(), "(", Values(program, op.inputs), ") -> ",
+                    Values(program, op.outputs), "\n");
     if (op.kind == LinearOp::Kind::kWhile) {
       Append(program, op.condition, indent + "  ? ", text);
       absl::StrAppend(text, indent, "  while v", op.predicate, "\n");

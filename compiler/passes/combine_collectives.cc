@@ -1,18 +1,23 @@
-// Combines small all-reduces into one message.
+// Combines small all-reduces into buckets.
 //
 // Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
 // of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
-// combined all-reduce carries the origins of all of them.
+// combined all-reduce carries the origins of all of them. Buckets are filled in the order of the program and have the
+// size that the cost model finds best (BucketBytes), so that the gradients of the last layers are sent while those of
+// the first layers are computed.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/overlap_cost.h"
 #include "compiler/analysis/step_computations.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
@@ -21,16 +26,20 @@ namespace xlad::compiler {
 namespace {
 
 constexpr int64_t kMaxOperandBytes = 1 << 20;    // Above, the latency that combining saves does not matter.
-constexpr int64_t kMaxCombinedBytes = 16 << 20;  // All operands of one combined all-reduce together.
 constexpr size_t kMaxOperands = 256;
 constexpr int64_t kMaxOrigins = 16;  // Origin lines that are kept for each key.
 
+using Groups = std::vector<std::vector<int64_t>>;
+// What the members of a bucket have in common: element type, reducer and groups.
+using Key = std::tuple<ElementType, const Computation*, Groups>;
+
 // All-reduces that become one.
-struct Bundle {
+struct Bucket {
+  Key key;
   std::vector<Instruction*> members;
-  std::vector<std::vector<int64_t>> groups;
-  std::set<int> needs;  // Bundles that its operands depend on, not through further bundles.
+  std::set<int> needs;  // Buckets that its operands depend on, not through further buckets.
   int64_t bytes = 0;
+  bool is_full = false;  // Members that come later would delay it.
 };
 
 class Combiner {
@@ -38,25 +47,26 @@ class Combiner {
   Combiner(Computation* computation, int64_t devices) : computation_(computation), devices_(devices) {}
 
   absl::Status Run() {
+    XLAD_RETURN_IF_ERROR(CollectAllReduces());
     for (Instruction* at : Snapshot(*computation_)) {
       std::set<int> needs;
       for (const Instruction* operand : at->operands()) {
-        AddAll(bundles_of_[operand], &needs);
+        AddAll(buckets_of_[operand], &needs);
       }
       for (const Instruction* before : at->control_predecessors()) {
-        AddAll(bundles_of_[before], &needs);
+        AddAll(buckets_of_[before], &needs);
       }
-      if (!IsSmallAllReduce(*at)) {
-        bundles_of_[at] = std::move(needs);
-        continue;
+      const auto found = keys_.find(at);
+      if (found == keys_.end()) {
+        buckets_of_[at] = std::move(needs);
+      } else {
+        buckets_of_[at] = {AddToBucket(at, found->second, needs)};
       }
-      XLAD_ASSIGN_OR_RETURN(auto groups, DeviceGroups(*at, devices_));
-      bundles_of_[at] = {AddToBundle(at, std::move(groups), needs)};
     }
     bool changed = false;
-    for (const Bundle& bundle : bundles_) {
-      if (bundle.members.size() < 2) continue;
-      Join(bundle);
+    for (const Bucket& bucket : buckets_) {
+      if (bucket.members.size() < 2) continue;
+      Join(bucket);
       changed = true;
     }
     if (changed) {
@@ -74,25 +84,44 @@ class Combiner {
            at.shape().bytes() <= kMaxOperandBytes;
   }
 
-  // Adds the all-reduce to the latest bundle that may take it, or to a new one. Returns the bundle's number.
-  int AddToBundle(Instruction* at, std::vector<std::vector<int64_t>> groups, const std::set<int>& needs) {
-    for (int b = std::ssize(bundles_) - 1; b >= 0; --b) {
-      Bundle& bundle = bundles_[b];
-      const Instruction& first = *bundle.members[0];
-      if (first.shape().type() != at->shape().type() || first.called() != at->called() || bundle.groups != groups)
-        continue;
-      if (bundle.members.size() >= kMaxOperands || bundle.bytes + at->shape().bytes() > kMaxCombinedBytes) continue;
-      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return DependsOn(other, b); })) continue;
-      bundle.members.push_back(at);
-      bundle.needs.insert(needs.begin(), needs.end());
-      bundle.bytes += at->shape().bytes();
-      return b;
+  // Finds the all-reduces to combine, and the size of the buckets for each key.
+  absl::Status CollectAllReduces() {
+    std::map<Key, int64_t> total;
+    for (const auto& at : computation_->instructions()) {
+      if (!IsSmallAllReduce(*at)) continue;
+      XLAD_ASSIGN_OR_RETURN(Groups groups, DeviceGroups(*at, devices_));
+      const Key key{at->shape().type(), at->called()[0], std::move(groups)};
+      total[key] += at->shape().bytes();
+      keys_[at.get()] = key;
     }
-    bundles_.push_back({{at}, std::move(groups), needs, at->shape().bytes()});
-    return std::ssize(bundles_) - 1;
+    for (const auto& [key, bytes] : total) {
+      const Groups& groups = std::get<Groups>(key);
+      bucket_bytes_[key] = BucketBytes(bytes, groups.empty() ? 1 : std::ssize(groups[0]));
+    }
+    return absl::OkStatus();
   }
 
-  // Whether bundle `later` is `earlier` or depends on it, directly or through other bundles.
+  // Adds the all-reduce to the latest bucket that may take it, or to a new one. Returns the bucket's number.
+  int AddToBucket(Instruction* at, const Key& key, const std::set<int>& needs) {
+    const int64_t limit = bucket_bytes_[key];
+    for (int b = std::ssize(buckets_) - 1; b >= 0; --b) {
+      Bucket& bucket = buckets_[b];
+      if (bucket.is_full || bucket.key != key) continue;
+      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return DependsOn(other, b); })) continue;
+      if (bucket.members.size() >= kMaxOperands || bucket.bytes + at->shape().bytes() > limit) {
+        bucket.is_full = true;
+        continue;
+      }
+      bucket.members.push_back(at);
+      bucket.needs.insert(needs.begin(), needs.end());
+      bucket.bytes += at->shape().bytes();
+      return b;
+    }
+    buckets_.push_back({key, {at}, needs, at->shape().bytes()});
+    return std::ssize(buckets_) - 1;
+  }
+
+  // Whether bucket `later` is `earlier` or depends on it, directly or through other buckets.
   bool DependsOn(int later, int earlier) const {
     std::vector<int> pending = {later};
     absl::flat_hash_set<int> seen;
@@ -101,40 +130,40 @@ class Combiner {
       pending.pop_back();
       if (at == earlier) return true;
       if (!seen.insert(at).second) continue;
-      const std::set<int>& needs = bundles_[at].needs;
+      const std::set<int>& needs = buckets_[at].needs;
       pending.insert(pending.end(), needs.begin(), needs.end());
     }
     return false;
   }
 
-  void Join(const Bundle& bundle) {
+  void Join(const Bucket& bucket) {
     std::vector<Instruction*> operands;
     std::vector<Shape> shapes;
-    for (Instruction* member : bundle.members) {
+    for (Instruction* member : bucket.members) {
       operands.push_back(member->operand(0));
       shapes.push_back(member->shape());
     }
-    Instruction* joined = CloneWithOperands(*bundle.members[0], operands, computation_);
+    Instruction* joined = CloneWithOperands(*bucket.members[0], operands, computation_);
     joined->mutable_shape() = Shape::Tuple(shapes);
-    CombineOrigins(bundle, joined);
+    CombineOrigins(bucket, joined);
     hlo::Builder builder(computation_);
-    for (size_t i = 0; i < bundle.members.size(); ++i) {
-      builder.set_template(bundle.members[i]);
-      bundle.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, i));
+    for (size_t i = 0; i < bucket.members.size(); ++i) {
+      builder.set_template(bucket.members[i]);
+      bucket.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, i));
     }
   }
 
   // The attributes of the first member, and the ops and causes of all members.
-  static void CombineOrigins(const Bundle& bundle, Instruction* joined) {
-    joined->mutable_frontend_attributes() = bundle.members[0]->frontend_attributes();
-    hlo::CollectiveOrigin all = hlo::ReadOrigin(*bundle.members[0]);
+  static void CombineOrigins(const Bucket& bucket, Instruction* joined) {
+    joined->mutable_frontend_attributes() = bucket.members[0]->frontend_attributes();
+    hlo::CollectiveOrigin all = hlo::ReadOrigin(*bucket.members[0]);
     const auto add_new = [](std::vector<std::string> from, std::vector<std::string>* to) {
       for (std::string& line : from) {
         if (std::ssize(*to) >= kMaxOrigins) return;
         if (!absl::c_linear_search(*to, line)) to->push_back(std::move(line));
       }
     };
-    for (const Instruction* member : bundle.members) {
+    for (const Instruction* member : bucket.members) {
       hlo::CollectiveOrigin origin = hlo::ReadOrigin(*member);
       add_new(std::move(origin.ops), &all.ops);
       add_new(std::move(origin.because), &all.because);
@@ -144,9 +173,11 @@ class Combiner {
 
   Computation* computation_;
   const int64_t devices_;
-  std::vector<Bundle> bundles_;
-  // The bundles that an instruction depends on, not through further bundles.
-  absl::flat_hash_map<const Instruction*, std::set<int>> bundles_of_;
+  absl::flat_hash_map<const Instruction*, Key> keys_;  // The keys of the all-reduces to combine.
+  std::map<Key, int64_t> bucket_bytes_;
+  std::vector<Bucket> buckets_;
+  // The buckets that an instruction depends on, not through further buckets.
+  absl::flat_hash_map<const Instruction*, std::set<int>> buckets_of_;
 };
 
 }  // namespace

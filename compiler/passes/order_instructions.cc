@@ -1,14 +1,16 @@
 // Chooses the execution order of each step computation.
 //
 // Needs: fused step computations. Leaves: every step computation in an order in which
-//   - collectives start as soon as their operands are ready, so that they overlap with computation,
+//   - collectives start as soon as their operands are ready, and their users come as late as the collectives are
+//     estimated to take, if there is other computation, so that both overlap,
 //   - an instruction that may overwrite a donated parameter or a loop-carried value comes after the other readers of
 //     the old value, if data dependences allow it, so that no copy is needed,
 //   - few bytes are live.
 //
 // The method is list scheduling with memory as the priority: of all ready instructions, take the one that increases
 // live memory least (its own bytes minus those of operands that it is the last to read). As in XLA's memory scheduler,
-// the order of the program competes, and the order with the lower peak wins.
+// the order of the program competes, and the order with the lower peak wins. Then the users of collectives are delayed
+// (delay_uses.h), unless that makes the peak more than a little higher.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -19,12 +21,16 @@
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/analysis/step_computations.h"
+#include "compiler/passes/delay_uses.h"
 #include "hlo/analysis/leaves.h"
 
 namespace xlad::compiler {
 namespace {
 
 using Order = std::vector<Instruction*>;
+
+// How much higher the peak may be so that collectives overlap with computation.
+constexpr double kMaxPeakGrowth = 1.05;
 
 // Whether the instruction makes no buffer of its own.
 bool IsTransparent(const Instruction& instruction) {
@@ -147,6 +153,11 @@ class ListScheduler {
   }
   // The most bytes that are live at once in the order of Run.
   int64_t peak() const { return peak_; }
+  // The same in another order, instead of Run.
+  int64_t PeakOf(const Order& order) {
+    for (Instruction* at : order) Account(at);
+    return peak_;
+  }
 
  private:
   struct Entry {
@@ -247,7 +258,7 @@ void ProtectCarried(Computation* body, Graph* graph) {
 
 }  // namespace
 
-absl::Status OrderInstructions(hlo::Module& module, PassContext&) {
+absl::Status OrderInstructions(hlo::Module& module, PassContext& context) {
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(module));
   absl::flat_hash_set<Computation*> bodies;
   const std::vector<Computation*> computations = StepComputations(module);
@@ -263,7 +274,16 @@ absl::Status OrderInstructions(hlo::Module& module, PassContext&) {
     ListScheduler by_memory(graph, true), by_program(graph, false);
     Order low = by_memory.Run(), plain = by_program.Run();
     XLAD_CHECK(plain.size() == graph.all().size()) << "cycle in " << computation->name();
-    computation->SetOrder(by_memory.peak() < by_program.peak() ? low : plain);
+    Order order = by_memory.peak() < by_program.peak() ? std::move(low) : std::move(plain);
+    const double peak = static_cast<double>(std::min(by_memory.peak(), by_program.peak()));
+    const auto inputs = [&](Instruction* at, const std::function<void(Instruction*)>& visit) {
+      graph.ForEachInput(at, visit);
+    };
+    XLAD_ASSIGN_OR_RETURN(const std::vector<Order> faster, DelayUses(order, inputs, context.devices));
+    const auto found = std::find_if(faster.begin(), faster.end(), [&](const Order& other) {
+      return static_cast<double>(ListScheduler(graph, false).PeakOf(other)) <= kMaxPeakGrowth * peak;
+    });
+    computation->SetOrder(found == faster.end() ? order : *found);
   }
   return absl::OkStatus();
 }

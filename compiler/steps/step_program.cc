@@ -65,6 +65,9 @@ class StepBuilder {
       case LinearOp::Kind::kCollective:
         XLAD_RETURN_IF_ERROR(FillCollective(op, step->mutable_collective()));
         return true;
+      case LinearOp::Kind::kCollectiveDone:
+        step->mutable_collective_done()->set_request(op.request);
+        return true;
       case LinearOp::Kind::kWhile: {
         WhileStep* loop = step->mutable_while_();
         XLAD_RETURN_IF_ERROR(Add(op.condition, loop->mutable_condition()));
@@ -104,6 +107,7 @@ class StepBuilder {
       for (const IfStep::Branch& branch : step->if_().branches()) add(branch.steps(), share);
       return;
     }
+    if (step->has_collective_done()) return;
     if (step->has_copy()) return step->set_bytes(2.0 * static_cast<double>(step->copy().to().bytes()));
     step->set_flops(FlopsOf(*op.instruction));
     step->set_bytes(BytesMoved(*op.instruction));
@@ -176,6 +180,7 @@ class StepBuilder {
     // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
     step->set_spec(result_.collectives.size());
+    step->set_request(op.request);
     result_.collectives.push_back(std::move(spec));
     for (int value : op.inputs) *step->add_inputs() = slice(value);
     for (int value : op.outputs) *step->add_outputs() = slice(value);

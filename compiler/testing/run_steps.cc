@@ -84,6 +84,8 @@ absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>
 }
 
 class Machine {
+  using Blob = std::vector<std::byte>;
+
  public:
   Machine(const Compilation& compilation, int devices) : compilation_(compilation), memories_(devices) {
     for (const KernelRequest& kernel : compilation.steps.kernels) kernels_[kernel.symbol] = kernel.root;
@@ -112,6 +114,8 @@ class Machine {
         return RunDot(step, devices);
       case Step::kCollective:
         return RunCollective(step.collective(), devices);
+      case Step::kCollectiveDone:
+        return EndCollective(step.collective_done().request(), devices);
       case Step::kCopy:
         for (int d : devices) {
           const tensor::Shape bytes{ElementType::kU8, {step.copy().from().bytes()}};
@@ -235,12 +239,75 @@ class Machine {
   absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
     const CollectiveSpec& spec = compilation_.steps.collectives[step.spec()];
     if (devices.size() != memories_.size()) return absl::InternalError("only some of the devices reached a collective");
+    if (step.request() != 0) return StartCollective(step);
     for (int k = 0; k < spec.counts_size(); ++k)
       XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
     return absl::OkStatus();
   }
 
-  using Blob = std::vector<std::byte>;
+  // A collective that was started, with the contents of its operands at that time, by operand and device.
+  struct Started {
+    const CollectiveStep* step = nullptr;
+    std::vector<std::vector<Blob>> inputs;
+  };
+
+  Blob Bytes(int device, const BufferSlice& slice) const {
+    const auto& whole = memories_[device][slice.allocation()];
+    return Blob(whole.begin() + slice.offset(), whole.begin() + slice.offset() + slice.bytes());
+  }
+  void SetBytes(int device, const BufferSlice& slice, const Blob& bytes) {
+    std::copy(bytes.begin(), bytes.end(), memories_[device][slice.allocation()].begin() + slice.offset());
+  }
+  static bool IsOutput(const CollectiveStep& step, const BufferSlice& slice) {
+    for (const BufferSlice& output : step.outputs()) {
+      if (output.allocation() == slice.allocation() && output.offset() == slice.offset()) return true;
+    }
+    return false;
+  }
+
+  // The collective runs when it ends. Until then the results hold kRunning, which no step may overwrite.
+  static constexpr std::byte kRunning{0x5A};
+  absl::Status StartCollective(const CollectiveStep& step) {
+    Started& started = started_[step.request()];
+    if (started.step != nullptr) return absl::InternalError("a collective was started again before it ended");
+    started.step = &step;
+    for (const BufferSlice& input : step.inputs()) {
+      std::vector<Blob>& of_devices = started.inputs.emplace_back();
+      for (int d = 0; d < std::ssize(memories_); ++d) of_devices.push_back(Bytes(d, input));
+    }
+    for (const BufferSlice& output : step.outputs()) {
+      for (int d = 0; d < std::ssize(memories_); ++d) SetBytes(d, output, Blob(output.bytes(), kRunning));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status EndCollective(int request, const Devices& devices) {
+    const auto found = started_.find(request);
+    if (found == started_.end()) return absl::InternalError("a collective ends but was not started");
+    const Started started = std::move(found->second);
+    started_.erase(found);
+    const CollectiveStep& step = *started.step;
+    if (devices.size() != memories_.size()) return absl::InternalError("only some of the devices end a collective");
+    for (int d : devices) {
+      for (const BufferSlice& output : step.outputs()) {
+        if (Bytes(d, output) == Blob(output.bytes(), kRunning)) continue;
+        return absl::InternalError("a step wrote the result of a running collective");
+      }
+      for (int k = 0; k < step.inputs_size(); ++k) {
+        if (IsOutput(step, step.inputs(k))) {
+          SetBytes(d, step.inputs(k), started.inputs[k][d]);
+        } else if (Bytes(d, step.inputs(k)) != started.inputs[k][d]) {
+          return absl::InternalError("a step wrote the operand of a running collective");
+        }
+      }
+    }
+    const CollectiveSpec& spec = compilation_.steps.collectives[step.spec()];
+    for (int k = 0; k < spec.counts_size(); ++k) {
+      XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RunOne(const CollectiveSpec& spec, const BufferSlice& from, const BufferSlice& to, int64_t count) {
     const auto type = static_cast<ElementType>(spec.element_type());
     const int64_t bytes = count * tensor::ByteWidth(type);
@@ -302,6 +369,7 @@ class Machine {
   const Compilation& compilation_;
   std::vector<Memory> memories_;
   absl::flat_hash_map<std::string, const Instruction*> kernels_;
+  absl::flat_hash_map<int, Started> started_;  // By request.
 };
 
 }  // namespace

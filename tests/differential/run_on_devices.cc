@@ -1,8 +1,10 @@
 #include "tests/differential/run_on_devices.h"
 
 #include <cstring>
+#include <map>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
@@ -51,8 +53,8 @@ class Shard {
                    collectives::AbortSignal* abort) {
     XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Launcher> launcher,
                           loaded_.MakeLauncher(number, stream_.get()));
-    collectives::Recorder recorder(number, &set, &RealClock());
-    XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator({number, &set, &recorder}));
+    collectives::Recorder recorder(number, &set, &RealClock()), of_messages(number, &set, &RealClock());
+    XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator({number, &set, &recorder, 0, &of_messages}));
     collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(formed));
     runtime::StepEnvironment environment;
     environment.stream = stream_.get();
@@ -88,23 +90,54 @@ class Shard {
   std::unique_ptr<runtime::DeviceMemory> scratch_;
 };
 
+// What connects the devices: each worker has its own fabric, as if it were a process.
+class Workers {
+ public:
+  static absl::StatusOr<std::unique_ptr<Workers>> Connect(int devices, int count) {
+    auto made = std::make_unique<Workers>();
+    std::map<std::string, std::string> values;
+    for (int w = 0; w < count; ++w) {
+      XLAD_ASSIGN_OR_RETURN(made->data_planes_.emplace_back(),
+                            collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+      for (int d = w; d < devices; d += count) {
+        values[collectives::PeerKey(d)] = collectives::EncodePeer(
+            {absl::StrCat("w", w), 1, "host", w, made->data_planes_[w]->address()});
+      }
+    }
+    const auto bootstrap = collectives::MapBootstrap(values);
+    for (int w = 0; w < count; ++w) {
+      collectives::FabricOptions options;
+      options.num_devices = devices;
+      for (int d = w; d < devices; d += count) options.devices.push_back(d);
+      options.tcp.worker_id = absl::StrCat("w", w);
+      options.tcp.incarnation = 1;
+      options.transport.shares_memory = false;
+      options.network = &TcpNetwork();
+      options.data_plane = made->data_planes_[w].get();
+      XLAD_ASSIGN_OR_RETURN(made->fabrics_.emplace_back(),
+                            collectives::Fabric::Make(options, *bootstrap, &made->abort));
+    }
+    return made;
+  }
+
+  collectives::Fabric* fabric(int device) { return fabrics_[device % fabrics_.size()].get(); }
+
+  collectives::AbortSignal abort;
+
+ private:
+  std::vector<std::unique_ptr<collectives::DataPlane>> data_planes_;
+  std::vector<std::unique_ptr<collectives::Fabric>> fabrics_;
+};
+
 }  // namespace
 
-absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs) {
+absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs, int workers) {
   const int devices = static_cast<int>(inputs.size());
   const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
   XLAD_ASSIGN_OR_RETURN(const auto loaded, device->Load(executable));
   XLAD_ASSIGN_OR_RETURN(const auto program, runtime::StepProgram::Prepare(*loaded));
   XLAD_ASSIGN_OR_RETURN(const collectives::CollectiveSet set, MakeSet(executable, devices));
-  collectives::AbortSignal abort;
-  collectives::FabricOptions options;
-  options.num_devices = devices;
-  for (int d = 0; d < devices; ++d) options.devices.push_back(d);
-  options.network = &TcpNetwork();
-  XLAD_ASSIGN_OR_RETURN(const auto data_plane, collectives::DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
-  options.data_plane = data_plane.get();
-  const auto bootstrap = collectives::MapBootstrap({});
-  XLAD_ASSIGN_OR_RETURN(const auto fabric, collectives::Fabric::Make(options, *bootstrap, &abort));
+  XLAD_ASSIGN_OR_RETURN(const auto connected, Workers::Connect(devices, workers));
   std::vector<Shard> shards;
   for (int d = 0; d < devices; ++d) shards.emplace_back(device.get(), *loaded, *program);
   std::vector<absl::Status> statuses(inputs.size());
@@ -115,8 +148,8 @@ absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const De
   for (int d = 0; d < devices; ++d) {
     threads.emplace_back([&, d] {
       absl::Status& status = statuses[d];
-      status = shards[d].Run(d, set, fabric.get(), &abort);
-      if (!status.ok()) abort.Raise({status, ""});
+      status = shards[d].Run(d, set, connected->fabric(d), &connected->abort);
+      if (!status.ok()) connected->abort.Raise({status, ""});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -136,10 +136,11 @@ absl::StatusOr<int> Fabric::ReserveChannels(const CollectiveSet& collectives) {
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Member& member) {
+  Recorder* const recorder = member.message_recorder != nullptr ? member.message_recorder : member.recorder;
   const ScheduledCommunicator::Options messages{
-      member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, member.recorder,
+      member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, recorder,
       /*checksums=*/false};
-  return HostCommunicator::Form({messages, memory_, own_cores_});
+  return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder});
 }
 
 void Fabric::Leave() {

@@ -61,6 +61,9 @@ class Fabric {
     const CollectiveSet* collectives = nullptr;
     Recorder* recorder = nullptr;
     int first_channel = 0;  // From ReserveChannels.
+    // For collectives by messages, which may run while one on mapped memory does. Null: `recorder` is for both, and
+    // collectives that are started end at once.
+    Recorder* message_recorder = nullptr;
   };
   // Forms a communicator; see HostCommunicator.
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const Member& member);

@@ -111,7 +111,7 @@ absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& d
   options.exclusive = options_.exclusive;
   options.memory = options_.memory;
   options.abort = options_.messages.abort;
-  options.recorder = options_.messages.recorder;
+  options.recorder = options_.recorder;
   const HostAddress& own = options_.memory->address();
   for (const int member : devices) {
     const HostAddress& address = meeting->addresses[member];
@@ -165,7 +165,8 @@ absl::Status HostCommunicator::Check(const HostOperation& operation, const Colle
 }
 
 absl::Status HostCommunicator::Launch(const CollectiveLaunch& launch) {
-  if (launch.spec < 0 || launch.spec >= std::ssize(mapped_) || mapped_[launch.spec].group == nullptr) {
+  if (!IsMapped(launch.spec)) {
+    if (progress_ != nullptr) progress_->Drain();
     return messages_->Launch(launch);
   }
   const Mapped& mapped = mapped_[launch.spec];
@@ -178,7 +179,7 @@ absl::Status HostCommunicator::Launch(const CollectiveLaunch& launch) {
     return Annotate(abort.status(),
                     absl::StrCat("before ", collective.ToString(), ", step ", launch.step, ", device ", device));
   }
-  Recorder& recorder = *options_.messages.recorder;
+  Recorder& recorder = *options_.recorder;
   recorder.Begin({launch.spec, operation.schedule.rank, launch.step, launch.iteration}, &operation.schedule);
   const absl::Status status = mapped.group->Run(&operation, launch);
   recorder.End();
@@ -188,9 +189,28 @@ absl::Status HostCommunicator::Launch(const CollectiveLaunch& launch) {
   for (const auto& [devices, group] : groups_) {
     if (group != nullptr) group->WaitUntilUnused();
   }
+  if (progress_ != nullptr) progress_->Drain();
   return messages_->Fail(
       Annotate(status, absl::StrCat(collective.ToString(), ", step ", launch.step, ", device ", device, ", rank ",
                                     operation.schedule.rank, " of ", collective.spec.ranks)));
+}
+
+absl::StatusOr<int64_t> HostCommunicator::Start(const CollectiveLaunch& launch) {
+  if (IsMapped(launch.spec) || options_.recorder == options_.messages.recorder) {
+    XLAD_RETURN_IF_ERROR(Launch(launch));
+    return 0;
+  }
+  if (progress_ == nullptr) progress_ = std::make_unique<ProgressThread>();
+  using Inputs = std::vector<const std::byte*>;
+  using Outputs = std::vector<std::byte*>;
+  return progress_->Start([this, launch, inputs = Inputs(launch.inputs.begin(), launch.inputs.end()),
+                           outputs = Outputs(launch.outputs.begin(), launch.outputs.end())] {
+    return messages_->Launch({launch.spec, inputs, outputs, launch.step, launch.iteration});
+  });
+}
+
+absl::Status HostCommunicator::Wait(int64_t number) {
+  return number == 0 ? absl::OkStatus() : progress_->Wait(number);
 }
 
 }  // namespace xlad::collectives

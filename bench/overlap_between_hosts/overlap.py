@@ -1,0 +1,154 @@
+"""Shows what the overlap of collectives with computation is worth between two hosts on a slow network.
+
+    sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
+    sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
+
+Two network namespaces are two hosts; htb limits what each of them sends. A job is trained on a device of each host,
+with --overlap never and by-cost in turn. From the timelines (xlad worker --trace) of device 0, per step:
+
+computation    the time of kernels, library calls and copies
+communication  the time of collectives
+step           the time from the first step of the program to the last
+
+Without overlap, a step takes computation + communication. The script prints step / computation for both.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+SUBNET = "10.231.78"
+
+
+def ip(*args):
+    done = subprocess.run(["ip", *map(str, args)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"ip {' '.join(map(str, args))}: {done.stderr.strip()}")
+
+
+class Hosts:
+    """Two network namespaces, connected by a cable whose ends send at most `mbit`."""
+
+    def __init__(self, mbit):
+        self.names = [f"xladov{os.getpid()}{side}" for side in "ab"]
+        for name in self.names:
+            ip("netns", "add", name)
+        ip("link", "add", "name", "eth0", "netns", self.names[0], "type", "veth", "peer", "name", "eth0", "netns",
+           self.names[1])
+        for number, name in enumerate(self.names, 1):
+            ip("-n", name, "addr", "add", f"{SUBNET}.{number}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                ip("-n", name, "link", "set", device, "up")
+            for command in (f"qdisc add dev eth0 root handle 1: htb default 1",
+                            f"class add dev eth0 parent 1: classid 1:1 htb rate {mbit}mbit quantum 60000"):
+                subprocess.run(["ip", "netns", "exec", name, "tc", *command.split()], check=True, capture_output=True)
+
+    def argv(self, side, args):
+        return ["ip", "netns", "exec", self.names[side], "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
+                *map(str, args)]
+
+    def close(self):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def spans(events, device, threads):
+    return [e for e in events if e["ph"] == "X" and e["pid"] == device and e["tid"] in threads]
+
+
+def read_timeline(folder):
+    """Milliseconds of computation, communication and the whole step of device 0; and how long both overlap."""
+    path = next(p for p in folder.glob("steps-*.json") if any(
+        e["pid"] == 0 for e in json.loads(p.read_text())["traceEvents"]))
+    events = json.loads(path.read_text())["traceEvents"]
+    steps, collectives = spans(events, 0, (0,)), spans(events, 0, (1, 2))
+    rows = []
+    for step in sorted({e["args"]["step"] for e in steps})[2:]:  # The first ones touch their memory for the first time.
+        own = [e for e in steps if e["args"]["step"] == step]
+        sent = [e for e in collectives if e["args"]["step"] == step]
+        compute = [e for e in own if e["cat"] not in ("collective", "wait")]
+        overlap = sum(max(0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"]))
+                      for a in compute for b in sent)
+        rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in sent) / 1000,
+                     (own[-1]["ts"] + own[-1]["dur"] - own[0]["ts"]) / 1000, overlap / 1000))
+    return [statistics.median(column) for column in zip(*rows)]
+
+
+def train(args, overlap, where):
+    where.mkdir()
+    hosts = Hosts(args.mbit)
+    processes = []
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(where / "config"), "OMP_NUM_THREADS": "1"}
+
+    def start(side, name, *command):
+        log = open(where / f"{name}.log", "wb")
+        processes.append(subprocess.Popen(hosts.argv(side, command), stdout=log, stderr=log, env=environment))
+
+    def run(*command):
+        done = subprocess.run(hosts.argv(0, command), capture_output=True, text=True, env=environment, timeout=600)
+        if done.returncode != 0:
+            logs = "".join(p.read_text()[-2000:] for p in where.glob("*.log"))
+            raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}{logs}")
+        return done.stdout
+
+    try:
+        start(0, "coordinator", args.xlad, "coordinator", "--listen", f"{SUBNET}.1:7411", "--data", where / "data")
+        join = where / "config/xlad/join"
+        while not join.exists():
+            time.sleep(0.1)
+        token = where / "worker.join"
+        run(args.xlad, "token", "--data", where / "data", "--role", "worker", "-o", token)
+        for side in (0, 1):
+            start(side, f"worker{side}", args.xlad, "worker", "--join", token, "--listen", f"{SUBNET}.{side + 1}",
+                  "--devices", args.devices // 2, "--id", f"w{side}", "--trace", where / "trace")
+        while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < 2:
+            time.sleep(0.2)
+        run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps, "--overlap", overlap,
+            "--curve", where / "curve.json")
+        time.sleep(0.5)
+        loss = json.loads((where / "curve.json").read_text())["loss"]
+        return read_timeline(where / "trace"), loss
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+        hosts.close()
+
+
+def main():
+    examples = pathlib.Path(os.environ.get("XLAD_EXAMPLES", REPO / "examples"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--job", type=pathlib.Path, default=examples / "nano_gpt")
+    parser.add_argument("--mbit", type=float, default=400)
+    parser.add_argument("--devices", type=int, default=2, help="of both hosts together")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep logs and timelines in this new folder")
+    args = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("overlap.py: found a user without the right to make network namespaces, expected root")
+    with tempfile.TemporaryDirectory() as scratch:
+        where = args.keep or pathlib.Path(scratch) / "run"
+        where.mkdir()
+        losses = []
+        print(f"{'overlap':10} {'computation':>12} {'communication':>14} {'beside':>8} {'step':>9} "
+              f"{'step/computation':>17}")
+        for overlap in ("never", "by-cost"):
+            (compute, sent, step, beside), loss = train(args, overlap, where / overlap)
+            losses.append(loss)
+            print(f"{overlap:10} {compute:9.2f} ms {sent:11.2f} ms {beside:5.2f} ms {step:6.2f} ms "
+                  f"{step / compute:17.2f}", flush=True)
+        print("losses: equal" if losses[0] == losses[1] else "losses: DIFFERENT")
+        return 0 if losses[0] == losses[1] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

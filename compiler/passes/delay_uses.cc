@@ -1,0 +1,147 @@
+#include "compiler/passes/delay_uses.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "compiler/analysis/collective_spec.h"
+#include "compiler/analysis/overlap_cost.h"
+
+namespace xlad::compiler {
+namespace {
+
+using Order = std::vector<Instruction*>;
+
+// An instruction by its position in the given order.
+struct Node {
+  std::vector<size_t> inputs, dependents;
+  double ns = 0;    // How long it takes.
+  double path = 0;  // How long it and the longest chain of dependents take.
+  bool is_collective = false;
+};
+
+std::vector<Node> MakeNodes(const Order& order, const VisitInputs& visit) {
+  absl::flat_hash_map<const Instruction*, size_t> position;
+  for (size_t i = 0; i < order.size(); ++i) position[order[i]] = i;
+  std::vector<Node> nodes(order.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    absl::flat_hash_set<size_t> inputs;
+    visit(order[i], [&](Instruction* input) { inputs.insert(position.at(input)); });
+    nodes[i].inputs.assign(inputs.begin(), inputs.end());
+    for (const size_t input : inputs) nodes[input].dependents.push_back(i);
+  }
+  return nodes;
+}
+
+// Finds the times of all instructions. Returns whether there is a collective to wait for.
+absl::StatusOr<bool> Estimate(const Order& order, int64_t devices, std::vector<Node>* nodes) {
+  bool any = false;
+  for (size_t i = 0; i < order.size(); ++i) {
+    Node& node = (*nodes)[i];
+    node.is_collective = hlo::IsCollective(order[i]->opcode());
+    if (!node.is_collective) {
+      node.ns = ComputeNs(*order[i]);
+      continue;
+    }
+    XLAD_ASSIGN_OR_RETURN(const auto groups, DeviceGroups(*order[i], devices));
+    const int64_t ranks = groups.empty() ? 2 : std::ssize(groups[0]);
+    if (ranks < 2) continue;
+    node.ns = TransferNs(*order[i], ranks);
+    any = true;
+  }
+  for (size_t i = order.size(); i-- > 0;) {
+    Node& node = (*nodes)[i];
+    for (const size_t next : node.dependents) node.path = std::max(node.path, (*nodes)[next].path);
+    node.path += node.ns;
+  }
+  return any;
+}
+
+// Executes instructions on a clock, one at a time.
+class Timeline {
+ public:
+  explicit Timeline(const std::vector<Node>& nodes) : nodes_(nodes), ready_ns_(nodes.size()), pending_(nodes.size()) {
+    for (size_t i = 0; i < nodes.size(); ++i) pending_[i] = std::ssize(nodes[i].inputs);
+  }
+
+  // The time of the given order.
+  double NsInOrder() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      now_ = std::max(now_, ready_ns_[i]);
+      Execute(i);
+    }
+    return std::max(now_, network_free_);
+  }
+
+  // The positions in the order of list scheduling, and its time.
+  std::pair<std::vector<size_t>, double> Schedule(bool by_path) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (pending_[i] == 0) held_.insert({0, i});
+    }
+    std::set<std::tuple<int, double, size_t>> ready;
+    std::vector<size_t> result;
+    while (!ready.empty() || !held_.empty()) {
+      if (ready.empty()) now_ = std::max(now_, held_.begin()->first);
+      while (!held_.empty() && held_.begin()->first <= now_) {
+        const size_t i = held_.begin()->second;
+        held_.erase(held_.begin());
+        ready.insert({nodes_[i].is_collective ? 0 : 1, by_path ? -nodes_[i].path : 0, i});
+      }
+      const size_t i = std::get<2>(*ready.begin());
+      ready.erase(ready.begin());
+      result.push_back(i);
+      Execute(i);
+    }
+    return {std::move(result), std::max(now_, network_free_)};
+  }
+
+ private:
+  void Execute(size_t i) {
+    const Node& node = nodes_[i];
+    double end = 0;
+    if (node.is_collective) {
+      network_free_ = std::max(network_free_, now_) + node.ns;
+      end = network_free_;
+    } else {
+      now_ += node.ns;
+      end = now_;
+    }
+    for (const size_t next : node.dependents) {
+      ready_ns_[next] = std::max(ready_ns_[next], end);
+      if (--pending_[next] == 0) held_.insert({ready_ns_[next], next});
+    }
+  }
+
+  const std::vector<Node>& nodes_;
+  std::vector<double> ready_ns_;   // When all inputs of an instruction are there.
+  std::vector<int64_t> pending_;   // How many inputs of an instruction have not been executed.
+  double now_ = 0, network_free_ = 0;
+  std::set<std::pair<double, size_t>> held_;  // Instructions without pending inputs, by ready_ns_.
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Order>> DelayUses(const Order& order, const VisitInputs& inputs, int64_t devices) {
+  const bool has_collective = std::any_of(
+      order.begin(), order.end(), [](const Instruction* at) { return hlo::IsCollective(at->opcode()); });
+  if (!has_collective) return std::vector<Order>();
+  std::vector<Node> nodes = MakeNodes(order, inputs);
+  XLAD_ASSIGN_OR_RETURN(const bool any, Estimate(order, devices, &nodes));
+  if (!any) return std::vector<Order>();
+  const double given_ns = Timeline(nodes).NsInOrder();
+  std::vector<std::pair<double, Order>> faster;
+  for (const bool by_path : {false, true}) {
+    const auto [positions, ns] = Timeline(nodes).Schedule(by_path);
+    if (ns >= given_ns) continue;
+    Order& made = faster.emplace_back(ns, Order()).second;
+    for (const size_t i : positions) made.push_back(order[i]);
+  }
+  std::stable_sort(faster.begin(), faster.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Order> result;
+  for (auto& [ns, made] : faster) result.push_back(std::move(made));
+  return result;
+}
+
+}  // namespace xlad::compiler
