@@ -310,6 +310,10 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckTasks(message.heartbeat().running());
     case WorkerMessage::kReady:
       XLAD_RETURN_IF_ERROR(CheckText("ready.session_address", message.ready().session_address()));
+      if (message.ready().session_authority().size() > kMaxPathBytes) {
+        return Bad("ready.session_authority", absl::StrCat(message.ready().session_authority().size(), " bytes"),
+                   absl::StrCat("a certificate of at most ", kMaxPathBytes));
+      }
       return CheckAttempt("ready", message.ready());
     case WorkerMessage::kSteps:
       return CheckSteps(message.steps());

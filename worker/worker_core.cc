@@ -363,6 +363,7 @@ void WorkerCore::SendReady(const TaskRecord& record) {
   WorkerMessage message;
   SetKey(record.launch, message.mutable_ready());
   message.mutable_ready()->set_session_address(record.session_address);
+  message.mutable_ready()->set_session_authority(record.session_authority);
   SendMessage(std::move(message));
 }
 
@@ -383,6 +384,7 @@ void WorkerCore::On(const TaskIsReady& event) {
   if (record == nullptr) return;
   record->ready = true;
   record->session_address = event.session_address;
+  record->session_authority = event.session_authority;
   if (registered_) SendReady(*record);
 }
 

@@ -67,7 +67,8 @@ struct Tick {};           // Time has passed; sent about every 50 ms.
 struct StopRequested {};  // The process received SIGTERM.
 struct TaskIsReady {
   TaskKey key;
-  std::string session_address;  // Where the task serves a session (TaskReady); empty if it does not.
+  std::string session_address;    // Where the task serves a session (TaskReady); empty if it does not.
+  std::string session_authority;  // As TaskReady has it.
 };
 struct TaskStepped {
   TaskKey key;
@@ -159,7 +160,9 @@ class WorkerCore {
     std::deque<StepMetrics> metrics;  // Those that are not acknowledged yet.
     size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
     int64_t lease = -1;               // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
-    std::string session_address;
+    std::string session_address, session_authority;
+    std::deque<TaskTrace> traces;               // Those that have not been sent; the latest if they are many.
+    int64_t sent_samples = 0;                   // How many of all clock samples have been sent with its traces.
     std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.

@@ -378,9 +378,10 @@ TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServ
   launch.mutable_launch()->set_attempt(1);
   launch.mutable_launch()->mutable_spec()->set_session(true);
   Handle(launch);
-  Handle(TaskIsReady{{"session", 1}, "127.0.0.1:4711"});
+  Handle(TaskIsReady{{"session", 1}, "127.0.0.1:4711", "certificate"});
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(sent_[0].ready().session_address(), "127.0.0.1:4711");
+  EXPECT_EQ(sent_[0].ready().session_authority(), "certificate");
   Handle(Disconnected{});
   Attach();  // It has not been started: the coordinator may not have received that it is ready.
   const auto is_ready = [](const WorkerMessage& message) {

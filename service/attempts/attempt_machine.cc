@@ -143,6 +143,7 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
       SessionPlace& place = attempt.places.emplace_back();
       place.set_worker_id(worker.str());
       place.set_address(message.session_address());
+      place.set_authority(message.session_authority());
     }
     return NoteReady(worker, job);
   }
