@@ -112,7 +112,7 @@ absl::Status ConnectedExecutable::Connect(int index) {
   return absl::OkStatus();
 }
 
-absl::Status ConnectedExecutable::Run(int index, int64_t step) {
+absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* tracer) {
   const Shard& shard = *shards_[index];
   StepEnvironment environment;
   environment.stream = shard.stream.get();
@@ -124,7 +124,11 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step) {
   environment.device = positions_[index];
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
-  return steps_->Run(environment);
+  environment.tracer = tracer;
+  if (tracer != nullptr) recorders_[index]->KeepMessages(tracer->messages());
+  const absl::Status status = steps_->Run(environment);
+  recorders_[index]->KeepMessages(nullptr);
+  return status;
 }
 
 void ConnectedExecutable::MeasureSteps(const Clock* clock) {

@@ -11,6 +11,7 @@
 #include "collectives/exec/abort.h"
 #include "collectives/exec/communicator.h"
 #include "runtime/device.h"
+#include "runtime/step_tracer.h"
 
 namespace xlad::runtime {
 
@@ -32,6 +33,7 @@ struct StepEnvironment {
   int64_t step = 0;                                   // The step of the job.
   int device = 0;                                     // The position in the mesh, for messages.
   StepTimes* times = nullptr;  // If it is not null, the run waits for each step to finish and adds its time.
+  StepTracer* tracer = nullptr;  // If it is not null, each step becomes a span, and the run waits for each to finish.
   const collectives::AbortSignal* abort = nullptr;    // If it is raised the run ends, even inside an endless loop.
 };
 

@@ -142,6 +142,7 @@ struct Reference {
   std::vector<float> w = {1, 2, 3, 4};
   std::vector<float> v = {0, 0, 0, 0, 0, 0, 0};
   std::vector<float> losses;
+  std::vector<TaskTrace> traces;
 
   explicit Reference(int64_t steps) {
     const std::vector<float> rows = Rows();
@@ -222,6 +223,7 @@ class TestListener final : public TaskListener {
     Note([&] { shards.push_back(step); });
     on_shard(step);
   }
+  void OnTrace(TaskTrace trace) override { Note([&] { traces.push_back(trace); }); }
   void OnStopped(int64_t step) override {
     Note([&] { stopped_at = step; });
   }
@@ -240,9 +242,7 @@ class TestListener final : public TaskListener {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return until() || failed_at >= 0; });
   }
-  void WaitForEnd() {
-    WaitFor([&] { return finished; });
-  }
+  void WaitForEnd() { WaitFor([&] { return finished; }); }
 
   bool ready = false, finished = false;
   int64_t stopped_at = -1, failed_at = -1;
@@ -367,6 +367,31 @@ TEST(TaskExecutor, TrainsToTheEnd) {
     EXPECT_EQ(losses, Reference(kSteps).losses) << "from the worker with device 0 alone";
     CheckState(&cluster.store, kSteps);
     EXPECT_EQ(cluster.store.writes, 1 + kDevices) << "each box of the state once";
+  }
+}
+
+TEST(TaskExecutor, RecordsStepsAndWhatIsReceivedAfterItWasSent) {
+  for (const auto& placement : kPlacements) {
+    Cluster cluster(placement);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    std::multiset<std::pair<int, int64_t>> steps;
+    std::map<uint64_t, int64_t> sent, received;
+    cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      for (const TaskTrace& trace : listener.traces) {
+        const TracedStep& step = trace.steps(0);
+        steps.emplace(step.device(), step.step());
+        for (int m = 0; m < step.message_key_size(); ++m) {
+          auto& times = step.message_sent(m) ? sent : received;
+          EXPECT_TRUE(times.emplace(step.message_key(m), step.begin_ns() + step.message_ns(m)).second);
+        }
+      }
+    });
+    for (int64_t i = 0, step = 0; i < kSteps * kDevices; step = ++i / kDevices) {
+      EXPECT_EQ(steps.count({i % kDevices, step}), IsTraced(step) ? 1u : 0u) << step;
+    }
+    ASSERT_EQ(sent.size(), received.size());
+    for (const auto& [key, ns] : sent) EXPECT_GE(received.at(key), ns);
   }
 }
 

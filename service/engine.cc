@@ -58,6 +58,8 @@ absl::Status Engine::Open() {
   limits.reserve_bytes = blob_options.reserve_bytes;
   XLAD_ASSIGN_OR_RETURN(spool_, storage::BatchSpool::Open(RealFileSystem(), RealClock(),
                                                           JoinPath(options_.data_folder, "batches"), limits));
+  traces_ = std::make_unique<TraceStore>(
+      [this](const std::string& job_id) { return JoinPath(FolderOf(job_id), "trace.records"); });
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
@@ -248,6 +250,9 @@ void Engine::PerformOne(const Action& action) {
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
     });
+  } else if (const auto* trace = std::get_if<KeepTrace>(&action)) {
+    traces_->Add(trace->job.str(), trace->record);
+    Enqueue(&transfers_, [this] { traces_->Flush(); });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
     Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
   }
@@ -410,6 +415,11 @@ absl::StatusOr<JobLogResponse> Engine::Log(const JobLogRequest& request) {
   if (response.more()) events.pop_back();
   for (const JobEvent& event : events) *response.add_events() = ForClients(event);
   return response;
+}
+
+absl::StatusOr<std::string> Engine::Trace(const std::string& job_id) {
+  XLAD_RETURN_IF_ERROR(GetJob(job_id).status());
+  return traces_->Read(job_id);
 }
 
 absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {

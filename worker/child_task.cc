@@ -106,6 +106,8 @@ void ChildTask::OnReport(const AttemptReport& report) {
     case WorkerMessage::kSteps:
       for (const StepMetrics& metrics : message.steps().metrics()) emit_(TaskStepped{key_, metrics});
       return;
+    case WorkerMessage::kTrace:
+      return emit_(TaskTraced{key_, message.trace()});
     case WorkerMessage::kStopAnswer:
       return emit_(TaskAnsweredStop{key_, message.stop_answer().step(), message.stop_answer().accepted(),
                                     message.stop_answer().current()});

@@ -103,13 +103,20 @@ struct TaskHasFailed {
   int64_t step = 0;
   collectives::Failure failure;
 };
+struct TaskTraced {
+  TaskKey key;
+  TaskTrace trace;
+};
+struct ClockSampled {  // The coordinator has said what time it is.
+  ClockSample sample;
+};
 struct TaskHasExited {  // The last event of a task that has a process of its own; its devices are free.
   TaskKey key;
   ProcessEnd end;
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished,
-                           TaskHasFailed, TaskHasExited>;
+                           TaskTraced, ClockSampled, TaskHasFailed, TaskHasExited>;
 
 // Actions.
 struct Send {
@@ -178,6 +185,8 @@ class WorkerCore {
   void On(const TaskAnsweredStop& event);
   void On(const TaskAnsweredCheckpoint& event);
   void On(const TaskWroteShard& event);
+  void On(const TaskTraced& event);
+  void On(const ClockSampled& event);
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
@@ -207,6 +216,7 @@ class WorkerCore {
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);
   void SendMetrics(TaskRecord* record);
+  void SendTraces(TaskRecord* record);
   void SendShard(const TaskRecord& record, int64_t step);
   void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;
@@ -217,6 +227,9 @@ class WorkerCore {
   std::map<TaskKey, int> ending_;  // The devices of forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.
   bool reports_exits_ = false;    // Whether the coordinator knows AttemptExited.
+  bool sends_traces_ = false;     // Whether it knows TaskTrace.
+  std::deque<ClockSample> samples_;  // The latest.
+  int64_t num_samples_ = 0;          // The number of all so far.
   bool work_moved_ = false;
   bool connected_ = false;
   bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.

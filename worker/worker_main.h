@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/grpc_channel.h"
+#include "base/skewed_clock.h"
 #include "base/status.h"
 #include "runtime/device_kind.h"
 
@@ -30,6 +31,7 @@ struct WorkerOptions {
   int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
   std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
   bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
+  ClockSkew clock_skew;            // For tests: the clock by which this worker measures is wrong.
 };
 
 // Why a worker has ended without an error.
