@@ -358,6 +358,11 @@ absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
   XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) {
                           return coordinator.Why(JobId(job_id));
                         }));
+  if (const auto time = Time(job_id); time.ok()) {
+    why.mutable_time()->Assign(time->begin(), time->end());
+    const std::string text = TimeText(*time);
+    if (!text.empty()) why.set_text(absl::StrCat(why.text(), " Its time: ", text, "."));
+  }
   if (const std::string batches = spool_->Why(job_id); !batches.empty()) {
     why.add_evidence(batches);
     why.add_advice("start the program that sends the batches again, or cancel the job (xlad cancel)");
@@ -415,6 +420,11 @@ absl::StatusOr<JobLogResponse> Engine::Log(const JobLogRequest& request) {
   if (response.more()) events.pop_back();
   for (const JobEvent& event : events) *response.add_events() = ForClients(event);
   return response;
+}
+
+absl::StatusOr<std::vector<JobTime>> Engine::Time(const std::string& job_id) {
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
+  return goodput_.Measure(*log, JobId(job_id), RealClock().WallNs());
 }
 
 absl::StatusOr<std::string> Engine::Trace(const std::string& job_id) {

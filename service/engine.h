@@ -24,6 +24,7 @@
 #include "service/build.h"
 #include "service/build_queue.h"
 #include "service/executable_cache.h"
+#include "service/goodput.h"
 #include "service/group_commit.h"
 #include "service/trace_store.h"
 #include "storage/batch_spool.h"
@@ -74,6 +75,8 @@ class Engine {
   absl::StatusOr<std::vector<std::string>> ClientKeys(const std::vector<std::string>& job_ids);
   absl::StatusOr<WhyJobResponse> Why(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const JobLogRequest& request);
+  // What the job's time was spent on, by cause.
+  absl::StatusOr<std::vector<JobTime>> Time(const std::string& job_id);
   // What has been kept of the job's trace: TraceRecord messages (proto/trace.proto).
   absl::StatusOr<std::string> Trace(const std::string& job_id);
   // What each device spent its last recorded step on; see TraceStore.
@@ -181,6 +184,7 @@ class Engine {
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<storage::BatchSpool> spool_;
   std::unique_ptr<TraceStore> traces_;
+  GoodputMeter goodput_;
   std::unique_ptr<Random> random_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
