@@ -61,6 +61,18 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
   return grpc::CreateCustomChannel(endpoint.address, grpc::SslCredentials(options), Arguments());
 }
 
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,
+                                                                  const std::string& authority) {
+  if (authority.empty()) return MakeChannel({address, "", ""});
+  PollOften();
+  XLAD_RETURN_IF_ERROR(ParseHostPort(address).status());
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = authority;
+  grpc::ChannelArguments arguments = Arguments();
+  arguments.SetSslTargetNameOverride(kSessionHostName);
+  return grpc::CreateCustomChannel(address, grpc::SslCredentials(options), arguments);
+}
+
 absl::StatusOr<std::string> ReadToken(const std::string& token_file) {
   if (token_file.empty()) return std::string();
   XLAD_ASSIGN_OR_RETURN(std::string token, RealFileSystem().Read(token_file));

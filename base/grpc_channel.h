@@ -26,6 +26,12 @@ struct Endpoint {
 // empty; and the error of reading ca_file.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint);
 
+// A channel to the first worker of a session, as MakeChannel makes it. Off loopback the server must have a certificate
+// for kSessionHostName that `authority` (PEM) has signed.
+inline constexpr char kSessionHostName[] = "xlad-session";
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,
+                                                                  const std::string& authority);
+
 // The token in a file, or "" if `token_file` is empty. InvalidArgument if the first line is empty.
 absl::StatusOr<std::string> ReadToken(const std::string& token_file);
 

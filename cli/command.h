@@ -71,6 +71,7 @@ void AddWhy(CLI::App& parent, Action* action);
 void AddStatus(CLI::App& parent, Action* action);
 void AddNodes(CLI::App& parent, Action* action);
 void AddTop(CLI::App& parent, Action* action);
+void AddTrace(CLI::App& parent, Action* action);
 void AddCancel(CLI::App& parent, Action* action);
 void AddCkpt(CLI::App& parent, Action* action);
 void AddResize(CLI::App& parent, Action* action);

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/plot.h"
 #include "cli/save_state.h"
+#include "cli/timeline.h"
 
 namespace xlad::cli {
 namespace {
@@ -42,19 +43,6 @@ class History {
 
   std::vector<float> losses() const { return loss_column_ < 0 ? std::vector<float>() : columns_[loss_column_]; }
   const std::vector<double>& step_ms() const { return step_ms_; }
-
-  // Returns the build and the steps in Chrome's trace format, which ui.perfetto.dev can open.
-  std::string ToTrace(double compile_ms) const {
-    nlohmann::ordered_json events = nlohmann::ordered_json::array();
-    double at_us = 0;
-    const auto add = [&](const std::string& name, double ms) {
-      events.push_back({{"name", name}, {"ph", "X"}, {"ts", at_us}, {"dur", ms * 1000}, {"pid", 0}, {"tid", 0}});
-      at_us += ms * 1000;
-    };
-    add("build", compile_ms);
-    for (size_t step = 0; step < step_ms_.size(); ++step) add(absl::StrCat("step ", step), step_ms_[step]);
-    return nlohmann::ordered_json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n";
-  }
 
   std::string ToJson(const JobStatus& status) const {
     nlohmann::ordered_json json;
@@ -144,7 +132,8 @@ absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& st
     XLAD_RETURN_IF_ERROR(WriteOutput(options.plot_path, PlotSvg(status.name() + ": loss by step", history.losses())));
   }
   if (!options.trace_path.empty()) {
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.trace_path, history.ToTrace(status.compile_ms())));
+    XLAD_ASSIGN_OR_RETURN(const std::string timeline, FetchTimeline(client, status.id()));
+    XLAD_RETURN_IF_ERROR(WriteOutput(options.trace_path, timeline));
   }
   if (options.chart) std::fprintf(stderr, "%s", PlotText(history.losses(), 72, 14).c_str());
   if (!options.state_path.empty() && status.state() == SUCCEEDED) {

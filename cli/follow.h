@@ -12,7 +12,7 @@ struct FollowOptions {
   std::string curve_path;       // JSON: {"loss", "metrics", "step_ms", "compile_ms", "launches"}; empty for none.
   std::string state_path;       // safetensors; empty for none.
   std::string plot_path;        // SVG; empty for none.
-  std::string trace_path;       // Build and steps in Chrome's trace format; empty for none.
+  std::string trace_path;       // The job's timeline (cli/timeline.h); empty for none.
   bool chart = false;           // Draws the loss on standard error at the end.
   bool cancel_on_stop = false;  // Ctrl-C cancels the job; otherwise the job continues.
   // Called at every update. If it returns an error, FollowJob returns.

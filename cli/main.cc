@@ -21,7 +21,7 @@ constexpr void (*kCommands[])(CLI::App&, Action*) = {
     AddUp,      AddCoordinator, AddWorker,  AddRun,    AddSubmit,  AddPs,     AddLogs,  AddCancel,  AddCkpt,
     AddEvents,  AddWhy,         AddStatus,  AddNodes,  AddTop,     AddResize, AddDrain, AddUndrain, AddBackup,
     AddRestore, AddPartition,   AddExplain, AddVerify, AddCompile, AddTune,   AddOpt,   AddEval,    AddBench,
-    AddComm,    AddSimulate,    AddChaos,   AddConfig, AddVersion, AddToken,
+    AddComm,    AddSimulate,    AddChaos,   AddConfig, AddVersion, AddToken,  AddTrace,
 };
 
 constexpr char kFooter[] =

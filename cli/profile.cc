@@ -16,6 +16,7 @@
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
+#include "runtime/step_listing.h"
 #include "runtime/task_executor.h"
 #include "service/build.h"
 #include "service/placement/placement.h"
@@ -27,33 +28,10 @@ constexpr size_t kMaxRows = 40;
 
 double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
 
+// Empty for loops and branches, whose time is that of what is in them.
 std::string KindOf(const Executable& executable, const Step& step) {
-  switch (step.step_case()) {
-    case Step::kKernel:
-      return "kernel";
-    case Step::kCollective:
-      return "collective";
-    case Step::kCollectiveDone:
-      return "wait";  // For a collective that an earlier step started.
-    case Step::kCopy:
-      return "copy";
-    case Step::kLibrary:
-      break;
-    default:
-      return "";  // Loops and branches, whose time is that of what is in them.
-  }
-  const LibraryOp& op = executable.library_ops(step.library().op());
-  return op.has_dot() ? "dot" : op.has_convolution() ? "convolution" : op.has_fft() ? "fft" : "lapack";
-}
-
-// All steps in the order of their numbers (runtime::StepTimes).
-void AppendSteps(const google::protobuf::RepeatedPtrField<Step>& steps, std::vector<const Step*>* all) {
-  for (const Step& step : steps) {
-    all->push_back(&step);
-    AppendSteps(step.while_().condition(), all);
-    AppendSteps(step.while_().body(), all);
-    for (const IfStep::Branch& branch : step.if_().branches()) AppendSteps(branch.steps(), all);
-  }
+  if (step.has_while_() || step.has_if_()) return "";
+  return std::string(runtime::StepKind(executable, step));
 }
 
 // The header of a safetensors file: eight bytes of length, then that many bytes of JSON.
@@ -152,8 +130,7 @@ double ProfileRow::RooflineShare(const MachineRates& rates) const {
 }
 
 std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vector<runtime::StepTimes>& times) {
-  std::vector<const Step*> steps;
-  AppendSteps(executable.steps(), &steps);
+  const std::vector<const Step*> steps = runtime::NumberedSteps(executable);
   std::vector<ProfileRow> rows;
   std::map<std::string, size_t> row_of;  // By the symbol of a kernel, or the number of another step.
   for (size_t s = 0; s < steps.size(); ++s) {

@@ -104,7 +104,8 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   if (!id.ok()) return Fail(id.status());
   FollowOptions follow = options.follow;
   follow.cancel_on_stop = true;
-  if (!options.data_folder.empty()) follow.trace_path = JoinPath(folder, "trace.json");
+  const bool default_trace = follow.trace_path.empty() && !options.data_folder.empty();
+  if (default_trace) follow.trace_path = JoinPath(folder, "trace.json");
   follow.check = [&] { return (*cluster)->ReplaceDeadWorkers(); };
   const int code = FollowJob(**client, *id, job.spec, follow);
   if (code == kFailed) {
@@ -112,8 +113,8 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
                  folder.c_str());
   }
   if (code == kOk && !options.data_folder.empty()) {
-    std::fprintf(stderr, "logs: %s/*.log\ntrace: %s/trace.json\npartitioned program: %s/jobs/%s/partitioned.hlo\n",
-                 folder.c_str(), folder.c_str(), folder.c_str(), id->c_str());
+    std::fprintf(stderr, "logs: %s/*.log\ntrace: %s\npartitioned program: %s/jobs/%s/partitioned.hlo\n",
+                 folder.c_str(), follow.trace_path.c_str(), folder.c_str(), id->c_str());
   }
   (*cluster)->Drain(2000);
   return code;
@@ -200,6 +201,9 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)")
       ->check(OutputFile());
   app->add_option("--plot", options->follow.plot_path, "draw the loss into FILE (SVG)")->check(OutputFile());
+  app->add_option("--trace", options->follow.trace_path,
+                  "write the timeline of all devices to FILE (JSON for ui.perfetto.dev; docs/howto/trace.md)")
+      ->check(OutputFile());
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
@@ -211,7 +215,7 @@ void AddRun(CLI::App& parent, Action* action) {
                                       "bytes, and its share of what this machine can do");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other :
-       {"--workers", "--device", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every"}) {
+       {"--workers", "--device", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
     profile->excludes(other);
   }
   app->callback([=] { *action = [=] { return Run(*options); }; });

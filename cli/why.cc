@@ -11,6 +11,12 @@ nlohmann::ordered_json List(const google::protobuf::RepeatedPtrField<std::string
   return std::vector<std::string>(texts.begin(), texts.end());
 }
 
+nlohmann::ordered_json TimeByCause(const google::protobuf::RepeatedPtrField<JobTime>& time) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const JobTime& part : time) json[part.cause()] = part.seconds();
+  return json;
+}
+
 int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
@@ -24,7 +30,7 @@ int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& 
       {"text", why->text()},           {"what", why->what()},
       {"since_unix_ns", why->since_unix_ns()}, {"who", List(why->who())},
       {"evidence", List(why->evidence())},     {"done", List(why->done())},
-      {"advice", List(why->advice())}};
+      {"advice", List(why->advice())},         {"time_s", TimeByCause(why->time())}};
   std::printf("%s\n", json.dump(2).c_str());
   return kOk;
 }

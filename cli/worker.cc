@@ -1,6 +1,8 @@
+#include <cmath>
 #include <cstdio>
 
 #include "base/child_process.h"
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/transports.h"
@@ -80,6 +82,13 @@ void AddWorker(CLI::App& parent, Action* action) {
       ->capture_default_str();
   app->add_option("--trace", options->trace_folder, "write the timeline of the first steps of each attempt to FOLDER");
   AddTransportFlags(app, &options->transport, &options->any_network);
+  app->add_option_function<double>(
+         "--test-clock-offset-ms",
+         [options](double ms) { options->clock_skew.offset_ns = std::llround(ms * static_cast<double>(kNsPerMs)); },
+         "for tests: this worker's clock is ahead by this")
+      ->group("");
+  app->add_option("--test-clock-ppm", options->clock_skew.ppm, "for tests: and too fast by these millionths")
+      ->group("");
   app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
   AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);
   app->callback([=] {

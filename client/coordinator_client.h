@@ -40,6 +40,8 @@ class CoordinatorClient {
   virtual absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh) = 0;
   virtual absl::StatusOr<WhyJobResponse> Why(const std::string& job_id) = 0;
   virtual absl::StatusOr<JobLogResponse> Log(const std::string& job_id) = 0;  // All events.
+  // The recorded steps of all workers of a job, as the coordinator keeps them (observe::ReadTraces).
+  virtual absl::StatusOr<std::string> Trace(const std::string& job_id) = 0;
   virtual absl::StatusOr<ListWorkersResponse> ListWorkers() = 0;
   virtual absl::Status DrainWorker(const std::string& worker_id) = 0;
   virtual absl::Status UndrainWorker(const std::string& worker_id) = 0;

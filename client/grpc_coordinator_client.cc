@@ -113,6 +113,19 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
+  absl::StatusOr<std::string> Trace(const std::string& job_id) override {
+    grpc::ClientContext context;
+    PrepareCall(&context, token_, kTransferTimeoutMs);
+    GetTraceRequest request;
+    request.set_job_id(job_id);
+    const auto reader = stub_->GetTrace(&context, request);
+    std::string bytes;
+    Chunk chunk;
+    while (reader->Read(&chunk)) bytes += chunk.data();
+    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    return bytes;
+  }
+
   absl::StatusOr<ListWorkersResponse> ListWorkers() override {
     return Call(&Coordinator::Stub::ListWorkers, ListWorkersRequest());
   }

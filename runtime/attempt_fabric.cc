@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<AttemptFabric>> AttemptFabric::Make(const LaunchT
   options.tcp.generation = launch.generation();
   options.tcp.worker_id = environment.worker_id;
   options.tcp.incarnation = environment.incarnation;
-  options.tcp.key = launch.session_key();
+  options.tcp.key = launch.spec().session() ? launch.data_key() : launch.session_key();
   for (const Peer& peer : launch.peers()) {
     if (peer.worker_id() == environment.worker_id) options.tcp.data_address = peer.data_address();
   }

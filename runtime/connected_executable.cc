@@ -165,7 +165,7 @@ absl::Status ConnectedExecutable::Connect(int index) {
   return absl::OkStatus();
 }
 
-absl::Status ConnectedExecutable::Run(int index, int64_t step) {
+absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* tracer) {
   const Shard& shard = *shards_[index];
   StepEnvironment environment;
   environment.stream = shard.stream.get();
@@ -181,7 +181,11 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step) {
     environment.trace = &traced_[index].trace;
     traced_[index].last_step = step;
   }
-  return CodeOf(index).steps->Run(environment);
+  environment.tracer = tracer;
+  if (tracer != nullptr) recorders_[index]->KeepMessages(tracer->messages());
+  const absl::Status status = CodeOf(index).steps->Run(environment);
+  recorders_[index]->KeepMessages(nullptr);
+  return status;
 }
 
 void ConnectedExecutable::TraceSteps(const Clock* clock) {

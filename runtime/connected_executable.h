@@ -56,7 +56,9 @@ class ConnectedExecutable {
   absl::Status Connect(int index);  // Returns when all devices of a group have called it.
   // Runs one step on the contents of the buffers and returns when it has finished. Collectives need all devices of a
   // group to run the same step.
-  absl::Status Run(int index, int64_t step);
+  absl::Status Run(int index, int64_t step) { return Run(index, step, nullptr); }
+  // The same; records the step if `tracer` is not null.
+  absl::Status Run(int index, int64_t step, StepTracer* tracer);
 
   // From now on the time of every step of a run is measured; called while none runs.
   void MeasureSteps(const Clock* clock);
@@ -73,6 +75,8 @@ class ConnectedExecutable {
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
   // What the shards have run since Prepare; called while none runs.
   RunReport Report() const;
+  // What traces name: the instructions, and the collectives of the shards here.
+  TracedProgram Describe() const { return TracedProgramOf(executable(), collectives_, positions_); }
   // The last collectives of each shard here, a line each, for the log.
   std::string RecentCollectives() const;
 

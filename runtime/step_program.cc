@@ -253,7 +253,8 @@ class Runner {
   absl::Status Steps(const std::vector<Node>& nodes, uint64_t iteration) {
     for (const Node& node : nodes) {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
-      const bool is_observed = environment_.times != nullptr || !node.checked_results.empty();
+      const bool is_observed = environment_.times != nullptr || environment_.tracer != nullptr ||
+                               !node.checked_results.empty();
       const absl::Status status = is_observed ? Observed(node, iteration) : Traced(node, iteration);
       if (status.ok()) continue;
       // Only the innermost step names its place.
@@ -276,7 +277,7 @@ class Runner {
     return status;
   }
 
-  // Runs a node whose time is measured or whose floats are checked.
+  // Runs a node whose time is measured or recorded, or whose floats are checked.
   absl::Status Observed(const Node& node, uint64_t iteration) {
     const bool is_checked = !node.checked_results.empty();
     NumericsCheck check(environment_.stream, environment_.allocations);
@@ -285,7 +286,12 @@ class Runner {
     };
     if (is_checked) XLAD_RETURN_IF_ERROR(on_device(check.Before(node.checked_operands)));
     const int64_t start_ns = environment_.times == nullptr ? 0 : environment_.times->clock->NowNs();
+    const int span = environment_.tracer == nullptr ? -1 : environment_.tracer->Open(node.number);
     XLAD_RETURN_IF_ERROR(Traced(node, iteration));
+    if (environment_.tracer != nullptr) {
+      XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
+      environment_.tracer->Close(span);
+    }
     if (environment_.times != nullptr) {
       XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
       ++environment_.times->calls[node.number];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
@@ -15,6 +16,7 @@ TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& envi
       gate_({launch.first_step(), launch.spec().steps(), launch.spec().checkpoint().every_steps(),
              launch.spec().keep_final_state()},
             static_cast<int>(devices_.size())) {
+  for (size_t i = 0; i < devices_.size(); ++i) tracers_.push_back(std::make_unique<StepTracer>(environment.clock));
   gate_listener_ = abort_.AddListener([this](const collectives::Failure&) { gate_.End(); });
   main_ = std::thread([this] { Main(); });
 }
@@ -142,19 +144,22 @@ absl::Status TaskExecutor::RunDevice(int index) {
 }
 
 absl::Status TaskExecutor::RunSteps(int index) {
+  int64_t save_ns = 0;  // Since the last step.
   for (int64_t step = launch_.first_step();;) {
     switch (gate_.Begin(index, step)) {
       case TaskGate::Decision::kRun: {
-        const absl::Status status = RunStep(index, step);
+        const absl::Status status = RunStep(index, step, std::exchange(save_ns, 0));
         if (!status.ok()) return Annotate(status, absl::StrCat("step ", step));
         gate_.FinishStep(index, step++);
         break;
       }
       case TaskGate::Decision::kSave: {
+        const int64_t begin_ns = environment_.clock->NowNs();
         const absl::StatusOr<bool> saved =
             writer_->Save(index, step, gate_.IsFinalState(step), executable_->buffers(index));
         if (!saved.ok()) return dropped_ ? abort_.status() : saved.status();
         if (!*saved) gate_.SkipSave(index, step);
+        save_ns += environment_.clock->NowNs() - begin_ns;
         break;
       }
       case TaskGate::Decision::kStop:
@@ -171,23 +176,38 @@ absl::Status TaskExecutor::RunSteps(int index) {
   }
 }
 
-absl::Status TaskExecutor::RunStep(int index, int64_t step) {
+absl::Status TaskExecutor::RunStep(int index, int64_t step, int64_t save_ns) {
   const int64_t begin_ns = environment_.clock->NowNs();
+  StepTracer* const tracer = IsTraced(step - launch_.first_step()) ? tracers_[index].get() : nullptr;
+  if (tracer != nullptr) tracer->Begin(step);
   DeviceBuffers& buffers = executable_->buffers(index);
   XLAD_RETURN_IF_ERROR(buffers.RestoreState());
   XLAD_RETURN_IF_ERROR(data_->WriteInputs(index, step, &buffers));
-  XLAD_RETURN_IF_ERROR(executable_->Run(index, step));
+  if (const absl::Status ran = executable_->Run(index, step, tracer); !ran.ok()) {
+    if (tracer != nullptr) ReportTrace(index, tracer);
+    return ran;
+  }
   if (devices_[index] == 0) {
     StepMetrics metrics;
     metrics.set_step(step);
     metrics.set_attempt(launch_.attempt());
+    metrics.set_save_ms(static_cast<double>(save_ns) / kNsPerMs);
     XLAD_ASSIGN_OR_RETURN(const std::vector<float> values, data_->ReadScalars(buffers));
     if (launch_.spec().stop_when_not_finite()) XLAD_RETURN_IF_ERROR(CheckFinite(index, values));
     metrics.mutable_values()->Assign(values.begin(), values.end());
     metrics.set_step_ms(static_cast<double>(environment_.clock->NowNs() - begin_ns) / kNsPerMs);
     environment_.listener->OnStep(metrics);
   }
-  return buffers.FeedBack();
+  XLAD_RETURN_IF_ERROR(buffers.FeedBack());
+  if (tracer != nullptr) ReportTrace(index, tracer);
+  return absl::OkStatus();
+}
+
+void TaskExecutor::ReportTrace(int index, StepTracer* tracer) {
+  TaskTrace trace;
+  *trace.add_steps() = tracer->End(devices_[index]);
+  if (!program_reported_.exchange(true)) *trace.mutable_program() = executable_->Describe();
+  environment_.listener->OnTrace(std::move(trace));
 }
 
 absl::Status TaskExecutor::CheckFinite(int index, const std::vector<float>& values) {

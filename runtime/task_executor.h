@@ -64,7 +64,8 @@ class TaskExecutor {
   absl::Status RunDevices();
   absl::Status RunDevice(int index);
   absl::Status RunSteps(int index);
-  absl::Status RunStep(int index, int64_t step);
+  absl::Status RunStep(int index, int64_t step, int64_t save_ns);
+  void ReportTrace(int index, StepTracer* tracer);
   // OutOfRange if a loss or metric of the step is not finite and the job is to stop then: names it, and the first such
   // tensor of the state after the step.
   absl::Status CheckFinite(int index, const std::vector<float>& values);
@@ -77,6 +78,7 @@ class TaskExecutor {
   const LaunchTask launch_;
   const TaskEnvironment environment_;
   std::vector<int> devices_;  // Mesh positions, by index on this worker.
+  std::vector<std::unique_ptr<StepTracer>> tracers_;  // By index.
   collectives::AbortSignal abort_;
   int64_t gate_listener_ = 0;
   TaskGate gate_;
@@ -86,6 +88,7 @@ class TaskExecutor {
   std::mutex writer_mutex_;  // Guards the pointer and reported_stop_.
   std::unique_ptr<CheckpointWriter> writer_;
   int64_t reported_stop_ = -1;
+  std::atomic<bool> program_reported_ = false;
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> dropped_ = false;

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "runtime/testing/task_cluster.h"
 
 namespace xlad::runtime {
@@ -32,6 +35,31 @@ TEST(TaskExecutor, TrainsToTheEnd) {
     EXPECT_EQ(losses, Reference(kSteps).losses) << "from the worker with device 0 alone";
     CheckState(&cluster.store, kSteps);
     EXPECT_EQ(cluster.store.writes, 1 + kDevices) << "each box of the state once";
+  }
+}
+
+TEST(TaskExecutor, RecordsStepsAndWhatIsReceivedAfterItWasSent) {
+  for (const auto& placement : kPlacements) {
+    TaskCluster cluster(placement);
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    std::multiset<std::pair<int, int64_t>> steps;
+    std::map<uint64_t, int64_t> sent, received;
+    cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      for (const TaskTrace& trace : listener.traces) {
+        const TracedStep& step = trace.steps(0);
+        steps.emplace(step.device(), step.step());
+        for (int m = 0; m < step.message_key_size(); ++m) {
+          auto& times = step.message_sent(m) ? sent : received;
+          EXPECT_TRUE(times.emplace(step.message_key(m), step.begin_ns() + step.message_ns(m)).second);
+        }
+      }
+    });
+    for (int64_t i = 0, step = 0; i < kSteps * kDevices; step = ++i / kDevices) {
+      EXPECT_EQ(steps.count({i % kDevices, step}), IsTraced(step) ? 1u : 0u) << step;
+    }
+    ASSERT_EQ(sent.size(), received.size());
+    for (const auto& [key, ns] : sent) EXPECT_GE(received.at(key), ns);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "collectives/exec/abort.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
+#include "proto/trace.pb.h"
 #include "proto/xlad_v1.h"
 #include "storage/checkpoint_shard.h"
 #include "storage/tensor_source.h"
@@ -40,6 +41,8 @@ class TaskListener {
   virtual ~TaskListener() = default;
   virtual void OnReady() = 0;  // All devices here are connected and have their state.
   virtual void OnStep(const StepMetrics& metrics) = 0;  // After each step, on the worker that has device 0.
+  // After each step that IsTraced names, for each device here; the first call also has the program.
+  virtual void OnTrace(TaskTrace trace) {}
   // The part of the checkpoint of the state before `step` that this worker has is stored. Not called if the coordinator
   // commits no checkpoints (LaunchTask.checkpoints).
   virtual void OnShardWritten(int64_t step, const CheckpointShard& shard) {}

@@ -21,7 +21,6 @@ namespace {
 
 constexpr int64_t kDay = 86'400;
 constexpr int64_t kAuthorityDays = 3650;
-constexpr int64_t kServerDays = 365;
 constexpr int64_t kBackdateSeconds = 3600;  // Clocks of clients may be behind.
 
 template <auto kFree>

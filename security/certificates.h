@@ -18,10 +18,12 @@ struct KeyPair {
   std::string key;          // PEM, PKCS #8, not encrypted.
 };
 
+inline constexpr int64_t kServerDays = 365;
+
 // A new authority, valid for ten years from `now_unix_s`.
 absl::StatusOr<KeyPair> MakeAuthority(int64_t now_unix_s);
 
-// A certificate for a server that clients reach by `names`: DNS names and numeric addresses. It is valid for a year.
+// A certificate for a server that clients reach by `names`: DNS names and numeric addresses. Valid for kServerDays.
 // InvalidArgument if there are no names, or if the authority cannot be parsed.
 absl::StatusOr<KeyPair> IssueServer(const KeyPair& authority, const std::vector<std::string>& names,
                                     int64_t now_unix_s);

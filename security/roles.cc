@@ -42,6 +42,7 @@ const std::vector<CallRule>& CallRules() {
       {"WatchJob", kAll, kOwn, kNo, kAll},
       {"JobLog", kAll, kOwn, kNo, kAll},
       {"WhyJob", kAll, kOwn, kNo, kAll},
+      {"GetTrace", kAll, kOwn, kNo, kAll},
       {"CancelJob", kNo, kOwn, kNo, kAll},
       {"ResizeJob", kNo, kOwn, kNo, kAll},
       {"ListWorkers", kAll, kAll, kNo, kAll},

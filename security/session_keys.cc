@@ -31,6 +31,8 @@ std::string FollowerKey(absl::string_view secret, absl::string_view worker_id) {
   return Hmac(secret, text);
 }
 
+std::string DataKey(absl::string_view secret) { return Hmac(secret, "data"); }
+
 std::string ProgramSeal(absl::string_view secret, absl::string_view executable_digest, const CollectivePlans& plans) {
   std::string text = "program ";
   AppendText(executable_digest, &text);

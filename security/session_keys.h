@@ -19,6 +19,9 @@ using CollectivePlans = google::protobuf::RepeatedPtrField<CollectivePlanProto>;
 // What the calls of another worker of the session carry: different for each worker.
 std::string FollowerKey(absl::string_view secret, absl::string_view worker_id);
 
+// The key of the attempt, for the connections between the workers of the session.
+std::string DataKey(absl::string_view secret);
+
 // Shows that the coordinator has built this executable for the session, and has chosen these plans for its collectives.
 std::string ProgramSeal(absl::string_view secret, absl::string_view executable_digest, const CollectivePlans& plans);
 

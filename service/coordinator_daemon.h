@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/child_process.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "service/coordinator.h"
 
@@ -17,9 +18,13 @@ struct DaemonOptions {
   std::string data_folder;                // The job log, the blobs and one folder per job. Created if missing.
   std::string program_path;               // The xlad program, which is run to build.
   std::string cache_folder;               // The executable cache (executable_cache.h); empty for none.
-  // Files of the user: a certificate, its key, and the one token that may do everything. If there are none and `listen`
+  // Files of the user: a certificate, its key, and the one token that may do everything. When the first two change, new
+  // connections get the new certificate. If there are none and `listen`
   // is not on loopback, an authority, a certificate and tokens are made in the data folder (managed_security.h).
   std::string tls_cert_file, tls_key_file, token_file;
+  // The certificate that is made is renewed when a third of its time is left by this clock, which is read so often.
+  const Clock* certificate_clock = &RealClock();
+  int64_t certificate_check_ms = 60'000;
   std::string advertise;  // The host by which other machines reach the coordinator; empty: that of `listen`.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;

@@ -58,6 +58,8 @@ absl::Status Engine::Open() {
   limits.reserve_bytes = blob_options.reserve_bytes;
   XLAD_ASSIGN_OR_RETURN(spool_, storage::BatchSpool::Open(RealFileSystem(), RealClock(),
                                                           JoinPath(options_.data_folder, "batches"), limits));
+  traces_ = std::make_unique<TraceStore>(
+      [this](const std::string& job_id) { return JoinPath(FolderOf(job_id), "trace.records"); });
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
@@ -248,6 +250,9 @@ void Engine::PerformOne(const Action& action) {
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
     });
+  } else if (const auto* trace = std::get_if<KeepTrace>(&action)) {
+    traces_->Add(trace->job.str(), trace->record);
+    Enqueue(&transfers_, [this] { traces_->Flush(); });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
     Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
   }
@@ -353,6 +358,11 @@ absl::StatusOr<WhyJobResponse> Engine::Why(const std::string& job_id) {
   XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, Ask<WhyJobResponse>([&](CoordinatorCore& coordinator) {
                           return coordinator.Why(JobId(job_id));
                         }));
+  if (const auto time = Time(job_id); time.ok()) {
+    why.mutable_time()->Assign(time->begin(), time->end());
+    const std::string text = TimeText(*time);
+    if (!text.empty()) why.set_text(absl::StrCat(why.text(), " Its time: ", text, "."));
+  }
   if (const std::string batches = spool_->Why(job_id); !batches.empty()) {
     why.add_evidence(batches);
     why.add_advice("start the program that sends the batches again, or cancel the job (xlad cancel)");
@@ -410,6 +420,16 @@ absl::StatusOr<JobLogResponse> Engine::Log(const JobLogRequest& request) {
   if (response.more()) events.pop_back();
   for (const JobEvent& event : events) *response.add_events() = ForClients(event);
   return response;
+}
+
+absl::StatusOr<std::vector<JobTime>> Engine::Time(const std::string& job_id) {
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
+  return goodput_.Measure(*log, JobId(job_id), RealClock().WallNs());
+}
+
+absl::StatusOr<std::string> Engine::Trace(const std::string& job_id) {
+  XLAD_RETURN_IF_ERROR(GetJob(job_id).status());
+  return traces_->Read(job_id);
 }
 
 absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {

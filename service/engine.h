@@ -24,7 +24,9 @@
 #include "service/build.h"
 #include "service/build_queue.h"
 #include "service/executable_cache.h"
+#include "service/goodput.h"
 #include "service/group_commit.h"
+#include "service/trace_store.h"
 #include "storage/batch_spool.h"
 #include "storage/store.h"
 
@@ -73,6 +75,12 @@ class Engine {
   absl::StatusOr<std::vector<std::string>> ClientKeys(const std::vector<std::string>& job_ids);
   absl::StatusOr<WhyJobResponse> Why(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const JobLogRequest& request);
+  // What the job's time was spent on, by cause.
+  absl::StatusOr<std::vector<JobTime>> Time(const std::string& job_id);
+  // What has been kept of the job's trace: TraceRecord messages (proto/trace.proto).
+  absl::StatusOr<std::string> Trace(const std::string& job_id);
+  // What each device spent its last recorded step on; see TraceStore.
+  std::map<int, StepShare> StepShares(const std::string& job_id) { return traces_->Shares(job_id); }
   absl::StatusOr<ListWorkersResponse> ListWorkers();
   absl::Status Drain(const std::string& worker_id);
   absl::Status Undrain(const std::string& worker_id);
@@ -175,6 +183,8 @@ class Engine {
   const int64_t started_unix_ns_;
   std::unique_ptr<BlobStore> blobs_;
   std::unique_ptr<storage::BatchSpool> spool_;
+  std::unique_ptr<TraceStore> traces_;
+  GoodputMeter goodput_;
   std::unique_ptr<Random> random_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.

@@ -144,6 +144,56 @@ TEST_F(GrpcAccessTest, ACoordinatorOfAnotherAuthorityIsNotTrusted) {
   EXPECT_EQ(Call(plain, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
 }
 
+// The certificate that a new connection is shown.
+std::string CertificateOf(const std::string& address, const std::string& ca_file, const std::string& token) {
+  const auto stub = Coordinator::NewStub(*MakeChannel({address, ca_file, ""}));
+  grpc::ClientContext context;
+  PrepareCall(&context, token, 20'000);
+  CoordinatorStatus status;
+  const grpc::Status called = stub->GetStatus(&context, GetStatusRequest(), &status);
+  EXPECT_TRUE(called.ok()) << called.error_message();
+  const auto found = context.auth_context()->FindPropertyValues("x509_pem_cert");
+  return found.empty() ? "" : std::string(found[0].data(), found[0].size());
+}
+
+TEST(GrpcCertificateTest, IsRenewedWithoutARestart) {
+  const std::string folder = JoinPath(testing::TempDir(), "grpc_certificate");
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(RealFileSystem().MakeDirectories(folder).ok());
+  constexpr int64_t kDayNs = 24 * 3600 * kNsPerSecond;
+  ManualClock clock(RealClock().WallNs() - 300 * kDayNs);  // When the first certificate is made.
+  DaemonOptions options;
+  options.listen = "0.0.0.0:0";
+  options.advertise = "localhost";
+  options.data_folder = JoinPath(folder, "data");
+  options.program_path = "/bin/false";
+  options.certificate_clock = &clock;
+  options.certificate_check_ms = 5;
+  auto daemon = CoordinatorDaemon::Start(options);
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  const auto join = MakeJoinFile(options.data_folder, {"otto", Role::kOperator}, 3600);
+  ASSERT_TRUE(join.ok()) << join.status();
+  const std::string ca_file = JoinPath(folder, "ca.pem");
+  ASSERT_TRUE(security::WritePrivateFile(ca_file, join->authority).ok());
+  const auto open = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), ca_file, ""}));
+  const auto call = [&] {
+    grpc::ClientContext context;
+    PrepareCall(&context, join->token, 20'000);
+    CoordinatorStatus status;
+    return open->GetStatus(&context, GetStatusRequest(), &status).ok();
+  };
+  EXPECT_TRUE(call());
+  const std::string first = CertificateOf((*daemon)->Address(), ca_file, join->token);
+  EXPECT_NE(first, "");
+  clock.Advance(200 * kDayNs);
+  EXPECT_EQ(CertificateOf((*daemon)->Address(), ca_file, join->token), first) << "more than a third is left";
+  clock.Advance(100 * kDayNs);
+  while (CertificateOf((*daemon)->Address(), ca_file, join->token) == first) EXPECT_TRUE(call());
+  EXPECT_TRUE(call()) << "connections that are open stay open";
+  daemon->reset();
+  std::filesystem::remove_all(folder);
+}
+
 class JobsOfTwoUsers : public GrpcAccessTest {
  protected:
   void SetUp() override {

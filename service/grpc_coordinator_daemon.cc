@@ -3,14 +3,20 @@
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "absl/synchronization/mutex.h"
 #include "base/accept_gate.h"
 #include "base/advertised.h"
 #include "base/grpc_channel.h"
+#include "base/log.h"
 #include "base/network.h"
 #include "service/coordinator_daemon.h"
 #include "service/engine.h"
@@ -33,13 +39,54 @@ struct Protection {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   std::string shared_token;
   std::unique_ptr<security::TokenStore> tokens;  // Null if there are none.
+  std::optional<ManagedCertificate> certificate;
 };
 
-std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certificate, const std::string& key) {
-  grpc::SslServerCredentialsOptions ssl;
-  ssl.pem_key_cert_pairs.push_back({key, certificate});
-  return grpc::SslServerCredentials(ssl);
+// The files are read again when they change. They may be one file.
+std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certificate_file,
+                                                        const std::string& key_file) {
+  constexpr unsigned kRereadSeconds = 1;
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(key_file, certificate_file, kRereadSeconds));
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
+  return grpc::experimental::TlsServerCredentials(options);
 }
+
+// Renews the server's certificate on a thread of its own.
+class Renewal {
+ public:
+  Renewal(ManagedCertificate certificate, int64_t check_ms)
+      : certificate_(std::move(certificate)), check_(check_ms), thread_([this] { Run(); }) {}
+  ~Renewal() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, check_, [this] { return ending_; })) {
+      const absl::StatusOr<bool> renewed = certificate_.RenewIfDue();
+      if (!renewed.ok()) {
+        LogError("the certificate cannot be renewed", {{"error", std::string(renewed.status().message())}});
+      } else if (*renewed) {
+        LogInfo("the certificate was renewed", {{"file", certificate_.file()}});
+      }
+    }
+  }
+
+  ManagedCertificate certificate_;
+  const std::chrono::milliseconds check_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::thread thread_;
+};
 
 absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
@@ -55,18 +102,20 @@ absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
                        " off loopback with a certificate and without a token, "
                        "expected --token-file, or neither: then an authority and tokens are made"));
     }
-    XLAD_ASSIGN_OR_RETURN(const std::string certificate, RealFileSystem().Read(options.tls_cert_file));
-    XLAD_ASSIGN_OR_RETURN(const std::string key, RealFileSystem().Read(options.tls_key_file));
-    protection.credentials = TlsCredentials(certificate, key);
+    // An error now is better than one at each connection.
+    XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_cert_file).status());
+    XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_key_file).status());
+    protection.credentials = TlsCredentials(options.tls_cert_file, options.tls_key_file);
     return protection;
   }
   if (IsLoopback(host_port.host)) {
     protection.credentials = grpc::InsecureServerCredentials();
     return protection;
   }
-  XLAD_ASSIGN_OR_RETURN(const ServerSecurity made,
-                        PrepareSecurity(options.data_folder, options.listen, options.advertise, RealClock()));
-  protection.credentials = TlsCredentials(made.certificate, made.key);
+  XLAD_ASSIGN_OR_RETURN(protection.certificate,
+                        ManagedCertificate::Issue({options.data_folder, options.listen, options.advertise,
+                                                   options.certificate_clock}));
+  protection.credentials = TlsCredentials(protection.certificate->file(), protection.certificate->file());
   protection.tokens = std::make_unique<security::TokenStore>(TokenFolder(options.data_folder), &RealClock());
   return protection;
 }
@@ -129,6 +178,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
     if (protection_.tokens != nullptr) {
       XLAD_ASSIGN_OR_RETURN(address_, AddressForOthers(gate_->Address(), options.advertise));
       XLAD_RETURN_IF_ERROR(StoreAddress(options.data_folder, address_));
+      renewal_ = std::make_unique<Renewal>(*protection_.certificate, options.certificate_check_ms);
     }
     gate_->Begin();
     return absl::OkStatus();
@@ -145,6 +195,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
 
   void Shutdown() override {
     if (server_ == nullptr) return;
+    renewal_.reset();
     pages_.reset();
     engine_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
@@ -172,6 +223,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
   std::unique_ptr<AcceptGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  std::unique_ptr<Renewal> renewal_;            // Null if the certificate was not made here.
   std::unique_ptr<observe::HttpServer> pages_;  // Null without --http.
 };
 

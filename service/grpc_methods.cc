@@ -100,6 +100,13 @@ absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }
 
+absl::Status GetTrace(Engine* engine, CallStream* stream) {
+  XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetTraceRequest>(stream));
+  XLAD_ASSIGN_OR_RETURN(const std::string file, engine->Trace(request.job_id()));
+  const auto reader = storage::MakeMemoryReader(file);
+  return WriteRange(*reader, 0, reader->size(), stream);
+}
+
 absl::Status PutBatch(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(PutBatchRequest request, ReadRequest<PutBatchRequest>(stream));
   const std::string job_id = request.job_id();
@@ -310,6 +317,7 @@ void AddTransfers(Engine* e, HandlerPools* pools, CallTable* table) {
       }));
   add("GetBlob", &pools->reads, [e](CallStream* stream) { return GetBlob(e, stream); });
   add("GetBlobRange", &pools->reads, [e](CallStream* stream) { return GetBlobRange(e, stream); });
+  add("GetTrace", &pools->reads, [e](CallStream* stream) { return GetTrace(e, stream); });
   add("PutBatch", &pools->waits, [e](CallStream* stream) { return PutBatch(e, stream); });
   add("GetBatchRange", &pools->waits, [e](CallStream* stream) { return GetBatchRange(e, stream); });
   add("PutBlob", &pools->uploads, [e](CallStream* stream) { return PutBlob(e, stream); });

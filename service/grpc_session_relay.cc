@@ -23,7 +23,7 @@ class Relay {
   template <typename Work>
   absl::Status Call(const std::string& session_id, const Work& work) {
     XLAD_ASSIGN_OR_RETURN(const LocateSessionResponse place, engine_->LocateSession(session_id));
-    XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<SessionWorker::Stub> stub, StubFor(place.address()));
+    XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<SessionWorker::Stub> stub, StubFor(place));
     grpc::ClientContext context;
     PrepareCall(&context, place.key(), /*timeout_ms=*/0);
     const grpc::Status status = work(stub.get(), &context);
@@ -31,18 +31,19 @@ class Relay {
   }
 
  private:
-  absl::StatusOr<std::shared_ptr<SessionWorker::Stub>> StubFor(const std::string& address) {
+  absl::StatusOr<std::shared_ptr<SessionWorker::Stub>> StubFor(const LocateSessionResponse& place) {
     const std::lock_guard lock(mutex_);
     if (stubs_.size() > kMaxChannels) stubs_.clear();  // Calls keep those that they use.
-    std::shared_ptr<SessionWorker::Stub>& stub = stubs_[address];
+    std::shared_ptr<SessionWorker::Stub>& stub = stubs_[{place.address(), place.authority()}];
     if (stub != nullptr) return stub;
-    XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel({address, "", ""}));
+    XLAD_ASSIGN_OR_RETURN(const auto channel, MakeSessionChannel(place.address(), place.authority()));
     return stub = SessionWorker::NewStub(channel);
   }
 
   Engine* const engine_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<SessionWorker::Stub>> stubs_;  // By address.
+  // By address and authority.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<SessionWorker::Stub>> stubs_;
 };
 
 template <typename Request>

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "service/grpc_calls.h"
 #include "service/validate.h"
@@ -40,7 +41,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
 
   // --- Callbacks of gRPC.
   void OnReadDone(bool ok) override {
-    if (ok && TakeHeartbeat()) return;
+    if (ok && TakeQuickly()) return;
     queue_->Push([this, ok] { ok ? Handle() : End(grpc::Status::OK); });
   }
   void OnWriteDone(bool ok) override {
@@ -52,13 +53,23 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   void OnDone() override { delete this; }
 
  private:
-  // Takes the message on gRPC's thread if it is a heartbeat, as most are, because another thread costs more than it.
-  bool TakeHeartbeat() {
+  // Takes the message on gRPC's thread if it is a heartbeat, as most are, because another thread costs more than it, or
+  // if it asks for the time, which must not wait.
+  bool TakeQuickly() {
+    const int64_t received_unix_ns = RealClock().WallNs();
     WorkerMessage message;
-    const bool is_heartbeat = incoming_.Length() <= kMaxHeartbeatBytes &&
-                              FromByteBuffer(incoming_, kMaxHeartbeatBytes, &message).ok() && message.has_heartbeat() &&
-                              Validate(message).ok();
-    if (!is_heartbeat || !engine_->OnHeartbeat(connection_, message)) return false;
+    const bool is_read = incoming_.Length() <= kMaxHeartbeatBytes &&
+                         FromByteBuffer(incoming_, kMaxHeartbeatBytes, &message).ok() && Validate(message).ok();
+    if (!is_read) return false;
+    if (message.has_clock_probe()) {
+      CoordinatorMessage answer;
+      answer.mutable_clock()->set_sent_ns(message.clock_probe().sent_ns());
+      answer.mutable_clock()->set_received_unix_ns(received_unix_ns);
+      answer.mutable_clock()->set_answered_unix_ns(RealClock().WallNs());
+      Send(answer);
+    } else if (!message.has_heartbeat() || !engine_->OnHeartbeat(connection_, message)) {
+      return false;
+    }
     incoming_.Clear();
     StartRead(&incoming_);
     return true;

@@ -120,6 +120,7 @@ class Pages {
       if (auto jobs = Jobs(/*ended=*/false); jobs.ok()) overview.jobs = *std::move(jobs);
     }
     for (const JobStatus& job : overview.jobs) {
+      if (auto time = engine_->Time(job.id()); time.ok()) overview.time[job.id()] = *std::move(time);
       WatchJobRequest request;
       request.set_job_id(job.id());
       request.set_from_step(std::max<int64_t>(0, job.step() - kMedianOfSteps));
@@ -167,7 +168,19 @@ class Pages {
     log.set_after_sequence(number("after"));
     const auto events = engine_->Log(log);
     if (!events.ok()) return ErrorPage(events.status());
-    return JsonPage(absl::StrCat("{\"watch\":", Json(*watched), ",\"log\":", Json(*events), "}"));
+    std::string time, shares;
+    if (const auto found = engine_->Time(id->second); found.ok()) {
+      for (const JobTime& part : *found) {
+        absl::StrAppend(&time, time.empty() ? "" : ",", "\"", part.cause(), "\":", part.seconds());
+      }
+    }
+    for (const auto& [device, share] : engine_->StepShares(id->second)) {
+      absl::StrAppend(&shares, shares.empty() ? "" : ",", "{\"device\":", device, ",\"step\":", share.step,
+                      ",\"compute_ms\":", share.compute_ms, ",\"collective_ms\":", share.collective_ms,
+                      ",\"other_ms\":", share.other_ms, "}");
+    }
+    return JsonPage(absl::StrCat("{\"watch\":", Json(*watched), ",\"log\":", Json(*events), ",\"time\":{", time,
+                                 "},\"shares\":[", shares, "]}"));
   }
 
   Engine* const engine_;

@@ -25,20 +25,38 @@ std::string AddressFile(const std::string& data_folder) { return JoinPath(Folder
 
 std::string TokenFolder(const std::string& data_folder) { return JoinPath(FolderOf(data_folder), "tokens"); }
 
-absl::StatusOr<ServerSecurity> PrepareSecurity(const std::string& data_folder, const std::string& listen,
-                                               const std::string& advertise, const Clock& clock) {
-  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
+absl::StatusOr<ManagedCertificate> ManagedCertificate::Issue(Options options) {
+  ManagedCertificate made(std::move(options));
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(made.options_.data_folder));
+  made.file_ = JoinPath(FolderOf(made.options_.data_folder), "server.pem");
+  XLAD_RETURN_IF_ERROR(made.Write());
+  return made;
+}
+
+absl::Status ManagedCertificate::Write() {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options_.listen));
   std::set<std::string> names = {"localhost", "127.0.0.1", "::1"};
   if (!IsWildcard(host_port.host)) names.insert(host_port.host);
-  if (!advertise.empty()) names.insert(advertise);
+  if (!options_.advertise.empty()) names.insert(options_.advertise);
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0 && *host != 0) names.insert(host);
   for (const std::string& address : OwnAddresses()) names.insert(address);
-  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(data_folder));
-  XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority, security::AuthorityIn(FolderOf(data_folder), clock));
+  XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority,
+                        security::AuthorityIn(FolderOf(options_.data_folder), *options_.clock));
+  const int64_t now_unix_s = options_.clock->WallNs() / kNsPerSecond;
   XLAD_ASSIGN_OR_RETURN(const security::KeyPair server,
-                        security::IssueServer(authority, {names.begin(), names.end()}, clock.WallNs() / kNsPerSecond));
-  return ServerSecurity{authority.certificate, server.certificate, server.key};
+                        security::IssueServer(authority, {names.begin(), names.end()}, now_unix_s));
+  XLAD_RETURN_IF_ERROR(security::WritePrivateFile(file_, absl::StrCat(server.certificate, server.key)));
+  issued_unix_s_ = now_unix_s;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ManagedCertificate::RenewIfDue() {
+  constexpr int64_t kDaySeconds = 24 * 3600;
+  const int64_t age_s = options_.clock->WallNs() / kNsPerSecond - issued_unix_s_;
+  if (age_s < security::kServerDays * kDaySeconds * 2 / 3) return false;
+  XLAD_RETURN_IF_ERROR(Write());
+  return true;
 }
 
 absl::Status StoreAddress(const std::string& data_folder, const std::string& address) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -12,15 +13,32 @@
 
 namespace xlad::service {
 
-struct ServerSecurity {
-  std::string authority;         // The certificate of the authority, as PEM.
-  std::string certificate, key;  // The server shows these, as PEM. New at each start.
-};
+// The certificate of a server, with its key in the same file, so that both are replaced at once. Used by one thread at
+// a time.
+class ManagedCertificate {
+ public:
+  // The names in the certificate are `advertise`, if it is not empty, the host of `listen`, and the names and addresses
+  // of this machine at that time.
+  struct Options {
+    std::string data_folder, listen, advertise;
+    const Clock* clock = &RealClock();  // It says when certificates begin and end.
+  };
+  // Issues a certificate. Errors: those of writing the files, and InvalidArgument for hosts that are not names or
+  // addresses.
+  static absl::StatusOr<ManagedCertificate> Issue(Options options);
 
-// The names in the certificate are `advertise`, if it is not empty, the host of `listen`, and the names and addresses
-// of this machine. Errors: those of writing the files, and InvalidArgument for hosts that are not names or addresses.
-absl::StatusOr<ServerSecurity> PrepareSecurity(const std::string& data_folder, const std::string& listen,
-                                               const std::string& advertise, const Clock& clock);
+  // Issues another one if less than a third of the time of the present one is left. Returns whether it did.
+  absl::StatusOr<bool> RenewIfDue();
+  const std::string& file() const { return file_; }
+
+ private:
+  explicit ManagedCertificate(Options options) : options_(std::move(options)) {}
+  absl::Status Write();
+
+  Options options_;
+  std::string file_;
+  int64_t issued_unix_s_ = 0;
+};
 
 // Remembers the address for join files that are made later.
 absl::Status StoreAddress(const std::string& data_folder, const std::string& address);

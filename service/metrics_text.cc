@@ -63,6 +63,14 @@ void AddJobs(const Overview& overview, MetricsPage* page) {
          });
   family("xlad_job_loss", "gauge", "The loss of the last finished step of an open job.",
          [](const JobStatus& job) { return job.has_loss() ? Value(static_cast<double>(job.loss())) : std::nullopt; });
+  page->Family("xlad_job_time_seconds", "gauge", "What the time of an open job was spent on.");
+  for (const JobStatus& job : overview.jobs) {
+    const auto found = overview.time.find(job.id());
+    if (found == overview.time.end()) continue;
+    for (const JobTime& time : found->second) {
+      page->Sample(time.seconds(), {{"job", job.id()}, {"cause", time.cause()}});
+    }
+  }
   family("xlad_job_step_duration_seconds", "gauge", "The median time of the latest steps of an open job.",
          [&](const JobStatus& job) {
            const auto found = overview.step_seconds.find(job.id());

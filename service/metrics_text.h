@@ -17,6 +17,7 @@ struct Overview {
   std::vector<JobStatus> jobs;  // Those that have not ended.
   // The median time of the latest steps, in seconds, by job. A job without steps is missing.
   std::map<std::string, double> step_seconds;
+  std::map<std::string, std::vector<JobTime>> time;  // By job.
 };
 
 // In the text format of Prometheus. Jobs and workers are labels; those that have ended disappear.

@@ -203,6 +203,13 @@ absl::Status CheckExited(const AttemptExited& message) {
   return CheckStep("exited.step", message.step());
 }
 
+absl::Status CheckTrace(const TaskTrace& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("trace", message));
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.program.instructions", message.program().instructions_size()));
+  for (const TracedStep& step : message.steps()) XLAD_RETURN_IF_ERROR(CheckStep("trace.steps.step", step.step()));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const JobSpec& spec) {
@@ -254,6 +261,7 @@ absl::Status Validate(const JobLogRequest& request) {
   return CheckId("job_id", request.job_id());
 }
 absl::Status Validate(const WhyJobRequest& request) { return CheckId("job_id", request.job_id()); }
+absl::Status Validate(const GetTraceRequest& request) { return CheckId("job_id", request.job_id()); }
 absl::Status Validate(const ResizeJobRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
   return CheckMesh(request.mesh());
@@ -330,6 +338,10 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckTasks(message.heartbeat().running());
     case WorkerMessage::kReady:
       XLAD_RETURN_IF_ERROR(CheckText("ready.session_address", message.ready().session_address()));
+      if (message.ready().session_authority().size() > kMaxPathBytes) {
+        return Bad("ready.session_authority", absl::StrCat(message.ready().session_authority().size(), " bytes"),
+                   absl::StrCat("a certificate of at most ", kMaxPathBytes));
+      }
       return CheckAttempt("ready", message.ready());
     case WorkerMessage::kSteps:
       return CheckSteps(message.steps());
@@ -349,6 +361,8 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckAttempt("checkpoint_answer", message.checkpoint_answer());
     case WorkerMessage::kShardWritten:
       return CheckShard(message.shard_written());
+    case WorkerMessage::kTrace:
+      return CheckTrace(message.trace());
     case WorkerMessage::kExited:
       return CheckExited(message.exited());
     default:  // Draining, which has no fields, and messages of newer workers.

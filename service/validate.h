@@ -30,6 +30,7 @@ absl::Status Validate(const WatchJobRequest& request);
 absl::Status Validate(const CancelJobRequest& request);
 absl::Status Validate(const JobLogRequest& request);
 absl::Status Validate(const WhyJobRequest& request);
+absl::Status Validate(const GetTraceRequest& request);
 absl::Status Validate(const ResizeJobRequest& request);
 absl::Status Validate(const ListWorkersRequest& request);
 absl::Status Validate(const DrainWorkerRequest& request);

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/message_socket.h"
 #include "base/network.h"
+#include "base/skewed_clock.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/exec/transports/tcp/data_plane.h"
 #include "runtime/task_executor.h"
@@ -92,6 +93,7 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     *steps.add_metrics() = metrics;
     reporter_.Send(&WorkerMessage::mutable_steps, std::move(steps));
   }
+  void OnTrace(TaskTrace trace) override { reporter_.Send(&WorkerMessage::mutable_trace, std::move(trace)); }
   void OnStopped(int64_t step) override {
     TaskStopped stopped;
     stopped.set_step(step);
@@ -157,6 +159,7 @@ class AttemptMain {
     SetLogsText(setup.text_log());
     XLAD_RETURN_IF_ERROR(LimitMemory(setup.memory_bytes()));
     setup_ = setup;
+    clock_ = std::make_unique<SkewedClock>(&RealClock(), ClockSkew{setup.clock_offset_ns(), setup.clock_ppm()});
     XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel({setup.coordinator(), setup.ca_file(), setup.token_file()}));
     XLAD_ASSIGN_OR_RETURN(token_, ReadToken(setup.token_file()));
     XLAD_ASSIGN_OR_RETURN(transport_, MakeTransport(setup));
@@ -178,7 +181,7 @@ class AttemptMain {
       return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {setup_status_, ""});
     }
     runtime::WorkerEnvironment environment{{},
-                                           &RealClock(),
+                                           clock_.get(),
                                            &TcpNetwork(),
                                            data_plane_.get(),
                                            setup_.worker_id(),
@@ -233,6 +236,7 @@ class AttemptMain {
   const runtime::DeviceKinds kinds_;
   MessageSocket socket_;
   AttemptSetup setup_;
+  std::unique_ptr<Clock> clock_;
   absl::Status setup_status_;
   bool dropped_ = false;
   std::shared_ptr<grpc::Channel> channel_;

@@ -102,10 +102,12 @@ void ChildTask::OnReport(const AttemptReport& report) {
   const WorkerMessage& message = report.message();
   switch (message.message_case()) {
     case WorkerMessage::kReady:
-      return emit_(TaskIsReady{key_, message.ready().session_address()});
+      return emit_(TaskIsReady{key_, message.ready().session_address(), message.ready().session_authority()});
     case WorkerMessage::kSteps:
       for (const StepMetrics& metrics : message.steps().metrics()) emit_(TaskStepped{key_, metrics});
       return;
+    case WorkerMessage::kTrace:
+      return emit_(TaskTraced{key_, message.trace()});
     case WorkerMessage::kStopAnswer:
       return emit_(TaskAnsweredStop{key_, message.stop_answer().step(), message.stop_answer().accepted(),
                                     message.stop_answer().current()});

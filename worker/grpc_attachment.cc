@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -21,6 +22,8 @@ constexpr int64_t kPauseMs = 100;       // The maximum pause between two attempt
 constexpr int64_t kMinConnectMs = 200;   // The time limit of the first attempt.
 constexpr int64_t kMaxConnectMs = 1000;  // The time limit of later attempts.
 constexpr int64_t kSliceMs = 50;         // How often an attempt checks whether the attachment ends.
+constexpr int kProbesAtOnce = 8;         // After the registration, each when the one before is answered.
+constexpr int64_t kProbePeriodMs = 2000;
 constexpr std::chrono::milliseconds kFlushFor{500};
 constexpr std::chrono::milliseconds kStatusWithin{300};  // After the last message.
 
@@ -34,7 +37,7 @@ bool IsFinal(const grpc::Status& status) {
 // One stream. A thread writes the queued messages; the owner reads.
 class AttachStream {
  public:
-  AttachStream(Coordinator::Stub* stub, const std::string& token) {
+  AttachStream(Coordinator::Stub* stub, const std::string& token, const Clock* clock) : clock_(*clock) {
     PrepareCall(&context_, token, /*timeout_ms=*/0);
     stream_ = stub->Attach(&context_);
     writer_ = std::thread([this] { WriteLoop(); });
@@ -43,7 +46,14 @@ class AttachStream {
   // Reads until the stream ends.
   grpc::Status Read(const std::function<void(Event)>& emit) {
     CoordinatorMessage message;
-    while (stream_->Read(&message)) emit(std::exchange(message, {}));
+    while (stream_->Read(&message)) {
+      if (message.has_clock()) {
+        emit(ClockSampled{SampleOf(message.clock())});
+      } else {
+        if (message.has_registered() && message.registered().answers_clock()) Probe(kProbesAtOnce);
+        emit(std::exchange(message, {}));
+      }
+    }
     SetState(State::kEnding);
     const grpc::Status status = stream_->Finish();
     SetState(State::kEnded);
@@ -57,6 +67,11 @@ class AttachStream {
     changed_.notify_all();
   }
 
+  void ProbeIfDue() {
+    const int64_t probed_ns = probed_ns_;
+    if (probed_ns != 0 && clock_.NowNs() - probed_ns >= kProbePeriodMs * kNsPerMs) Probe(1);
+  }
+
   void Flush() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, kFlushFor, [this] { return state_ != State::kOpen || (queue_.empty() && !writing_); });
@@ -66,6 +81,29 @@ class AttachStream {
 
  private:
   enum class State { kOpen, kEnding, kEnded };
+
+  // Begins `probes` exchanges, one after the other.
+  void Probe(int probes) {
+    probed_ns_ = clock_.NowNs();
+    probes_left_ = probes;
+    WorkerMessage message;
+    message.mutable_clock_probe();
+    Send(message);
+  }
+
+  // The four times of an exchange, as NTP uses them (RFC 5905, section 8).
+  ClockSample SampleOf(const ClockAnswer& answer) {
+    const int64_t received_ns = clock_.NowNs();
+    ClockSample sample;
+    sample.set_local_ns(received_ns);
+    sample.set_offset_ns((answer.received_unix_ns() - answer.sent_ns()) / 2 +
+                         (answer.answered_unix_ns() - received_ns) / 2);
+    sample.set_round_trip_ns((received_ns - answer.sent_ns()) -
+                             (answer.answered_unix_ns() - answer.received_unix_ns()));
+    const int left = probes_left_ - 1;
+    if (left > 0) Probe(left);
+    return sample;
+  }
 
   void SetState(State state) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -78,10 +116,11 @@ class AttachStream {
     while (state_ == State::kOpen) {
       changed_.wait(lock, [this] { return state_ != State::kOpen || !queue_.empty(); });
       if (state_ != State::kOpen) break;
-      const WorkerMessage message = std::move(queue_.front());
+      WorkerMessage message = std::move(queue_.front());
       queue_.pop_front();
       writing_ = true;
       lock.unlock();
+      if (message.has_clock_probe()) message.mutable_clock_probe()->set_sent_ns(clock_.NowNs());
       const bool written = stream_->Write(message);
       lock.lock();
       writing_ = false;
@@ -93,6 +132,9 @@ class AttachStream {
     if (!changed_.wait_for(lock, kStatusWithin, [this] { return state_ == State::kEnded; })) context_.TryCancel();
   }
 
+  const Clock& clock_;
+  std::atomic<int64_t> probed_ns_ = 0;  // When the last probe was queued; 0 until the first, at the registration.
+  std::atomic<int> probes_left_ = 0;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<WorkerMessage, CoordinatorMessage>> stream_;
   std::mutex mutex_;
@@ -105,10 +147,11 @@ class AttachStream {
 
 class GrpcAttachment final : public Attachment {
  public:
-  GrpcAttachment(Endpoint coordinator, std::string token, std::function<void(Event)> emit,
+  GrpcAttachment(Endpoint coordinator, std::string token, const Clock* clock, std::function<void(Event)> emit,
                  std::function<void(const absl::Status&)> refused)
       : coordinator_(std::move(coordinator)),
         token_(std::move(token)),
+        clock_(clock),
         emit_(std::move(emit)),
         refused_(std::move(refused)),
         random_(SystemRandom()) {
@@ -127,6 +170,10 @@ class GrpcAttachment final : public Attachment {
 
   void Send(const WorkerMessage& message) override {
     if (const std::shared_ptr<AttachStream> stream = Current()) stream->Send(message);
+  }
+
+  void ProbeClock() override {
+    if (const std::shared_ptr<AttachStream> stream = Current()) stream->ProbeIfDue();
   }
 
   void Flush() override {
@@ -166,7 +213,7 @@ class GrpcAttachment final : public Attachment {
   // One stream, from its start to its end.
   grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, bool* heard) {
     const std::unique_ptr<Coordinator::Stub> stub = Coordinator::NewStub(channel);
-    auto stream = std::make_shared<AttachStream>(stub.get(), token_);
+    auto stream = std::make_shared<AttachStream>(stub.get(), token_, clock_);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (ending_) stream->Cancel();
@@ -205,6 +252,7 @@ class GrpcAttachment final : public Attachment {
 
   const Endpoint coordinator_;
   const std::string token_;
+  const Clock* const clock_;
   const std::function<void(Event)> emit_;
   const std::function<void(const absl::Status&)> refused_;
   const std::unique_ptr<Random> random_;
@@ -217,12 +265,13 @@ class GrpcAttachment final : public Attachment {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Attachment>> Attachment::Start(const Endpoint& coordinator,
+absl::StatusOr<std::unique_ptr<Attachment>> Attachment::Start(const Endpoint& coordinator, const Clock* clock,
                                                               std::function<void(Event)> emit,
                                                               std::function<void(const absl::Status&)> refused) {
   XLAD_RETURN_IF_ERROR(MakeChannel(coordinator).status());
   XLAD_ASSIGN_OR_RETURN(std::string token, ReadToken(coordinator.token_file));
-  return std::make_unique<GrpcAttachment>(coordinator, std::move(token), std::move(emit), std::move(refused));
+  return std::make_unique<GrpcAttachment>(coordinator, std::move(token), clock, std::move(emit),
+                                          std::move(refused));
 }
 
 }  // namespace xlad::worker

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/grpc_channel.h"
 #include "base/status.h"
 #include "proto/worker.pb.h"
@@ -18,16 +19,19 @@ namespace xlad::worker {
 // gRPC 1.51 waits for its own backoff, and may notice only seconds later that it is over.
 class Attachment {
  public:
-  // Calls `emit` with Connected, CoordinatorMessage and Disconnected events, in order, on a thread of the attachment.
-  // Calls `refused` if the coordinator rejects this worker permanently; then there are no further events. Errors as
-  // MakeChannel and ReadToken.
-  static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator,
+  // Calls `emit` with Connected, CoordinatorMessage, ClockSampled and Disconnected events, in order, on a thread of the
+  // attachment. The samples are of `clock`, which outlives the attachment: some at once after the registration, then
+  // one every two seconds, if the coordinator knows ClockProbe. Calls `refused` if the coordinator rejects this worker
+  // permanently; then there are no further events. Errors as MakeChannel and ReadToken.
+  static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator, const Clock* clock,
                                                            std::function<void(Event)> emit,
                                                            std::function<void(const absl::Status&)> refused);
   // Ends the stream.
   virtual ~Attachment() = default;
   // Sends on the current stream. The message is dropped if there is none.
   virtual void Send(const WorkerMessage& message) = 0;
+  // Asks what time it is, if that is due. Called about every 50 ms.
+  virtual void ProbeClock() = 0;
   // Waits briefly until the messages have been written.
   virtual void Flush() = 0;
 };

@@ -26,8 +26,8 @@ class GrpcSessionFollower final : public SessionFollower {
 
   ~GrpcSessionFollower() override { Stop(); }
 
-  absl::Status Connect(const std::string& address) override {
-    XLAD_ASSIGN_OR_RETURN(const auto channel, MakeChannel({address, "", ""}));
+  absl::Status Connect(const SessionPlace& place) override {
+    XLAD_ASSIGN_OR_RETURN(const auto channel, MakeSessionChannel(place.address(), place.authority()));
     stub_ = SessionWorker::NewStub(channel);
     thread_ = std::thread([this] {
       const absl::Status status =

@@ -28,8 +28,8 @@ class SessionFollower {
   static std::unique_ptr<SessionFollower> Make(const LaunchTask& launch, const std::string& worker_id,
                                                Callbacks callbacks);
   virtual ~SessionFollower() = default;  // As Stop.
-  // Begins to follow the first worker, which serves at this address. Called once, before everything else.
-  virtual absl::Status Connect(const std::string& address) = 0;
+  // Begins to follow the first worker, which serves at this place. Called once, before everything else.
+  virtual absl::Status Connect(const SessionPlace& place) = 0;
   // Ends the connection. When it returns, no callback is running or will run. Idempotent.
   virtual void Stop() = 0;
   // All commands up to `sequence` are done.

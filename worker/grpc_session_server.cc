@@ -11,11 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/grpc_channel.h"
 #include "base/network.h"
 #include "base/secret.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
+#include "security/certificates.h"
 #include "security/session_keys.h"
 #include "tensor/wire.h"
 
@@ -282,14 +286,11 @@ class GrpcSessionServer final : public SessionServer {
   }
 
   absl::Status Listen(const std::string& listen_host) {
-    if (!IsLoopback(listen_host)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found a worker that listens on ", listen_host, ", expected one on loopback: sessions run on ",
-                       "one machine so far; submit a job, or use workers without --listen"));
-    }
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(absl::StrCat(listen_host, ":0"), grpc::InsecureServerCredentials(), &port);
+    XLAD_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(listen_host));
+    const std::string host = absl::StrContains(listen_host, ':') ? absl::StrCat("[", listen_host, "]") : listen_host;
+    builder.AddListeningPort(absl::StrCat(host, ":0"), credentials, &port);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.SetResourceQuota(grpc::ResourceQuota("session").SetMaxThreads(kMaxThreads));
@@ -301,16 +302,29 @@ class GrpcSessionServer final : public SessionServer {
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", listen_host, " for the session"));
     }
-    address_ = absl::StrCat(listen_host, ":", port);
+    address_ = absl::StrCat(host, ":", port);
     return absl::OkStatus();
   }
 
   std::string address() const override { return address_; }
+  std::string authority() const override { return authority_; }
 
  private:
+  absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> CredentialsFor(const std::string& listen_host) {
+    if (IsLoopback(listen_host)) return grpc::InsecureServerCredentials();
+    const int64_t now_unix_s = RealClock().WallNs() / kNsPerSecond;
+    XLAD_ASSIGN_OR_RETURN(const security::KeyPair authority, security::MakeAuthority(now_unix_s));
+    XLAD_ASSIGN_OR_RETURN(const security::KeyPair own,
+                          security::IssueServer(authority, {kSessionHostName}, now_unix_s));
+    authority_ = authority.certificate;
+    grpc::SslServerCredentialsOptions options;
+    options.pem_key_cert_pairs.push_back({own.key, own.certificate});
+    return grpc::SslServerCredentials(options);
+  }
+
   Service service_;
   std::unique_ptr<grpc::Server> server_;
-  std::string address_;
+  std::string address_, authority_;
 };
 
 }  // namespace

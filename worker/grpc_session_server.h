@@ -29,13 +29,15 @@ class SessionServer {
   // Reads an executable by its digest.
   using ReadExecutable = std::function<absl::StatusOr<std::string>(const std::string& digest)>;
 
-  // Listens on a port of `listen_host`, a loopback address, because the connections are not encrypted. `host` must
-  // outlive the server.
+  // Listens on a port of `listen_host`. Off loopback connections are TLS, with a key and an authority that are made here
+  // for this server alone. `host` must outlive the server.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
                                                               const SessionAccess& access, runtime::SessionHost* host,
                                                               ReadExecutable read);
   virtual ~SessionServer() = default;  // Ends all calls. The host must have been ended before.
-  virtual std::string address() const = 0;  // HOST:PORT
+  virtual std::string address() const = 0;  // HOST:PORT, with the host on which it listens.
+  // The certificate (PEM) of the authority; empty on loopback. The server's certificate is for kSessionHostName.
+  virtual std::string authority() const = 0;
 };
 
 }  // namespace xlad::worker

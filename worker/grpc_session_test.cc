@@ -7,8 +7,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/grpc_channel.h"
 #include "proto/worker.grpc.pb.h"
+#include "security/certificates.h"
 #include "security/session_keys.h"
 #include "tensor/wire.h"
 #include "worker/grpc_session_follower.h"
@@ -101,7 +103,10 @@ class SessionServerTest : public ::testing::Test {
       arrived_.notify_all();
     };
     follower_ = SessionFollower::Make(launch_, "b", {deliver, fail});
-    ASSERT_TRUE(follower_->Connect(server_->address()).ok());
+    SessionPlace place;
+    place.set_address(server_->address());
+    place.set_authority(server_->authority());
+    ASSERT_TRUE(follower_->Connect(place).ok());
   }
   SessionCommand WaitForCommand(size_t number) {
     std::unique_lock lock(mutex_);
@@ -138,7 +143,27 @@ TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
   Chunk chunk;
   EXPECT_FALSE(reader->Read(&chunk));
   EXPECT_THAT(reader->Finish().error_message(), HasSubstr("expected as many of both"));
-  EXPECT_FALSE(SessionServer::Start("0.0.0.0", {}, &host_, nullptr).ok()) << "it is not encrypted";
+}
+
+// Off loopback, only who knows the server's authority reads its answers, and plaintext is refused.
+TEST_F(SessionServerTest, OffLoopbackItIsEncrypted) {
+  auto server = SessionServer::Start("0.0.0.0", {"client's", kSecret, {"b"}}, &host_, nullptr);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = absl::StrCat("127.0.0.1", (*server)->address().substr((*server)->address().rfind(':')));
+  EXPECT_EQ(server_->authority(), "");
+  const auto other = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
+  ASSERT_TRUE(other.ok());
+  for (const auto& [authority, code] : std::vector<std::pair<std::string, grpc::StatusCode>>{
+           {(*server)->authority(), grpc::StatusCode::OK},
+           {other->certificate, grpc::StatusCode::UNAVAILABLE},
+           {"", grpc::StatusCode::UNAVAILABLE}}) {
+    const auto stub = SessionWorker::NewStub(*MakeSessionChannel(address, authority));
+    grpc::ClientContext context;
+    PrepareCall(&context, "client's", 20'000);
+    FreeArraysRequest request;
+    FreeArraysResponse response;
+    EXPECT_EQ(stub->FreeArrays(&context, request, &response).error_code(), code) << authority;
+  }
 }
 
 // Machine code is loaded only if the coordinator made it for this session.

@@ -181,6 +181,7 @@ class Daemon {
         if (exit_.has_value()) return End();
       }
       if (stop->load() != 0 && !std::exchange(stop_handled, true)) XLAD_RETURN_IF_ERROR(Handle(StopRequested{}));
+      attachment_->ProbeClock();
       XLAD_RETURN_IF_ERROR(Handle(Tick{}));
       if (exit_.has_value()) return End();
     }
@@ -235,9 +236,10 @@ class Daemon {
                                {"devices", absl::StrJoin(options.devices, ",", append)},
                                {"data", data_address},
                                {"coordinator", options.coordinator.address}});
-    XLAD_ASSIGN_OR_RETURN(attachment_, Attachment::Start(
-                                           options.coordinator, [this](Event event) { events_.Push(std::move(event)); },
-                                           [this](const absl::Status& status) { Refuse(status); }));
+    clock_ = std::make_unique<SkewedClock>(&RealClock(), options.clock_skew);
+    const auto emit = [this](Event event) { events_.Push(std::move(event)); };
+    const auto refuse = [this](const absl::Status& status) { Refuse(status); };
+    XLAD_ASSIGN_OR_RETURN(attachment_, Attachment::Start(options.coordinator, clock_.get(), emit, refuse));
     return absl::OkStatus();
   }
 
@@ -264,6 +266,8 @@ class Daemon {
     setup.set_any_network(options.any_network);
     setup.set_trace_folder(options.trace_folder);
     setup.set_text_log(LogsText());
+    setup.set_clock_offset_ns(options.clock_skew.offset_ns);
+    setup.set_clock_ppm(options.clock_skew.ppm);
     return setup;
   }
 
@@ -309,6 +313,7 @@ class Daemon {
 
   // In this order, because each member may use those declared before it.
   EventQueue events_;
+  std::unique_ptr<Clock> clock_;
   std::unique_ptr<PeerAcceptor> acceptor_;
   std::unique_ptr<AttemptPool> pool_;
   std::mutex refused_mutex_;

@@ -55,7 +55,7 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   void On(const CoordinatorMessage& message) override {
     if (!message.has_start() || follower_ == nullptr || std::exchange(started_, true)) return;
     absl::Status status = absl::InternalError("found no place of the session's first worker");
-    if (message.start().places_size() > 0) status = follower_->Connect(message.start().places(0).address());
+    if (message.start().places_size() > 0) status = follower_->Connect(message.start().places(0));
     if (!status.ok()) Abort({status, ""});
   }
 
@@ -69,7 +69,10 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   // --- SessionListener
   void OnReady() override {
     TaskReady ready;
-    if (server_ != nullptr) ready.set_session_address(server_->address());
+    if (server_ != nullptr) {
+      ready.set_session_address(AddressForPeers());
+      ready.set_session_authority(server_->authority());
+    }
     reporter_.Send(&WorkerMessage::mutable_ready, std::move(ready));
   }
   void OnDone(int64_t sequence) override {
@@ -97,6 +100,17 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
     if (follower_ != nullptr) return follower_->WriteArray(array, box, bytes, abort);
     host_->WriteBox(array, box, bytes);
     return absl::OkStatus();
+  }
+
+  // The server's port at the host by which peers know this worker, which may listen on all addresses of its machine.
+  std::string AddressForPeers() const {
+    const std::string own = server_->address();
+    for (const Peer& peer : launch_.peers()) {
+      if (peer.worker_id() != options_.environment.worker_id) continue;
+      const size_t host_ends = peer.data_address().rfind(':');
+      if (host_ends != std::string::npos) return peer.data_address().substr(0, host_ends) + own.substr(own.rfind(':'));
+    }
+    return own;
   }
 
   const LaunchTask launch_;

@@ -11,6 +11,8 @@ namespace {
 
 // The number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
+constexpr size_t kMaxSamples = 256;  // Samples of the clock: some minutes.
+constexpr size_t kMaxTraces = 256;   // The traces of a task that wait for the coordinator.
 
 template <typename Message>
 TaskKey KeyOf(const Message& message) {
@@ -111,10 +113,12 @@ void WorkerCore::OnRegistered(const Registered& message) {
   }
   registered_ = true;
   reports_exits_ = message.protocol() >= 1;
+  sends_traces_ = message.answers_clock();
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
     if (record.ready && !record.started) SendReady(record);
     SendMetrics(&record);
+    SendTraces(&record);
     for (const auto& [step, shard] : record.shards) SendShard(record, step);
     if (record.end.has_value()) SendMessage(*record.end);
   }
@@ -363,6 +367,7 @@ void WorkerCore::SendReady(const TaskRecord& record) {
   WorkerMessage message;
   SetKey(record.launch, message.mutable_ready());
   message.mutable_ready()->set_session_address(record.session_address);
+  message.mutable_ready()->set_session_authority(record.session_authority);
   SendMessage(std::move(message));
 }
 
@@ -383,12 +388,44 @@ void WorkerCore::On(const TaskIsReady& event) {
   if (record == nullptr) return;
   record->ready = true;
   record->session_address = event.session_address;
+  record->session_authority = event.session_authority;
   if (registered_) SendReady(*record);
 }
 
 void WorkerCore::On(const TaskStepped& event) {
   TaskRecord* record = Find(event.key);
   if (record != nullptr) record->metrics.push_back(event.metrics);
+}
+
+void WorkerCore::On(const TaskTraced& event) {
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
+  record->traces.push_back(event.trace);
+  if (record->traces.size() > kMaxTraces) {
+    // The first one names the instructions of all.
+    record->traces.erase(record->traces.begin() + (record->traces.front().has_program() ? 1 : 0));
+  }
+  SendTraces(record);
+}
+
+void WorkerCore::On(const ClockSampled& event) {
+  ++num_samples_;
+  samples_.push_back(event.sample);
+  if (samples_.size() > kMaxSamples) samples_.pop_front();
+}
+
+void WorkerCore::SendTraces(TaskRecord* record) {
+  while (registered_ && sends_traces_ && !record->traces.empty()) {
+    WorkerMessage message;
+    TaskTrace* trace = message.mutable_trace();
+    *trace = std::move(record->traces.front());
+    record->traces.pop_front();
+    SetKey(record->launch, trace);
+    const int64_t fresh = std::min(num_samples_ - record->sent_samples, static_cast<int64_t>(samples_.size()));
+    for (auto sample = samples_.end() - fresh; sample != samples_.end(); ++sample) *trace->add_clock() = *sample;
+    record->sent_samples = num_samples_;
+    SendMessage(std::move(message));
+  }
 }
 
 void WorkerCore::End(TaskRecord* record, WorkerMessage message) {

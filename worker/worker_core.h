@@ -67,7 +67,8 @@ struct Tick {};           // Time has passed; sent about every 50 ms.
 struct StopRequested {};  // The process received SIGTERM.
 struct TaskIsReady {
   TaskKey key;
-  std::string session_address;  // Where the task serves a session (TaskReady); empty if it does not.
+  std::string session_address;    // Where the task serves a session (TaskReady); empty if it does not.
+  std::string session_authority;  // As TaskReady has it.
 };
 struct TaskStepped {
   TaskKey key;
@@ -103,13 +104,20 @@ struct TaskHasFailed {
   int64_t step = 0;
   collectives::Failure failure;
 };
+struct TaskTraced {
+  TaskKey key;
+  TaskTrace trace;
+};
+struct ClockSampled {  // The coordinator has said what time it is.
+  ClockSample sample;
+};
 struct TaskHasExited {  // The last event of a task that has a process of its own; its devices are free.
   TaskKey key;
   ProcessEnd end;
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished,
-                           TaskHasFailed, TaskHasExited>;
+                           TaskTraced, ClockSampled, TaskHasFailed, TaskHasExited>;
 
 // Actions.
 struct Send {
@@ -160,7 +168,9 @@ class WorkerCore {
     std::deque<StepMetrics> metrics;  // Those that are not acknowledged yet.
     size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
     int64_t lease = -1;               // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
-    std::string session_address;
+    std::string session_address, session_authority;
+    std::deque<TaskTrace> traces;               // Those that have not been sent; the latest if they are many.
+    int64_t sent_samples = 0;                   // How many of all clock samples have been sent with its traces.
     std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.
@@ -176,6 +186,8 @@ class WorkerCore {
   void On(const TaskAnsweredStop& event);
   void On(const TaskAnsweredCheckpoint& event);
   void On(const TaskWroteShard& event);
+  void On(const TaskTraced& event);
+  void On(const ClockSampled& event);
   void On(const TaskHasStopped& event);
   void On(const TaskHasFinished& event);
   void On(const TaskHasFailed& event);
@@ -205,6 +217,7 @@ class WorkerCore {
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);
   void SendMetrics(TaskRecord* record);
+  void SendTraces(TaskRecord* record);
   void SendShard(const TaskRecord& record, int64_t step);
   void End(TaskRecord* record, WorkerMessage message);
   void FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* running) const;
@@ -215,6 +228,9 @@ class WorkerCore {
   std::map<TaskKey, int> ending_;  // The devices of forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.
   bool reports_exits_ = false;    // Whether the coordinator knows AttemptExited.
+  bool sends_traces_ = false;     // Whether it knows TaskTrace.
+  std::deque<ClockSample> samples_;  // The latest.
+  int64_t num_samples_ = 0;          // The number of all so far.
   bool work_moved_ = false;
   bool connected_ = false;
   bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.

@@ -371,6 +371,52 @@ TEST_F(WorkerCoreTest, RandomEvents) {
   ::testing::internal::GetCapturedStderr();
 }
 
+// Traces go with the clock samples that have come since the one before. Without a coordinator they wait, but not without
+// limit, and the first one, which names the instructions, is kept. An older coordinator gets none.
+TEST_F(WorkerCoreTest, TracesGoWithSamplesOfTheClock) {
+  const auto attach = [this](bool answers_clock) {
+    Handle(Connected{});
+    CoordinatorMessage message;
+    message.mutable_registered()->set_answers_clock(answers_clock);
+    return Handle(message);
+  };
+  const auto trace = [this](int64_t step) {
+    TaskTrace trace;
+    if (step == 0) trace.mutable_program()->add_instructions();
+    trace.add_steps()->set_step(step);
+    return Handle(TaskTraced{{"job", 1}, trace});
+  };
+  const auto sample = [this](int64_t offset) {
+    ClockSample sample;
+    sample.set_offset_ns(offset);
+    Handle(ClockSampled{sample});
+  };
+  attach(false);
+  Launch(1);
+  EXPECT_TRUE(trace(0).empty());
+  Handle(Disconnected{});
+  for (int64_t step = 1; step < 1000; ++step) EXPECT_TRUE(trace(step).empty());
+  sample(7);
+  sample(8);
+  std::vector<TaskTrace> sent;
+  for (const WorkerMessage& message : attach(true)) {
+    if (message.has_trace()) sent.push_back(message.trace());
+  }
+  ASSERT_GT(sent.size(), 100u);
+  EXPECT_LT(sent.size(), 300u);
+  EXPECT_TRUE(sent[0].has_program());
+  EXPECT_EQ(sent[0].generation(), 41);
+  EXPECT_EQ(sent[0].clock_size(), 2);
+  EXPECT_EQ(sent[1].clock_size(), 0);
+  EXPECT_EQ(sent.back().steps(0).step(), 999);
+  sample(9);
+  ASSERT_EQ(trace(1000).size(), 1u);
+  EXPECT_EQ(sent_[0].trace().clock_size(), 1);
+  EXPECT_EQ(sent_[0].trace().clock(0).offset_ns(), 9);
+  ForgetJob();
+  EXPECT_TRUE(trace(1001).empty());
+}
+
 TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServes) {
   Attach();
   CoordinatorMessage launch;
@@ -378,9 +424,10 @@ TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServ
   launch.mutable_launch()->set_attempt(1);
   launch.mutable_launch()->mutable_spec()->set_session(true);
   Handle(launch);
-  Handle(TaskIsReady{{"session", 1}, "127.0.0.1:4711"});
+  Handle(TaskIsReady{{"session", 1}, "127.0.0.1:4711", "certificate"});
   ASSERT_EQ(sent_.size(), 1u);
   EXPECT_EQ(sent_[0].ready().session_address(), "127.0.0.1:4711");
+  EXPECT_EQ(sent_[0].ready().session_authority(), "certificate");
   Handle(Disconnected{});
   Attach();  // It has not been started: the coordinator may not have received that it is ready.
   const auto is_ready = [](const WorkerMessage& message) {

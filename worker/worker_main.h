@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/grpc_channel.h"
+#include "base/skewed_clock.h"
 #include "base/status.h"
 #include "runtime/device_kind.h"
 
@@ -31,6 +32,7 @@ struct WorkerOptions {
   std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
   std::string trace_folder;        // Where the timelines of attempts are written; empty: nowhere.
   bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
+  ClockSkew clock_skew;            // For tests: the clock by which this worker measures is wrong.
 };
 
 // Why a worker has ended without an error.

@@ -3,6 +3,15 @@
 #include "absl/strings/str_cat.h"
 
 namespace xlad::collectives {
+namespace {
+
+uint64_t Mix(uint64_t a, uint64_t b) {
+  uint64_t mixed = (a ^ (b * 0x9e3779b97f4a7c15ull)) * 0xbf58476d1ce4e5b9ull;
+  mixed ^= mixed >> 29;
+  return mixed * 0x94d049bb133111ebull;
+}
+
+}  // namespace
 
 void Recorder::Begin(const Place& place, const Schedule* schedule) {
   AtOp(0);
@@ -29,6 +38,14 @@ void Recorder::KeepEnded(size_t most) {
 std::vector<Recorder::Ended> Recorder::AllEnded() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return ended_;
+}
+
+void Recorder::AddMessage(const MessageId& id) {
+  const Place& place = records_[(count_ - 1) % kRecords].place;  // Written by this thread alone.
+  const auto [from, to] = id.sent ? std::make_pair(device_, id.peer) : std::make_pair(id.peer, device_);
+  uint64_t key = Mix(static_cast<uint64_t>(place.step), static_cast<uint64_t>(place.spec));
+  key = Mix(Mix(key, place.iteration), static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));
+  messages_->Add({Mix(key, id.number), clock_->NowNs(), id.sent});
 }
 
 Recorder::Waiting Recorder::Now() const {

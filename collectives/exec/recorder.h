@@ -14,6 +14,26 @@
 
 namespace xlad::collectives {
 
+// When the messages of collectives were sent and received. Used by the device's thread.
+struct MessageLog {
+  static constexpr size_t kMaxMessages = 8192;  // Later ones are only counted.
+  struct Message {
+    uint64_t key = 0;  // Equal at the sender and the receiver, and different from those of other messages.
+    int64_t ns = 0;    // Clock time before it was sent, or after it had arrived.
+    bool sent = false;
+  };
+  void Add(const Message& message) {
+    if (messages.size() < kMaxMessages) {
+      messages.push_back(message);
+    } else {
+      ++dropped;
+    }
+  }
+
+  std::vector<Message> messages;
+  int64_t dropped = 0;
+};
+
 // Written by the device's thread, read by any thread.
 class Recorder {
  public:
@@ -37,6 +57,19 @@ class Recorder {
     progress_ns_.store(clock_->NowNs(), std::memory_order_relaxed);
   }
   void End();
+
+  // From now on, messages are added to `log`; null: no more. Called by the device's thread, as is NoteMessage.
+  void KeepMessages(MessageLog* log) { messages_ = log; }
+  // A message that this device is about to send to `peer`, or has received from it. `number` tells the messages of a
+  // collective in one step from each other, in the same way on both sides.
+  struct MessageId {
+    int peer = 0;
+    bool sent = false;
+    uint64_t number = 0;
+  };
+  void NoteMessage(const MessageId& id) {
+    if (messages_ != nullptr) AddMessage(id);
+  }
 
   struct Waiting {
     bool running = false;
@@ -65,6 +98,7 @@ class Recorder {
   };
 
   std::string Text(const Record& record) const;
+  void AddMessage(const MessageId& id);
 
   const int device_;
   const CollectiveSet* const collectives_;
@@ -77,6 +111,7 @@ class Recorder {
   const Schedule* schedule_ = nullptr;  // Null unless a collective runs.
   std::atomic<int> op_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
+  MessageLog* messages_ = nullptr;
 };
 
 }  // namespace xlad::collectives

@@ -79,6 +79,12 @@ MessageHeader ScheduleRun::Header(uint32_t message_index) const {
   return header;
 }
 
+// The sequence number tells the runs of a collective in a step from each other, should their iterations be equal.
+void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_index) {
+  const uint64_t number = uint64_t{program_.sequence} << 32 ^ static_cast<uint64_t>(link.channel) << 24 ^ message_index;
+  recorder_->NoteMessage({link.peer, sent, number});
+}
+
 absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
   if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
   return op.kind == OpKind::kSend ? Send(op) : Write(op);
@@ -88,6 +94,7 @@ absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
   const Pieces pieces = Resolve(op.sources[0]);
   MessageHeader header = Header(op.message_index);
   if (program_.checksums) header.checksum = PayloadChecksum(pieces);
+  Note(/*sent=*/true, *op.to, op.message_index);
   return op.to->send->Post(header, pieces);
 }
 
@@ -151,6 +158,7 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
     XLAD_RETURN_IF_ERROR(PostInto(op, operand.link->receive));
     XLAD_ASSIGN_OR_RETURN(const Incoming message, operand.link->receive->Next());
     ++*held;
+    Note(/*sent=*/false, *operand.link, operand.message_index);
     XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));
     sources->emplace_back(message.pieces.begin(), message.pieces.end());
   }

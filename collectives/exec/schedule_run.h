@@ -16,6 +16,7 @@ namespace xlad::collectives {
 // Both directions of the connection to a peer device on one channel.
 struct ScheduleLink {
   int peer = 0;
+  int channel = 0;
   SendLink* send = nullptr;
   ReceiveLink* receive = nullptr;
   int64_t sent = 0;  // Messages sent in earlier runs.
@@ -76,6 +77,7 @@ class ScheduleRun {
   absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
   absl::Status CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const;
   MessageHeader Header(uint32_t message_index) const;
+  void Note(bool sent, const ScheduleLink& link, uint32_t message_index);
 
   ScheduleProgram& program_;
   const CollectiveLaunch& launch_;

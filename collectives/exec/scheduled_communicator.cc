@@ -194,6 +194,7 @@ absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int chan
   if (found != links_.end()) return found->second.get();
   auto link = std::make_unique<ScheduleLink>();
   link->peer = peer;
+  link->channel = channel;
   XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, options_.first_channel + channel));
   XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, options_.first_channel + channel));
   return links_.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();

@@ -235,6 +235,28 @@ class Finding(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "expected 1 to 1024 devices"):
                 xlad.local(devices, workers=workers)
 
+    def test_a_join_file_has_everything(self):
+        """A coordinator off loopback, by its join file, by the environment, and by the file of its user."""
+        with tempfile.TemporaryDirectory() as where:
+            config = pathlib.Path(where, "config")
+            env = {**os.environ, "XDG_CONFIG_HOME": str(config)}
+            with subprocess.Popen([find_program(), "coordinator", "--listen", "0.0.0.0:0", "--advertise", "localhost",
+                                   "--data", f"{where}/data"], stderr=subprocess.DEVNULL, env=env) as coordinator:
+                self.addCleanup(coordinator.kill)
+                own = config / "xlad/join"
+                deadline = time.monotonic() + 60
+                while not own.exists() and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                wrong = pathlib.Path(where, "wrong")
+                wrong.write_text("a token\n")
+                with self.assertRaisesRegex(ValueError, "wrong: found no address in the second line"):
+                    xlad.connect(join=wrong)
+                for given in ({"join": own}, {}):
+                    for variables in ({"XLAD_JOIN": str(own)}, {"XDG_CONFIG_HOME": str(config)}):
+                        with environment(**variables), xlad.connect(**given) as cluster:
+                            self.assertEqual(cluster.workers(), [])
+                coordinator.kill()
+
 
 if __name__ == "__main__":
     unittest.main()

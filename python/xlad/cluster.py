@@ -262,13 +262,24 @@ class Cluster:
         """Raises an error if the coordinator has ended for good."""
 
 
-def connect(address: str | None = None, *, ca_file: str | None = None, token_file: str | None = None) -> Cluster:
-    """Connects to a running coordinator at HOST:PORT.
+def connect(address: str | None = None, *, join: str | os.PathLike[str] | None = None, ca_file: str | None = None,
+            token_file: str | None = None) -> Cluster:
+    """Connects to a running coordinator: that of a join file (`xlad token`), or at HOST:PORT.
 
-    Defaults are XLAD_COORDINATOR (otherwise the address of `xlad up`, 127.0.0.1:7411), XLAD_TLS_CA and
-    XLAD_TOKEN_FILE. Off loopback both files are required. Raises an error if no coordinator answers.
+    Defaults are XLAD_JOIN, or XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE; without any of them, the join file of
+    this user ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join), which the coordinator has written, and without that
+    the address of `xlad up`, 127.0.0.1:7411. Off loopback a join file, or both other files, are required. Raises an
+    error if no coordinator answers.
     """
-    address = address or os.environ.get("XLAD_COORDINATOR") or "127.0.0.1:7411"
+    address = address or os.environ.get("XLAD_COORDINATOR")
+    join = join or os.environ.get("XLAD_JOIN")
+    own = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or pathlib.Path.home() / ".config", "xlad", "join")
+    if not join and not address and not ca_file and own.exists():
+        join = own
+    if join:
+        address = address or _joined_address(pathlib.Path(join))
+        ca_file, token_file = ca_file or str(join), token_file or str(join)
+    address = address or "127.0.0.1:7411"
     ca_file = ca_file or os.environ.get("XLAD_TLS_CA")
     token_file = token_file or os.environ.get("XLAD_TOKEN_FILE")
     connection = Connection(address, ca_file, token_file)
@@ -278,3 +289,10 @@ def connect(address: str | None = None, *, ca_file: str | None = None, token_fil
         connection.close()
         raise
     return Cluster(connection)
+
+
+def _joined_address(join: pathlib.Path) -> str:
+    lines = join.read_text().splitlines()
+    if len(lines) < 3 or not lines[1].startswith("address: "):
+        raise ValueError(f"{join}: found no address in the second line, expected a join file (xlad token -o FILE)")
+    return lines[1].removeprefix("address: ")

@@ -44,12 +44,14 @@ class Connection:
     """Calls by name, `connection.call("GetJob", job_id=id)`; every error is an xlad.Error. Thread-safe."""
 
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
-                 token: str | None = None, what: str = "coordinator") -> None:
-        """`what` names the other side in errors."""
+                 token: str | None = None, what: str = "coordinator",
+                 authority: tuple[str, str] | None = None) -> None:
+        """`what` names the other side in errors. `authority`: instead of `ca_file`, the text of a certificate, and the
+        name that the other side's certificate has."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
-        if not ca_file and not _is_loopback(host):
+        if not ca_file and not authority and not _is_loopback(host):
             raise ValueError(f"found {what} {address} off loopback without TLS, expected ca_file and token_file")
         self.address = address
         self._what = what
@@ -59,7 +61,12 @@ class Connection:
             token = pathlib.Path(token_file).read_text().partition("\n")[0]
         if token:
             self._metadata.append(("authorization", f"Bearer {token}"))
-        if ca_file:
+        if authority:
+            certificate, name = authority
+            credentials = grpc.ssl_channel_credentials(certificate.encode())
+            options = [*_OPTIONS, ("grpc.ssl_target_name_override", name)]
+            self._channel = grpc.secure_channel(address, credentials, options)
+        elif ca_file:
             credentials = grpc.ssl_channel_credentials(pathlib.Path(ca_file).read_bytes())
             self._channel = grpc.secure_channel(address, credentials, _OPTIONS)
         else:

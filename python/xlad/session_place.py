@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from xlad.connection import TRANSFER_S, Connection
 from xlad.errors import Error
 
+SESSION_HOST = "xlad-session"  # The name in the certificates of workers, at whichever address they serve.
 REACH_S = 5.0  # A worker that cannot be reached in this time is asked through the coordinator.
 END_S = 30.0  # How long an unreachable worker may take to be found lost.
 T = TypeVar("T")
@@ -90,15 +91,16 @@ class Place:
         with self._lock:
             if self._connection is None:
                 place = self._coordinator.call("LocateSession", session_id=self._session_id, timeout=None)
-                self._connection = self._reach(place.address, place.key) or self._coordinator
+                self._connection = self._reach(place) or self._coordinator
                 self.direct = self._connection is not self._coordinator
             return self._connection
 
-    def _reach(self, address: str, key: str) -> Connection | None:
+    def _reach(self, place: Any) -> Connection | None:
         """Returns a connection to the worker, or None if it cannot be reached from here."""
+        authority = (place.authority, SESSION_HOST) if place.authority else None
         try:
-            connection = Connection(address, token=key, what="the session's worker")
-        except ValueError:  # It is on another machine, and its connections are not encrypted.
+            connection = Connection(place.address, token=place.key, what="the session's worker", authority=authority)
+        except ValueError:  # It is on another machine, and of a version that does not encrypt.
             return None
         if connection.is_reachable(REACH_S):
             return connection

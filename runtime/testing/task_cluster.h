@@ -241,6 +241,9 @@ class TestListener final : public TaskListener {
     Note([&] { shards.push_back(step); });
     on_shard(step);
   }
+  void OnTrace(TaskTrace trace) override {
+    Note([&] { traces.push_back(trace); });
+  }
   void OnStopped(int64_t step) override {
     Note([&] { stopped_at = step; });
   }
@@ -268,6 +271,7 @@ class TestListener final : public TaskListener {
 
   bool ready = false, finished = false;
   RunReport report;
+  std::vector<TaskTrace> traces;
   int64_t stopped_at = -1, failed_at = -1;
   collectives::Failure failure;
   std::vector<float> losses;

@@ -143,6 +143,7 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
       SessionPlace& place = attempt.places.emplace_back();
       place.set_worker_id(worker.str());
       place.set_address(message.session_address());
+      place.set_authority(message.session_authority());
     }
     return NoteReady(worker, job);
   }
@@ -209,9 +210,27 @@ void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
     if (bad.empty()) continue;
     return EndJob(context_, job, FAILED,
                   absl::StrCat("step ", row.step(), ": found ", bad,
-                               ", expected a finite number; the newest checkpoint "
-                               "is of step ",
-                               Checkpoints::NewestStep(*job)));
+                               ", expected a finite number; ",
+                               Checkpoints::NewestText(*job)));
+  }
+}
+
+void AttemptMachine::OnTrace(const WorkerId& worker, const TaskTrace& message) {
+  const Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr) return;
+  for (const Peer& peer : job->placed.peers()) {
+    if (peer.worker_id() != worker.str()) continue;
+    TraceRecord record;
+    record.set_attempt(message.attempt());
+    record.set_worker_id(peer.worker_id());
+    record.set_host(peer.host());
+    record.set_pid(peer.pid());
+    *record.mutable_trace() = message;
+    record.mutable_trace()->clear_job_id();
+    record.mutable_trace()->clear_attempt();
+    record.mutable_trace()->clear_generation();
+    context_.effects.actions.push_back(KeepTrace{job->id, std::move(record)});
+    return;
   }
 }
 
@@ -320,7 +339,7 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
                              message.error_code() == static_cast<int32_t>(absl::StatusCode::kOutOfRange);
   if (is_not_finite && !blames_a_peer) {
     return EndJob(context_, job, FAILED,
-                  absl::StrCat(message.error(), "; the newest checkpoint is of step ", Checkpoints::NewestStep(*job)));
+                  absl::StrCat(message.error(), "; ", Checkpoints::NewestText(*job)));
   }
   if (!blames_a_peer && IsProgramError(message.error_code()) && attempt.program_error.empty()) {
     attempt.program_error = message.error();

@@ -28,6 +28,7 @@ class AttemptMachine {
   void OnReady(const WorkerId& worker, const TaskReady& message);
   void OnSteps(const WorkerId& worker, const TaskSteps& message);
   void OnShardWritten(const WorkerId& worker, const ShardWritten& message);
+  void OnTrace(const WorkerId& worker, const TaskTrace& message);
   void OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message);
   void OnStopped(const WorkerId& worker, const TaskStopped& message);
   void OnFinished(const WorkerId& worker, const TaskFinished& message);

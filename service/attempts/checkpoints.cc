@@ -30,6 +30,11 @@ int64_t NextCommonStep(const Job& job, const Attempt& attempt) {
   return std::min(furthest + StepMargin(attempt.step_ms), job.spec.steps());
 }
 
+std::string Checkpoints::NewestText(const Job& job) {
+  if (job.checkpoints.empty()) return "there is no checkpoint yet";
+  return absl::StrCat("the newest checkpoint is of step ", NewestStep(job));
+}
+
 int64_t Checkpoints::NewestStep(const Job& job) { return job.checkpoints.empty() ? -1 : job.checkpoints.back().step; }
 
 void Checkpoints::OnTick(Job* job) {

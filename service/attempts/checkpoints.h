@@ -22,6 +22,8 @@ class Checkpoints {
 
   // The step of the newest committed checkpoint of this attempt or an earlier one; -1: there is none.
   static int64_t NewestStep(const Job& job);
+  // "the newest checkpoint is of step 40", or "there is no checkpoint yet".
+  static std::string NewestText(const Job& job);
 
  private:
   void Request(Job* job);

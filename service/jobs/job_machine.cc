@@ -140,6 +140,10 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
     *worker->mutable_devices() = peer.devices();
     const auto known = context_.workers.find(WorkerId(peer.worker_id()));
     const bool same = known != context_.workers.end() && known->second.registration.incarnation() == peer.incarnation();
+    if (const auto running = context_.attempts.find(job.id); running != context_.attempts.end()) {
+      const auto progress = running->second.progress.find(peer.worker_id());
+      if (progress != running->second.progress.end()) worker->set_step(progress->second);
+    }
     const bool is_lost = job.lost_worker == peer.worker_id();
     worker->set_state(is_lost ? "lost"
                       : same  ? StateName(known->second, context_.jobs.drained().contains(known->first))

@@ -44,6 +44,7 @@ absl::StatusOr<LocateSessionResponse> SessionMachine::Locate(const JobId& id) co
   const Job& job = *context_.jobs.Find(id);
   LocateSessionResponse response;
   response.set_address(job.places.empty() ? "" : job.places[0].address());
+  response.set_authority(job.places.empty() ? "" : job.places[0].authority());
   response.set_key(job.placed.session_key());
   response.set_attempt(job.attempt);
   return response;

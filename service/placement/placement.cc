@@ -302,6 +302,7 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   const bool has_own_key = !secret.empty() && !is_first;
   launch.set_session_key(has_own_key ? security::FollowerKey(secret, peer.worker_id()) : job.placed.session_key());
   if (is_first) launch.set_session_secret(secret);
+  if (!secret.empty()) launch.set_data_key(security::DataKey(secret));
   return launch;
 }
 

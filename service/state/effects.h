@@ -7,6 +7,7 @@
 
 #include "proto/checkpoint.pb.h"
 #include "proto/executable.pb.h"
+#include "proto/trace.pb.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/log/compaction.h"
@@ -57,12 +58,17 @@ struct TidyCheckpoints {
 struct CleanUp {
   std::vector<TrimmedJob> trimmed;
 };
+// Adds a record to the trace of the job.
+struct KeepTrace {
+  JobId job;
+  TraceRecord record;
+};
 // The job's status changed: wakes the calls that watch the job.
 struct JobChanged {
   JobId job;
 };
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, StoreIndex, DropCheckpoint,
-                            TidyCheckpoints, CleanUp, JobChanged>;
+                            TidyCheckpoints, CleanUp, KeepTrace, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

@@ -50,6 +50,7 @@ void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& mess
     case WorkerMessage::kExited: return attempts_.OnExited(id, message.exited());
     case WorkerMessage::kShardWritten: return attempts_.OnShardWritten(id, message.shard_written());
     case WorkerMessage::kCheckpointAnswer: return attempts_.checkpoints().OnAnswer(id, message.checkpoint_answer());
+    case WorkerMessage::kTrace: return attempts_.OnTrace(id, message.trace());
     case WorkerMessage::kDraining: return OnLeaving(&worker);
     default: context_.Close(connection);
   }
@@ -136,6 +137,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   CoordinatorMessage registered;
   registered.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
   registered.mutable_registered()->set_protocol(kProtocol);
+  registered.mutable_registered()->set_answers_clock(true);
   context_.Send(id, std::move(registered));
   attempts_.OnRegistered(id, message);
   for (const RunningTask& task : message.running()) {

@@ -36,6 +36,33 @@ class Systemd(unittest.TestCase):
                 self.assertTrue(flag == "--config" or flag in known, f"{unit.name}: {flag}")
 
 
+PYTHON = REPO / "build/venv/bin/python"
+# Checks each resource of standard input against the schema of its kind; of a JobSet, whose schema is that of another
+# project, the jobs that it makes. Prints what was checked.
+VALIDATE = """
+import sys, yaml, kubernetes_validate
+for document in yaml.safe_load_all(sys.stdin):
+    jobs = [document]
+    if document["kind"] == "JobSet":
+        jobs = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job["name"]}, **job["template"]}
+                for job in document["spec"]["replicatedJobs"]]
+    for resource in jobs:
+        kubernetes_validate.validate(resource, "1.29", strict=True)
+        print(resource["kind"])
+"""
+
+
+def cannot_validate():
+    """Why manifests cannot be checked against the schemas of Kubernetes, or None."""
+    if shutil.which("kubectl") is None:
+        return "kubectl is missing"
+    if not PYTHON.exists():
+        return "the Python package is not set up (scripts/setup.sh --python)"
+    if subprocess.run([PYTHON, "-c", "import kubernetes_validate"], capture_output=True).returncode != 0:
+        return "kubernetes-validate is not in build/venv (scripts/setup.sh --python)"
+    return None
+
+
 class Kubernetes(unittest.TestCase):
     def manifests(self):
         return "\n---\n".join(path.read_text() for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")))
@@ -72,6 +99,22 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(kinds, ["JobSet", "Namespace", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service",
                                  "StatefulSet"])
         self.assertEqual(len(re.findall(r"^  namespace: xlad$", done.stdout, re.MULTILINE)), len(kinds) - 1)
+
+
+    def validate(self, text):
+        return subprocess.run([PYTHON, "-c", VALIDATE], input=text, capture_output=True, text=True)
+
+    @unittest.skipIf(cannot_validate(), f"not validated: {cannot_validate()}")
+    def test_manifests_are_valid(self):
+        text = subprocess.run(["kubectl", "kustomize", DEPLOY / "kubernetes"], capture_output=True, text=True).stdout
+        done = self.validate(text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.split()), ["Job", "Namespace", "NetworkPolicy", "NetworkPolicy",
+                                                       "PodDisruptionBudget", "Service", "StatefulSet"])
+        for wrong in (text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem", 1),
+                      text.replace("completionMode: Indexed", "completionMode: 3", 1)):
+            self.assertNotEqual(wrong, text)
+            self.assertNotEqual(self.validate(wrong).returncode, 0, "a wrong manifest is not noticed")
 
 
 def own_address():

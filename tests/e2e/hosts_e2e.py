@@ -75,8 +75,11 @@ class Hosts:
         return popen
 
     def run(self, host, *args, env=None, timeout=240):
-        done = subprocess.run(self.argv(host, args), capture_output=True, text=True, timeout=timeout,
-                              env={**os.environ, **(env or {})})
+        return self.run_argv(self.argv(host, args), env, timeout)
+
+    @staticmethod
+    def run_argv(argv, env=None, timeout=240):
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
         return done.returncode, done.stdout, done.stderr
 
     def close(self):

@@ -1,0 +1,33 @@
+// A clock that runs wrong in a known way, for tests of what has to work although clocks differ.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace xlad {
+
+// How much a clock is ahead, and by how many millionths it is too fast.
+struct ClockSkew {
+  int64_t offset_ns = 0;
+  double ppm = 0;
+};
+
+// Thread-safe. `clock` must outlive it. The same skew of the same clock is the same time in any process.
+class SkewedClock final : public Clock {
+ public:
+  SkewedClock(const Clock* clock, const ClockSkew& skew) : clock_(*clock), skew_(skew) {}
+  int64_t NowNs() const override { return Skewed(clock_.NowNs()); }
+  int64_t WallNs() const override { return Skewed(clock_.WallNs()); }
+
+ private:
+  int64_t Skewed(int64_t ns) const {
+    return ns + skew_.offset_ns + std::llround(static_cast<double>(ns) * skew_.ppm * 1e-6);
+  }
+
+  const Clock& clock_;
+  const ClockSkew skew_;
+};
+
+}  // namespace xlad

@@ -1,0 +1,207 @@
+#include "observe/alignment.h"
+
+#include <google/protobuf/io/coded_stream.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+namespace xlad::observe {
+namespace {
+
+constexpr int64_t kClusterNs = 5'000'000'000;  // Steps within this time are moved together.
+constexpr int kMaxRounds = 64;  // Enough for chains of causes over as many workers.
+
+// Something that happened on a worker before something on others: the sending of a message and its arrival, or the
+// beginning of a collective on each rank and its end.
+struct Moment {
+  int worker = 0;
+  int64_t unix_ns = 0;
+};
+struct Cause {
+  std::vector<Moment> before, after;
+};
+
+using Indices = std::vector<size_t>;  // Into Traces::steps.
+
+// The groups of steps that are moved together: consecutive ones of all workers.
+std::vector<Indices> ClustersOf(const Traces& traces) {
+  std::vector<Indices> clusters;
+  int64_t begin_ns = 0;
+  std::pair<int64_t, int64_t> last{-1, -1};
+  for (size_t s = 0; s < traces.steps.size(); ++s) {
+    const AlignedStep& step = traces.steps[s];
+    const std::pair<int64_t, int64_t> place{traces.workers[step.worker].attempt, step.step.step()};
+    const bool is_new = clusters.empty() || (place != last && (place.first != last.first ||
+                                                                 step.begin_unix_ns - begin_ns > kClusterNs));
+    if (is_new) {
+      clusters.emplace_back();
+      begin_ns = step.begin_unix_ns;
+    }
+    last = place;
+    clusters.back().push_back(s);
+  }
+  return clusters;
+}
+
+// The group of the device in a collective, by its index among those of the worker; -1: none.
+int GroupOf(const TracedCollective& collective, int device) {
+  for (int g = 0; g < collective.groups_size(); ++g) {
+    const auto& devices = collective.groups(g).devices();
+    if (std::find(devices.begin(), devices.end(), device) != devices.end()) return g;
+  }
+  return -1;
+}
+
+// Adds the beginnings and ends of the joining collectives of a step, by what identifies an execution for all ranks: the
+// step, the collective, how many times it has run in the step, and the first device of its group.
+using Execution = std::tuple<int64_t, int, int, int>;
+void AddCollectives(const TracedWorker& worker, const AlignedStep& at, std::map<Execution, Cause>* causes) {
+  std::map<int, int> count;
+  for (int s = 0; s < at.step.instruction_size(); ++s) {
+    const int number = at.step.instruction(s);
+    if (number < 0 || number >= worker.program.instructions_size()) continue;
+    const int index = worker.program.instructions(number).collective() - 1;
+    if (index < 0 || index >= worker.program.collectives_size()) continue;
+    const int execution = count[index]++;
+    const TracedCollective& collective = worker.program.collectives(index);
+    const int group = GroupOf(collective, at.step.device());
+    if (!collective.joins() || group < 0) continue;
+    Cause& cause = (*causes)[{at.step.step(), index, execution, collective.groups(group).devices(0)}];
+    const int64_t begin_ns = at.step.span_begin_ns(s);
+    cause.before.push_back({at.worker, at.UnixNs(begin_ns)});
+    cause.after.push_back({at.worker, at.UnixNs(begin_ns + at.step.span_ns(s))});
+  }
+}
+
+std::vector<Cause> CausesIn(const Traces& traces, const Indices& steps) {
+  std::map<Execution, Cause> collectives;
+  std::map<uint64_t, Cause> messages;
+  for (const size_t s : steps) {
+    const AlignedStep& at = traces.steps[s];
+    AddCollectives(traces.workers[at.worker], at, &collectives);
+    for (int m = 0; m < at.step.message_key_size(); ++m) {
+      Cause& cause = messages[at.step.message_key(m)];
+      (at.step.message_sent(m) ? cause.before : cause.after).push_back({at.worker, at.UnixNs(at.step.message_ns(m))});
+    }
+  }
+  std::vector<Cause> causes;
+  const auto take = [&](Cause& cause) {
+    if (!cause.before.empty() && !cause.after.empty()) causes.push_back(std::move(cause));
+  };
+  for (auto& [key, cause] : collectives) take(cause);
+  for (auto& [key, cause] : messages) take(cause);
+  return causes;
+}
+
+// The longest-path relaxation of difference constraints: each worker's move is the least one that puts all of its
+// effects after their causes.
+std::map<int, int64_t> MovesFor(const std::vector<Cause>& causes) {
+  std::map<int, int64_t> moves;
+  bool changed = true;
+  for (int round = 0; changed && round < kMaxRounds; ++round) {
+    changed = false;
+    for (const Cause& cause : causes) {
+      int64_t latest_ns = std::numeric_limits<int64_t>::min();
+      for (const Moment& moment : cause.before) latest_ns = std::max(latest_ns, moment.unix_ns + moves[moment.worker]);
+      for (const Moment& moment : cause.after) {
+        int64_t& move = moves[moment.worker];
+        if (moment.unix_ns + move >= latest_ns) continue;
+        move = latest_ns - moment.unix_ns;
+        changed = true;
+      }
+    }
+  }
+  return moves;
+}
+
+void SortSteps(Traces* traces) {
+  const auto place = [&](const AlignedStep& at) {
+    return std::make_tuple(traces->workers[at.worker].attempt, at.step.step(), at.step.device());
+  };
+  std::stable_sort(traces->steps.begin(), traces->steps.end(),
+                   [&](const AlignedStep& a, const AlignedStep& b) { return place(a) < place(b); });
+}
+
+// Whether the columns have equal lengths.
+bool IsWhole(const TracedStep& step) {
+  return step.span_begin_ns_size() == step.instruction_size() && step.span_ns_size() == step.instruction_size() &&
+         step.message_ns_size() == step.message_key_size() && step.message_sent_size() == step.message_key_size();
+}
+
+}  // namespace
+
+Traces ReadTraces(absl::string_view file) {
+  Traces traces;
+  std::map<std::tuple<int64_t, std::string, int64_t>, int> index_of;
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(file.data()),
+                                               static_cast<int>(file.size()));
+  uint32_t size = 0;
+  while (input.ReadVarint32(&size)) {
+    const auto limit = input.PushLimit(static_cast<int>(size));
+    TraceRecord record;
+    const bool whole = input.BytesUntilLimit() == static_cast<int>(size) && record.ParseFromCodedStream(&input) &&
+                       input.BytesUntilLimit() == 0;
+    input.PopLimit(limit);
+    if (!whole) break;
+    traces.full = traces.full || record.full();
+    if (record.worker_id().empty()) continue;
+    const auto [entry, fresh] = index_of.emplace(
+        std::make_tuple(record.attempt(), record.worker_id(), record.pid()), static_cast<int>(traces.workers.size()));
+    if (fresh) traces.workers.push_back({record.attempt(), record.worker_id(), record.host(), record.pid(), {}, {}});
+    TracedWorker& worker = traces.workers[entry->second];
+    TaskTrace& trace = *record.mutable_trace();
+    if (trace.has_program()) worker.program = std::move(*trace.mutable_program());
+    worker.clock.insert(worker.clock.end(), trace.clock().begin(), trace.clock().end());
+    for (TracedStep& step : *trace.mutable_steps()) {
+      if (IsWhole(step)) traces.steps.push_back({entry->second, std::move(step), 0, 1});
+    }
+  }
+  SortSteps(&traces);
+  return traces;
+}
+
+void Align(Traces* traces) {
+  std::vector<ClockFit> fits;
+  for (const TracedWorker& worker : traces->workers) fits.emplace_back(worker.clock);
+  for (AlignedStep& at : traces->steps) {
+    const ClockFit::Line line = fits[at.worker].At(at.step.begin_ns());
+    at.begin_unix_ns = at.step.begin_ns() + line.offset_ns;
+    at.rate = 1 + line.slope;
+  }
+  for (const Indices& cluster : ClustersOf(*traces)) {
+    const std::map<int, int64_t> moves = MovesFor(CausesIn(*traces, cluster));
+    if (moves.empty()) continue;
+    // Only differences matter: the cluster as a whole stays where the samples put it.
+    int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
+    for (const auto& [worker, move] : moves) {
+      least = std::min(least, move);
+      most = std::max(most, move);
+    }
+    const int64_t shared = (least + most) / 2;
+    for (const size_t s : cluster) {
+      const auto found = moves.find(traces->steps[s].worker);
+      if (found != moves.end()) traces->steps[s].begin_unix_ns += found->second - shared;
+    }
+  }
+}
+
+int64_t WorstViolationNs(const Traces& traces) {
+  std::map<int64_t, Indices> by_attempt;
+  for (size_t s = 0; s < traces.steps.size(); ++s) {
+    by_attempt[traces.workers[traces.steps[s].worker].attempt].push_back(s);
+  }
+  int64_t worst = 0;
+  for (const auto& [attempt, steps] : by_attempt) {
+    for (const Cause& cause : CausesIn(traces, steps)) {
+      for (const Moment& before : cause.before) {
+        for (const Moment& after : cause.after) worst = std::max(worst, before.unix_ns - after.unix_ns);
+      }
+    }
+  }
+  return worst;
+}
+
+}  // namespace xlad::observe

@@ -1,0 +1,265 @@
+// Clocks that differ, recorded steps, and the timeline that is made of them.
+#include "observe/timeline.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::observe {
+namespace {
+
+constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
+constexpr int64_t kStart = 1'700'000'000 * kSecond;
+
+// A worker's clock, which is `offset_ns` and `ppm` away from the coordinator's.
+struct SkewedClock {
+  int64_t offset_ns = 0;
+  double ppm = 0;
+  int64_t Local(int64_t unix_ns) const {
+    return unix_ns - kStart + offset_ns + std::llround(static_cast<double>(unix_ns - kStart) * ppm * 1e-6);
+  }
+};
+
+// An exchange of which the two directions take different times.
+ClockSample Exchange(const SkewedClock& clock, int64_t unix_ns, int64_t there_ns, int64_t back_ns) {
+  const int64_t sent = clock.Local(unix_ns), received = clock.Local(unix_ns + there_ns + back_ns);
+  const int64_t answered_unix = unix_ns + there_ns;
+  ClockSample sample;
+  sample.set_local_ns(received);
+  sample.set_round_trip_ns(received - sent);
+  sample.set_offset_ns((answered_unix - sent + answered_unix - received) / 2);
+  return sample;
+}
+
+TEST(ClockFitTest, FollowsAnOffsetAndADrift) {
+  std::mt19937 random(1);
+  std::exponential_distribution<double> queue(1.0 / 400'000);
+  for (const double ppm : {0.0, 50.0, -50.0, 300.0}) {
+    for (const int64_t offset : {int64_t{0}, 3 * kSecond, -3 * kSecond, 400'000 * kSecond}) {
+      const SkewedClock clock{offset, ppm};
+      std::vector<ClockSample> samples;
+      for (int64_t at = 0; at < 120 * kSecond; at += 2 * kSecond) {
+        samples.push_back(Exchange(clock, kStart + at, 100'000 + static_cast<int64_t>(queue(random)),
+                                   100'000 + static_cast<int64_t>(queue(random))));
+      }
+      const ClockFit fit(samples);
+      for (int64_t at = 0; at < 120 * kSecond; at += 7 * kSecond) {
+        const int64_t local = clock.Local(kStart + at);
+        EXPECT_NEAR(static_cast<double>(local + fit.At(local).offset_ns - kStart - at), 0, 400'000)
+            << ppm << " ppm, offset " << offset << ", after " << at / kSecond << " s";
+      }
+    }
+  }
+}
+
+TEST(ClockFitTest, OneSampleIsEnoughAndNoneChangesNothing) {
+  EXPECT_EQ(ClockFit({}).At(5 * kSecond).offset_ns, 0);
+  const SkewedClock clock{7 * kSecond, 0};
+  const ClockFit fit({Exchange(clock, kStart, kMs, kMs)});
+  EXPECT_EQ(fit.At(clock.Local(kStart)).offset_ns, kStart - 7 * kSecond);
+  EXPECT_EQ(fit.At(clock.Local(kStart)).slope, 0);
+}
+
+// Writes the file of a job whose devices, one per worker, run steps of one kernel, a ring of messages and an
+// all-reduce, as the workers' clocks show it.
+class TraceFile {
+ public:
+  explicit TraceFile(std::vector<SkewedClock> clocks) : clocks_(std::move(clocks)), programs_(clocks_.size()) {}
+
+  void Sample(int worker, int64_t unix_ns, int64_t there_ns, int64_t back_ns) {
+    TraceRecord record = Record(worker);
+    *record.mutable_trace()->add_clock() = Exchange(clocks_[worker], unix_ns, there_ns, back_ns);
+    Append(record);
+  }
+
+  void Step(int64_t step, int64_t unix_ns) {
+    const int n = static_cast<int>(clocks_.size());
+    for (int w = 0; w < n; ++w) {
+      TraceRecord record = Record(w);
+      TracedStep* out = record.mutable_trace()->add_steps();
+      const auto local = [&](int64_t after_ns) { return clocks_[w].Local(unix_ns + after_ns); };
+      out->set_device(w);
+      out->set_step(step);
+      out->set_begin_ns(local(0));
+      out->set_end_ns(local(10 * kMs));
+      Span(0, local(1 * kMs), local(2 * kMs + w * 100'000), out);
+      Span(1, local(2 * kMs + w * 100'000), local(5 * kMs), out);  // The last begins at 2 ms and (n - 1) tenths.
+      Message(step * n + w, true, local(6 * kMs), out);
+      Message(step * n + (w + n - 1) % n, false, local(6 * kMs + 200'000), out);
+      Append(record);
+    }
+  }
+
+  std::string bytes;
+
+ private:
+  static void Span(int instruction, int64_t begin, int64_t end, TracedStep* out) {
+    out->add_instruction(instruction);
+    out->add_span_begin_ns(begin - out->begin_ns());
+    out->add_span_ns(end - begin);
+  }
+  static void Message(uint64_t key, bool sent, int64_t at, TracedStep* out) {
+    out->add_message_key(key);
+    out->add_message_ns(at - out->begin_ns());
+    out->add_message_sent(sent);
+  }
+  TraceRecord Record(int worker) {
+    TraceRecord record;
+    record.set_attempt(1);
+    record.set_worker_id(absl::StrCat("w", worker));
+    record.set_host("host");
+    record.set_pid(100 + worker);
+    if (programs_[worker]) return record;
+    programs_[worker] = true;
+    TracedProgram* program = record.mutable_trace()->mutable_program();
+    TracedInstruction* kernel = program->add_instructions();
+    kernel->set_name("fusion.1");
+    kernel->set_kind("kernel");
+    kernel->set_source("train.py:31");
+    TracedInstruction* reduce = program->add_instructions();
+    reduce->set_name("all-reduce.2");
+    reduce->set_kind("collective");
+    reduce->set_collective(1);
+    TracedCollective* collective = program->add_collectives();
+    collective->set_name("all_reduce(sum) f32[8]");
+    collective->set_joins(true);
+    TracedGroup* group = collective->add_groups();
+    for (size_t d = 0; d < clocks_.size(); ++d) group->add_devices(static_cast<int>(d));
+    return record;
+  }
+  void Append(const TraceRecord& record) {
+    google::protobuf::io::StringOutputStream out(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&out);
+    coded.WriteVarint32(static_cast<uint32_t>(record.ByteSizeLong()));
+    record.SerializeToCodedStream(&coded);
+  }
+
+  const std::vector<SkewedClock> clocks_;
+  std::vector<bool> programs_;
+};
+
+const std::vector<SkewedClock> kSkewed = {{3 * kSecond, 50}, {-3 * kSecond, -50}, {0, 0}, {3 * kSecond, -50}};
+
+// By how much the times of any two workers differ that the test knows to be equal.
+int64_t WorstSpread(const Traces& traces) {
+  std::map<int64_t, std::pair<int64_t, int64_t>> range;
+  for (const AlignedStep& at : traces.steps) {
+    const auto [entry, fresh] = range.emplace(at.step.step(), std::make_pair(at.begin_unix_ns, at.begin_unix_ns));
+    entry->second.first = std::min(entry->second.first, at.begin_unix_ns);
+    entry->second.second = std::max(entry->second.second, at.begin_unix_ns);
+  }
+  int64_t worst = 0;
+  for (const auto& [step, minmax] : range) worst = std::max(worst, minmax.second - minmax.first);
+  return worst;
+}
+
+TEST(AlignmentTest, ClocksThatDifferBecomeOne) {
+  TraceFile file(kSkewed);
+  for (int64_t at = 0; at < 300; at += 2) {
+    for (int w = 0; w < 4; ++w) file.Sample(w, kStart + at * kSecond, 150'000, 250'000);
+    file.Step(at, kStart + at * kSecond + kSecond);
+  }
+  Traces traces = ReadTraces(file.bytes);
+  ASSERT_EQ(traces.workers.size(), 4u);
+  ASSERT_EQ(traces.steps.size(), 600u);
+  Align(&traces);
+  EXPECT_EQ(WorstViolationNs(traces), 0);
+  EXPECT_LT(WorstSpread(traces), kMs);
+  EXPECT_NEAR(static_cast<double>(traces.steps[0].begin_unix_ns - kStart - kSecond), 0, kMs);
+}
+
+// The answers to one worker always wait in a queue for 40 ms: its samples are wrong by 20 ms, which no statistics can
+// show, but messages and collectives can.
+TEST(AlignmentTest, MessagesCorrectWhatSamplesCannotShow) {
+  TraceFile file(kSkewed);
+  for (int64_t at = 0; at < 60; at += 2) {
+    for (int w = 0; w < 4; ++w) file.Sample(w, kStart + at * kSecond, 100'000, w == 1 ? 40 * kMs : 100'000);
+    file.Step(at, kStart + at * kSecond + kSecond);
+  }
+  Traces traces = ReadTraces(file.bytes);
+  Align(&traces);
+  EXPECT_EQ(WorstViolationNs(traces), 0);
+  // What is certain after a ring of messages of 0.2 ms and all-reduces of 3 ms.
+  EXPECT_LT(WorstSpread(traces), 4 * kMs);
+}
+
+TEST(AlignmentTest, ATruncatedFileHasTheRecordsBefore) {
+  TraceFile file(kSkewed);
+  file.Step(0, kStart);
+  const size_t whole = file.bytes.size();
+  file.Step(1, kStart + kSecond);
+  for (size_t cut = 0; cut <= file.bytes.size(); cut += 7) {
+    const Traces traces = ReadTraces(file.bytes.substr(0, cut));
+    EXPECT_LE(traces.steps.size(), 8u);
+    if (cut >= whole) {
+      EXPECT_GE(traces.steps.size(), 4u);
+    }
+  }
+  EXPECT_EQ(ReadTraces("").steps.size(), 0u);
+  EXPECT_EQ(ReadTraces(std::string(100, '\xff')).steps.size(), 0u);
+}
+
+TEST(TimelineTest, HasInstructionsCollectivesMessagesAndEvents) {
+  TraceFile file(kSkewed);
+  for (int w = 0; w < 4; ++w) file.Sample(w, kStart, 100'000, 100'000);
+  file.Step(0, kStart + kSecond);
+  Traces traces = ReadTraces(file.bytes);
+  Align(&traces);
+  google::protobuf::RepeatedPtrField<JobLogResponse::Event> events;
+  for (const auto& [kind, at] : std::vector<std::pair<std::string, int64_t>>{
+           {"submitted", 0},
+           {"built", 300 * kMs},
+           {"placed", 400 * kMs},
+           {"started", 900 * kMs},
+           {"ended", 2 * kSecond}}) {
+    JobLogResponse::Event* event = events.Add();
+    event->set_kind(kind);
+    event->set_text(kind + " \"quoted\"\n");
+    event->set_unix_ns(kStart + at);
+    event->set_attempt(1);
+  }
+  const auto json = nlohmann::json::parse(TimelineJson("job-1", events, traces));
+  EXPECT_EQ(json["otherData"]["start_unix_ns"], std::to_string(kStart));
+  EXPECT_EQ(json["otherData"]["worst_violation_us"], 0);
+  std::map<std::string, int> count;
+  std::map<std::string, std::pair<double, double>> arrows;
+  std::map<std::string, double> phases;
+  for (const auto& event : json["traceEvents"]) {
+    ++count[absl::StrCat(event["ph"].get<std::string>(), ":", event["name"].get<std::string>())];
+    if (event["ph"] == "s") arrows[event["id"]].first = event["ts"];
+    if (event["ph"] == "f") arrows[event["id"]].second = event["ts"];
+    if (event.value("cat", "") == "phase") phases[event["name"]] = event["dur"];
+    if (event["name"] == "fusion.1") {
+      EXPECT_EQ(event["args"]["source"], "train.py:31");
+    }
+    if (event["name"] == "all-reduce.2") {
+      EXPECT_EQ(event["args"]["collective"], "all_reduce(sum) f32[8]");
+    }
+  }
+  EXPECT_EQ(count["X:fusion.1"], 4);
+  EXPECT_EQ(count["X:all-reduce.2"], 4);
+  EXPECT_EQ(count["X:step 0"], 4);
+  EXPECT_EQ(count["M:thread_name"], 6);
+  EXPECT_EQ(arrows.size(), 4u);
+  for (const auto& [id, ends] : arrows) EXPECT_GE(ends.second, ends.first) << id;
+  EXPECT_EQ(phases, (std::map<std::string, double>{{"compile", 300'000},
+                                                   {"wait for devices", 100'000},
+                                                   {"load, attempt 1", 500'000},
+                                                   {"run, attempt 1", 1'100'000}}));
+}
+
+TEST(TimelineTest, AJobWithoutStepsHasItsEvents) {
+  const auto json = nlohmann::json::parse(TimelineJson("job-1", {}, {}));
+  EXPECT_EQ(json["traceEvents"].size(), 4u);
+}
+
+}  // namespace
+}  // namespace xlad::observe

@@ -1,0 +1,135 @@
+"""Hosts that die, links that are cut and hosts that come back, on network namespaces: named, and trained on."""
+
+import json
+import unittest
+
+from harness import OWN_EXAMPLES, REPO, folder, wait_for, xlad
+from hosts_e2e import SUBNET, SeveralHosts, cannot_make_hosts, hosts
+
+JOB = OWN_EXAMPLES / "spiral_mlp"
+STEPS = 400
+PYTHON = REPO / "build/venv/bin/python"
+
+
+@unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
+class HostFaults(unittest.TestCase):
+    start_cluster = SeveralHosts.start_cluster
+
+    def ask(self, net, env, *args):
+        code, out, err = net.run(1, *args, env=env)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def job(self, net, env, job):
+        return next(row for row in json.loads(self.ask(net, env, "ps", "--format", "json")) if row["id"] == job)
+
+    def submit(self, net, env, *args):
+        job = self.ask(net, env, "submit", JOB, "--mesh", "dp=4", "--checkpoint-every", "20", *args).split()[0]
+        wait_for(lambda: self.job(net, env, job)["step"] >= 30, "the job to run")
+        return job
+
+    def ends(self, net, env, job):
+        """The attempts that ended: their events, with the time as `unix_ns`."""
+        events = json.loads(self.ask(net, env, "events", job, "--format", "json"))
+        return [event for event in events if event["kind"] == "attempt_ended"]
+
+    def finish(self, net, env, where, job):
+        """Waits for the end; returns losses and final state."""
+        wait_for(lambda: self.job(net, env, job)["state"] == "SUCCEEDED", "the job to succeed", 180)
+        self.ask(net, env, "ckpt", "export", job, "-o", where / f"{job}.safetensors")
+        return (where / f"{job}.safetensors").read_bytes()
+
+    def undisturbed(self, where):
+        code, _, err = xlad("run", JOB, "--mesh", "dp=4", "--workers", 2, "--steps", STEPS, "--save-state",
+                            where / "undisturbed.safetensors")
+        self.assertEqual(code, 0, err)
+        return (where / "undisturbed.safetensors").read_bytes()
+
+    def wait_until_named(self, net, env, job, worker):
+        """Within five seconds `xlad why` names the worker that says nothing any more, its host, pid and the step."""
+        said = lambda: (text := self.ask(net, env, "why", job)) and worker in text.partition("Concerned:")[2] and text
+        text = wait_for(lambda: said() or self.ends(net, env, job) and said(), "why to name the worker", 5)
+        for word in (f"worker {worker}", "host ", "pid ", "with ranks ", "step "):
+            self.assertIn(word, text)
+
+    def test_a_killed_process_and_a_host_that_comes_back(self):
+        with folder() as where, hosts(4) as net:
+            env = self.start_cluster(net, where, 3)
+            job = self.submit(net, env, "--steps", STEPS * 50)
+            used = {worker["id"] for worker in self.job(net, env, job)["workers"]}
+            victim = sorted(used)[-1]
+            host = int(victim[1:])
+            # The process and all that it started: the process namespace of the host ends with it.
+            net.processes[host - 1].kill()
+            self.wait_until_named(net, env, job, victim)
+            event = wait_for(lambda: self.ends(net, env, job), "the attempt to end", 15)[0]
+            self.assertEqual(event["worker"], victim)
+            # Another host takes its place, and later the host is there again.
+            wait_for(lambda: self.job(net, env, job)["state"] == "RUNNING", "the job to continue", 60)
+            net.start(host, where / f"again{host}.log", "worker", "--join", where / "worker.join", "--listen",
+                      f"{SUBNET}.{host}", "--devices", 2, "--id", victim)
+            nodes = lambda: json.loads(self.ask(net, env, "nodes", "--format", "json"))
+            wait_for(lambda: any(w["id"] == victim and w["state"] == "alive" for n in nodes() for w in n["workers"]),
+                     "the host to be back")
+            self.ask(net, env, "cancel", job)
+
+    def test_a_cut_link_changes_no_bits(self):
+        with folder() as where, hosts(4) as net:
+            env = self.start_cluster(net, where, 3)
+            job = self.submit(net, env, "--steps", STEPS)
+            running = self.job(net, env, job)
+            victim = sorted(worker["id"] for worker in running["workers"])[-1]
+            host = int(victim[1:])
+            net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "down")
+            self.wait_until_named(net, env, job, victim)
+            wait_for(lambda: self.ends(net, env, job) or self.job(net, env, job)["state"] == "SUCCEEDED",
+                     "the attempt to end", 30)
+            ends = self.ends(net, env, job)
+            self.assertTrue(ends, "the job ended before the link was cut: it needs more steps")
+            self.assertEqual(ends[0]["worker"], victim)
+            state = self.finish(net, env, where, job)
+            self.assertTrue(state == self.undisturbed(where), "the final states differ")
+            net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
+
+
+@unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
+@unittest.skipUnless(PYTHON.exists(), "the Python package is not set up (scripts/setup.sh --python)")
+class SessionsOnHosts(unittest.TestCase):
+    start_cluster = SeveralHosts.start_cluster
+
+    PROGRAM = """
+import sys
+import jax, numpy as np
+from jax.sharding import PartitionSpec as P
+import xlad
+with xlad.connect(join=sys.argv[1]) as cluster:
+    step = cluster.jit(lambda w, x: (w + 0.5 * (x @ w).sum() * x.mean(), (x @ w).sum()), mesh={"dp": 4},
+                       in_shardings=(P(), P("dp", None)))
+    w, x = np.ones((8, 8), np.float32), np.arange(64, dtype=np.float32).reshape(8, 8) / 64
+    for _ in range(5):
+        w, y = step(w, x)
+    print(float(y), np.asarray(w).sum())
+    v, y2 = np.ones((8, 8), np.float32), None
+    for _ in range(5):
+        v, y2 = v + 0.5 * (x @ v).sum() * x.mean(), (x @ v).sum()
+    np.testing.assert_allclose(np.asarray(w), v, rtol=1e-4)
+    place = next(iter(cluster._sessions.values()))._place
+    print("direct" if place.direct else "relayed", place._connection.address)
+"""
+
+    def test_a_session_on_two_hosts(self):
+        with folder() as where, hosts(4) as net:
+            env = self.start_cluster(net, where, 2)
+            (where / "session.py").write_text(self.PROGRAM)
+            code, _, err = xlad("token", "--data", where / "data", "--role", "submitter", "--user", "ann", "-o",
+                                where / "ann.join")
+            self.assertEqual(code, 0, err)
+            for host in (4, 1):  # A host without a worker, and that of the coordinator.
+                argv = [*net.argv(host, [])[:-1], PYTHON, where / "session.py", where / "ann.join"]
+                code, out, err = net.run_argv(argv, {**env, "PYTHONPATH": str(REPO / "python"), "JAX_PLATFORMS": "cpu"})
+                self.assertEqual(code, 0, out + err)
+                self.assertIn(f"direct {SUBNET}.2:", out)
+
+
+if __name__ == "__main__":
+    unittest.main()
