@@ -17,6 +17,7 @@
 #include "hlo/wire/proto.h"
 #include "service/check_spec.h"
 #include "sharding/pipeline.h"
+#include "simulate/executable_time.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -122,8 +123,10 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   XLAD_ASSIGN_OR_RETURN(CompileRequest compile,
                         MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
-  XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(compile));
-  response.set_executable(executable.SerializeAsString());
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(compile, {}, false));
+  XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
+  for (const std::string& warning : compiled.executable.simulated().warnings()) response.add_warnings(warning);
+  response.set_executable(compiled.executable.SerializeAsString());
   AddTiming("compile", since_ns, &response);
   return response;
 }
