@@ -39,10 +39,15 @@ class History {
       columns_[c].push_back(static_cast<int>(c) < step.values_size() ? step.values(static_cast<int>(c)) : 0);
     }
     step_ms_.push_back(step.step_ms());
+    simulated_.push_back(step.simulated());
   }
 
   std::vector<float> losses() const { return loss_column_ < 0 ? std::vector<float>() : columns_[loss_column_]; }
   const std::vector<double>& step_ms() const { return step_ms_; }
+  // The last step on simulated chips, or null.
+  const SimulatedTime* simulated() const {
+    return simulated_.empty() || simulated_.back().topology().empty() ? nullptr : &simulated_.back();
+  }
 
   std::string ToJson(const JobStatus& status) const {
     nlohmann::ordered_json json;
@@ -55,14 +60,35 @@ class History {
     json["compile_ms"] = status.compile_ms();
     json["launches"] = nlohmann::ordered_json::object();
     for (const auto& [kind, launches] : SortedLaunches(status)) json["launches"][kind] = launches;
+    if (simulated() != nullptr) json["simulated"] = SimulatedJson();
     return json.dump() + "\n";
   }
 
  private:
+  // By step: the simulated time, and the busy time of each unit.
+  nlohmann::ordered_json SimulatedJson() const {
+    std::vector<double> step, mxu, vpu, hbm, ici, stall, bytes;
+    for (const SimulatedTime& time : simulated_) {
+      step.push_back(time.us());
+      mxu.push_back(time.mxu_us());
+      vpu.push_back(time.vpu_us());
+      hbm.push_back(time.hbm_us());
+      ici.push_back(time.ici_us());
+      stall.push_back(time.stall_us());
+      bytes.push_back(time.hbm_bytes());
+    }
+    return {{"topology", simulated()->topology()},
+            {"step_us", step},
+            {"units", {{"mxu", mxu}, {"vpu", vpu}, {"hbm", hbm}, {"ici", ici}}},
+            {"stall_us", stall},
+            {"hbm_traffic_bytes", bytes}};
+  }
+
   std::vector<std::string> names_;
   int loss_column_ = -1;
   std::vector<std::vector<float>> columns_;
   std::vector<double> step_ms_;
+  std::vector<SimulatedTime> simulated_;
 };
 
 double MedianStepMs(const History& history) {
@@ -121,6 +147,13 @@ void PrintSummary(const JobStatus& status, const History& history) {
   if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
   std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),
                status.compile_ms());
+  const SimulatedTime* const time = history.simulated();
+  if (time == nullptr) return;
+  std::fprintf(stderr,
+               "simulated on %s: %.1f us/step; busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f; waiting for "
+               "collectives %.1f\n",
+               time->topology().c_str(), time->us(), time->mxu_us(), time->vpu_us(), time->hbm_us(), time->ici_us(),
+               time->stall_us());
 }
 
 absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& status, const History& history,

@@ -13,7 +13,7 @@
 #include "base/network.h"
 #include "cli/command.h"
 #include "proto/mesh.h"
-#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/registry/registry.h"
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
 #include "runtime/step_listing.h"
@@ -42,8 +42,9 @@ std::string HeaderOf(const std::string& bytes) {
   return bytes.substr(0, sizeof(length) + length);
 }
 
-absl::StatusOr<std::string> BuildJob(const client::Job& job) {
+absl::StatusOr<std::string> BuildJob(const client::Job& job, const Target& target) {
   BuildRequest request;
+  *request.mutable_target() = target;
   request.set_program(job.program);
   *request.mutable_spec() = job.spec;
   request.set_state_header(HeaderOf(job.state));
@@ -73,22 +74,26 @@ absl::StatusOr<LaunchTask> LaunchOf(const client::Job& job, const std::string& b
   return launch;
 }
 
-absl::StatusOr<Profile> Train(const client::Job& job, int threads) {
-  XLAD_ASSIGN_OR_RETURN(const std::string bytes, BuildJob(job));
+absl::StatusOr<Profile> Train(const client::Job& job, const ProfileOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const DeviceOffer offer, runtime::MakeOffer(options.device, runtime::AllDeviceKinds()));
+  XLAD_ASSIGN_OR_RETURN(const std::string bytes, BuildJob(job, offer.target()));
   Executable executable;
   if (!executable.ParseFromString(bytes)) return absl::InternalError("the executable cannot be read");
   XLAD_ASSIGN_OR_RETURN(const LaunchTask launch, LaunchOf(job, bytes, executable));
   Profile profile;
   profile.devices = launch.devices_size();
   profile.steps = job.spec.steps();
-  profile.threads = runtime::ThreadsOfEach(threads > 0 ? threads : runtime::HostThreads(), profile.devices);
+  const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
+  profile.threads = runtime::ThreadsOfEach(threads, profile.devices);
+  profile.simulated = executable.simulated();
   XLAD_ASSIGN_OR_RETURN(profile.rates, MeasureMachine(RealClock(), profile.threads * profile.devices));
 
   runtime::MemoryStore store(bytes);
   XLAD_RETURN_IF_ERROR(store.Add(job.spec.state_blob(), job.state));
   XLAD_RETURN_IF_ERROR(store.Add(job.spec.data_blob(), job.data));
   runtime::StepWaiter waiter;
-  const std::unique_ptr<runtime::Device> device = runtime::MakeCpuDevice();
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Device> device,
+                        runtime::MakeDevice(options.device, runtime::AllDeviceKinds()));
   std::mutex mutex;
   std::vector<runtime::StepTimes> times;
   runtime::TaskEnvironment environment;
@@ -122,6 +127,20 @@ int64_t TotalNs(const Profile& profile) {
   return ns;
 }
 
+// "12.3 " of the simulated microseconds of one call, or nothing if there are none.
+std::string SimulatedColumn(const Profile& profile, const ProfileRow& row) {
+  if (profile.simulated.topology().empty()) return "";
+  return absl::StrFormat("%9.2f ", row.simulated_us / static_cast<double>(std::max<int64_t>(row.calls, 1)));
+}
+
+std::string SimulatedLine(const SimulatedTime& time) {
+  if (time.topology().empty()) return "";
+  return absl::StrFormat(
+      "simulated on %s: %.1f us per step; busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f; waiting for collectives "
+      "%.1f\n",
+      time.topology(), time.us(), time.mxu_us(), time.vpu_us(), time.hbm_us(), time.ici_us(), time.stall_us());
+}
+
 }  // namespace
 
 double ProfileRow::RooflineShare(const MachineRates& rates) const {
@@ -147,6 +166,7 @@ std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vec
       row.ns += of_device.ns[s];
       row.flops += step.flops() * static_cast<double>(of_device.calls[s]);
       row.bytes += step.bytes() * static_cast<double>(of_device.calls[s]);
+      row.simulated_us += step.simulated_us() * static_cast<double>(of_device.calls[s]);
     }
   }
   std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) { return a.ns > b.ns; });
@@ -156,8 +176,9 @@ std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vec
 std::string ProfileTable(const Profile& profile) {
   const double steps = static_cast<double>(std::max<int64_t>(profile.steps, 1) * profile.devices);
   const auto total_ns = static_cast<double>(std::max<int64_t>(TotalNs(profile), 1));
-  std::string text = absl::StrFormat("%9s %6s %9s %9s %9s %8s %7s  %-11s %s\n", "ms/step", "time", "calls/step",
-                                     "us/call", "GFLOP/s", "GB/s", "roof", "kind", "instruction");
+  std::string text = absl::StrFormat("%9s %6s %9s %9s %9s %8s %7s  %s%-11s %s\n", "ms/step", "time", "calls/step",
+                                     "us/call", "GFLOP/s", "GB/s", "roof",
+                                     profile.simulated.topology().empty() ? "" : "simulated ", "kind", "instruction");
   for (size_t r = 0; r < profile.rows.size(); ++r) {
     const ProfileRow& row = profile.rows[r];
     if (r == kMaxRows) {
@@ -167,11 +188,11 @@ std::string ProfileTable(const Profile& profile) {
     const double seconds = static_cast<double>(row.ns) * 1e-9;
     const double share = row.RooflineShare(profile.rates);
     absl::StrAppendFormat(
-        &text, "%9.3f %5.1f%% %10.1f %9.1f %9s %8s %7s  %-11s %s%s\n", Milliseconds(row.ns) / steps,
+        &text, "%9.3f %5.1f%% %10.1f %9.1f %9s %8s %7s  %s%-11s %s%s\n", Milliseconds(row.ns) / steps,
         100 * static_cast<double>(row.ns) / total_ns, static_cast<double>(row.calls) / steps,
         static_cast<double>(row.ns) / 1e3 / static_cast<double>(std::max<int64_t>(row.calls, 1)),
         Rate(row.flops, seconds), Rate(row.bytes, seconds), share == 0 ? "-" : absl::StrFormat("%.0f%%", 100 * share),
-        row.kind, row.name, row.source.empty() ? "" : absl::StrCat("  ", row.source));
+        SimulatedColumn(profile, row), row.kind, row.name, row.source.empty() ? "" : absl::StrCat("  ", row.source));
   }
   absl::StrAppendFormat(&text,
                         "%d steps on %d devices of %d threads: %.3f ms each, %.3f ms in these rows\n"
@@ -179,7 +200,7 @@ std::string ProfileTable(const Profile& profile) {
                         profile.steps, profile.devices, profile.threads,
                         Milliseconds(profile.ns) / static_cast<double>(std::max<int64_t>(profile.steps, 1)),
                         total_ns / kNsPerMs / steps, profile.rates.bytes_per_s / 1e9, profile.rates.flops_per_s / 1e9);
-  return text;
+  return text + SimulatedLine(profile.simulated);
 }
 
 std::string ProfileJson(const Profile& profile) {
@@ -190,6 +211,16 @@ std::string ProfileJson(const Profile& profile) {
   json["ms"] = Milliseconds(profile.ns);
   json["copy_bytes_per_s"] = profile.rates.bytes_per_s;
   json["dot_flops_per_s"] = profile.rates.flops_per_s;
+  const SimulatedTime& time = profile.simulated;
+  if (!time.topology().empty()) {
+    json["simulated"] = {{"topology", time.topology()},
+                         {"step_us", time.us()},
+                         {"units",
+                          {{"mxu", time.mxu_us()}, {"vpu", time.vpu_us()}, {"hbm", time.hbm_us()},
+                           {"ici", time.ici_us()}}},
+                         {"stall_us", time.stall_us()},
+                         {"hbm_traffic_bytes", time.hbm_bytes()}};
+  }
   json["kernels"] = nlohmann::ordered_json::array();
   for (const ProfileRow& row : profile.rows) {
     json["kernels"].push_back({{"name", row.name},
@@ -200,13 +231,14 @@ std::string ProfileJson(const Profile& profile) {
                                {"flops", row.flops},
                                {"bytes", row.bytes},
                                {"roofline_share", row.RooflineShare(profile.rates)}});
+    if (!time.topology().empty()) json["kernels"].back()["simulated_us"] = row.simulated_us;
   }
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 int RunProfile(const client::Job& job, const ProfileOptions& options) {
   SetLogLevel(LogLevel::kWarn);
-  const absl::StatusOr<Profile> profile = Train(job, options.threads);
+  const absl::StatusOr<Profile> profile = Train(job, options);
   if (!profile.ok()) return Fail(profile.status());
   const std::string text = options.format == "json" ? ProfileJson(*profile) : ProfileTable(*profile);
   std::fputs(text.c_str(), stdout);

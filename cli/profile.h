@@ -8,6 +8,7 @@
 #include "cli/machine_rates.h"
 #include "client/job_directory.h"
 #include "proto/executable.pb.h"
+#include "runtime/device_kind.h"
 #include "runtime/step_program.h"
 
 namespace xlad::cli {
@@ -19,6 +20,7 @@ struct ProfileRow {
   std::string source;  // file:line of the user's code.
   int64_t calls = 0, ns = 0;
   double flops = 0, bytes = 0;  // The sums of all calls.
+  double simulated_us = 0;      // The same on simulated chips; 0 on others.
 
   // The part of the time that the machine would need at least: for the bytes at its copy rate, or for the operations
   // at the rate of the matrix library, whichever is longer. 0 for collectives.
@@ -34,12 +36,14 @@ struct Profile {
   int64_t steps = 0;
   int devices = 1, threads = 1;  // `threads` of each device.
   int64_t ns = 0;                // Wall time of all steps.
+  SimulatedTime simulated;       // One step; without a topology if the devices are not simulated chips.
 };
 std::string ProfileTable(const Profile& profile);
 std::string ProfileJson(const Profile& profile);
 
 struct ProfileOptions {
   int threads = 0;  // For all devices together; 0: those of the machine.
+  runtime::DeviceRequest device = {"cpu", "", 0};  // The kind of all devices.
   std::string format = "table";
 };
 // Builds the job and trains it in this process, all devices as threads of it. Prints the profile. Returns the exit

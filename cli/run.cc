@@ -158,6 +158,11 @@ int Run(Options options) {
   job->spec.mutable_compile()->set_tuned_schedules(ReadTuned(cache));
   if (options.profile) {
     options.profiling.threads = options.threads;
+    if (options.devices.size() > 1) {
+      return Fail(absl::InvalidArgumentError(absl::StrCat("--profile: found ", DeviceFlagText(options.devices),
+                                                          ", expected one kind of device")));
+    }
+    if (!options.devices.empty()) options.profiling.device = options.devices[0];
     return RunProfile(*job, options.profiling);
   }
   const auto launch = MpirunLaunch();
@@ -215,7 +220,7 @@ void AddRun(CLI::App& parent, Action* action) {
                                       "bytes, and its share of what this machine can do");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other :
-       {"--workers", "--device", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
+       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
     profile->excludes(other);
   }
   app->callback([=] { *action = [=] { return Run(*options); }; });

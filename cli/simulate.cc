@@ -23,7 +23,7 @@ constexpr size_t kMaxPrintedCollectives = 20;
 
 struct Options {
   std::string path, mesh, compare, chip, assign, trace, format;
-  std::vector<std::string> topologies;
+  std::vector<std::string> topologies, broken_links;
   bool sweep = false;
 };
 
@@ -46,6 +46,10 @@ absl::StatusOr<std::vector<Slice>> ReadSlices(const Options& options) {
   std::vector<Slice> slices;
   for (const std::string& topology : options.topologies) {
     XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), simulate::ParseSlice(topology, chip));
+    for (const std::string& link : options.broken_links) {
+      const absl::Status broken = simulate::BreakLink(link, &slices.back());
+      if (!broken.ok()) return Annotate(broken, absl::StrCat("--broken-link on ", topology));
+    }
   }
   return slices;
 }
@@ -249,6 +253,8 @@ void AddSimulate(CLI::App& parent, Action* action) {
       ->check(CLI::ExistingFile);
   app->add_option("--assign", options->assign,
                   "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");
+  app->add_option("--broken-link", options->broken_links, "a link that carries nothing, as 0-1; may be repeated")
+      ->allow_extra_args(false);
   auto* compare = app->add_option("--compare", options->compare, "another mesh, beside the first");
   auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");
   sweep->needs("--mesh")->excludes(compare);

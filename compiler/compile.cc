@@ -94,6 +94,7 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   result.ir = std::move(code.ir);
   result.assembly = std::move(code.assembly);
   result.times = std::move(compilation.times);
+  result.module = std::move(compilation.module);
   return result;
 }
 

@@ -45,6 +45,7 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, 
 // there is no code, Internal for a bug in the compiler.
 struct CompileResult {
   Executable executable;
+  std::unique_ptr<hlo::Module> module;  // After the passes: its instructions have the names of the steps.
   std::vector<PassTime> times;
   std::string ir, assembly;  // Empty unless `want_listings`.
 };

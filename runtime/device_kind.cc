@@ -59,6 +59,10 @@ absl::Status ReadModel(const DeviceKind& kind, const std::string& model, DeviceR
                       absl::StrCat(kind.name, " or ", kind.name, ":COUNT, because ", kind.name, " has no models"));
   }
   if (std::find(kind.models.begin(), kind.models.end(), model) == kind.models.end()) {
+    if (kind.read_model != nullptr) {
+      XLAD_ASSIGN_OR_RETURN(request->model, kind.read_model(model));
+      return absl::OkStatus();
+    }
     return Unexpected(absl::StrCat("model \"", model, "\" of kind ", kind.name),
                       absl::StrCat("one of ", absl::StrJoin(kind.models, ", ")));
   }

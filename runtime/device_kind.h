@@ -22,10 +22,14 @@ struct DeviceKind {
   std::vector<MemoryKind> memory;   // The kinds of memory that its devices can allocate.
   // OK if this machine can run such devices; otherwise the reason.
   absl::Status (*available)();
-  // What code for such a device must be compiled for. `model` is one of `models`, or empty if there are none.
+  // What code for such a device must be compiled for. `model` is one of `models`, what `read_model` returned, or empty
+  // if there are none.
   Target (*target)(const std::string& model);
   // Makes a device, which runs any number of logical shards.
   absl::StatusOr<std::unique_ptr<Device>> (*make)(const std::string& model);
+  // Completes a MODEL that is not one of `models`, such as the path of a file that describes one; `target` and `make`
+  // take what it returns. Null if there are no other models. Errors say what was found and what is expected.
+  absl::StatusOr<std::string> (*read_model)(const std::string& text) = nullptr;
 };
 
 using DeviceKinds = absl::Span<const DeviceKind>;

@@ -196,6 +196,8 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step, int64_t save_ns) {
     if (launch_.spec().stop_when_not_finite()) XLAD_RETURN_IF_ERROR(CheckFinite(index, values));
     metrics.mutable_values()->Assign(values.begin(), values.end());
     metrics.set_step_ms(static_cast<double>(environment_.clock->NowNs() - begin_ns) / kNsPerMs);
+    const Executable& program = executable_->executable();
+    if (program.has_simulated()) *metrics.mutable_simulated() = program.simulated();
     environment_.listener->OnStep(metrics);
   }
   XLAD_RETURN_IF_ERROR(buffers.FeedBack());

@@ -17,6 +17,7 @@
 #include "hlo/wire/proto.h"
 #include "service/check_spec.h"
 #include "sharding/pipeline.h"
+#include "simulate/executable_time.h"
 #include "tensor/wire.h"
 
 namespace xlad::service {
@@ -72,6 +73,14 @@ void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* respons
   timing->set_milliseconds(static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs);
 }
 
+// The serialized executable, with the times of its steps if the target is a simulated chip.
+absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, BuildResponse* response) {
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, {}, false));
+  XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
+  for (const std::string& warning : compiled.executable.simulated().warnings()) response->add_warnings(warning);
+  return compiled.executable.SerializeAsString();
+}
+
 }  // namespace
 
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
@@ -122,13 +131,11 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   XLAD_ASSIGN_OR_RETURN(CompileRequest compile,
                         MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
-  XLAD_ASSIGN_OR_RETURN(const Executable executable, compiler::Compile(compile));
-  response.set_executable(executable.SerializeAsString());
+  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, &response));
   compile.clear_dump_directory();
   for (const Target& target : request.other_targets()) {
     *compile.mutable_target() = target;
-    XLAD_ASSIGN_OR_RETURN(const Executable other, compiler::Compile(compile));
-    response.add_other_executables(other.SerializeAsString());
+    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, &response));
   }
   AddTiming("compile", since_ns, &response);
   return response;

@@ -40,13 +40,33 @@ CollectiveSpec SpecOf(const GroupCollective& collective, int64_t units) {
   return spec;
 }
 
+// Breaks the link of a group between its members nearest to the two chips, for the group that has this link. Links
+// between groups are not in its network.
+void BreakLinkOfGroup(const std::pair<int, int>& link, const GroupShape& shape, const Slice& slice, Network* network) {
+  const std::vector<int> a = collectives::CoordinatesOf(slice.grid, link.first);
+  const std::vector<int> b = collectives::CoordinatesOf(slice.grid, link.second);
+  std::vector<int> from, to;
+  for (const GroupDimension& d : shape) {
+    // A link that goes around ends at 0.
+    const bool goes_around = std::abs(a[d.dimension] - b[d.dimension]) > 1;
+    const int low = goes_around ? std::max(a[d.dimension], b[d.dimension]) : std::min(a[d.dimension], b[d.dimension]);
+    from.push_back(low / d.stride % d.size);
+    to.push_back(a[d.dimension] == b[d.dimension] ? from.back() : (low / d.stride + 1) % d.size);
+  }
+  if (from == to) return;
+  network->BreakLink(collectives::PositionIn(network->grid(), from), collectives::PositionIn(network->grid(), to))
+      .IgnoreError();
+}
+
 Network NetworkOf(const GroupShape& shape, const Slice& slice) {
   std::vector<collectives::TorusDimension> dimensions;
   for (const GroupDimension& d : shape) {
     dimensions.push_back(
         {d.size, d.wraps, slice.chip.ici_hop_s * 1e6 * d.stride, slice.chip.ici_bytes_per_s / 1e9 / d.stride});
   }
-  return Network::Torus(dimensions, slice.chip.ici_launch_s * 1e6);
+  Network network = Network::Torus(dimensions, slice.chip.ici_launch_s * 1e6);
+  for (const auto& link : slice.broken_links) BreakLinkOfGroup(link, shape, slice, &network);
+  return network;
 }
 
 // The plans that may be the fastest. `few`: only the one that uses most links.
@@ -173,6 +193,11 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
     if (all_to_all && !one && spec.ranks > kMaxRanksOfAll) continue;
     const absl::StatusOr<SimulatedRun> run = one ? collectives::SimulateRankZero(plan, spec, network, options)
                                                  : collectives::Simulate(plan, spec, network, options);
+    if (absl::IsUnavailable(run.status())) {
+      return absl::UnavailableError(absl::StrCat("group ", ToString(collective.shape), " of ", slice_.name,
+                                                 ": broken links separate its chips: ", run.status().message(),
+                                                 "; routes through other groups are not modeled"));
+    }
     if (!run.ok()) return run.status();
     if (!best.plan.empty() && run->time_us >= best.us) continue;
     best.us = run->time_us;

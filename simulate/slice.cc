@@ -1,6 +1,9 @@
 #include "simulate/slice.h"
 
+#include <cmath>
+
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 
 namespace xlad::simulate {
@@ -16,7 +19,40 @@ collectives::Network Slice::Network() const {
   for (int d = 0; d < std::ssize(grid); ++d) {
     dimensions.push_back({grid[d], Wraps(d), chip.ici_hop_s * 1e6, chip.ici_bytes_per_s / 1e9});
   }
-  return collectives::Network::Torus(dimensions, chip.ici_launch_s * 1e6);
+  collectives::Network network = collectives::Network::Torus(dimensions, chip.ici_launch_s * 1e6);
+  for (const auto& [a, b] : broken_links) XLAD_CHECK(network.BreakLink(a, b).ok());
+  return network;
+}
+
+absl::Status BreakLink(absl::string_view link, Slice* slice) {
+  const std::vector<absl::string_view> ends = absl::StrSplit(link, '-');
+  int a = 0, b = 0;
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &a) || !absl::SimpleAtoi(ends[1], &b)) {
+    return absl::InvalidArgumentError(absl::StrCat("found broken link \"", link, "\", expected two chips such as 0-1"));
+  }
+  collectives::Network network = slice->Network();
+  XLAD_RETURN_IF_ERROR(network.BreakLink(a, b));
+  slice->broken_links.emplace_back(a, b);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips) {
+  if (chips < 1 || chips > kMaxChips) {
+    return absl::InvalidArgumentError(absl::StrCat("found a slice of ", chips, " chips, expected 1 to ", kMaxChips));
+  }
+  Slice slice{"", chip, {}};
+  int64_t left = chips;
+  for (int dimensions = chip.ici_dimensions; dimensions > 0; --dimensions) {
+    // The largest divisor that leaves the other dimensions at least as long.
+    int64_t size = 1;
+    for (int64_t divisor = 1; std::pow(divisor, dimensions) <= static_cast<double>(left); ++divisor) {
+      if (left % divisor == 0) size = divisor;
+    }
+    slice.grid.push_back(static_cast<int>(dimensions == 1 ? left : size));
+    left /= slice.grid.back();
+  }
+  slice.name = absl::StrCat(chip.name, "-", absl::StrJoin(slice.grid, "x"));
+  return slice;
 }
 
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip) {

@@ -71,6 +71,7 @@ class StepSimulation {
 
   absl::StatusOr<StepTime> Run(const Computation& entry) {
     XLAD_ASSIGN_OR_RETURN(total_.us, Time(entry, 0, 1, true));
+    total_.instruction_us = std::move(instruction_us_);
     return std::move(total_);
   }
 
@@ -215,7 +216,7 @@ class StepSimulation {
     total_.vpu_us += cost.vpu_us * trips;
     total_.hbm_us += hbm_us * trips;
     total_.hbm_bytes += bytes * trips;
-    return std::max({cost.mxu_us, cost.vpu_us, hbm_us}) + kKernelStartUs;
+    return instruction_us_[&instruction] = std::max({cost.mxu_us, cost.vpu_us, hbm_us}) + kKernelStartUs;
   }
 
   // The bytes of a kernel that are not in VMEM, without those of the absorbed product, which is in registers.
@@ -275,6 +276,7 @@ class StepSimulation {
       XLAD_ASSIGN_OR_RETURN(const GroupTime* known, timer_.TimeOf({collective.kind, collective.bytes, shape}));
       time = *known;
     }
+    instruction_us_[collective.instruction] = time.us;
     Times times{time.us, {}};
     for (int d = 0; d < std::ssize(time.link_us); ++d) {
       if (time.link_us[d] > 0) times.dimensions.push_back(d);
@@ -298,6 +300,7 @@ class StepSimulation {
   GroupTimer timer_;
   absl::flat_hash_map<const Instruction*, const ProgramCollective*> collectives_;
   absl::flat_hash_set<const Instruction*> resident_;
+  absl::flat_hash_map<const Instruction*, double> instruction_us_;
   StepTime total_;
   std::vector<int> finished_;  // The worklist of Finish.
   bool is_finishing_ = false;

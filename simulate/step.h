@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/status.h"
 #include "simulate/kernel_cost.h"
 #include "simulate/traffic.h"
@@ -46,6 +47,9 @@ struct StepTime {
   std::vector<double> link_us;  // By dimension of the slice: the mean time that one of its links is busy.
   std::vector<TimelineEvent> timeline;
   std::vector<std::string> warnings;  // Loops whose trip counts are assumed.
+  // One execution of each kernel on the cores and of each collective on the links. Those of loops and branches, and of
+  // products whose user computes on their result in the registers, are missing.
+  absl::flat_hash_map<const hlo::Instruction*, double> instruction_us;
 };
 
 // `collectives` are those of CollectivesOf(module). Errors of GroupTimer and PermuteTime.

@@ -9,24 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "collectives/plan/grid.h"
+#include "machine/chip.h"
 
 namespace xlad::collectives {
 namespace {
 
-// Generations of TPU. The rates are those of Google's documentation (v5e and later) or follow from its figures for the
-// AllReduce of a whole pod (v3, v4); v2 as published by Jouppi et al., CACM 2020. A hop takes about 1 us, and a
-// collective about 5 us to start: "How to scale your model", 2025, measures 8 us for 3 hops.
-struct Generation {
-  absl::string_view name;
-  int dimensions;
-  int wraps_at;  // A dimension wraps around if its size is this, or in 3D a multiple of it.
-  double gigabytes_per_s;
-};
-constexpr Generation kGenerations[] = {
-    {"v2", 2, 16, 62},  {"v3", 2, 32, 83},   {"v4", 3, 4, 45},  {"v5e", 2, 16, 50},
-    {"v5p", 3, 4, 100}, {"v6e", 2, 16, 100}, {"7x", 3, 4, 100},
-};
-constexpr double kHopUs = 1, kLaunchUs = 5;
 constexpr int kMaxRanks = 1 << 16;
 
 absl::Status UnknownPreset(absl::string_view name) {
@@ -97,17 +84,13 @@ absl::StatusOr<Network> Network::Preset(absl::string_view name) {
     if (ranks > kMaxRanks) return UnknownPreset(name);
   }
   if (words[0] == "switch" && grid.size() == 1) return Switch(grid[0], /*latency_us=*/2, /*gigabytes_per_s=*/25);
-  for (const Generation& generation : kGenerations) {
-    if (generation.name != words[0] || static_cast<int>(grid.size()) != generation.dimensions) continue;
-    std::vector<bool> wraps;
-    for (const int size : grid) {
-      wraps.push_back(generation.dimensions == 2 ? size == generation.wraps_at : size % generation.wraps_at == 0);
-    }
-    Network network = Torus(grid, wraps, kHopUs, generation.gigabytes_per_s);
-    network.launch_us_ = kLaunchUs;
-    return network;
+  const absl::StatusOr<machine::Chip> chip = machine::BuiltInChip(words[0]);
+  if (!chip.ok() || std::ssize(grid) != chip->ici_dimensions) return UnknownPreset(name);
+  std::vector<TorusDimension> dimensions;
+  for (const int size : grid) {
+    dimensions.push_back({size, chip->Wraps(size), chip->ici_hop_s * 1e6, chip->ici_bytes_per_s / 1e9});
   }
-  return UnknownPreset(name);
+  return Torus(dimensions, chip->ici_launch_s * 1e6);
 }
 
 bool Network::IsSymmetric() const {

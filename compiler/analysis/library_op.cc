@@ -1,5 +1,7 @@
 #include "compiler/analysis/library_op.h"
 
+#include <algorithm>
+
 #include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
 
@@ -43,6 +45,17 @@ bool IsLibraryConvolution(const Instruction& conv) {
   return fits && !(dilated && (strided || attributes.feature_group_count != 1));
 }
 
+// The highest precision of the operands.
+Precision PrecisionOf(const Instruction& instruction) {
+  Precision precision = PRECISION_DEFAULT;
+  for (const std::string& name : instruction.attributes().operand_precision) {
+    precision = std::max(precision, name == "highest" ? PRECISION_HIGHEST
+                                    : name == "high"  ? PRECISION_HIGH
+                                                      : PRECISION_DEFAULT);
+  }
+  return precision;
+}
+
 void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
   *conv->mutable_lhs() = ToProto(instruction.operand(0)->shape());
   *conv->mutable_rhs() = ToProto(instruction.operand(1)->shape());
@@ -68,6 +81,7 @@ void SetConvolution(const Instruction& instruction, ConvolutionOp* conv) {
   conv->set_output_feature(dims.output_feature);
   conv->mutable_output_spatial()->Add(dims.output_spatial.begin(), dims.output_spatial.end());
   conv->set_feature_group_count(instruction.attributes().feature_group_count);
+  conv->set_precision(PrecisionOf(instruction));
 }
 
 void SetFft(const Instruction& instruction, FftOp* fft) {
@@ -181,6 +195,7 @@ LibraryOp MakeLibraryOp(const Instruction& instruction) {
   dot->mutable_rhs_batch()->Add(dims.rhs_batch.begin(), dims.rhs_batch.end());
   dot->mutable_lhs_contracting()->Add(dims.lhs_contracting.begin(), dims.lhs_contracting.end());
   dot->mutable_rhs_contracting()->Add(dims.rhs_contracting.begin(), dims.rhs_contracting.end());
+  dot->set_precision(PrecisionOf(instruction));
   return op;
 }
 

@@ -16,8 +16,8 @@ namespace xlad::service {
 
 bool IsSameTarget(const Target& a, const Target& b) {
   const bool same_name = a.device_kind() == b.device_kind() && a.device_model() == b.device_model();
-  if (same_name) return a.cpu() == b.cpu() && a.features() == b.features();
-  return DeviceName(a) == DeviceName(b) && a.cpu() == b.cpu() && a.features() == b.features();
+  const bool same_code = a.cpu() == b.cpu() && a.features() == b.features() && a.chip() == b.chip();
+  return same_code && (same_name || DeviceName(a) == DeviceName(b));
 }
 
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration) {

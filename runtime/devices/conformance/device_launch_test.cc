@@ -31,6 +31,7 @@ TEST_P(LoadConformance, AnExecutableWithoutCode) {
 TEST_P(LoadConformance, ExecutablesOfOtherKindsAreRefused) {
   Executable executable = MakeKernelExecutable();
   executable.mutable_target()->set_device_kind("abacus");
+  executable.mutable_target()->clear_device_model();
   const absl::Status status = device_->Load(executable).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status), HasSubstr("found a target of kind abacus, expected " + GetParam().name));

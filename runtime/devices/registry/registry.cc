@@ -2,6 +2,7 @@
 
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/devices/opaque/opaque_device.h"
+#include "runtime/devices/tpu_sim/tpu_sim_device.h"
 
 namespace xlad::runtime {
 
@@ -9,6 +10,7 @@ DeviceKinds AllDeviceKinds() {
   static const auto* const kinds = new std::vector<DeviceKind>{
       CpuDeviceKind(),
       OpaqueDeviceKind(),
+      TpuSimDeviceKind(),
   };
   return *kinds;
 }

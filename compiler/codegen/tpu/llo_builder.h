@@ -1,0 +1,95 @@
+// Writes the instructions of a kernel, allocates vector registers, and schedules bundles.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "machine/llo/isa.h"
+
+namespace xlad::compiler {
+
+using machine::LloOp;
+
+// Instructions are appended to straight-line blocks, which end when a loop begins or ends. A block is scheduled when
+// it ends: registers are allocated in program order, and what does not fit is spilled to VMEM; then each instruction
+// takes the first bundle in which its sources are ready and a slot is free. Vector values live in their block only;
+// between blocks they are in VMEM. Not thread-safe.
+class LloBuilder {
+ public:
+  explicit LloBuilder(int vector_alus);
+
+  // Reserves VMEM for the whole kernel; returns its first tile.
+  int64_t NewTiles(int64_t tiles);
+  int64_t tiles() const { return vmem_tiles_; }
+
+  // Scalar registers, which live until the ScalarScope in which they were made ends. zero() has 0 and one() has 1.
+  int NewScalar();
+  static constexpr int zero() { return machine::kScalarRegisters - 1; }
+  static constexpr int one() { return machine::kScalarRegisters - 2; }
+
+  // dst = op(a, imm) or op(a, b).
+  void Scalar(LloOp op, int dst, int a, int64_t imm) { Append({op, dst, {a}, imm}); }
+  void ScalarSum(int dst, int a, int b) { Append({LloOp::kSAdd, dst, {a, b}}); }
+
+  // A new vector value of the block.
+  int Vector(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
+  int Load(int base, int64_t offset, int region);
+  void Store(int base, int64_t offset, int value, int region);
+  int Constant(uint32_t word) { return Vector(LloOp::kVMovI, {}, word); }
+  // Instructions without a result: pushes, swaps.
+  void Push(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
+
+  struct Copy {
+    int tile = 0, element = 0, rows = 0, columns = 0, predicate = one();  // Scalar registers.
+    int buffer = 0;
+    int64_t stride = 0, tiles = 1;
+    int semaphore = 0;
+  };
+  void Start(LloOp op, const Copy& copy);
+  void Wait(int semaphore, int predicate = one());
+
+  void BeginLoop(int counter, int64_t trips);
+  void EndLoop();
+
+  // All loops must have ended.
+  machine::LloKernel Finish(std::string name);
+
+ private:
+  friend class ScalarScope;
+  struct Pending {
+    machine::LloInstruction instruction;  // Vector registers are the numbers of values.
+    int region = -1;                      // Loads and stores of different regions do not overlap; -1: with any.
+  };
+
+  void Append(machine::LloInstruction instruction, int region = -1) { block_.push_back({instruction, region}); }
+  void EndBlock();
+
+  const int vector_alus_;
+  int64_t vmem_tiles_ = 0;
+  int64_t spill_tiles_ = 0;
+  int scalars_ = 0, values_ = 0;
+  std::vector<Pending> block_;
+  struct OpenLoop {
+    int counter;
+    int64_t trips;
+    std::vector<machine::LloItem> outer;
+  };
+  std::vector<OpenLoop> loops_;
+  std::vector<machine::LloItem> items_;
+};
+
+// Frees the scalar registers that are made while it lives.
+class ScalarScope {
+ public:
+  explicit ScalarScope(LloBuilder* builder) : builder_(*builder), scalars_(builder->scalars_) {}
+  ~ScalarScope() { builder_.scalars_ = scalars_; }
+  ScalarScope(const ScalarScope&) = delete;
+
+ private:
+  LloBuilder& builder_;
+  const int scalars_;
+};
+
+}  // namespace xlad::compiler

@@ -1,0 +1,344 @@
+// Products of matrices on the matrix units; dots and convolutions as products.
+#include <algorithm>
+#include <numeric>
+
+#include "base/rounding.h"
+#include "base/status.h"
+#include "compiler/codegen/tpu/element_code.h"
+#include "compiler/codegen/tpu/lowering.h"
+#include "machine/llo/scoreboard.h"
+
+namespace xlad::compiler {
+
+using machine::kLanes;
+using machine::kMatrixTiles;
+using machine::kSublanes;
+using machine::LloType;
+
+namespace {
+
+// The most rows, columns and depth of the blocks of a product.
+constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
+constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
+
+int64_t Product(const Dims& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+Dims Select(const Dims& from, const Dims& order) {
+  Dims out;
+  for (const int64_t d : order) out.push_back(from[d]);
+  return out;
+}
+Dims Without(int64_t ndim, const Dims& a, const Dims& b) {
+  Dims out;
+  for (int64_t d = 0; d < ndim; ++d) {
+    const bool is_taken = std::find(a.begin(), a.end(), d) != a.end() || std::find(b.begin(), b.end(), d) != b.end();
+    if (!is_taken) out.push_back(d);
+  }
+  return out;
+}
+Dims Joined(Dims a, const Dims& b, const Dims& c) {
+  a.insert(a.end(), b.begin(), b.end());
+  a.insert(a.end(), c.begin(), c.end());
+  return a;
+}
+
+// A product of parts of the operands: part 0 is the operand rounded to bf16, part 1 the rest rounded to bf16, and so
+// on. The smallest products come first.
+struct Pass {
+  int lhs, rhs;
+};
+std::vector<Pass> PassTable(int passes) {
+  if (passes == 1) return {{0, 0}};
+  if (passes == 3) return {{0, 1}, {1, 0}, {0, 0}};
+  return {{0, 2}, {1, 1}, {0, 1}, {2, 0}, {1, 0}, {0, 0}};
+}
+
+// Writes the steps of a product: blocks of lhs [rows, depth] and rhs [depth, columns].
+class ProductCode {
+ public:
+  ProductCode(LloBuilder* builder, const MatrixProductOf& product, int units)
+      : builder_(*builder), passes_(PassTable(product.passes)) {
+    row_block_ = std::min(RoundUp(product.m, kSublanes), kRowBlock);
+    depth_block_ = std::min(RoundUp(product.k, kLanes), kDepthBlock);
+    column_block_ = std::min(RoundUp(product.n, kLanes), kColumnBlock);
+    row_tiles_ = row_block_ / kSublanes;
+    depth_tiles_ = depth_block_ / kLanes;
+    column_tiles_ = column_block_ / kLanes;
+    units_ = std::min<int64_t>(units, column_tiles_);
+    while (column_tiles_ % units_ != 0) --units_;
+    masked_depth_ = product.k % depth_block_ != 0;
+    grid_ = {{product.batch, CeilDiv(product.m, row_block_), CeilDiv(product.n, column_block_),
+              CeilDiv(product.k, depth_block_)},
+             1};
+    const BlockExtent rows{1, row_block_, product.m}, columns{2, column_block_, product.n};
+    const BlockExtent depth{3, depth_block_, product.k};
+    const int64_t mk = product.m * product.k, kn = product.k * product.n, mn = product.m * product.n;
+    lhs_ = {product.lhs, {mk, row_block_ * product.k, 0, depth_block_}, 0, product.k, rows, depth};
+    rhs_ = {product.rhs, {kn, 0, column_block_, depth_block_ * product.n}, 0, product.n, depth, columns};
+    result_ = {product.result, {mn, row_block_ * product.n, column_block_, 0}, 0, product.n, rows, columns};
+  }
+
+  void Run() {
+    TilePipeline pipeline(&builder_, grid_, {lhs_, rhs_}, {result_});
+    sums_ = builder_.NewTiles(row_tiles_ * column_tiles_);
+    pipeline.Run([&](const TileStep& step) { EmitStep(step); });
+  }
+
+ private:
+  // The products of a block: for each group of columns and each 128 of the depth, the weights are loaded, and all rows
+  // pass the arrays. The results of a pass are taken from the queues while the rows of the next one enter.
+  void EmitStep(const TileStep& step) {
+    const ScalarScope scope(&builder_);
+    step_ = &step;
+    EmitClear(step);
+    depth_ = masked_depth_ ? EmitDepth(step) : -1;
+    const int64_t parts = column_tiles_ / units_ * depth_tiles_;
+    part_ = builder_.NewScalar();
+    group_ = builder_.NewScalar();
+    before_ = builder_.NewScalar();
+    slice_ = builder_.NewScalar();
+    const int counter = builder_.NewScalar();
+    builder_.Scalar(LloOp::kSMov, part_, 0, 0);
+    EmitPart(true);
+    if (parts > 1) {
+      builder_.BeginLoop(counter, parts - 1);
+      builder_.Scalar(LloOp::kSAddI, part_, counter, 1);
+      EmitPart(false);
+      builder_.EndLoop();
+    }
+    EmitRows(-1, true);
+    EmitCopyOut(step);
+  }
+
+  // One group of columns and 128 of the depth, with number part_.
+  void EmitPart(bool is_first) {
+    builder_.Scalar(LloOp::kSDivI, group_, part_, depth_tiles_);
+    builder_.Scalar(LloOp::kSRemI, slice_, part_, depth_tiles_);
+    int loaded = -1;
+    for (size_t p = 0; p < passes_.size(); ++p) {
+      if (passes_[p].rhs != loaded) EmitWeights(passes_[p].rhs);
+      loaded = passes_[p].rhs;
+      EmitRows(passes_[p].lhs, !(is_first && p == 0));
+      builder_.Scalar(LloOp::kSDivI, before_, part_, depth_tiles_);
+    }
+  }
+
+  // The part of a value, as for PassTable.
+  int PartOf(int value, int part) {
+    for (int i = 0; i < part; ++i) {
+      const int rounded = builder_.Vector(LloOp::kFRoundBf16, {value});
+      value = builder_.Vector(LloOp::kFSub, {value, rounded});
+    }
+    return value;
+  }
+
+  void EmitWeights(int part) {
+    const ScalarScope scope(&builder_);
+    const int first = builder_.NewScalar(), columns = builder_.NewScalar();
+    // Tile (16 slice + r, units group + u) of the block.
+    builder_.Scalar(LloOp::kSMulI, first, slice_, kMatrixTiles * column_tiles_);
+    builder_.Scalar(LloOp::kSMulI, columns, group_, units_);
+    builder_.ScalarSum(first, first, columns);
+    builder_.ScalarSum(first, first, step_->inputs[1]);
+    for (int r = 0; r < kMatrixTiles; ++r) {
+      const int inside = depth_ < 0 ? -1 : EmitInside(r);
+      for (int u = 0; u < units_; ++u) {
+        int value = builder_.Load(first, r * column_tiles_ + u, 1);
+        if (inside >= 0) value = builder_.Vector(LloOp::kVSelect, {inside, value, builder_.Constant(0)});
+        builder_.Push(LloOp::kMLoad, {PartOf(value, part)}, u);
+      }
+    }
+    for (int u = 0; u < units_; ++u) builder_.Push(LloOp::kMSwap, {}, u);
+  }
+
+  // Which rows of tile r of the weights exist: the others have not been written in VMEM.
+  int EmitInside(int r) {
+    const ScalarScope scope(&builder_);
+    const int first = builder_.NewScalar();
+    builder_.Scalar(LloOp::kSMulI, first, slice_, kLanes);
+    builder_.Scalar(LloOp::kSAddI, first, first, int64_t{r} * kSublanes);
+    const int index =
+        builder_.Vector(LloOp::kIAdd, {builder_.Vector(LloOp::kVSublane, {}), builder_.Vector(LloOp::kVMovS, {first})});
+    return builder_.Vector(LloOp::kILt, {index, builder_.Vector(LloOp::kVMovS, {depth_})});
+  }
+
+  int EmitDepth(const TileStep& step) {
+    const int left = step.Index(3);
+    builder_.Scalar(LloOp::kSMulI, left, left, lhs_.columns.block);
+    builder_.Scalar(LloOp::kSRSubI, left, left, lhs_.columns.total);
+    builder_.Scalar(LloOp::kSMinI, left, left, lhs_.columns.block);
+    return left;
+  }
+
+  // All rows of the block enter the arrays (part >= 0), and the results of the pass before are added to the sums.
+  void EmitRows(int part, bool takes_results) {
+    const ScalarScope scope(&builder_);
+    const int row = builder_.NewScalar(), from = builder_.NewScalar(), to = builder_.NewScalar();
+    builder_.BeginLoop(row, row_tiles_);
+    builder_.Scalar(LloOp::kSMulI, from, row, depth_tiles_);
+    builder_.ScalarSum(from, from, slice_);
+    builder_.ScalarSum(from, from, step_->inputs[0]);
+    builder_.Scalar(LloOp::kSMulI, to, before_, units_);
+    const int line = builder_.NewScalar();
+    builder_.Scalar(LloOp::kSMulI, line, row, column_tiles_);
+    builder_.ScalarSum(to, to, line);
+    if (takes_results) {
+      for (int u = 0; u < units_; ++u) {
+        const int value = builder_.Vector(LloOp::kMPop, {}, u);
+        const int sum = builder_.Load(to, sums_ + u, 200);
+        builder_.Store(to, sums_ + u, builder_.Vector(LloOp::kFAdd, {sum, value}), 200);
+      }
+    }
+    if (part >= 0) {
+      const int value = PartOf(builder_.Load(from, 0, 0), part);
+      for (int u = 0; u < units_; ++u) builder_.Push(LloOp::kMPush, {value}, u);
+    }
+    builder_.EndLoop();
+  }
+
+  // The sums are 0 before the first 'depth' of a block.
+  void EmitClear(const TileStep& step) {
+    const ScalarScope scope(&builder_);
+    const int is_first = step.IsFirst(), tile = builder_.NewScalar();
+    builder_.BeginLoop(tile, row_tiles_ * column_tiles_);
+    const int mask = builder_.Vector(LloOp::kVMovS, {is_first});
+    const int sum = builder_.Load(tile, sums_, 200);
+    builder_.Store(tile, sums_, builder_.Vector(LloOp::kVSelect, {mask, builder_.Constant(0), sum}), 200);
+    builder_.EndLoop();
+  }
+
+  void EmitCopyOut(const TileStep& step) {
+    const ScalarScope scope(&builder_);
+    const int tile = builder_.NewScalar(), to = builder_.NewScalar();
+    builder_.BeginLoop(tile, row_tiles_ * column_tiles_);
+    builder_.ScalarSum(to, tile, step.outputs[0]);
+    builder_.Store(to, 0, builder_.Load(tile, sums_, 200), 100);
+    builder_.EndLoop();
+  }
+
+  LloBuilder& builder_;
+  const std::vector<Pass> passes_;
+  int64_t row_block_, column_block_, depth_block_, row_tiles_, column_tiles_, depth_tiles_, units_;
+  bool masked_depth_ = false;
+  TileGrid grid_;
+  TileStream lhs_, rhs_, result_;
+  int64_t sums_ = 0;  // The first tile.
+  // Scalar registers of a step.
+  const TileStep* step_ = nullptr;
+  int depth_ = -1;  // The depth of the block, if it is not always a whole one.
+  int part_ = 0, group_ = 0, slice_ = 0;
+  int before_ = 0;  // The group of the pass whose results are taken.
+};
+
+bool HasProductTypes(const Instruction& i) {
+  const ElementType lhs = i.operand(0)->shape().type(), result = i.shape().type();
+  const auto is_known = [](ElementType type) { return type == ElementType::kF32 || type == ElementType::kBF16; };
+  return is_known(lhs) && i.operand(1)->shape().type() == lhs && is_known(result);
+}
+
+}  // namespace
+
+int PassesOf(const Instruction& product) {
+  if (product.operand(0)->shape().type() != ElementType::kF32) return 1;
+  int passes = 1;
+  for (const std::string& precision : product.attributes().operand_precision) {
+    passes = std::max(passes, precision == "highest" ? 6 : precision == "high" ? 3 : 1);
+  }
+  return passes;
+}
+
+void LloLowering::EmitProduct(const MatrixProductOf& product) {
+  LloBuilder builder = NewBuilder();
+  ProductCode(&builder, product, machine::MatrixUnitsOf(chip_)).Run();
+  AddKernel(&builder, {product.lhs, product.rhs}, {product.result});
+}
+
+bool LloLowering::LowerDot(const Instruction& dot, int out) {
+  if (dot.operand_count() != 2 || !HasProductTypes(dot)) return false;
+  const hlo::DotDimensions& numbers = *dot.attributes().dot;
+  const Dims &lhs = dot.operand(0)->shape().dims(), &rhs = dot.operand(1)->shape().dims();
+  const Dims lhs_free = Without(std::ssize(lhs), numbers.lhs_batch, numbers.lhs_contracting);
+  const Dims rhs_free = Without(std::ssize(rhs), numbers.rhs_batch, numbers.rhs_contracting);
+  MatrixProductOf product;
+  product.batch = Product(Select(lhs, numbers.lhs_batch));
+  product.m = Product(Select(lhs, lhs_free));
+  product.n = Product(Select(rhs, rhs_free));
+  product.k = Product(Select(lhs, numbers.lhs_contracting));
+  product.lhs =
+      Permuted(Materialize(dot.operand(0)), lhs, Joined(numbers.lhs_batch, lhs_free, numbers.lhs_contracting));
+  product.rhs =
+      Permuted(Materialize(dot.operand(1)), rhs, Joined(numbers.rhs_batch, numbers.rhs_contracting, rhs_free));
+  product.result = out;
+  product.passes = PassesOf(dot);
+  EmitProduct(product);
+  return true;
+}
+
+bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
+  const hlo::Attributes& attributes = conv.attributes();
+  const hlo::ConvolutionDimensions& numbers = *attributes.convolution;
+  const hlo::Window& window = *attributes.window;
+  if (!HasProductTypes(conv) || attributes.feature_group_count != 1 || attributes.batch_group_count != 1) return false;
+  const size_t spatial = window.size();
+  for (const hlo::WindowDimension& w : window) {
+    if (w.base_dilation != 1 || w.window_reversal || w.padding_low < 0 || w.padding_high < 0) return false;
+  }
+  const Dims input_order = Joined({numbers.input_batch}, numbers.input_spatial, {numbers.input_feature});
+  const Dims kernel_order =
+      Joined(numbers.kernel_spatial, {numbers.kernel_input_feature}, {numbers.kernel_output_feature});
+  const Dims output_order = Joined({numbers.output_batch}, numbers.output_spatial, {numbers.output_feature});
+  const Dims input = Select(conv.operand(0)->shape().dims(), input_order);
+  const Dims kernel = Select(conv.operand(1)->shape().dims(), kernel_order);
+  const Dims output = Select(conv.shape().dims(), output_order);
+  const int64_t taps = Product(Dims(kernel.begin(), kernel.begin() + spatial)), features = input.back();
+  const int64_t rows = Product(output) / output.back();
+  if (rows * taps * features > kMaxPatchElements) return false;
+
+  // The input with its padding.
+  const LloType type = LloTypeOf(conv.operand(0)->shape().type());
+  int from = Permuted(Materialize(conv.operand(0)), conv.operand(0)->shape().dims(), input_order);
+  Dims padded = input;
+  Move pad{from, 0, input, DenseStrides(input)};
+  for (size_t d = 0; d < spatial; ++d) padded[d + 1] += window[d].padding_low + window[d].padding_high;
+  const Dims strides = DenseStrides(padded);
+  if (padded != input) {
+    from = NewBuffer(conv.name() + ".padded", type, Product(padded));
+    EmitFill(NewBuffer(conv.name() + ".zero", type, 1), from);
+    pad.to = from;
+    pad.to_strides = strides;
+    for (size_t d = 0; d < spatial; ++d) pad.to_base += window[d].padding_low * strides[d + 1];
+    EmitMove(pad);
+  }
+
+  // A row for each output position: the features of all taps of its window.
+  MatrixProductOf product{1, rows, taps * features, output.back()};
+  product.lhs = NewBuffer(conv.name() + ".windows", type, rows * taps * features);
+  for (int64_t tap = 0; tap < taps; ++tap) {
+    Move move{from, product.lhs, output, strides, {}};
+    move.sizes.back() = features;
+    Dims output_rows = output;
+    output_rows.back() = taps * features;
+    move.to_strides = DenseStrides(output_rows);
+    move.to_base = tap * features;
+    int64_t left = tap;
+    for (int64_t d = static_cast<int64_t>(spatial) - 1; d >= 0; --d) {
+      move.from_base += left % kernel[d] * window[d].window_dilation * strides[d + 1];
+      move.from_strides[d + 1] *= window[d].stride;
+      left /= kernel[d];
+    }
+    EmitMove(move);
+  }
+  product.rhs = Permuted(Materialize(conv.operand(1)), conv.operand(1)->shape().dims(), kernel_order);
+  Dims back(output_order.size());
+  for (size_t d = 0; d < output_order.size(); ++d) back[output_order[d]] = static_cast<int64_t>(d);
+  const bool is_ordered = std::is_sorted(back.begin(), back.end());
+  product.result =
+      is_ordered ? out : NewBuffer(conv.name() + ".rows", LloTypeOf(conv.shape().type()), rows * product.n);
+  product.passes = PassesOf(conv);
+  EmitProduct(product);
+  if (!is_ordered) EmitPermute(product.result, output, back, out);
+  return true;
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,448 @@
+// What is lowered for simulated TPUs, run by the interpreter, computes what the evaluator computes.
+#include "compiler/codegen/tpu/lower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/compile.h"
+#include "compiler/testing/compare.h"
+#include "compiler/testing/random_inputs.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/analysis/leaves.h"
+#include "hlo/build/builder.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/read/read.h"
+#include "hlo/text/text.h"
+#include "machine/llo/scoreboard.h"
+
+namespace xlad::compiler {
+namespace {
+
+using hlo::Literal;
+using machine::LloKernel;
+using machine::LloMemory;
+using tensor::Array;
+
+const machine::Chip& TestChip() {
+  static const auto* const chip = new machine::Chip(*machine::BuiltInChip("v5e"));
+  return *chip;
+}
+
+// The literal of a shape whose leaves are the next buffers.
+Literal ReadLiteral(const Shape& shape, const LloMemory& memory, const std::vector<int>& buffers, size_t* next) {
+  if (shape.is_tuple()) {
+    std::vector<Literal> elements;
+    for (const Shape& element : shape.tuple()) elements.push_back(ReadLiteral(element, memory, buffers, next));
+    return Literal::Tuple(std::move(elements));
+  }
+  Array array(shape.array());
+  const std::string& bytes = memory[buffers[(*next)++]];
+  std::memcpy(array.bytes().data(), bytes.data(), std::min(bytes.size(), array.bytes().size()));
+  return Literal(std::move(array));
+}
+
+void WriteArrays(const std::vector<const Array*>& arrays, const std::vector<int>& buffers, LloMemory* memory) {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const absl::Span<const std::byte> bytes = arrays[i]->bytes();
+    (*memory)[buffers[i]].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+}
+
+struct Run {
+  std::vector<Array> results;
+  int kernels = 0, macros = 0;
+};
+
+// Lowers and interprets a computation. Macro-operations are computed by the evaluator.
+absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<Array>& inputs) {
+  XLAD_ASSIGN_OR_RETURN(LoweredLlo lowered, LowerToLlo(computation, TestChip()));
+  // What runs is the program that its text says.
+  XLAD_ASSIGN_OR_RETURN(const machine::LloProgram parsed, machine::ParseLlo(machine::PrintLlo(lowered.program)));
+  if (!(parsed == lowered.program)) return absl::InternalError("the text is that of another program");
+  std::vector<const Array*> arrays;
+  for (const Array& input : inputs) arrays.push_back(&input);
+  WriteArrays(arrays, lowered.parameters, &lowered.memory);
+  Run run;
+  const auto macro = [&](const LloKernel& kernel, LloMemory* memory) -> absl::Status {
+    const Instruction& instruction = *lowered.instructions[&kernel - lowered.program.kernels.data()];
+    std::vector<Literal> literals;
+    std::vector<const Literal*> operands;
+    size_t next = 0;
+    for (const Instruction* operand : instruction.operands()) {
+      literals.push_back(ReadLiteral(operand->shape(), *memory, kernel.inputs, &next));
+    }
+    for (const Literal& literal : literals) operands.push_back(&literal);
+    XLAD_ASSIGN_OR_RETURN(const Literal result, hlo::EvaluateInstruction(instruction, operands));
+    WriteArrays(hlo::ArrayLeaves(result), kernel.outputs, memory);
+    return absl::OkStatus();
+  };
+  XLAD_RETURN_IF_ERROR(machine::RunLlo(lowered.program, macro, &lowered.memory));
+  size_t next = 0;
+  run.results = ArraysOf(ReadLiteral(computation.root()->shape(), lowered.memory, lowered.results, &next));
+  for (const LloKernel& kernel : lowered.program.kernels) {
+    (kernel.macro.empty() ? run.kernels : run.macros) += 1;
+    const machine::LloTime time = machine::TimeLlo(lowered.program, kernel, TestChip());
+    EXPECT_TRUE(std::isfinite(time.us) && time.us > 0) << kernel.name;
+  }
+  return run;
+}
+
+std::vector<Array> Evaluated(const Module& module, const std::vector<Array>& inputs) {
+  std::vector<Literal> literals;
+  size_t next = 0;
+  for (const Instruction* parameter : module.entry()->parameters()) {
+    (void)parameter;
+    literals.emplace_back(inputs[next++]);
+  }
+  const auto result = hlo::Evaluate(module, literals);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? ArraysOf(*result) : std::vector<Array>();
+}
+
+bool HasControlFlow(const Module& module) {
+  for (const auto& instruction : module.entry()->instructions()) {
+    const Opcode opcode = instruction->opcode();
+    if (opcode == Opcode::kWhile || opcode == Opcode::kConditional || opcode == Opcode::kCall ||
+        hlo::IsCollective(opcode)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Lets products of f32 take six passes, which are as exact as f32. Whether there is one.
+bool RaisePrecision(Module* module) {
+  bool has_products = false;
+  for (const auto& computation : module->computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      if (instruction->opcode() != Opcode::kDot && instruction->opcode() != Opcode::kConvolution) continue;
+      instruction->mutable_attributes().operand_precision = {"highest", "highest"};
+      has_products = true;
+    }
+  }
+  return has_products;
+}
+
+int ProgramCount() {
+  const char* const wanted = std::getenv("XLAD_RANDOM_PROGRAMS");
+  return wanted == nullptr ? 2000 : std::atoi(wanted);
+}
+
+TEST(LowerToLloTest, RandomProgramsComputeWhatTheEvaluatorComputes) {
+  int programs = 0, kernels = 0, macros = 0, fused = 0;
+  for (uint64_t seed = 1; programs < ProgramCount(); ++seed) {
+    RandomModule random = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 8), 1);
+    if (HasControlFlow(*random.module)) continue;
+    // Parts of bf16 of an infinity are not numbers.
+    const bool has_specials = std::find(random.special.begin(), random.special.end(), true) != random.special.end();
+    if (RaisePrecision(random.module.get()) && has_specials) continue;
+    const auto source = SeededRandom(seed);
+    const std::vector<Array> inputs = RandomInputs(*random.module, source.get(), random.special);
+    const std::vector<Array> expected = Evaluated(*random.module, inputs);
+    for (Exactness& exactness : random.exactness) {
+      // Sums of f32 in the order of the arrays, and subnormal numbers, which bf16 parts cannot hold.
+      exactness.error = std::max(2 * exactness.error, 1e-6);
+    }
+    std::unique_ptr<Module> module = random.module->Clone();
+    if (seed % 2 == 0) {  // As after the compiler's passes.
+      auto compiled = CompileToSteps(random.module->Clone(), CompileRequest());
+      ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
+      module = std::move(compiled->module);
+      if (HasControlFlow(*module)) continue;
+      ++fused;
+    }
+    const auto run = Interpret(*module->entry(), inputs);
+    ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
+    const absl::Status same = CompareResults(run->results, expected, random.exactness);
+    ASSERT_TRUE(same.ok()) << "seed " << seed << ": " << same << "\n" << hlo::PrintText(*module);
+    ++programs;
+    kernels += run->kernels;
+    macros += run->macros;
+  }
+  std::printf("%d programs, %d of them fused: %d kernels, %d macro-operations\n", programs, fused, kernels, macros);
+}
+
+std::unique_ptr<Module> Read(const std::string& text) {
+  auto module = hlo::ReadModule(text);
+  EXPECT_TRUE(module.ok()) << module.status() << "\n" << text;
+  return *std::move(module);
+}
+
+// Random programs of the instructions that are lowered: no macro-operation may occur.
+class LoweredPrograms {
+ public:
+  explicit LoweredPrograms(uint64_t seed) : random_(SeededRandom(seed)) {
+    module_ = Read("HloModule random\nENTRY main {\n  ROOT unused = f32[] parameter(0)\n}\n");
+  }
+
+  std::unique_ptr<Module> Make(int instructions) {
+    Computation* const entry = module_->entry();
+    hlo::Builder builder(entry);
+    for (int p = 1; p <= 3; ++p) {
+      const ElementType type = p == 3 ? ElementType::kS32 : Below(4) == 0 ? ElementType::kBF16 : ElementType::kF32;
+      pool_.push_back(builder.Parameter(p, Shape(type, RandomDims()), absl::StrCat("p", p)));
+    }
+    while (instructions > 0) {
+      Instruction* const x = pool_[Below(static_cast<int>(pool_.size()))];
+      Instruction* const made = Value(builder, x);
+      if (made == nullptr || made->shape().elements() > 20000) continue;
+      pool_.push_back(made);
+      --instructions;
+    }
+    std::vector<Instruction*> results = {pool_.back(), pool_[pool_.size() - 2], pool_[Below(4)]};
+    entry->set_root(builder.Tuple(results));
+    return std::move(module_);
+  }
+
+ private:
+  int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
+  Dims RandomDims() {
+    static constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 9, 16, 130};
+    Dims dims;
+    for (int d = 1 + Below(3); d > 0; --d) dims.push_back(kSizes[Below(8)]);
+    return dims;
+  }
+  Dims Permutation(int64_t ndim) {
+    Dims dims;
+    for (int64_t d = 0; d < ndim; ++d) dims.insert(dims.begin() + Below(static_cast<int>(d) + 1), d);
+    return dims;
+  }
+
+  // Values stay bounded, so that rounding stays small.
+  Instruction* Value(hlo::Builder& builder, Instruction* x) {
+    const Dims& dims = x->shape().dims();
+    const auto ndim = std::ssize(dims);
+    const bool is_float = tensor::IsFloating(x->shape().type());
+    switch (Below(9)) {
+      case 0:
+        return Elementwise(builder, x);
+      case 1: {
+        Instruction* const other = Elementwise(builder, x);
+        static constexpr Opcode kOpcodes[] = {Opcode::kMaximum, Opcode::kMinimum, Opcode::kSubtract, Opcode::kAdd};
+        Instruction* const sum = builder.Binary(kOpcodes[Below(4)], x, other);
+        return is_float ? builder.Unary(Opcode::kTanh, sum) : sum;
+      }
+      case 2:
+        return builder.Transpose(x, Permutation(ndim));
+      case 3: {
+        if (ndim == 0 || x->shape().type() == ElementType::kBF16) return nullptr;
+        const bool is_max = Below(2) == 0;
+        Dims along = {Below(static_cast<int>(ndim))};
+        if (Below(3) == 0 && along[0] + 1 < ndim) along.push_back(along[0] + 1);
+        Computation* const reducer = hlo::ScalarReducer(builder.computation()->parent(),
+                                                        is_max ? Opcode::kMaximum : Opcode::kAdd, x->shape().type());
+        Instruction* const sum = builder.Reduce(x, builder.Scalar(x->shape().type(), 0), along, reducer);
+        return is_float && !is_max ? builder.Unary(Opcode::kTanh, sum) : sum;
+      }
+      case 4: {
+        Dims sizes = dims, positions;
+        const int at = Below(static_cast<int>(ndim) + 1);
+        sizes.insert(sizes.begin() + at, 1 + Below(9));
+        for (int64_t d = 0; d < ndim; ++d) positions.push_back(d < at ? d : d + 1);
+        return builder.Broadcast(x, sizes, positions);
+      }
+      case 5: {
+        Dims start, limit, stride;
+        for (int64_t d = 0; d < ndim; ++d) {
+          start.push_back(Below(static_cast<int>(dims[d])));
+          limit.push_back(start[d] + 1 + Below(static_cast<int>(dims[d] - start[d])));
+          stride.push_back(d + 1 < ndim ? 1 + Below(2) : 1);
+        }
+        return ndim == 0 ? nullptr : builder.Slice(x, start, limit, stride);
+      }
+      case 6: {
+        std::vector<hlo::PaddingDimension> padding;
+        for (int64_t d = 0; d < ndim; ++d) padding.push_back({Below(3), Below(3), 0});
+        return ndim == 0 ? nullptr : builder.Pad(x, builder.Scalar(x->shape().type(), 1), padding);
+      }
+      case 7: {
+        const std::vector<Instruction*> parts = {x, x};
+        return ndim == 0 ? nullptr : builder.Concatenate(parts, Below(static_cast<int>(ndim)));
+      }
+      default:
+        return is_float && ndim >= 2 ? Dot(builder, x) : builder.Reshape(x, {x->shape().elements()});
+    }
+  }
+
+  Instruction* Elementwise(hlo::Builder& builder, Instruction* x) {
+    if (!tensor::IsFloating(x->shape().type())) {
+      static constexpr Opcode kOpcodes[] = {Opcode::kNegate, Opcode::kAbs, Opcode::kNot};
+      return builder.Unary(kOpcodes[Below(3)], x);
+    }
+    static constexpr Opcode kOpcodes[] = {Opcode::kTanh,   Opcode::kLogistic, Opcode::kSine,
+                                          Opcode::kCosine, Opcode::kNegate,   Opcode::kErf};
+    return builder.Unary(kOpcodes[Below(6)], x);
+  }
+
+  // x times itself, contracted over a random dimension, in six passes.
+  Instruction* Dot(hlo::Builder& builder, Instruction* x) {
+    const int64_t along = Below(static_cast<int>(x->shape().ndim()));
+    hlo::DotDimensions dimensions;
+    dimensions.lhs_contracting = dimensions.rhs_contracting = {along};
+    if (x->shape().elements() / x->shape().dim(along) > 140) return nullptr;
+    Instruction* const dot = builder.Dot(x, x, dimensions, x->shape().type());
+    dot->mutable_attributes().operand_precision = {"highest", "highest"};
+    return builder.Unary(Opcode::kTanh, dot);
+  }
+
+  std::unique_ptr<Random> random_;
+  std::unique_ptr<Module> module_;
+  std::vector<Instruction*> pool_;
+};
+
+TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
+  int kernels = 0;
+  for (int seed = 1; seed <= ProgramCount(); ++seed) {
+    std::unique_ptr<Module> module = LoweredPrograms(static_cast<uint64_t>(seed)).Make(2 + seed % 5);
+    const auto source = SeededRandom(static_cast<uint64_t>(seed));
+    const std::vector<Array> inputs = RandomInputs(*module, source.get());
+    const std::vector<Array> expected = Evaluated(*module, inputs);
+    if (seed % 2 == 0) {  // As after the compiler's passes.
+      auto compiled = CompileToSteps(std::move(module), CompileRequest());
+      ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
+      module = std::move(compiled->module);
+    }
+    const auto run = Interpret(*module->entry(), inputs);
+    ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
+    ASSERT_EQ(run->macros, 0) << "seed " << seed << "\n" << hlo::PrintText(*module);
+    std::vector<Exactness> exactness;
+    // A bf16 may be rounded the other way if the f32 before it differs in its last bit.
+    for (const Array& array : expected) {
+      exactness.push_back({Agreement::kNumbers, array.shape().type == ElementType::kBF16 ? 0.05 : 2e-3});
+    }
+    const absl::Status same = CompareResults(run->results, expected, exactness);
+    ASSERT_TRUE(same.ok()) << "seed " << seed << ": " << same << "\n" << hlo::PrintText(*module);
+    kernels += run->kernels;
+  }
+  std::printf("%d programs: %d kernels\n", ProgramCount(), kernels);
+}
+
+Array RandomFloats(const Dims& dims, Random* random) {
+  Array array(tensor::Shape{ElementType::kF32, dims});
+  for (float& value : array.values<float>()) value = static_cast<float>(random->Unit() * 2 - 1);
+  return array;
+}
+
+// The largest difference, over the largest value.
+double DifferenceOf(const Array& found, const Array& expected) {
+  double difference = 0, largest = 0;
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double want = static_cast<double>(expected.values<float>()[i]);
+    difference = std::max(difference, std::abs(static_cast<double>(found.values<float>()[i]) - want));
+    largest = std::max(largest, std::abs(want));
+  }
+  return difference / largest;
+}
+
+// Runs a program of two f32 parameters for each precision; the reference rounds the operands for the default one.
+void ExpectPasses(const std::string& parameters, const std::string& product, const std::vector<Array>& inputs) {
+  const auto text = [&](const std::string& rounding, const std::string& precision) {
+    return absl::StrCat(
+        "HloModule m\nENTRY main {\n", parameters, rounding, "  ROOT p = ",
+        absl::StrReplaceAll(product, {{"LHS", rounding.empty() ? "x" : "rx"}, {"RHS", rounding.empty() ? "w" : "rw"}}),
+        ", operand_precision={", precision, ",", precision, "}\n}\n");
+  };
+  const auto shape = [](const Array& a) { return absl::StrCat("f32[", absl::StrJoin(a.shape().dims, ","), "]"); };
+  const std::string rounding = absl::StrCat(
+      "  rx = ", shape(inputs[0]), " reduce-precision(x), exponent_bits=8, mantissa_bits=7\n  rw = ", shape(inputs[1]),
+      " reduce-precision(w), exponent_bits=8, mantissa_bits=7\n");
+  const std::vector<Array> exact = Evaluated(*Read(text("", "highest")), inputs);
+  const std::vector<Array> rounded = Evaluated(*Read(text(rounding, "highest")), inputs);
+  const auto found = [&](const std::string& precision) {
+    const auto module = Read(text("", precision));
+    const auto run = Interpret(*module->entry(), inputs);
+    EXPECT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run.ok() ? run->macros : -1, 0);
+    return run.ok() ? run->results[0] : exact[0];
+  };
+  EXPECT_LT(DifferenceOf(found("default"), rounded[0]), 2e-6);
+  EXPECT_LT(DifferenceOf(found("high"), exact[0]), 2e-5);
+  EXPECT_LT(DifferenceOf(found("highest"), exact[0]), 2e-6);
+}
+
+TEST(LowerToLloTest, DotsTakeOneThreeOrSixPasses) {
+  const auto random = SeededRandom(7);
+  const std::vector<Dims> sizes = {{1, 1, 1}, {7, 13, 5}, {130, 257, 140}, {8, 128, 128}, {33, 600, 3}, {600, 20, 530}};
+  for (const Dims& size : sizes) {
+    const int64_t m = size[0], k = size[1], n = size[2];
+    ExpectPasses(absl::StrFormat("  x = f32[%d,%d] parameter(0)\n  w = f32[%d,%d] parameter(1)\n", m, k, k, n),
+                 absl::StrFormat("f32[%d,%d] dot(LHS, RHS), lhs_contracting_dims={1}, rhs_contracting_dims={0}", m, n),
+                 {RandomFloats({m, k}, random.get()), RandomFloats({k, n}, random.get())});
+  }
+  ExpectPasses("  x = f32[3,11,4,9] parameter(0)\n  w = f32[6,4,3,9] parameter(1)\n",
+               "f32[3,4,11,6] dot(LHS, RHS), lhs_batch_dims={0,2}, rhs_batch_dims={2,1}, lhs_contracting_dims={3}, "
+               "rhs_contracting_dims={3}",
+               {RandomFloats({3, 11, 4, 9}, random.get()), RandomFloats({6, 4, 3, 9}, random.get())});
+}
+
+TEST(LowerToLloTest, ConvolutionsAreProductsOverWindows) {
+  const auto random = SeededRandom(8);
+  ExpectPasses("  x = f32[2,9,11,5] parameter(0)\n  w = f32[3,3,5,7] parameter(1)\n",
+               "f32[2,5,6,7] convolution(LHS, RHS), window={size=3x3 stride=2x2 pad=1_1x1_1}, "
+               "dim_labels=b01f_01io->b01f",
+               {RandomFloats({2, 9, 11, 5}, random.get()), RandomFloats({3, 3, 5, 7}, random.get())});
+  ExpectPasses("  x = f32[2,4,17] parameter(0)\n  w = f32[6,4,3] parameter(1)\n",
+               "f32[2,6,13] convolution(LHS, RHS), window={size=3 rhs_dilate=2}, dim_labels=bf0_oi0->bf0",
+               {RandomFloats({2, 4, 17}, random.get()), RandomFloats({6, 4, 3}, random.get())});
+}
+
+TEST(LowerToLloTest, TransposesReductionsAndMovesHaveNoMacroOperations) {
+  const auto random = SeededRandom(9);
+  const std::vector<std::string> programs = {
+      "ROOT y = f32[70,3,200] transpose(x), dimensions={1,0,2}",
+      "ROOT y = f32[200,70,3] transpose(x), dimensions={2,1,0}",
+      "ROOT y = f32[3,200,70] transpose(x), dimensions={0,2,1}",
+      "ROOT y = f32[200,3,70] transpose(x), dimensions={2,0,1}",
+      "zero = f32[] constant(0)\n  ROOT y = f32[3,70] reduce(x, zero), dimensions={2}, to_apply=add",
+      "zero = f32[] constant(1)\n  ROOT y = f32[3,200] reduce(x, zero), dimensions={1}, to_apply=add",
+      "zero = f32[] constant(0)\n  ROOT y = f32[70,200] reduce(x, zero), dimensions={0}, to_apply=add",
+      "zero = f32[] constant(0)\n  ROOT y = f32[] reduce(x, zero), dimensions={0,1,2}, to_apply=add",
+      "zero = f32[] constant(0)\n  n = f32[3,70,200] exponential(x)\n  ROOT y = f32[3] reduce(n, zero), "
+      "dimensions={1,2}, to_apply=add",
+      "ROOT y = f32[2,35,190] slice(x), slice={[1:3], [0:70:2], [7:197]}",
+      "two = f32[] constant(2)\n  ROOT y = f32[5,70,209] pad(x, two), padding=1_1x0_0x4_5",
+      "ROOT y = f32[3,140,200] concatenate(x, x), dimensions={1}",
+      "ROOT y = f32[3,4,70,200] broadcast(x), dimensions={0,2,3}",
+      "ROOT y = f32[3,70,200,5] broadcast(x), dimensions={0,1,2}",
+      "i = s32[3,70,200] iota(), iota_dimension=1\n  f = f32[3,70,200] convert(i)\n  ROOT y = f32[3,70,200] add(x, f)",
+  };
+  for (const std::string& program : programs) {
+    const auto module = Read(absl::StrCat("HloModule m\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n",
+                                          "  ROOT s = f32[] add(a, b)\n}\nENTRY main {\n",
+                                          "  x = f32[3,70,200] parameter(0)\n  ", program, "\n}\n"));
+    const std::vector<Array> inputs = {RandomFloats({3, 70, 200}, random.get())};
+    const auto run = Interpret(*module->entry(), inputs);
+    ASSERT_TRUE(run.ok()) << program << ": " << run.status();
+    EXPECT_EQ(run->macros, 0) << program;
+    EXPECT_LT(DifferenceOf(run->results[0], Evaluated(*module, inputs)[0]), 3e-6) << program;
+  }
+}
+
+TEST(LloListingTest, ListsKernelsWithTheirTimes) {
+  const auto module = Read(R"(HloModule m
+less {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT l = pred[] compare(a, b), direction=LT
+}
+ENTRY main {
+  x = f32[256,256] parameter(0)
+  t = f32[256,256] tanh(x)
+  ROOT s = f32[256,256] sort(t), dimensions={1}, to_apply=less
+})");
+  const auto text = LloListing(*module, TestChip());
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, ::testing::AllOf(::testing::HasSubstr("vtanh.f32"), ::testing::HasSubstr("dma.in"),
+                                      ::testing::HasSubstr("macro-operation sort"), ::testing::HasSubstr("on v5e: ")));
+}
+
+}  // namespace
+}  // namespace xlad::compiler

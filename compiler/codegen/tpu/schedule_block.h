@@ -1,0 +1,26 @@
+// Registers and bundles of a block of instructions without loops.
+#pragma once
+
+#include <vector>
+
+#include "machine/llo/isa.h"
+
+namespace xlad::compiler {
+
+// `region`: loads and stores of different regions do not overlap; -1 overlaps with all.
+struct BlockInstruction {
+  machine::LloInstruction instruction;
+  int region = -1;
+};
+
+// The first tile of spilled values in loads and stores whose base is the register that is always 0.
+inline constexpr int64_t kSpillBase = int64_t{1} << 40;
+
+// Assigns a register to each of the vector values 0 .. values-1 of the block, each written once. If there are too few,
+// the value that is used last is spilled (Belady, IBM Systems Journal 1966). Returns the number of spilled tiles.
+int64_t AllocateRegisters(int values, std::vector<BlockInstruction>* block);
+
+// Puts each instruction into the first bundle with a free slot after those that it depends on, in program order.
+std::vector<machine::LloBundle> ScheduleBlock(const std::vector<BlockInstruction>& block, int vector_alus);
+
+}  // namespace xlad::compiler

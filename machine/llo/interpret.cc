@@ -1,0 +1,326 @@
+#include "machine/llo/interpret.h"
+
+#include <bit>
+#include <cstring>
+#include <deque>
+
+#include "absl/strings/str_cat.h"
+#include "machine/llo/vector_ops.h"
+
+namespace xlad::machine {
+namespace {
+
+using Tile = std::array<uint32_t, kTileWords>;
+
+constexpr uint32_t kNaN = 0x7fc00000u;
+
+float FloatOf(uint32_t word) { return std::bit_cast<float>(word); }
+uint32_t WordOf(float value) { return std::bit_cast<uint32_t>(value); }
+
+// A copy that has been started: its values when it was.
+struct Copy {
+  bool is_in = true;
+  int64_t tile = 0, element = 0, rows = 0, columns = 0, stride = 0, tiles = 1;
+  int buffer = 0;
+};
+
+struct MatrixUnit {
+  std::vector<Tile> loaded;  // Weights that no product has used yet.
+  std::array<Tile, kMatrixTiles> weights = {};
+  bool has_weights = false;
+  std::deque<Tile> results;
+};
+
+class Core {
+ public:
+  Core(const LloProgram& program, const LloKernel& kernel, LloMemory* memory)
+      : program_(program), memory_(*memory), vmem_(kernel.vmem_tiles) {
+    for (Tile& tile : vmem_) tile.fill(kNaN);
+  }
+
+  absl::Status Run(const std::vector<LloItem>& items) {
+    for (const LloItem& item : items) {
+      if (const auto* loop = std::get_if<LloLoop>(&item)) {
+        for (int64_t i = 0; i < loop->trips; ++i) {
+          scalars_[loop->counter] = i;
+          XLAD_RETURN_IF_ERROR(Run(loop->items));
+        }
+        continue;
+      }
+      if (++bundles_ > kMaxBundles) return absl::ResourceExhaustedError("found more bundles than may be run");
+      XLAD_RETURN_IF_ERROR(Bundle(std::get<LloBundle>(item)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() const {
+    for (int s = 0; s < kSemaphores; ++s) {
+      if (!copies_[s].empty()) {
+        return absl::InvalidArgumentError(absl::StrCat("found ", copies_[s].size(), " copies of semaphore ", s,
+                                                       " that the kernel does not wait for"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // All sources are read before any register or tile is written.
+  absl::Status Bundle(const LloBundle& bundle) {
+    std::vector<std::pair<int, int64_t>> scalars;
+    std::vector<std::pair<int, Tile>> vectors;
+    std::vector<std::pair<int64_t, Tile>> stores;
+    std::vector<const LloInstruction*> later;  // DMA uses VMEM and semaphores after the stores of its bundle.
+    std::vector<Copy> copies;
+    for (const LloInstruction& i : bundle) {
+      const LloOpInfo& info = InfoOf(i.op);
+      if (info.slot == LloSlot::kScalar) {
+        scalars.emplace_back(i.dst, Scalar(i));
+      } else if (info.slot == LloSlot::kMisc) {
+        later.push_back(&i);
+        copies.push_back(CopyOf(i));
+      } else if (i.op == LloOp::kVStore) {
+        const int64_t tile = S(i, 0) + i.imm;
+        if (tile < 0 || tile >= std::ssize(vmem_)) return OutOfVmem(info, tile);
+        stores.emplace_back(tile, V(i, 1));
+      } else {
+        absl::StatusOr<Tile> result = Vector(i);
+        if (!result.ok()) return Annotate(result.status(), info.name);
+        if (info.dst == 'v') vectors.emplace_back(i.dst, *result);
+      }
+    }
+    for (const auto& [number, value] : scalars) scalars_[number] = value;
+    for (const auto& [number, value] : vectors) vectors_[number] = value;
+    for (const auto& [tile, value] : stores) vmem_[tile] = value;
+    for (size_t i = 0; i < later.size(); ++i) XLAD_RETURN_IF_ERROR(Misc(*later[i], copies[i]));
+    return absl::OkStatus();
+  }
+
+  int64_t S(const LloInstruction& i, int source) const { return scalars_[i.sources[source]]; }
+  const Tile& V(const LloInstruction& i, int source) const { return vectors_[i.sources[source]]; }
+
+  absl::Status OutOfVmem(const LloOpInfo& info, int64_t tile) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(info.name, ": found tile ", tile, " of VMEM, expected one of ", vmem_.size()));
+  }
+
+  int64_t Scalar(const LloInstruction& i) const { return ScalarResult(i, S(i, 0), S(i, 1)); }
+
+  // The tile that source lane and sublane functions select.
+  template <typename Index>
+  static Tile Moved(const Tile& from, const Index& index) {
+    Tile to;
+    for (int s = 0; s < kSublanes; ++s) {
+      for (int l = 0; l < kLanes; ++l) to[s * kLanes + l] = from[index(s, l)];
+    }
+    return to;
+  }
+
+  absl::StatusOr<Tile> Vector(const LloInstruction& i) {
+    const int imm = static_cast<int>(i.imm);
+    const auto at = [](int s, int l) { return (s & (kSublanes - 1)) * kLanes + (l & (kLanes - 1)); };
+    Tile result;
+    switch (i.op) {
+      case LloOp::kVLoad: {
+        const int64_t tile = S(i, 0) + i.imm;
+        if (tile < 0 || tile >= std::ssize(vmem_)) return OutOfVmem(InfoOf(i.op), tile);
+        return vmem_[tile];
+      }
+      case LloOp::kVMovI:
+        result.fill(static_cast<uint32_t>(i.imm));
+        return result;
+      case LloOp::kVMovS:
+        result.fill(static_cast<uint32_t>(S(i, 0)));
+        return result;
+      case LloOp::kVLane:
+      case LloOp::kVSublane:
+        for (int word = 0; word < kTileWords; ++word) {
+          result[word] = static_cast<uint32_t>(i.op == LloOp::kVLane ? word % kLanes : word / kLanes);
+        }
+        return result;
+      case LloOp::kVRotLane:
+        return Moved(V(i, 0), [&](int s, int l) { return at(s, l + imm); });
+      case LloOp::kVRotSub:
+        return Moved(V(i, 0), [&](int s, int l) { return at(s + imm, l); });
+      case LloOp::kVBcastLane:
+        return Moved(V(i, 0), [&](int s, int) { return at(s, imm); });
+      case LloOp::kVBcastSub:
+        return Moved(V(i, 0), [&](int, int l) { return at(imm, l); });
+      case LloOp::kXPush:
+      case LloOp::kXPop:
+        return Transpose(i);
+      case LloOp::kMLoad:
+      case LloOp::kMSwap:
+      case LloOp::kMPush:
+      case LloOp::kMPop:
+        return Matrix(i);
+      default:
+        break;
+    }
+    const LloFunction function = FunctionOf(i.op);
+    const Tile &a = V(i, 0), &b = V(i, 1), &c = V(i, 2);
+    for (int word = 0; word < kTileWords; ++word) result[word] = function(a[word], b[word], c[word]);
+    return result;
+  }
+
+  absl::StatusOr<Tile> Transpose(const LloInstruction& i) {
+    if (i.op == LloOp::kXPush) {
+      pushed_.push_back(V(i, 0));
+      if (pushed_.size() < kMatrixTiles) return Tile{};
+      for (int tile = 0; tile < kMatrixTiles; ++tile) {
+        Tile& out = transposed_.emplace_back();
+        for (int s = 0; s < kSublanes; ++s) {
+          for (int l = 0; l < kLanes; ++l) {
+            out[s * kLanes + l] = pushed_[l / kSublanes][l % kSublanes * kLanes + tile * kSublanes + s];
+          }
+        }
+      }
+      pushed_.clear();
+      return Tile{};
+    }
+    if (transposed_.empty()) return absl::InvalidArgumentError("found an empty queue, expected a transposed block");
+    const Tile result = transposed_.front();
+    transposed_.pop_front();
+    return result;
+  }
+
+  absl::StatusOr<Tile> Matrix(const LloInstruction& i) {
+    MatrixUnit& unit = units_[i.imm & 63];
+    if (i.op == LloOp::kMLoad) {
+      unit.loaded.push_back(V(i, 0));
+      if (unit.loaded.size() <= kMatrixTiles) return Tile{};
+      return absl::InvalidArgumentError(absl::StrCat("found more than ", kMatrixTiles, " registers of weights"));
+    }
+    if (i.op == LloOp::kMPop) {
+      if (unit.results.empty()) return absl::InvalidArgumentError("found an empty queue, expected a result");
+      const Tile result = unit.results.front();
+      unit.results.pop_front();
+      return result;
+    }
+    if (i.op == LloOp::kMSwap) {
+      if (unit.loaded.size() != kMatrixTiles) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found ", unit.loaded.size(), " registers of weights, expected ", kMatrixTiles));
+      }
+      for (int k = 0; k < kMatrixTiles; ++k) {
+        for (int word = 0; word < kTileWords; ++word) {
+          unit.weights[k][word] = WordOf(RoundToBf16(FloatOf(unit.loaded[k][word])));
+        }
+      }
+      unit.loaded.clear();
+      unit.has_weights = true;
+      return Tile{};
+    }
+    if (!unit.has_weights) return absl::InvalidArgumentError("found no weights, expected 16 registers");
+    unit.results.push_back(Product(V(i, 0), unit));
+    return Tile{};
+  }
+
+  // 8 rows of 128 times the weights.
+  static Tile Product(const Tile& rows, const MatrixUnit& unit) {
+    Tile result;
+    for (int s = 0; s < kSublanes; ++s) {
+      std::array<float, kLanes> sums = {};
+      for (int k = 0; k < kLanes; ++k) {
+        const float a = RoundToBf16(FloatOf(rows[s * kLanes + k]));
+        const uint32_t* const weights = &unit.weights[k / kSublanes][k % kSublanes * kLanes];
+        for (int l = 0; l < kLanes; ++l) sums[l] += a * FloatOf(weights[l]);
+      }
+      for (int l = 0; l < kLanes; ++l) result[s * kLanes + l] = WordOf(sums[l]);
+    }
+    return result;
+  }
+
+  Copy CopyOf(const LloInstruction& i) const {
+    Copy copy;
+    if (!IsDma(i.op)) {
+      copy.rows = S(i, 0);  // The predicate of dma.wait.
+      return copy;
+    }
+    copy = {i.op == LloOp::kDmaIn, S(i, 0), S(i, 1), S(i, 2), S(i, 3), i.stride, i.tiles, i.buffer};
+    if (S(i, 4) == 0) copy.tiles = 0;  // Not started.
+    return copy;
+  }
+
+  absl::Status Misc(const LloInstruction& i, const Copy& copy) {
+    std::deque<Copy>& copies = copies_[i.semaphore];
+    if (IsDma(i.op)) {
+      if (copy.tiles > 0) copies.push_back(copy);
+      return absl::OkStatus();
+    }
+    if (copy.rows == 0) return absl::OkStatus();
+    if (copies.empty()) return absl::InvalidArgumentError("dma.wait: found no copy to wait for: a deadlock");
+    const Copy first = copies.front();
+    copies.pop_front();
+    return Annotate(Perform(first), first.is_in ? "dma.in" : "dma.out");
+  }
+
+  absl::Status Perform(const Copy& copy) {
+    const LloBuffer& buffer = program_.buffers[copy.buffer];
+    if (copy.rows <= 0 || copy.columns <= 0) return absl::OkStatus();
+    const int64_t last = copy.element + (copy.rows - 1) * copy.stride + copy.columns - 1;
+    const int64_t tile_rows = (copy.rows + kSublanes - 1) / kSublanes;
+    const bool fits = copy.element >= 0 && copy.stride >= 0 && last < buffer.elements && copy.tile >= 0 &&
+                      copy.tile + tile_rows * copy.tiles <= std::ssize(vmem_) && copy.columns <= copy.tiles * kLanes;
+    if (!fits) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "found elements ", copy.element, " to ", last, " of ", buffer.name, " and ", tile_rows, " x ", copy.tiles,
+          " tiles from ", copy.tile, ", expected them in ", buffer.elements, " elements and ", vmem_.size(), " tiles"));
+    }
+    for (int64_t row = 0; row < (copy.is_in ? tile_rows * kSublanes : copy.rows); ++row) {
+      for (int64_t column = 0; column < (copy.is_in ? copy.tiles * kLanes : copy.columns); ++column) {
+        const int64_t tile = copy.tile + row / kSublanes * copy.tiles + column / kLanes;
+        uint32_t& word = vmem_[tile][row % kSublanes * kLanes + column % kLanes];
+        const bool is_inside = row < copy.rows && column < copy.columns;
+        const int64_t element = copy.element + row * copy.stride + column;
+        if (!copy.is_in) {
+          Write(copy.buffer, element, word);
+        } else {
+          word = is_inside ? Read(copy.buffer, element) : 0;
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  uint32_t Read(int buffer, int64_t element) const {
+    const LloType type = program_.buffers[buffer].type;
+    uint32_t word = 0;
+    std::memcpy(&word, memory_[buffer].data() + element * BytesOf(type), static_cast<size_t>(BytesOf(type)));
+    return type == LloType::kBf16 ? word << 16 : type == LloType::kPred ? (word != 0 ? 1 : 0) : word;
+  }
+
+  void Write(int buffer, int64_t element, uint32_t word) {
+    const LloType type = program_.buffers[buffer].type;
+    if (type == LloType::kBf16) word = WordOf(RoundToBf16(FloatOf(word))) >> 16;
+    std::memcpy(memory_[buffer].data() + element * BytesOf(type), &word, static_cast<size_t>(BytesOf(type)));
+  }
+
+  const LloProgram& program_;
+  LloMemory& memory_;
+  std::vector<Tile> vmem_;
+  std::array<int64_t, kScalarRegisters> scalars_ = {};
+  std::array<Tile, kVectorRegisters> vectors_ = {};
+  std::array<MatrixUnit, 64> units_;
+  std::vector<Tile> pushed_;
+  std::deque<Tile> transposed_;
+  std::array<std::deque<Copy>, kSemaphores> copies_;
+  int64_t bundles_ = 0;
+};
+
+absl::Status RunKernel(const LloProgram& program, const LloKernel& kernel, LloMemory* memory) {
+  const auto core = std::make_unique<Core>(program, kernel, memory);
+  XLAD_RETURN_IF_ERROR(core->Run(kernel.items));
+  return core->Finish();
+}
+
+}  // namespace
+
+absl::Status RunLlo(const LloProgram& program, const LloMacroFunction& macro, LloMemory* memory) {
+  for (const LloKernel& kernel : program.kernels) {
+    const absl::Status status = kernel.macro.empty() ? RunKernel(program, kernel, memory) : macro(kernel, memory);
+    if (!status.ok()) return Annotate(status, absl::StrCat("kernel ", kernel.name));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::machine

@@ -1,0 +1,235 @@
+// Text, verifier, interpreter and scoreboard of the LLO-like instruction set.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "machine/chip.h"
+#include "machine/llo/encoding.h"
+#include "machine/llo/interpret.h"
+#include "machine/llo/scoreboard.h"
+#include "machine/llo/vector_ops.h"
+
+namespace xlad::machine {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// y = x + x for 4 tiles, one after the other.
+constexpr char kDouble[] = R"(program double
+buffer x f32 4000
+buffer y bf16 4000
+kernel double vmem 8 inputs x outputs y {
+  { smov s0, #0 ; smov s1, #32 }
+  { smov s2, #125 ; smov s3, #1 }
+  { dma.in s0, s0, s1, s2, s3, buffer=x, stride=125, tiles=1, sem=0 }
+  { dma.wait s3, sem=0 }
+  loop s4 4 {
+    { vld v0, s4, #0 }
+    { vadd.f32 v1, v0, v0 }
+    { vst s4, v1, #4 }
+  }
+  { smov s5, #4 }
+  { dma.out s5, s0, s1, s2, s3, buffer=y, stride=125, tiles=1, sem=1 }
+  { dma.wait s3, sem=1 }
+}
+macro sort.1 sort ops 100 bytes 2000 inputs y outputs y
+)";
+
+LloProgram Parsed(const std::string& text) {
+  auto program = ParseLlo(text);
+  EXPECT_TRUE(program.ok()) << program.status();
+  return program.ok() ? *std::move(program) : LloProgram();
+}
+
+std::string ErrorOf(const std::string& text) {
+  const auto program = ParseLlo(text);
+  if (!program.ok()) return std::string(program.status().message());
+  return std::string(VerifyLlo(*program, 4).message());
+}
+
+TEST(LloTextTest, PrintsWhatItParses) {
+  const LloProgram program = Parsed(kDouble);
+  EXPECT_EQ(PrintLlo(program), kDouble);
+  EXPECT_TRUE(Parsed(PrintLlo(program)) == program);
+  EXPECT_TRUE(VerifyLlo(program, 4).ok());
+}
+
+// Random instructions of all kinds.
+TEST(LloTextTest, RandomProgramsSurviveTheText) {
+  std::mt19937 random(1);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  for (int i = 0; i < 200; ++i) {
+    LloProgram program{"p", {{"a", LloType::kF32, 7}, {"b", LloType::kPred, 1 << 20}}, {}};
+    LloKernel& kernel = program.kernels.emplace_back();
+    kernel.name = absl::StrCat("k", i);
+    kernel.vmem_tiles = below(1000);
+    kernel.inputs = {0};
+    std::vector<LloItem>* items = &kernel.items;
+    for (int n = 0; n < 20; ++n) {
+      if (below(4) == 0) {
+        items->emplace_back(LloLoop{below(32), below(100), {}});
+        if (below(2) == 0) items = &std::get<LloLoop>(items->back()).items;
+      }
+      LloBundle bundle;
+      for (int k = below(4); k > 0; --k) {
+        LloInstruction& instruction = bundle.emplace_back();
+        instruction.op = static_cast<LloOp>(below(kLloOpCount));
+        const LloOpInfo& info = InfoOf(instruction.op);
+        if (info.dst != '-') instruction.dst = below(32);
+        for (size_t s = 0; s < info.sources.size(); ++s) instruction.sources[s] = below(32);
+        if (info.has_imm) instruction.imm = below(1000) - 500;
+        if (IsDma(instruction.op)) {
+          instruction.buffer = below(2);
+          instruction.stride = below(5000);
+          instruction.tiles = 1 + below(9);
+        }
+        if (info.slot == LloSlot::kMisc) instruction.semaphore = below(kSemaphores);
+      }
+      items->emplace_back(std::move(bundle));
+    }
+    EXPECT_TRUE(Parsed(PrintLlo(program)) == program);
+    const std::string bytes = EncodeLlo(program);
+    const auto decoded = DecodeLlo(bytes);
+    ASSERT_TRUE(decoded.ok()) << decoded.status();
+    EXPECT_TRUE(*decoded == program);
+    // Damaged bytes are refused or another program, and never a crash.
+    std::string damaged = bytes;
+    damaged[static_cast<size_t>(below(static_cast<int>(bytes.size())))] ^= static_cast<char>(1 << below(8));
+    EXPECT_FALSE(DecodeLlo(damaged).ok() && *DecodeLlo(damaged) == program);
+    EXPECT_FALSE(DecodeLlo(bytes.substr(0, bytes.size() - 1)).ok());
+  }
+}
+
+TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    return ErrorOf(absl::StrReplaceAll(kDouble, {{from, to}}));
+  };
+  EXPECT_THAT(with("vadd.f32 v1", "vadd.f33 v1"), AllOf(HasSubstr("line 11"), HasSubstr("expected an instruction")));
+  EXPECT_THAT(with("vadd.f32 v1, v0, v0", "vadd.f32 v1, v0"), HasSubstr("expected 3 operands"));
+  EXPECT_THAT(with("vadd.f32 v1, v0, v0", "vadd.f32 v32, v0, v0"), HasSubstr("found \"v32\""));
+  EXPECT_THAT(with("buffer y bf16", "buffer y f64"), AllOf(HasSubstr("line 3"), HasSubstr("bf16")));
+  EXPECT_THAT(with("buffer=y", "buffer=z"), HasSubstr("found \"z\""));
+  EXPECT_THAT(with("  { dma.wait s3, sem=1 }\n}\n", ""), HasSubstr("line"));
+  EXPECT_THAT(with("sem=0 }", "sem=32 }"), HasSubstr("semaphore 32"));
+  EXPECT_THAT(with("{ smov s0, #0 ; smov s1, #32 }", "{ smov s0, #0 ; smov s1, #32 ; smov s7, #1 }"),
+              HasSubstr("more than 2 instructions"));
+  EXPECT_THAT(with("smov s1, #32", "smov s0, #32"), HasSubstr("two instructions in a bundle that write s0"));
+}
+
+LloMemory MemoryOf(const LloProgram& program) {
+  LloMemory memory;
+  for (const LloBuffer& buffer : program.buffers) memory.emplace_back(buffer.elements * BytesOf(buffer.type), '\0');
+  return memory;
+}
+
+absl::Status NoMacros(const LloKernel&, LloMemory*) { return absl::OkStatus(); }
+
+TEST(LloInterpreterTest, CopiesAndComputes) {
+  const LloProgram program = Parsed(kDouble);
+  LloMemory memory = MemoryOf(program);
+  for (int i = 0; i < 4000; ++i) {
+    const auto value = static_cast<float>(i % 100);
+    std::memcpy(memory[0].data() + 4 * i, &value, 4);
+  }
+  const absl::Status status = RunLlo(program, NoMacros, &memory);
+  ASSERT_TRUE(status.ok()) << status;
+  for (int i = 0; i < 4000; ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, memory[1].data() + 2 * i, 2);
+    EXPECT_EQ(std::bit_cast<float>(uint32_t{bits} << 16), static_cast<float>(2 * (i % 100)));
+  }
+}
+
+TEST(LloInterpreterTest, MistakesOfAProgramAreFound) {
+  const auto run = [](const std::string& from, const std::string& to) {
+    const LloProgram program = Parsed(absl::StrReplaceAll(kDouble, {{from, to}}));
+    LloMemory memory = MemoryOf(program);
+    return std::string(RunLlo(program, NoMacros, &memory).message());
+  };
+  EXPECT_THAT(run("  { dma.wait s3, sem=1 }\n", ""), HasSubstr("does not wait"));
+  EXPECT_THAT(run("{ vst s4, v1, #4 }", "{ vst s4, v1, #5 }"), HasSubstr("tile 8 of VMEM"));
+  EXPECT_THAT(run("smov s1, #32", "smov s1, #33"), HasSubstr("dma.in"));
+  EXPECT_THAT(run("{ vadd.f32 v1, v0, v0 }", "{ vmat.pop v1, #0 }"), HasSubstr("an empty queue"));
+  EXPECT_THAT(run("{ vadd.f32 v1, v0, v0 }", "{ vmat.push v0, #0 }"), HasSubstr("no weights"));
+  EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("deadlock"));
+}
+
+// Without waiting for the copy, the tiles are not there.
+TEST(LloInterpreterTest, CopiesHappenWhenTheyAreWaitedFor) {
+  std::string text = absl::StrReplaceAll(kDouble, {{"  { dma.wait s3, sem=0 }\n", ""}});
+  text = absl::StrReplaceAll(text,
+                             {{"  { smov s5, #4 }\n", "  { smov s5, #4 ; smov s6, #0 }\n  { dma.wait s3, sem=0 }\n"}});
+  const LloProgram program = Parsed(text);
+  LloMemory memory = MemoryOf(program);
+  ASSERT_TRUE(RunLlo(program, NoMacros, &memory).ok());
+  uint16_t bits = 0;
+  std::memcpy(&bits, memory[1].data(), 2);
+  EXPECT_NE(bits, 0);  // NaN, with which VMEM begins, and not twice the zeros of x.
+}
+
+TEST(LloFunctionTest, EdgeCasesOfIntegers) {
+  const auto s = [](LloOp op, int32_t a, int32_t b) {
+    return static_cast<int32_t>(FunctionOf(op)(static_cast<uint32_t>(a), static_cast<uint32_t>(b), 0));
+  };
+  EXPECT_EQ(s(LloOp::kIDiv, 7, 0), -1);
+  EXPECT_EQ(s(LloOp::kIRem, 7, 0), 7);
+  EXPECT_EQ(s(LloOp::kIDiv, INT32_MIN, -1), INT32_MIN);
+  EXPECT_EQ(s(LloOp::kIRem, INT32_MIN, -1), 0);
+  EXPECT_EQ(s(LloOp::kIShl, 1, 32), 0);
+  EXPECT_EQ(s(LloOp::kIShr, -8, 40), -1);
+  EXPECT_EQ(s(LloOp::kIShr, -8, 1), -4);
+}
+
+double UsOf(const std::string& text, const Chip& chip) {
+  const LloProgram program = Parsed(text);
+  return TimeLlo(program, program.kernels[0], chip).us;
+}
+
+TEST(LloScoreboardTest, LoopsTakeTheirTrips) {
+  const Chip chip = *BuiltInChip("v5e");
+  const auto loop = [](int trips) {
+    return absl::StrCat("program p\nkernel k vmem 1 {\n  loop s0 ", trips,
+                        " {\n    { vadd.f32 v0, v0, v0 }\n    { vmul.f32 v0, v0, v0 }\n  }\n}\n");
+  };
+  // Each of the two waits for the other: 2 cycles each.
+  const double cycle_us = 1e6 / chip.clock_hz;
+  EXPECT_NEAR(UsOf(loop(1001), chip) - UsOf(loop(1), chip), 4000 * cycle_us, 1e-6);
+  EXPECT_NEAR(UsOf(loop(3), chip) - UsOf(loop(2), chip), 4 * cycle_us, 1e-6);
+}
+
+TEST(LloScoreboardTest, RatesAreThoseOfTheChip) {
+  Chip chip = *BuiltInChip("v5e");
+  const LloProgram program = Parsed(kDouble);
+  const LloTime time = TimeLlo(program, program.kernels[0], chip);
+  EXPECT_EQ(time.hbm_bytes, 4000 * 4 + 4000 * 2);
+  EXPECT_NEAR(time.hbm_us, 24000 / chip.hbm_bytes_per_s * 1e6, 0.01);
+  EXPECT_GT(time.us, 2 * kDmaLatencyUs);
+  EXPECT_GT(time.stall_us, 0.9 * time.us - 0.1);
+  chip.hbm_bytes_per_s *= 2;
+  EXPECT_NEAR(TimeLlo(program, program.kernels[0], chip).hbm_us, time.hbm_us / 2, 1e-9);
+  const LloTime macro = TimeLlo(program, program.kernels[1], chip);
+  EXPECT_NEAR(macro.hbm_us, 2000 / chip.hbm_bytes_per_s * 1e6, 1e-9);
+}
+
+// 1,000 registers of rows through an array that takes 8 rows in 8 cycles.
+TEST(LloScoreboardTest, MatrixUnitsReachThePeak) {
+  const Chip chip = *BuiltInChip("v5e");
+  std::string weights;
+  for (int i = 0; i < kMatrixTiles; ++i) weights += "  { vmat.load v0, #0 }\n";
+  const std::string text = absl::StrCat("program p\nkernel k vmem 1 {\n", weights, "  { vmat.swap #0 }\n",
+                                        "  loop s0 1000 {\n    { vmat.push v0, #0 }\n  }\n}\n");
+  const LloProgram program = Parsed(text);
+  const LloTime time = TimeLlo(program, program.kernels[0], chip);
+  const double flops = 2.0 * 8000 * 128 * 128;
+  EXPECT_NEAR(flops / (time.mxu_us / 1e6), chip.bf16_flops, 1e-3 * chip.bf16_flops);  // All four units.
+  EXPECT_NEAR(time.us, time.mxu_us * 4, 0.05 * time.us);
+}
+
+}  // namespace
+}  // namespace xlad::machine

@@ -1,0 +1,81 @@
+#include "simulate/executable_time.h"
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "machine/chip.h"
+#include "simulate/placement.h"
+#include "simulate/slice.h"
+#include "simulate/step.h"
+#include "simulate/traffic.h"
+
+namespace xlad::simulate {
+namespace {
+
+using TimeByName = absl::flat_hash_map<std::string, double>;
+using Steps = google::protobuf::RepeatedPtrField<Step>;
+
+absl::StatusOr<StepTime> TimeOf(const hlo::Module& compiled, const sharding::Mesh& mesh, const Slice& slice) {
+  XLAD_ASSIGN_OR_RETURN(const std::vector<ProgramCollective> collectives, CollectivesOf(compiled, mesh.devices()));
+  XLAD_ASSIGN_OR_RETURN(const std::vector<Placement> placements, ParsePlacements("", mesh, slice));
+  return TimeStep(compiled, collectives, CheapestOf(placements, collectives, mesh, slice), mesh, slice);
+}
+
+// The time of a step that no instruction of the model stands for: a copy reads and writes HBM.
+double CopyUs(const Step& step, const Slice& slice) {
+  return step.has_copy() ? step.bytes() / slice.chip.hbm_bytes_per_s * 1e6 : 0;
+}
+
+void SetStepTimes(const TimeByName& us_of, const Slice& slice, Steps* steps) {
+  for (Step& step : *steps) {
+    const auto found = us_of.find(step.name());
+    const bool has_steps = step.has_while_() || step.has_if_();
+    if (!has_steps) step.set_simulated_us(found != us_of.end() ? found->second : CopyUs(step, slice));
+    if (step.has_while_()) {
+      SetStepTimes(us_of, slice, step.mutable_while_()->mutable_condition());
+      SetStepTimes(us_of, slice, step.mutable_while_()->mutable_body());
+    }
+    if (!step.has_if_()) continue;
+    for (IfStep::Branch& branch : *step.mutable_if_()->mutable_branches()) {
+      SetStepTimes(us_of, slice, branch.mutable_steps());
+    }
+  }
+}
+
+void Fill(const StepTime& time, SimulatedTime* simulated) {
+  simulated->set_us(time.us);
+  simulated->set_mxu_us(time.mxu_us);
+  simulated->set_vpu_us(time.vpu_us);
+  simulated->set_hbm_us(time.hbm_us);
+  simulated->set_ici_us(time.ici_us);
+  simulated->set_stall_us(time.stall_us);
+  simulated->set_hbm_bytes(time.hbm_bytes);
+  for (const std::string& warning : time.warnings) simulated->add_warnings(warning);
+}
+
+}  // namespace
+
+absl::Status SetSimulatedTimes(const hlo::Module& compiled, Executable* executable) {
+  const Target& target = executable->target();
+  if (target.chip().empty()) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const machine::Chip chip, machine::ParseChip(target.chip(), target.device_model()));
+  std::vector<sharding::Axis> axes;
+  for (const MeshAxis& axis : executable->mesh()) axes.push_back({axis.name(), axis.size()});
+  const sharding::Mesh mesh("mesh", std::move(axes));
+  XLAD_ASSIGN_OR_RETURN(const Slice slice, SliceOfChips(chip, mesh.devices()));
+  SimulatedTime* const simulated = executable->mutable_simulated();
+  simulated->set_topology(slice.name);
+  const absl::StatusOr<StepTime> time = TimeOf(compiled, mesh, slice);
+  if (!time.ok()) {
+    simulated->add_warnings(absl::StrCat("the step has no simulated time: ", time.status().message()));
+    return absl::OkStatus();
+  }
+  Fill(*time, simulated);
+  TimeByName us_of;
+  for (const auto& [instruction, us] : time->instruction_us) us_of[instruction->name()] = us;
+  SetStepTimes(us_of, slice, executable->mutable_steps());
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::simulate
