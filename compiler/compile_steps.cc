@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "compiler/buffers/memory_limit.h"
 #include "compiler/compile.h"
+#include "compiler/kernel/gpu_target.h"
 
 namespace xlad::compiler {
 namespace {
@@ -71,11 +72,12 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_RETURN_IF_ERROR(
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
   XLAD_RETURN_IF_ERROR(CheckMemoryLimit(result.program, result.assignment, policy.memory_limit_bytes()));
-  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules};
+  const bool is_gpu = IsGpu(request.target());
+  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules, is_gpu};
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, steps);
                         }));
-  result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics();
+  result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics() && !is_gpu;
   return result;
 }
 
