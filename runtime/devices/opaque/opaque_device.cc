@@ -75,28 +75,32 @@ class OpaqueLauncher final : public Launcher {
 
 class OpaqueExecutable final : public LoadedExecutable {
  public:
-  explicit OpaqueExecutable(std::unique_ptr<LoadedExecutable> native) : native_(std::move(native)) {}
+  OpaqueExecutable(std::string name, std::unique_ptr<LoadedExecutable> native)
+      : name_(std::move(name)), native_(std::move(native)) {}
   const Executable& executable() const override { return native_->executable(); }
   absl::StatusOr<int> FindKernel(absl::string_view symbol) const override { return native_->FindKernel(symbol); }
   absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const override {
     auto* const opaque = dynamic_cast<OpaqueStream*>(stream);
-    if (opaque == nullptr) return absl::InvalidArgumentError("opaque: found a stream of another kind of device");
+    if (opaque == nullptr || opaque->heap().device() != name_) {
+      return absl::InvalidArgumentError(name_ + ": found a stream of another kind of device");
+    }
     XLAD_ASSIGN_OR_RETURN(auto native, native_->MakeLauncher(partition_id, opaque->native()));
     return std::make_unique<OpaqueLauncher>(std::move(native), opaque);
   }
 
  private:
+  const std::string name_;
   const std::unique_ptr<LoadedExecutable> native_;
 };
 
 class OpaqueDevice final : public Device {
  public:
-  explicit OpaqueDevice(std::shared_ptr<OpaqueHeap> heap) : heap_(std::move(heap)) {}
-  std::string Name() const override { return kName; }
+  OpaqueDevice(std::shared_ptr<OpaqueHeap> heap, NativeLoader load) : heap_(std::move(heap)), load_(load) {}
+  std::string Name() const override { return heap_->device(); }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (!MemoryKind_IsValid(kind)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("opaque: found memory kind ", kind, ", expected device or pinned_host"));
+          absl::StrCat(Name(), ": found memory kind ", kind, ", expected device or pinned_host"));
     }
     XLAD_ASSIGN_OR_RETURN(void* const address, heap_->Allocate(bytes, kind));
     return std::make_unique<OpaqueMemory>(heap_, address, bytes);
@@ -107,21 +111,26 @@ class OpaqueDevice final : public Device {
     return std::make_unique<OpaqueStream>(heap_, std::move(native));
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
-    XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
-    XLAD_ASSIGN_OR_RETURN(auto native, LoadNativeCode(std::move(executable)));
-    return std::make_unique<OpaqueExecutable>(std::move(native));
+    XLAD_RETURN_IF_ERROR(CheckTarget(executable, Name()));
+    XLAD_ASSIGN_OR_RETURN(auto native, load_(std::move(executable)));
+    return std::make_unique<OpaqueExecutable>(Name(), std::move(native));
   }
 
  private:
   const std::shared_ptr<OpaqueHeap> heap_;
+  const NativeLoader load_;
   const std::unique_ptr<Device> cpu_ = MakeCpuDevice();
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice() {
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<OpaqueHeap> heap, OpaqueHeap::Make());
-  return std::make_unique<OpaqueDevice>(std::move(heap));
+  return MakeOpaqueDevice(kName, [](Executable executable) { return LoadNativeCode(std::move(executable)); });
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load) {
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<OpaqueHeap> heap, OpaqueHeap::Make(name));
+  return std::make_unique<OpaqueDevice>(std::move(heap), load);
 }
 
 DeviceKind OpaqueDeviceKind() {
@@ -129,7 +138,7 @@ DeviceKind OpaqueDeviceKind() {
           "the cpu device with memory that the host cannot access; for tests",
           {},
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
-          [] { return OpaqueHeap::Make().status(); },
+          [] { return OpaqueHeap::Make(kName).status(); },
           [](const std::string&) { return HostTarget(kName); },
           [](const std::string&) { return MakeOpaqueDevice(); }};
 }

@@ -13,24 +13,20 @@
 #include "base/status.h"
 
 namespace xlad::runtime {
-namespace {
-
-absl::Status OutOfMemory(int64_t bytes, const std::string& why) {
-  return absl::ResourceExhaustedError(absl::StrCat("opaque: cannot allocate ", bytes, " bytes: ", why));
+absl::Status OpaqueHeap::OutOfMemory(int64_t bytes, const std::string& why) const {
+  return absl::ResourceExhaustedError(absl::StrCat(device_, ": cannot allocate ", bytes, " bytes: ", why));
 }
 
-absl::Status NotInBlock(const void* address, int64_t bytes) {
+absl::Status OpaqueHeap::NotInBlock(const void* address, int64_t bytes) const {
   return absl::InvalidArgumentError(absl::StrFormat(
-      "opaque: found %d bytes at %p, expected a range inside one allocation of this device that has not been freed",
-      bytes, address));
+      "%s: found %d bytes at %p, expected a range inside one allocation of this device that has not been freed",
+      device_, bytes, address));
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make() {
+absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make(const std::string& device) {
   const int file = memfd_create("xlad-opaque", MFD_CLOEXEC);
-  if (file < 0) return absl::InternalError(absl::StrCat("opaque: memfd_create: ", std::strerror(errno)));
-  return std::unique_ptr<OpaqueHeap>(new OpaqueHeap(file));
+  if (file < 0) return absl::InternalError(absl::StrCat(device, ": memfd_create: ", std::strerror(errno)));
+  return std::unique_ptr<OpaqueHeap>(new OpaqueHeap(device, file));
 }
 
 OpaqueHeap::~OpaqueHeap() {

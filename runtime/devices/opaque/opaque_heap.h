@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <shared_mutex>
+#include <string>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "base/status.h"
@@ -21,7 +24,8 @@ namespace xlad::runtime {
 // A block of MEMORY_PINNED_HOST has a single read-write mapping. Thread-safe.
 class OpaqueHeap {
  public:
-  static absl::StatusOr<std::unique_ptr<OpaqueHeap>> Make();
+  // `device` is the name of the device, for messages.
+  static absl::StatusOr<std::unique_ptr<OpaqueHeap>> Make(const std::string& device);
   ~OpaqueHeap();  // All blocks must have been freed.
 
   // Returns the address to hand out. ResourceExhausted if `bytes` is negative or more than the machine can map.
@@ -33,6 +37,7 @@ class OpaqueHeap {
   absl::StatusOr<std::byte*> Translate(const void* address, int64_t bytes) const;
   // The real address of a kernel's buffer, of which only the begin is known; it may be the end of a block.
   absl::StatusOr<void*> TranslateBuffer(const void* address) const;
+  const std::string& device() const { return device_; }
 
  private:
   struct Block {
@@ -42,10 +47,13 @@ class OpaqueHeap {
     std::byte* real = nullptr;
   };
 
-  explicit OpaqueHeap(int file) : file_(file) {}
+  OpaqueHeap(std::string device, int file) : device_(std::move(device)), file_(file) {}
+  absl::Status OutOfMemory(int64_t bytes, const std::string& why) const;
+  absl::Status NotInBlock(const void* address, int64_t bytes) const;
   // The block that has the address in its mapping, or null.
   const std::pair<std::byte* const, Block>* Find(const void* address) const;
 
+  const std::string device_;
   const int file_;
   mutable std::shared_mutex mutex_;
   std::map<std::byte*, Block> blocks_;  // By handed-out address.

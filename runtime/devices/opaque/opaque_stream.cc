@@ -1,6 +1,7 @@
 #include "runtime/devices/opaque/opaque_stream.h"
 
 #include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,23 +24,26 @@ struct Point {
 
 class OpaqueEvent final : public Event {
  public:
-  explicit OpaqueEvent(std::shared_ptr<Point> point) : point_(std::move(point)) {}
+  OpaqueEvent(std::shared_ptr<Point> point, std::string device)
+      : point_(std::move(point)), device_(std::move(device)) {}
   bool IsDone() const override {
     const std::lock_guard<std::mutex> lock(point_->mutex);
     return point_->done;
   }
   absl::Status Wait() const override { return point_->Wait(); }
   const std::shared_ptr<Point>& point() const { return point_; }
+  const std::string& device() const { return device_; }
 
  private:
   const std::shared_ptr<Point> point_;
+  const std::string device_;
 };
 
 // Reaches its event when it is run, or when it is dropped because earlier work failed.
 class Reach {
  public:
-  explicit Reach(std::shared_ptr<Point> point) : point_(std::move(point)) {}
-  ~Reach() { Finish(absl::CancelledError("opaque: work before the event failed")); }
+  Reach(std::shared_ptr<Point> point, std::string device) : point_(std::move(point)), device_(std::move(device)) {}
+  ~Reach() { Finish(absl::CancelledError(device_ + ": work before the event failed")); }
   void Finish(absl::Status status) {
     const std::lock_guard<std::mutex> lock(point_->mutex);
     if (std::exchange(point_->done, true)) return;
@@ -49,6 +53,7 @@ class Reach {
 
  private:
   const std::shared_ptr<Point> point_;
+  const std::string device_;
 };
 
 }  // namespace
@@ -134,17 +139,19 @@ absl::Status OpaqueStream::FillZero(void* to, int64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<Event>> OpaqueStream::Record() {
   auto point = std::make_shared<Point>();
-  auto reach = std::make_shared<Reach>(point);
+  auto reach = std::make_shared<Reach>(point, heap_->device());
   XLAD_RETURN_IF_ERROR(Enqueue([reach] {
     reach->Finish(absl::OkStatus());
     return absl::OkStatus();
   }));
-  return std::make_unique<OpaqueEvent>(std::move(point));
+  return std::make_unique<OpaqueEvent>(std::move(point), heap_->device());
 }
 
 absl::Status OpaqueStream::WaitFor(const Event& event) {
   const auto* const opaque = dynamic_cast<const OpaqueEvent*>(&event);
-  if (opaque == nullptr) return absl::InvalidArgumentError("opaque: found an event of another kind of device");
+  if (opaque == nullptr || opaque->device() != heap_->device()) {
+    return absl::InvalidArgumentError(heap_->device() + ": found an event of another kind of device");
+  }
   return Enqueue([point = opaque->point()] { return point->Wait(); });
 }
 

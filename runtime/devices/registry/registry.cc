@@ -1,6 +1,8 @@
 #include "runtime/devices/registry/registry.h"
 
 #include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/devices/gpu_sim/gpu_sim_device.h"
 #include "runtime/devices/opaque/opaque_device.h"
 
 namespace xlad::runtime {
@@ -9,6 +11,9 @@ DeviceKinds AllDeviceKinds() {
   static const auto* const kinds = new std::vector<DeviceKind>{
       CpuDeviceKind(),
       OpaqueDeviceKind(),
+      GpuSimDeviceKind(),
+      GpuSimCheckedDeviceKind(),
+      CudaDeviceKind(),
   };
   return *kinds;
 }
