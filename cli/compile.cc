@@ -4,7 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/compile_flags.h"
+#include "cli/compile_targets.h"
 #include "cli/program.h"
+#include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/schedule_tables.h"
 #include "compiler/report.h"
 #include "hlo/text/text.h"
@@ -15,7 +17,7 @@ namespace {
 
 struct Options {
   std::string path, mesh, emit, output, dump_directory;
-  std::string cpu;
+  std::string cpu, target;
   CompileFlags compile;
 };
 
@@ -36,14 +38,30 @@ std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
   return text;
 }
 
+absl::StatusOr<Target> ReadTarget(const Options& options) {
+  Target target;
+  if (!options.target.empty()) {
+    if (!options.cpu.empty()) {
+      return absl::InvalidArgumentError("found --target and --cpu, expected one: a target has a processor");
+    }
+    XLAD_ASSIGN_OR_RETURN(target, FindCompileTarget(options.target));
+  }
+  target.set_cpu(options.target.empty() ? options.cpu : target.cpu());
+  if (options.emit == "ptx" && !compiler::IsGpu(target)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--emit ptx: found ", options.target.empty() ? "no --target" : "--target " + options.target,
+                     ", expected one of the GPUs among ", CompileTargetNames()));
+  }
+  return target;
+}
+
 absl::Status Run(const Options& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
   JobSpec spec = program.job.spec;
   XLAD_ASSIGN_OR_RETURN(*spec.mutable_compile(), ReadCompileFlags(options.compile));
   auto result = PartitionProgram(std::move(program));
   if (!result.ok()) return Annotate(result.status(), options.path);
-  Target target;
-  target.set_cpu(options.cpu);
+  XLAD_ASSIGN_OR_RETURN(const Target target, ReadTarget(options));
   XLAD_ASSIGN_OR_RETURN(CompileRequest request, service::MakeCompileRequest(result->partitioned, spec, target));
   request.set_dump_directory(options.dump_directory);
   if (options.emit == "optimized" || options.emit == "kernels" || options.emit == "schedules") {
@@ -52,12 +70,12 @@ absl::Status Run(const Options& options) {
                                            ? hlo::PrintText(*compilation.module)
                                            : KernelsText(compilation.steps, options.emit == "schedules"));
   }
-  const bool listings = options.emit == "llvm" || options.emit == "asm";
+  const bool listings = options.emit == "llvm" || options.emit == "asm" || options.emit == "ptx";
   XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult compiled,
                         compiler::CompileWithListings(request, compiler::CompileOptions(), listings));
   const Executable& executable = compiled.executable;
   if (options.emit == "llvm") return WriteOutput(options.output, compiled.ir);
-  if (options.emit == "asm") return WriteOutput(options.output, compiled.assembly);
+  if (options.emit == "asm" || options.emit == "ptx") return WriteOutput(options.output, compiled.assembly);
   if (options.emit == "steps") return WriteOutput(options.output, compiler::StepsText(executable));
   if (options.emit == "buffers") return WriteOutput(options.output, compiler::BuffersText(executable));
   if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
@@ -72,11 +90,13 @@ void AddCompile(CLI::App& parent, Action* action) {
   auto options = std::make_shared<Options>();
   CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or print an intermediate form");
   app->footer("Examples:\n  xlad compile step.hlo --emit optimized\n  xlad compile step.hlo --emit asm -o step.s\n"
-              "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable");
+              "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable\n"
+              "  xlad compile step.hlo --target nvptx-sm_90 --emit ptx");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, steps or buffers")
-      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "steps", "buffers"}));
+  app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, ptx, steps or buffers")
+      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "steps", "buffers"}));
+  app->add_option("--target", options->target, absl::StrCat("instead of this machine: ", CompileTargetNames()));
   AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
