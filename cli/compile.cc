@@ -7,6 +7,7 @@
 #include "cli/compile_targets.h"
 #include "cli/program.h"
 #include "compiler/codegen/tpu/lower.h"
+#include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/schedule_tables.h"
 #include "compiler/report.h"
 #include "hlo/text/text.h"
@@ -52,6 +53,11 @@ absl::StatusOr<Target> ReadTarget(const Options& options) {
         absl::StrCat("--emit llo: found ", options.target.empty() ? "no --target" : "--target " + options.target,
                      ", expected one of the TPUs among ", CompileTargetNames()));
   }
+  if (options.emit == "ptx" && !compiler::IsGpu(target)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--emit ptx: found ", options.target.empty() ? "no --target" : "--target " + options.target,
+                     ", expected one of the GPUs among ", CompileTargetNames()));
+  }
   return target;
 }
 
@@ -82,12 +88,12 @@ absl::Status Run(const Options& options) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, LloText(request));
     return WriteOutput(options.output, text);
   }
-  const bool listings = options.emit == "llvm" || options.emit == "asm";
+  const bool listings = options.emit == "llvm" || options.emit == "asm" || options.emit == "ptx";
   XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult compiled,
                         compiler::CompileWithListings(request, compiler::CompileOptions(), listings));
   const Executable& executable = compiled.executable;
   if (options.emit == "llvm") return WriteOutput(options.output, compiled.ir);
-  if (options.emit == "asm") return WriteOutput(options.output, compiled.assembly);
+  if (options.emit == "asm" || options.emit == "ptx") return WriteOutput(options.output, compiled.assembly);
   if (options.emit == "steps") return WriteOutput(options.output, compiler::StepsText(executable));
   if (options.emit == "buffers") return WriteOutput(options.output, compiler::BuffersText(executable));
   if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
@@ -103,11 +109,12 @@ void AddCompile(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or print an intermediate form");
   app->footer("Examples:\n  xlad compile step.hlo --emit optimized\n  xlad compile step.hlo --emit asm -o step.s\n"
               "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable\n"
-              "  xlad compile step.hlo --target tpu-v5e --emit llo");
+              "  xlad compile step.hlo --target tpu-v5e --emit llo\n"
+              "  xlad compile step.hlo --target nvptx-sm_90 --emit ptx");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, llo, steps or buffers")
-      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "llo", "steps", "buffers"}));
+  app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, ptx, llo, steps or buffers")
+      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "llo", "steps", "buffers"}));
   app->add_option("--target", options->target, absl::StrCat("instead of this machine: ", CompileTargetNames()));
   AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");

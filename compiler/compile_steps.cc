@@ -6,6 +6,7 @@
 #include "compiler/buffers/memory_limit.h"
 #include "compiler/buffers/overlap_collectives.h"
 #include "compiler/compile.h"
+#include "compiler/kernel/gpu_target.h"
 
 namespace xlad::compiler {
 namespace {
@@ -78,13 +79,14 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_RETURN_IF_ERROR(
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
   XLAD_RETURN_IF_ERROR(CheckMemoryLimit(result.program, result.assignment, policy.memory_limit_bytes()));
-  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules};
+  const bool is_gpu = IsGpu(request.target());
+  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules, is_gpu};
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, steps);
                         }));
   // The time of a simulated chip is stated for each step, and the device computes the products of each step itself.
   const bool is_simulated = !request.target().chip().empty();
-  result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics() && !is_simulated;
+  result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics() && !is_simulated && !is_gpu;
   return result;
 }
 

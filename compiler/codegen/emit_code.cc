@@ -69,11 +69,11 @@ std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::v
 }
 
 // Distributes groups over parts: heaviest group first, each to the lightest part so far.
-std::vector<Part> Distribute(std::vector<Part> groups) {
+std::vector<Part> Distribute(std::vector<Part> groups, size_t most_parts) {
   int64_t weight = 0;
   for (const Part& group : groups) weight += group.weight;
   std::stable_sort(groups.begin(), groups.end(), [](const Part& a, const Part& b) { return a.weight > b.weight; });
-  std::vector<Part> parts(std::clamp<size_t>(weight / kMinPartWeight, 1, kMaxParts));
+  std::vector<Part> parts(std::clamp<size_t>(weight / kMinPartWeight, 1, most_parts));
   for (const Part& group : groups) {
     Part& part = *std::min_element(parts.begin(), parts.end(),
                                    [](const Part& a, const Part& b) { return a.weight < b.weight; });
@@ -114,7 +114,9 @@ std::vector<NativeLoop> NativeLoopsOf(const StepProgram& program, std::vector<St
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings) {
   EmittedCode code;
   std::vector<Step> draft = program.steps;
-  const std::vector<Part> parts = Distribute(Groups(program.kernels, NativeLoopsOf(program, &draft)));
+  // PTX is one text.
+  const size_t most_parts = target.triple().starts_with("nvptx") ? 1 : kMaxParts;
+  const std::vector<Part> parts = Distribute(Groups(program.kernels, NativeLoopsOf(program, &draft)), most_parts);
   std::vector<std::unique_ptr<ObjectEmitter>> emitters;
   absl::flat_hash_map<std::string, EmittedKernel> facts;
   for (const Part& part : parts) {

@@ -64,7 +64,8 @@ struct NativeProgramRequest {
 
 class ObjectEmitter {
  public:
-  // Empty fields of `target` mean this machine. InvalidArgument for a triple, CPU or feature that LLVM does not know.
+  // Empty fields of `target` mean this machine; compiler/kernel/gpu_target.h says which targets are GPUs.
+  // InvalidArgument for a triple, CPU or feature that LLVM does not know.
   static absl::StatusOr<std::unique_ptr<ObjectEmitter>> Create(const Target& target);
   virtual ~ObjectEmitter() = default;
 
@@ -74,7 +75,8 @@ class ObjectEmitter {
   virtual absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) = 0;
   // The result always has one tile.
   virtual absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) = 0;
-  // Optimizes, and returns the ELF relocatable object. Must be called once, after all Emit calls.
+  // Optimizes, and returns the object code: an ELF relocatable object, or PTX for the triple nvptx64-nvidia-cuda. Must
+  // be called once, after all Emit calls.
   virtual absl::StatusOr<std::string> Finish() = 0;
 
   // Listings for display. The IR is unoptimized before Finish and optimized after it. Assembly is available after
@@ -83,7 +85,7 @@ class ObjectEmitter {
   virtual absl::StatusOr<std::string> AssemblyText() = 0;
 };
 
-// The object code of an executable: one ELF object is returned as it is, several become the members of an `ar` archive.
+// The object code of an executable: one object is returned as it is, several become the members of an `ar` archive.
 absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects);
 
 // Replaces empty fields by those of this machine.

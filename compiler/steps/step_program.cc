@@ -11,6 +11,7 @@
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/same_code.h"
 #include "compiler/kernel/build_kernel.h"
+#include "compiler/kernel/gpu_target.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 
@@ -159,7 +160,7 @@ class StepBuilder {
     }
     similar.push_back(result_.kernels.size());
     request.symbol = Symbol(*request.root);
-    request.wanted_tiles = WantedTiles(*request.root);
+    request.wanted_tiles = options_.one_row_tiles ? kOneRowTiles : WantedTiles(*request.root);
     XLAD_ASSIGN_OR_RETURN(request.kernel, ScheduleRequest(request, options_.schedules));
     result_.kernels.push_back(std::move(request));
     return result_.kernels.back().symbol;

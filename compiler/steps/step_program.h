@@ -27,6 +27,7 @@ struct StepOptions {
   int64_t devices = 1;          // Groups and pairs of collectives are checked against it.
   bool check_numerics = false;  // Fill Step.checked_operands and Step.checked_results.
   const ScheduleTables* schedules = nullptr;  // Kernel schedules other than the compiler's own; may be null.
+  bool one_row_tiles = false;  // Kernels in row form have a tile for each row, which is a block of a GPU.
 };
 
 // While and conditional operations stay lists of steps here; MakeNativeLoops compiles them. Errors are those of

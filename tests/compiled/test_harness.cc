@@ -8,6 +8,7 @@
 
 #include "base/kernel_abi.h"
 #include "compiler/kernel/build_kernel.h"
+#include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/object_emitter.h"
 #include "compiler/testing/random_schedule.h"
 #include "hlo/analysis/leaves.h"
@@ -23,30 +24,6 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Array;
 using tensor::ElementType;
-
-// The instruction to compile: the root if its operands are the parameters, otherwise a fusion of the whole entry.
-const Instruction* AsKernel(hlo::Module* module) {
-  Computation* entry = module->entry();
-  const Instruction* root = entry->root();
-  bool alone =
-      root->opcode() != Opcode::kTuple && root->operand_count() == std::ssize(entry->parameters());
-  for (int64_t i = 0; alone && i < root->operand_count(); ++i) alone = root->operand(i) == entry->parameter(i);
-  if (alone && root->opcode() != Opcode::kParameter) return root;
-  auto wrapper = std::make_unique<Computation>("wrapper");
-  Computation* outer = module->Add(std::move(wrapper));
-  std::vector<Instruction*> operands;
-  for (const Instruction* parameter : entry->parameters()) {
-    auto copy = std::make_unique<Instruction>(Opcode::kParameter, parameter->shape());
-    copy->set_number(parameter->number());
-    operands.push_back(outer->Add(std::move(copy)));
-  }
-  auto fusion = std::make_unique<Instruction>(Opcode::kFusion, root->shape());
-  fusion->mutable_called().push_back(entry);
-  fusion->mutable_attributes().fusion_kind = "kLoop";
-  Instruction* added = outer->Add(std::move(fusion), operands);
-  outer->set_root(added);
-  return added;
-}
 
 // Arrays in device memory, each followed by guard bytes that must not change.
 class Buffers {
@@ -92,6 +69,29 @@ double RandomFloat(Random& random, bool specials) {
 }
 
 }  // namespace
+
+const Instruction* AsKernel(hlo::Module* module) {
+  Computation* entry = module->entry();
+  const Instruction* root = entry->root();
+  bool alone =
+      root->opcode() != Opcode::kTuple && root->operand_count() == std::ssize(entry->parameters());
+  for (int64_t i = 0; alone && i < root->operand_count(); ++i) alone = root->operand(i) == entry->parameter(i);
+  if (alone && root->opcode() != Opcode::kParameter) return root;
+  auto wrapper = std::make_unique<Computation>("wrapper");
+  Computation* outer = module->Add(std::move(wrapper));
+  std::vector<Instruction*> operands;
+  for (const Instruction* parameter : entry->parameters()) {
+    auto copy = std::make_unique<Instruction>(Opcode::kParameter, parameter->shape());
+    copy->set_number(parameter->number());
+    operands.push_back(outer->Add(std::move(copy)));
+  }
+  auto fusion = std::make_unique<Instruction>(Opcode::kFusion, root->shape());
+  fusion->mutable_called().push_back(entry);
+  fusion->mutable_attributes().fusion_kind = "kLoop";
+  Instruction* added = outer->Add(std::move(fusion), operands);
+  outer->set_root(added);
+  return added;
+}
 
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials) {
   Array array(shape);
@@ -251,7 +251,14 @@ void Batch::AddOn(const std::string& text, std::vector<Array> inputs, const hlo:
 }
 
 void Batch::Run() {
-  auto emitter = ObjectEmitter::Create(Target());
+  RunOn(Target());
+  Target gpu;
+  gpu.set_device_kind(kGpuSim);
+  RunOn(gpu);
+}
+
+void Batch::RunOn(const Target& target) {
+  auto emitter = ObjectEmitter::Create(target);
   ASSERT_TRUE(emitter.ok()) << emitter.status();
   std::vector<std::unique_ptr<hlo::Module>> modules;
   std::vector<std::vector<Launch>> launches(cases_.size());
@@ -267,9 +274,9 @@ void Batch::Run() {
       const auto kernel = (*emitter)->EmitKernel(request);
       ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
-      if (kernel->tiles == 1) break;  // It cannot be divided.
+      if (kernel->tiles == 1 || IsGpu(target)) break;  // It cannot be divided, or only in one way.
     }
-    if (request.kernel == nullptr || !request.in_place.empty()) continue;
+    if (IsGpu(target) || request.kernel == nullptr || !request.in_place.empty()) continue;
     const auto scheduled = RandomScheduled(request.kernel->kernel, random_.get());
     ASSERT_TRUE(scheduled.ok()) << scheduled.status() << "\n" << cases_[i].text;
     request.symbol = absl::StrCat("kernel", i, "_random");

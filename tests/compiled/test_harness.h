@@ -10,8 +10,13 @@
 #include "hlo/eval/conformance.h"
 #include "hlo/literal.h"
 #include "hlo/module.h"
+#include "proto/executable.pb.h"
 
 namespace xlad::compiler {
+
+// The instruction to compile as a kernel: the root of the entry if its operands are the parameters, otherwise a fusion
+// of the whole entry.
+const hlo::Instruction* AsKernel(hlo::Module* module);
 
 // Runs hlo::Evaluate and returns the leaves of the result.
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
@@ -24,7 +29,8 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
 // because a run of LLVM's pipeline takes longer than compiling one kernel in it. Each program is compiled as one tile
 // and, if it can be divided, as about five, which run on 1, 2, 3 and 7 threads and must have the same bits. If it has a
-// kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must not change bits. The
+// kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must not change bits. All
+// programs are compiled and run as code for GPUs too (gpu_sim). The
 // entry of a program becomes one fusion, or stays one instruction if that instruction's operands are the parameters.
 class Batch {
  public:
@@ -39,6 +45,8 @@ class Batch {
   void Run();
 
  private:
+  // The same for a target whose code runs on this CPU.
+  void RunOn(const Target& target);
   struct Case {
     std::string text;
     std::unique_ptr<hlo::Module> module;

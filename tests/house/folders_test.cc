@@ -116,10 +116,13 @@ const std::map<std::string, std::vector<std::string>>& SubfolderOrder() {
       {"hlo", {"", "infer", "build", "analysis", "verify", "text", "wire", "read", "eval", "graph"}},
       {"sharding",
        {"model", "rules", "cost", "import", "propagate", "partition", "partition/ops", "explain", "proof", ""}},
-      {"compiler", {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen/tpu", "codegen", ""}},
+      {"compiler",
+       {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen/nvptx", "codegen/tpu", "codegen",
+        ""}},
       {"service", {"log", "placement", "state", "attempts", "jobs", "workers", ""}},
       {"runtime",
-       {"", "devices/cpu", "devices/opaque", "devices/tpu_sim", "devices/skeleton", "devices/registry",
+       {"", "devices/cpu", "devices/opaque", "devices/gpu_sim", "devices/cuda", "devices/tpu_sim", "devices/skeleton",
+        "devices/registry",
         "devices/conformance"}},
   };
   return *order;
@@ -193,7 +196,7 @@ struct Vendor {
 
 const std::vector<Vendor>& Vendors() {
   static const auto* const vendors = new std::vector<Vendor>{
-      {"LLVM", {"llvm/", "llvm-c/"}, {"compiler/codegen/llvm/", "runtime/devices/cpu/"}},
+      {"LLVM", {"llvm/", "llvm-c/"}, {"compiler/codegen/llvm/", "compiler/codegen/nvptx/", "runtime/devices/cpu/"}},
       {"gRPC", {"grpc/", "grpcpp/"}, {"/grpc_"}},
       {"CUDA", {"cuda.h", "cuda_", "cublas", "nvrtc"}, {"runtime/devices/cuda/"}},
       {"NCCL", {"nccl"}, {"/nccl", "runtime/devices/cuda/"}},

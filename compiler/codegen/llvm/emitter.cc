@@ -8,6 +8,7 @@
 
 #include "base/kernel_abi.h"
 #include "compiler/codegen/llvm/code_generator.h"
+#include "compiler/codegen/llvm/cpu_emitter.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/program.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
@@ -225,7 +226,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Target& target) {
+absl::StatusOr<std::unique_ptr<ObjectEmitter>> MakeCpuEmitter(const Target& target) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> generator, CodeGenerator::Create(target));
   return std::make_unique<LlvmEmitter>(std::move(generator));
 }

@@ -2,6 +2,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/kernel_abi.h"
@@ -56,15 +57,17 @@ void Annotate(llvm::Argument* argument, int64_t bytes, bool no_alias) {
   argument->addAttrs(attributes);
 }
 
-llvm::Function* MakeFunction(llvm::Module* module, const KernelRequest& request, const Arguments& arguments) {
+llvm::Function* MakeFunction(llvm::Module* module, const std::string& name, const Arguments& arguments,
+                             const std::vector<llvm::Type*>& more) {
   llvm::LLVMContext& context = module->getContext();
   llvm::Type* pointer = llvm::PointerType::get(context, 0);
   const size_t count = arguments.operands.size() + arguments.results.size();
   std::vector<llvm::Type*> types(count + 2, pointer);
   types.push_back(llvm::Type::getInt64Ty(context));
+  types.insert(types.end(), more.begin(), more.end());
   llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
   llvm::Function* function =
-      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, request.symbol + ".body", module);
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr(llvm::Attribute::MustProgress);
   // Results in place are written through the operand's pointer, because both pointers are declared noalias.
@@ -106,6 +109,19 @@ void KernelContext::Divide(const Tiling& tiling) {
   if (tiling.tiles() > 1) range_ = RangeOfTile(ir_, tiling, tile_);
 }
 
+void KernelContext::DivideThreads(int64_t positions) {
+  constexpr int64_t kWarp = 32, kMost = 256;
+  const int64_t threads = std::min(kMost, RoundUp(std::max<int64_t>(positions, 1), kWarp));
+  DivideBlocks(std::max<int64_t>(1, CeilDiv(positions, threads)), threads);
+}
+
+void KernelContext::DivideBlocks(int64_t tiles, int64_t threads) {
+  threads_ = threads;
+  blocks_ = tiles;
+  range_.thread = tiles == 1 ? thread_ : ir_.Add(ir_.Mul(tile_, threads), thread_);
+  range_.threads = tiles * threads;
+}
+
 ArrayView KernelContext::ScratchOfTile(const tensor::Shape& shape) {
   const int64_t bytes = RoundUp(shape.bytes(), XLAD_BUFFER_ALIGNMENT);
   const ArrayView first = Scratch(shape);
@@ -141,33 +157,52 @@ KernelRule FindKernelRule(Opcode opcode) {
   return found == rules->end() ? nullptr : found->second;
 }
 
-absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
+llvm::Argument* KernelFunction::Additional(size_t i) const {
+  return function->getArg(static_cast<unsigned>(static_cast<size_t>(arguments) + 3 + i));
+}
+
+absl::StatusOr<KernelFunction> OpenKernelFunction(llvm::Module* module, const KernelRequest& request,
+                                                  const std::string& name, const std::vector<llvm::Type*>& more) {
   std::string why;
   if (!CanEmit(*request.root, &why)) return absl::UnimplementedError(why);
   XLAD_RETURN_IF_ERROR(CheckInPlace(request));
   const Arguments arguments(request);
-  llvm::Function* function = MakeFunction(module, request, arguments);
-  const unsigned count = static_cast<unsigned>(arguments.operands.size() + arguments.results.size());
-  Ir ir(module, function, function->getArg(count + 1));
-  KernelContext kernel(&ir, function->getArg(count), function->getArg(count + 2), request.wanted_tiles);
-  BindOperands(kernel, request, arguments);
-  const Instruction* inner = kernel.outputs().empty() ? request.root : kernel.outputs()[0].instruction;
+  KernelFunction result;
+  result.function = MakeFunction(module, name, arguments, more);
+  result.arguments = std::ssize(arguments.operands) + std::ssize(arguments.results);
+  const unsigned count = static_cast<unsigned>(result.arguments);
+  for (size_t i = 0; i < arguments.operands.size(); ++i) {
+    result.operands.push_back({result.function->getArg(arguments.source[i]), arguments.operands[i]});
+  }
+  result.ir = std::make_unique<Ir>(module, result.function, result.function->getArg(count + 1));
+  result.context = std::make_unique<KernelContext>(result.ir.get(), result.function->getArg(count),
+                                                   result.function->getArg(count + 2), request.wanted_tiles);
+  BindOperands(*result.context, request, arguments);
+  return result;
+}
+
+const Instruction* InnerRoot(const KernelFunction& kernel, const KernelRequest& request) {
+  const std::vector<Output>& outputs = kernel.context->outputs();
+  return outputs.empty() ? request.root : outputs[0].instruction;
+}
+
+absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
+  XLAD_ASSIGN_OR_RETURN(KernelFunction opened, OpenKernelFunction(module, request, request.symbol + ".body", {}));
+  KernelContext& kernel = *opened.context;
+  const Instruction* inner = InnerRoot(opened, request);
   const KernelRule rule = FindKernelRule(inner->opcode());
   if (request.kernel != nullptr) {
-    std::vector<ArrayView> inputs;
-    for (int64_t i = 0; i < request.root->operand_count(); ++i) {
-      inputs.push_back({function->getArg(arguments.source[static_cast<size_t>(i)]), arguments.operands[i]});
-    }
-    EmitNest(kernel, *request.kernel, inputs);
+    EmitNest(kernel, *request.kernel, opened.operands);
   } else if (rule != nullptr) {
     rule(kernel, *inner);
   } else {
     EmitLoops(kernel);
   }
-  ir.b.CreateRet(ir.b.getInt32(XLAD_KERNEL_OK));
+  IrBuilder& b = opened.ir->b;
+  b.CreateRet(b.getInt32(XLAD_KERNEL_OK));
   // Equal bits for any division of tiles among calls need equal code for every tile.
-  if (kernel.tiles() > 1) function->addFnAttr(llvm::Attribute::NoInline);
-  return EmittedFunction{function, static_cast<int64_t>(count), {kernel.scratch_bytes(), kernel.tiles()}, nullptr};
+  if (kernel.tiles() > 1) opened.function->addFnAttr(llvm::Attribute::NoInline);
+  return EmittedFunction{opened.function, opened.arguments, {kernel.scratch_bytes(), kernel.tiles()}, nullptr};
 }
 
 }  // namespace xlad::compiler

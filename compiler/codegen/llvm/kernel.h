@@ -1,6 +1,7 @@
 // Kernels: one HLO instruction, or a fusion of many, as one LLVM function on buffers.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,20 @@ class KernelContext {
   // computes no more than `range()` afterward.
   void Divide(const Tiling& tiling);
   const TileRange& range() const { return range_; }
-  int64_t tiles() const { return range_.is_whole() ? 1 : range_.tiling.tiles(); }
+  int64_t tiles() const { return range_.is_whole() ? 1 : range_.thread != nullptr ? blocks_ : range_.tiling.tiles(); }
+
+  // On a GPU a tile is a block of threads, and `thread` is the number of this thread in its block. Without it, as on
+  // a CPU, one thread computes a tile.
+  void SetThread(llvm::Value* thread) { thread_ = thread; }
+  bool has_threads() const { return thread_ != nullptr; }
+  // Instead of Divide: one thread for each of `positions` positions. Afterward ForPositions and ForLinear (tiling.h)
+  // compute the position of this thread if there are more positions than that, and nothing otherwise.
+  void DivideThreads(int64_t positions);
+  // Instead of Divide: `tiles` blocks of `threads` threads; the emitter divides the work by tile() and thread().
+  void DivideBlocks(int64_t tiles, int64_t threads);
+  int64_t threads() const { return threads_; }
+  llvm::Value* tile() const { return tile_; }
+  llvm::Value* thread() const { return thread_; }
 
   // Reserves scratch memory that all tiles share, and memory that each tile has for itself.
   ArrayView Scratch(const tensor::Shape& shape);
@@ -59,6 +73,9 @@ class KernelContext {
   TileRange range_;
   std::vector<Output> outputs_;
   int64_t scratch_bytes_ = 0;
+  llvm::Value* thread_ = nullptr;
+  int64_t threads_ = 1;  // The size of a block.
+  int64_t blocks_ = 1;
 };
 
 // Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. All other kernels are
@@ -78,10 +95,32 @@ void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
 void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // All three forms.
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
+// All reductions that the outputs need, in groups that one pass over their operands computes: equal sizes and
+// dimensions. Operands come first.
+using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;
+ReductionGroups GroupReductions(KernelContext& kernel);
+
 // Computes all outputs by element rules: reductions first, then one loop over the rest.
 void EmitLoops(KernelContext& kernel);
 // Writes every element of `instruction`'s leaf to `array`.
 void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const ArrayView& array);
+
+// A function that computes a kernel or a part of it, with the arguments of EmittedFunction::body and then those of
+// types `more`. Operands and outputs are bound in `context`. The caller emits the code and the return.
+struct KernelFunction {
+  llvm::Function* function = nullptr;
+  int64_t arguments = 0;            // Pointers to operand and result leaves.
+  std::vector<ArrayView> operands;  // The operand leaves.
+  std::unique_ptr<Ir> ir;
+  std::unique_ptr<KernelContext> context;
+
+  llvm::Argument* Additional(size_t i) const;
+};
+// Unimplemented if CanEmit is false, InvalidArgument for wrong in-place pairs.
+absl::StatusOr<KernelFunction> OpenKernelFunction(llvm::Module* module, const KernelRequest& request,
+                                                  const std::string& name, const std::vector<llvm::Type*>& more);
+// The instruction whose opcode decides how a kernel is emitted: the root of its fusion, or the instruction itself.
+const hlo::Instruction* InnerRoot(const KernelFunction& kernel, const KernelRequest& request);
 
 // Emits a complete kernel.
 absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request);

@@ -132,20 +132,22 @@ std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* 
   return places;
 }
 
-using Groups = std::vector<std::vector<const Instruction*>>;
+}  // namespace
 
-Groups GroupReductions(KernelContext& kernel) {
+ReductionGroups GroupReductions(KernelContext& kernel) {
   std::set<const Instruction*> seen;
   std::vector<const Instruction*> rest;
   for (const Output& output : kernel.outputs()) {
     CollectReductions(kernel.elements(), output.instruction, &seen, &rest);
   }
-  Groups groups;
+  ReductionGroups groups;
   while (!rest.empty()) groups.push_back(TakeGroup(kernel.elements(), &rest));
   return groups;
 }
 
-void EmitReductionsFirst(KernelContext& kernel, const Groups& groups, std::vector<bool>* written) {
+namespace {
+
+void EmitReductionsFirst(KernelContext& kernel, const ReductionGroups& groups, std::vector<bool>* written) {
   for (const std::vector<const Instruction*>& group : groups) {
     std::vector<std::vector<ArrayView>> places;
     for (const Instruction* reduce : group) places.push_back(PlaceReduction(kernel, reduce, written));
@@ -172,8 +174,19 @@ int64_t ColumnsOf(const Dims& dims) {
   return last == dims.rend() ? 1 : *last;
 }
 
+// One thread for each position of the largest loop. Loops of other sizes use the first of them: positions of different
+// loops do not depend on each other.
+void DivideAmongThreads(KernelContext& kernel, const ReductionGroups& groups) {
+  int64_t positions = 0;
+  for (const Output& output : kernel.outputs()) positions = std::max(positions, output.array.shape.elements());
+  for (const std::vector<const Instruction*>& group : groups) {
+    positions = std::max(positions, LeafShapes(group[0]->shape())[0].elements());
+  }
+  kernel.DivideThreads(positions);
+}
+
 // Divides the kernel if all outputs and reductions have equally many elements, and reductions in strips equal rows.
-void DivideLoops(KernelContext& kernel, const Groups& groups) {
+void DivideLoops(KernelContext& kernel, const ReductionGroups& groups) {
   const std::vector<Output>& outputs = kernel.outputs();
   const int64_t tiles = kernel.wanted_tiles();
   const int64_t positions = outputs.empty() ? 0 : outputs[0].array.shape.elements();
@@ -210,8 +223,12 @@ void DivideLoops(KernelContext& kernel, const Groups& groups) {
 void EmitLoops(KernelContext& kernel) {
   Ir& ir = kernel.ir();
   std::vector<bool> written(kernel.outputs().size(), false);
-  const Groups groups = GroupReductions(kernel);
-  DivideLoops(kernel, groups);
+  const ReductionGroups groups = GroupReductions(kernel);
+  if (kernel.has_threads()) {
+    DivideAmongThreads(kernel, groups);
+  } else {
+    DivideLoops(kernel, groups);
+  }
   EmitReductionsFirst(kernel, groups, &written);
   std::vector<Output> outputs;
   for (size_t o = 0; o < written.size(); ++o) {

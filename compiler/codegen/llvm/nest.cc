@@ -3,8 +3,12 @@
 // reordering anything.
 #include "compiler/codegen/llvm/nest.h"
 
+#include <llvm/IR/Module.h>
+
 #include <algorithm>
 
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
 #include "compiler/codegen/llvm/reducer.h"
 
 namespace xlad::compiler {
@@ -28,13 +32,21 @@ struct Running {
 
 class NestEmitter {
  public:
-  NestEmitter(KernelContext& context, const ScheduledKernel& scheduled, const std::vector<ArrayView>& inputs)
+  // `shared` is null unless parts of a block are emitted.
+  NestEmitter(KernelContext& context, const ScheduledKernel& scheduled, const std::vector<ArrayView>& inputs,
+              SharedMemory* shared = nullptr)
       : context_(context),
         ir_(context.ir()),
         scheduled_(scheduled),
         kernel_(scheduled.kernel),
+        in_block_(shared != nullptr),
         iterations_(scheduled.loops.size(), nullptr) {
+    if (in_block_) context_.DivideBlocks(scheduled.tiles, scheduled.loops.back().size);
     for (const KernelLoop& loop : scheduled.loops) sizes_.push_back(loop.size);
+    for (size_t s = 0; in_block_ && s < kernel_.statements.size(); ++s) {
+      const Statement& statement = kernel_.statements[s];
+      partial_.push_back(statement.is_reduction() ? shared->Place(ir_, TypeOf(statement), statement.lanes) : nullptr);
+    }
     size_t input = 0, output = 0;
     for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
       const KernelArray& array = kernel_.arrays[a];
@@ -48,43 +60,121 @@ class NestEmitter {
           memory_.push_back({context.outputs()[output++].array.base, flat});
           break;
         case KernelArray::Role::kTemporary:
-          memory_.push_back(staged > 0 ? ArrayView{ir_.Slot(StorageType(ir_.context(), array.type), staged), flat}
-                                       : ArrayView{nullptr, flat});
+          memory_.push_back(PlaceTemporary(static_cast<int>(a), flat, shared));
           break;
       }
     }
     running_.resize(kernel_.statements.size());
   }
 
+  void RunPart(const BlockPart& part) {
+    PlaceInScratch();
+    SetRow(context_.tile());
+    llvm::Value* thread = context_.thread();
+    switch (part.kind) {
+      case BlockPart::Kind::kLoop:
+        EmitNodes(part.nodes);
+        for (const NestNode& node : part.nodes) {
+          if (node.kind == NestNode::Kind::kStart) {
+            ir_.b.CreateStore(running_[node.index][0].lanes.Load()[0], Partial(node.index, thread));
+          }
+        }
+        return;
+      case BlockPart::Kind::kCombine:
+        return ir_.If(ir_.b.CreateICmpULT(thread, ir_.I64(part.half)), [&] { CombinePartials(part); });
+      case BlockPart::Kind::kSingle:
+        return ir_.If(ir_.b.CreateICmpEQ(thread, ir_.I64(0)), [&] {
+          for (const NestNode& node : part.nodes) {
+            if (node.kind == NestNode::Kind::kFinish) FinishPartials(node.index);
+            if (node.kind == NestNode::Kind::kCompute) Compute(node.index);
+            Flush();
+          }
+        });
+    }
+  }
+
   void Run() {
-    if (scheduled_.tiles > 1) {
-      int64_t iterations = 1;
-      for (const int loop : scheduled_.bound) iterations *= sizes_[loop];
+    int64_t iterations = 1;
+    for (const int loop : scheduled_.bound) iterations *= sizes_[loop];
+    if (context_.has_threads()) {
+      context_.DivideThreads(iterations);
+    } else if (scheduled_.tiles > 1) {
       context_.Divide({iterations, iterations, scheduled_.schedule.tile, 1});
     }
-    for (size_t a = 0; a < memory_.size(); ++a) {
-      if (memory_[a].base == nullptr) memory_[a] = context_.Scratch(memory_[a].shape);
-    }
+    PlaceInScratch();
     EmitBound(scheduled_.nest);
   }
 
  private:
+  void PlaceInScratch() {
+    for (size_t a = 0; a < memory_.size(); ++a) {
+      if (memory_[a].base == nullptr) memory_[a] = context_.Scratch(memory_[a].shape);
+    }
+  }
+
+  ArrayView PlaceTemporary(int array, const tensor::Shape& flat, SharedMemory* shared) {
+    const int64_t staged = scheduled_.staged[array].elements;
+    if (staged == 0) return {nullptr, flat};
+    llvm::Type* type = StorageType(ir_.context(), flat.type);
+    // In a block, what is not of one thread alone is held in shared memory, or in scratch if it does not fit.
+    const Statement& writer = kernel_.statements[kernel_.WriterOf(array)];
+    const bool of_column = !writer.is_reduction() && writer.over.size() == kernel_.dims.size();
+    if (!in_block_ || (of_column && staged == 1)) return {ir_.Slot(type, staged), flat};
+    llvm::Value* base = shared->Place(ir_, type, staged);
+    return base != nullptr ? ArrayView{base, flat} : context_.ScratchOfTile(flat);
+  }
+
+  // The type of a reduction's accumulator.
+  llvm::Type* TypeOf(const Statement& reduction) {
+    return RegisterType(ir_.context(), kernel_.arrays[reduction.results[0]].type);
+  }
+  llvm::Value* Partial(int s, llvm::Value* lane) {
+    return ir_.Address(TypeOf(kernel_.statements[s]), partial_[s], lane);
+  }
+  llvm::Value* LoadPartial(int s, llvm::Value* lane) {
+    return ir_.b.CreateLoad(TypeOf(kernel_.statements[s]), Partial(s, lane));
+  }
+  Reducer ReducerOf(const Statement& statement) {
+    return Reducer(statement.combine->entry(), kernel_.arrays[statement.results[0]].type, /*strict=*/true);
+  }
+  void CombinePartials(const BlockPart& part) {
+    llvm::Value* thread = context_.thread();
+    llvm::Value* other = ir_.Add(thread, ir_.I64(part.half));
+    for (const NestNode& node : part.nodes) {
+      const Reducer reducer = ReducerOf(kernel_.statements[node.index]);
+      const Values sum = reducer.Combine(context_.elements(), {LoadPartial(node.index, thread)},
+                                         {LoadPartial(node.index, other)});
+      ir_.b.CreateStore(sum[0], Partial(node.index, thread));
+    }
+  }
+  void FinishPartials(int s) {
+    const Statement& statement = kernel_.statements[s];
+    const Reducer reducer = ReducerOf(statement);
+    const Values total =
+        reducer.Combine(context_.elements(), {LoadPartial(s, ir_.I64(0))}, {LoadPartial(s, ir_.I64(1))});
+    Store(statement, reducer.Combine(context_.elements(), Apply(statement.initial), total));
+  }
+
+  void SetRow(llvm::Value* position) {
+    Dims sizes;
+    for (const int loop : scheduled_.bound) sizes.push_back(sizes_[loop]);
+    const Values indices = DimsOf(ir_, Index::OfLinear(position), sizes);
+    for (size_t i = 0; i < indices.size(); ++i) iterations_[scheduled_.bound[i]] = indices[i];
+  }
+
   // Tiles are ranges of the positions in the bound loops together.
   void EmitBound(const std::vector<NestNode>& nodes) {
     if (context_.range().is_whole()) return EmitNodes(nodes);
-    const NestNode* inside = nullptr;
     const std::vector<NestNode>* level = &nodes;
-    Dims sizes;
-    for (const int loop : scheduled_.bound) {
-      inside = &(*level)[0];  // The only node: all statements share the bound loops.
-      level = &inside->body;
-      sizes.push_back(sizes_[loop]);
-    }
-    ir_.RangeLoop(context_.range().begin, context_.range().end, [&](llvm::Value* position) {
-      const Values indices = DimsOf(ir_, Index::OfLinear(position), sizes);
-      for (size_t i = 0; i < indices.size(); ++i) iterations_[scheduled_.bound[i]] = indices[i];
+    for (size_t i = 0; i < scheduled_.bound.size(); ++i) level = &(*level)[0].body;  // All statements share them.
+    const auto row = [&](llvm::Value* position) {
+      SetRow(position);
       EmitNodes(*level);
-    });
+    };
+    if (!context_.has_threads()) return ir_.RangeLoop(context_.range().begin, context_.range().end, row);
+    Dims sizes;
+    for (const int loop : scheduled_.bound) sizes.push_back(sizes_[loop]);
+    ForPositions(ir_, context_.range(), sizes, [&](const Index& index) { row(index.linear); });
   }
 
   void EmitNodes(const std::vector<NestNode>& nodes) {
@@ -115,6 +205,11 @@ class NestEmitter {
       EmitNodes(node.body);
       iterations_[loop] = nullptr;
     };
+    if (in_block_ && loop + 1 == std::ssize(scheduled_.loops)) {
+      // The iterations of this loop are the threads.
+      if (sizes_[loop] == scheduled_.loops[loop].size) return body(context_.thread());
+      return ir_.If(ir_.b.CreateICmpULT(context_.thread(), ir_.I64(sizes_[loop])), [&] { body(context_.thread()); });
+    }
     if (scheduled_.loops[loop].unroll && inner < 0) {
       for (int64_t i = 0; i < sizes_[loop]; ++i) body(ir_.I64(i));
       return;
@@ -192,8 +287,12 @@ class NestEmitter {
     std::vector<tensor::Shape> shapes;
     for (const int result : statement.results) shapes.push_back({kernel_.arrays[result].type, {}});
     running_[s].clear();
-    running_[s].push_back({Reducer(&combine, shapes[0].type, /*strict=*/true),
-                           Accumulators(&ir_, shapes, statement.lanes), Apply(statement.initial)});
+    if (in_block_) {
+      running_[s].push_back({ReducerOf(statement), Accumulators(&ir_, shapes, 1), {}});
+      return running_[s][0].lanes.Store({Reducer(&combine, shapes[0].type).Neutral(ir_)});
+    }
+    running_[s].push_back({ReducerOf(statement), Accumulators(&ir_, shapes, statement.lanes),
+                           Apply(statement.initial)});
     Running& running = running_[s][0];
     if (statement.lanes == 1) return running.lanes.Store(running.initial, LaneOrNull(statement, 0));
     const Values neutral = {Reducer(&combine, shapes[0].type).Neutral(ir_)};
@@ -209,7 +308,7 @@ class NestEmitter {
     const Statement& statement = kernel_.statements[s];
     const Values values = Apply(statement.value);
     if (!statement.is_reduction()) return Store(statement, values);
-    llvm::Value* lane = statement.lanes == 1 ? nullptr : LaneOf(statement);
+    llvm::Value* lane = statement.lanes == 1 || in_block_ ? nullptr : LaneOf(statement);
     Running& running = running_[s][0];
     running.lanes.Store(running.reducer.Combine(context_.elements(), running.lanes.Load(lane), values), lane);
   }
@@ -249,14 +348,80 @@ class NestEmitter {
   Ir& ir_;
   const ScheduledKernel& scheduled_;
   const Kernel& kernel_;
+  const bool in_block_;
   Values iterations_;           // For each open loop.
   std::vector<int64_t> sizes_;  // For each loop. The inner loop of a split may be shorter in the last outer iteration.
   std::vector<ArrayView> memory_;
   std::vector<std::vector<Running>> running_;  // For each statement, none or one.
   std::vector<PendingStore> pending_;
+  Values partial_;  // In a block, for each reduction: the partial results of its threads.
 };
 
+// Whether all statements in these loops are in loop `lane`, and none is a reduction's begin or end.
+bool AreInLaneLoop(const std::vector<NestNode>& nodes, int lane, bool inside) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const NestNode& node) {
+    if (node.kind == NestNode::Kind::kLoop) return AreInLaneLoop(node.body, lane, inside || node.index == lane);
+    return node.kind == NestNode::Kind::kCompute && inside;
+  });
+}
+
+void AppendParts(std::vector<NestNode> started, int64_t threads, std::vector<BlockPart>* parts) {
+  if (started.empty()) return;
+  for (int64_t half = threads / 2; half > 1; half /= 2) {
+    parts->push_back({BlockPart::Kind::kCombine, started, half});
+  }
+}
+
 }  // namespace
+
+std::optional<BlockForm> BlockFormOf(const ScheduledKernel& kernel) {
+  constexpr int64_t kWarp = 32, kMaxThreads = 1024;
+  if (kernel.bound.empty() || kernel.schedule.tile != 1 || kernel.loops.size() <= kernel.bound.size()) return {};
+  const int lane = static_cast<int>(kernel.loops.size()) - 1;
+  BlockForm form{kernel.loops[lane].size, {}};
+  if (form.threads < kWarp || form.threads > kMaxThreads) return {};
+  int64_t reductions = 0;
+  for (const Statement& statement : kernel.kernel.statements) {
+    if (statement.is_reduction() && (statement.lanes != form.threads || statement.results.size() != 1)) return {};
+    reductions += statement.is_reduction() ? 1 : 0;
+  }
+  // Partial results of 8 bytes take at most half of the shared memory.
+  if (reductions * form.threads * 8 > SharedMemory::kMaxBytes / 2) return {};
+  const std::vector<NestNode>* level = &kernel.nest;
+  for (size_t i = 0; i < kernel.bound.size(); ++i) level = &(*level)[0].body;
+  std::vector<NestNode> started;
+  for (const NestNode& node : *level) {
+    if (node.kind == NestNode::Kind::kStart) {
+      started.push_back(node);
+    } else if (node.kind == NestNode::Kind::kLoop) {
+      if (!AreInLaneLoop(node.body, lane, node.index == lane)) return {};
+      BlockPart loop{BlockPart::Kind::kLoop, started, 0};
+      loop.nodes.push_back(node);
+      form.parts.push_back(std::move(loop));
+      AppendParts(std::move(started), form.threads, &form.parts);
+      started.clear();
+    } else {
+      const bool joins = !form.parts.empty() && form.parts.back().kind == BlockPart::Kind::kSingle;
+      if (!joins) form.parts.push_back({BlockPart::Kind::kSingle, {}, 0});
+      form.parts.back().nodes.push_back(node);
+    }
+  }
+  return form;
+}
+
+llvm::Value* SharedMemory::Place(Ir& ir, llvm::Type* type, int64_t count) {
+  const auto size = static_cast<int64_t>(ir.module().getDataLayout().getTypeAllocSize(type).getFixedValue());
+  const int64_t end = bytes + RoundUp(size * count, XLAD_BUFFER_ALIGNMENT);
+  if (end > kMaxBytes) return nullptr;
+  llvm::Value* at = ir.Address(ir.b.getInt8Ty(), base, ir.I64(bytes));
+  bytes = end;
+  return at;
+}
+
+void EmitBlockPart(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs,
+                   const BlockPart& part, SharedMemory* shared) {
+  NestEmitter(context, kernel, inputs, shared).RunPart(part);
+}
 
 void EmitNest(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs) {
   NestEmitter(context, kernel, inputs).Run();

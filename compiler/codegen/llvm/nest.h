@@ -1,12 +1,50 @@
 // Code for scheduled kernels (compiler/kernel/kernel_schedule.h).
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/kernel/kernel_schedule.h"
 
 namespace xlad::compiler {
 
-// Emits the loop nest of a scheduled kernel. `inputs[i]` is the array of input i; the outputs are `context.outputs()`.
+// Emits the loop nest of a scheduled kernel. In a context with threads, each thread computes one position of the bound
+// loops. `inputs[i]` is the array of input i; the outputs are `context.outputs()`.
 void EmitNest(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs);
+
+// A scheduled kernel for blocks of threads: a block computes one position of the bound loops (a row), and its threads
+// are the lanes of the reductions, so that results have the bits of every other schedule. It is a list of parts. All
+// threads of a block have computed a part before any computes the next one.
+struct BlockPart {
+  enum class Kind {
+    kLoop,     // Loops over the columns: every thread computes those whose index is its number modulo the lanes.
+    kCombine,  // Partial results of `nodes`: thread i < half combines those of the threads i and i + half.
+    kSingle,   // The first thread finishes reductions and computes values of the row.
+  };
+  Kind kind = Kind::kLoop;
+  std::vector<NestNode> nodes;
+  int64_t half = 0;
+};
+struct BlockForm {
+  int64_t threads = 0;
+  std::vector<BlockPart> parts;
+};
+// Nullopt if a warp (32 threads) would have idle lanes, or if the schedule is not DefaultSchedule with tiles of one
+// row.
+std::optional<BlockForm> BlockFormOf(const ScheduledKernel& kernel);
+
+// Memory that the threads of a block share. The parts of a kernel place the same arrays in the same order.
+struct SharedMemory {
+  static constexpr int64_t kMaxBytes = 48 << 10;  // What every NVIDIA GPU has for a block without further settings.
+  llvm::Value* base = nullptr;
+  int64_t bytes = 0;  // In use.
+
+  // The address of `count` elements of a type, or null if they do not fit.
+  llvm::Value* Place(Ir& ir, llvm::Type* type, int64_t count);
+};
+// Emits a part in a context with threads.
+void EmitBlockPart(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs,
+                   const BlockPart& part, SharedMemory* shared);
 
 }  // namespace xlad::compiler

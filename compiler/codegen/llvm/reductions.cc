@@ -4,6 +4,7 @@
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "compiler/codegen/llvm/reducer.h"
@@ -253,11 +254,129 @@ void EmitReductions(Elements& elements, const std::vector<const Instruction*>& i
   const Split split(instructions[0]);
   std::vector<Reduction> reductions;
   for (const Instruction* instruction : instructions) reductions.emplace_back(instruction);
-  if (split.columns) {
+  // A GPU's thread computes one result: adjacent threads read adjacent elements of columns.
+  if (split.columns && range.thread == nullptr) {
     EmitColumns(elements, split, reductions, range, sink);
   } else {
     EmitRows(elements, split, reductions, range, sink);
   }
+}
+
+int BlockReduction::parts() const { return 1 + static_cast<int>(std::bit_width(static_cast<uint64_t>(threads))) - 1; }
+
+std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
+  constexpr int64_t kMinExtent = 64, kMaxThreads = 256;
+  const ReductionGroups groups = GroupReductions(kernel);
+  if (groups.size() != 1) return std::nullopt;
+  BlockReduction result;
+  result.group = groups[0];
+  const Split split(result.group[0]);
+  result.positions = tensor::Product(split.Sizes(split.kept));
+  result.extent = tensor::Product(split.Sizes(split.reduced));
+  if (split.columns || result.positions == 0 || result.extent < kMinExtent) return std::nullopt;
+  for (const Instruction* instruction : result.group) {
+    const Reduction reduction(instruction);
+    if (reduction.leaves != 1 || reduction.reducer.Neutral(kernel.ir()) == nullptr) return std::nullopt;
+  }
+  for (const Output& output : kernel.outputs()) {
+    if (output.array.shape.elements() != result.positions) return std::nullopt;
+  }
+  result.threads = std::min(kMaxThreads, static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(result.extent))));
+  // Partial results take up to 8 bytes.
+  if (std::ssize(result.group) * result.threads * 8 > SharedMemory::kMaxBytes) return std::nullopt;
+  return result;
+}
+
+namespace {
+
+class BlockReducer {
+ public:
+  BlockReducer(KernelContext* kernel, const BlockReduction& block, SharedMemory* shared)
+      : kernel_(*kernel), ir_(kernel->ir()), block_(block), split_(block.group[0]) {
+    kernel_.DivideBlocks(block.positions, block.threads);
+    for (const Instruction* instruction : block.group) {
+      reductions_.emplace_back(instruction);
+      types_.push_back(RegisterType(ir_.context(), reductions_.back().shapes[0].type));
+      partial_.push_back(shared->Place(ir_, types_.back(), block.threads));
+    }
+  }
+
+  // Every thread reduces its elements.
+  void Reduce() {
+    std::vector<Accumulators> sums;
+    for (const Reduction& reduction : reductions_) {
+      sums.emplace_back(&ir_, reduction.shapes).Store({reduction.reducer.Neutral(ir_)});
+    }
+    const Values kept = Position();
+    const Dims sizes = split_.Sizes(split_.reduced);
+    const auto add = [&](llvm::Value* turn) {
+      llvm::Value* element = ir_.Add(ir_.Mul(turn, block_.threads), kernel_.thread());
+      const Index index = split_.Join(kept, DimsOf(ir_, Index::OfLinear(element), sizes));
+      for (size_t i = 0; i < reductions_.size(); ++i) {
+        const Values values = reductions_[i].Operands(kernel_.elements(), index);
+        sums[i].Store(reductions_[i].reducer.Combine(kernel_.elements(), sums[i].Load(), values));
+      }
+    };
+    const int64_t turns = block_.extent / block_.threads, rest = block_.extent % block_.threads;
+    ir_.Loop(turns, add);
+    if (rest > 0) {
+      ir_.If(ir_.b.CreateICmpULT(kernel_.thread(), ir_.I64(rest)), [&] { add(ir_.I64(turns)); });
+    }
+    for (size_t i = 0; i < reductions_.size(); ++i) ir_.b.CreateStore(sums[i].Load()[0], At(i, kernel_.thread()));
+  }
+
+  void Halve(int64_t half) {
+    ir_.If(ir_.b.CreateICmpULT(kernel_.thread(), ir_.I64(half)), [&] {
+      for (size_t i = 0; i < reductions_.size(); ++i) {
+        ir_.b.CreateStore(Sum(i, kernel_.thread(), ir_.Add(kernel_.thread(), ir_.I64(half))), At(i, kernel_.thread()));
+      }
+    });
+  }
+
+  // The first thread computes and writes the outputs.
+  void Finish() {
+    ir_.If(ir_.b.CreateICmpEQ(kernel_.thread(), ir_.I64(0)), [&] {
+      Elements& elements = kernel_.elements();
+      for (size_t i = 0; i < reductions_.size(); ++i) {
+        const Reducer& reducer = reductions_[i].reducer;
+        const Values total = {Sum(i, ir_.I64(0), ir_.I64(1))};
+        llvm::Value* result = reducer.Round(ir_, reducer.Combine(elements, reductions_[i].Initial(elements), total))[0];
+        elements.Bind(reductions_[i].instruction, [result](int, const Index&) { return result; });
+      }
+      Values values;
+      const Index index = Index::OfLinear(kernel_.tile());
+      for (const Output& output : kernel_.outputs()) {
+        values.push_back(elements.Emit(output.instruction, index, output.leaf));
+      }
+      for (size_t i = 0; i < values.size(); ++i) StoreTo(ir_, kernel_.outputs()[i].array, index, values[i]);
+    });
+  }
+
+ private:
+  Values Position() { return DimsOf(ir_, Index::OfLinear(kernel_.tile()), split_.Sizes(split_.kept)); }
+  llvm::Value* At(size_t i, llvm::Value* thread) { return ir_.Address(types_[i], partial_[i], thread); }
+  llvm::Value* Sum(size_t i, llvm::Value* a, llvm::Value* b) {
+    llvm::Value* x = ir_.b.CreateLoad(types_[i], At(i, a));
+    llvm::Value* y = ir_.b.CreateLoad(types_[i], At(i, b));
+    return reductions_[i].reducer.Combine(kernel_.elements(), {x}, {y})[0];
+  }
+
+  KernelContext& kernel_;
+  Ir& ir_;
+  const BlockReduction& block_;
+  const Split split_;
+  std::vector<Reduction> reductions_;
+  std::vector<llvm::Type*> types_;
+  Values partial_;
+};
+
+}  // namespace
+
+void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared) {
+  BlockReducer block(&kernel, reduction, shared);
+  if (part == 0) return block.Reduce();
+  if (part + 1 == reduction.parts()) return block.Finish();
+  block.Halve(reduction.threads >> part);
 }
 
 }  // namespace xlad::compiler

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "compiler/codegen/llvm/elements.h"
+#include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/nest.h"
 #include "compiler/codegen/llvm/tiling.h"
 
 namespace xlad::compiler {
@@ -15,6 +19,21 @@ using ReductionSink = std::function<void(size_t which, const Index& index, const
 // IsColumnReduction is true, the range must be made by TileColumns for the sizes of the results and kMaxStrip.
 void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction*>& reductions, const TileRange& range,
                     const ReductionSink& sink);
+
+// Reductions of long rows by blocks of threads on a GPU: a block computes one position of all outputs. The threads
+// reduce every `threads`-th element each (part 0), then combine their results by halves (one part for each half down to
+// 2), then the first thread combines the last two, computes the outputs and writes them (the last part).
+struct BlockReduction {
+  std::vector<const hlo::Instruction*> group;
+  int64_t positions = 0;
+  int64_t extent = 0;  // The number of elements of one result.
+  int64_t threads = 0;
+
+  int parts() const;
+};
+// Nullopt if the kernel has other reductions, or outputs with other numbers of elements.
+std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel);
+void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared);
 
 // Whether the innermost dimension is kept, so that results are computed in strips.
 bool IsColumnReduction(const hlo::Instruction& reduce);

@@ -19,6 +19,15 @@ int64_t SuffixOf(const Dims& dims, int64_t product) {
   return -1;
 }
 
+// Emits `body` for the position of this thread, if there is such a position.
+void ForThread(Ir& ir, const TileRange& range, int64_t positions, const std::function<void(const Index&)>& body) {
+  if (positions == 0) return;
+  llvm::Value* inside = ir.b.CreateICmpULT(range.thread, ir.I64(positions));
+  if (positions < range.threads) return ir.If(inside, [&] { body(Index::OfLinear(range.thread)); });
+  ir.b.CreateAssumption(inside);  // LLVM narrows divisions of positions if it knows their range.
+  body(Index::OfLinear(range.thread));
+}
+
 Index Unflatten(Ir& ir, llvm::Value* position, const Dims& dims) {
   return Index::Of(DimsOf(ir, Index::OfLinear(position), dims));
 }
@@ -65,6 +74,7 @@ TileRange RangeOfTile(Ir& ir, const Tiling& tiling, llvm::Value* tile) {
 }
 
 void ForPositions(Ir& ir, const TileRange& range, const Dims& dims, const std::function<void(const Index&)>& body) {
+  if (range.thread != nullptr) return ForThread(ir, range, tensor::Product(dims), body);
   if (range.is_whole()) {
     ir.LoopNest(dims, [&](const Values& index) { body(Index::Of(index)); });
     return;
@@ -102,6 +112,7 @@ void ForPositions(Ir& ir, const TileRange& range, const Dims& dims, const std::f
 
 void ForLinear(Ir& ir, const TileRange& range, int64_t positions, const std::function<void(const Index&)>& body) {
   const auto at = [&](llvm::Value* i) { body(Index::OfLinear(i)); };
+  if (range.thread != nullptr) return ForThread(ir, range, positions, body);
   if (range.is_whole()) return ir.Loop(positions, at);
   ir.RangeLoop(range.begin, range.end, at);
 }

@@ -33,13 +33,15 @@ Tiling TileLinear(int64_t positions, int64_t tiles);
 Tiling TileRows(const tensor::Dims& dims, int64_t tiles);
 Tiling TileColumns(const tensor::Dims& dims, int64_t tiles, int64_t max_width);
 
-// The positions that a call computes: begin .. end-1, a tile; or all, if `begin` is null.
+// The positions that a call computes: begin .. end-1, a tile; or only `thread`, on a GPU; or all, if both are null.
 struct TileRange {
   Tiling tiling;
   llvm::Value* begin = nullptr;
   llvm::Value* end = nullptr;
+  llvm::Value* thread = nullptr;  // The number of this thread among all threads of the kernel.
+  int64_t threads = 0;            // How many there are: at least as many as positions.
 
-  bool is_whole() const { return begin == nullptr; }
+  bool is_whole() const { return begin == nullptr && thread == nullptr; }
 };
 TileRange RangeOfTile(Ir& ir, const Tiling& tiling, llvm::Value* tile);
 

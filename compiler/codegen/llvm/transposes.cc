@@ -8,16 +8,11 @@
 #include "base/rounding.h"
 #include "base/status.h"
 #include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/transposes.h"
 
 namespace xlad::compiler {
-namespace {
 
 using tensor::Dims;
-
-// Dimensions in the result's order, with adjacent ones that stay adjacent merged. Strides are in elements.
-struct Run {
-  int64_t size, from, to;
-};
 
 std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permutation) {
   std::vector<int64_t> strides(operand.size(), 1);
@@ -35,6 +30,8 @@ std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permuta
   for (size_t r = runs.size(); r-- > 1;) runs[r - 1].to = runs[r].to * runs[r].size;
   return runs;
 }
+
+namespace {
 
 // The side of a tile: at most the elements of a vector register, and at most 16. Tiles below 4 gain nothing.
 int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
@@ -104,7 +101,8 @@ void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
   std::vector<Run> runs = RunsOf(root.operand(0)->shape().dims(), root.dimensions());
   const auto row = std::find_if(runs.begin(), runs.end(), [](const Run& run) { return run.from == 1; });
   const bool empty = root.shape().elements() == 0;
-  if (operand == nullptr || output.in_place || empty || runs.size() < 2 || width > 8 || row == runs.end() - 1 ||
+  const bool by_element = kernel.has_threads() || operand == nullptr || output.in_place || empty || width > 8;
+  if (by_element || runs.size() < 2 || row == runs.end() - 1 ||
       TileSide(row->size, runs.back().size, width) < 4) {
     EmitLoops(kernel);
     return;

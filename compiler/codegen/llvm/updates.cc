@@ -1,5 +1,6 @@
 // Kernels that change a part of an array: dynamic-update-slice and scatter.
 #include <algorithm>
+#include <functional>
 
 #include "base/containers.h"
 #include "compiler/codegen/llvm/element_rules.h"
@@ -12,9 +13,147 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
+// One thread for each element of the update; or, if the operand has to be copied, for each element of the result.
+void UpdateByThreads(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  const Output& output = kernel.outputs()[0];
+  const Dims& sizes = output.in_place ? root.operand(1)->shape().dims() : output.array.shape.dims;
+  kernel.DivideThreads(tensor::Product(sizes));
+  ForPositions(ir, kernel.range(), sizes, [&](const Index& index) {
+    if (!output.in_place) return StoreTo(ir, output.array, index, kernel.elements().Emit(&root, index));
+    const Values starts = SliceStarts(kernel.elements(), root, 2, root.shape().dims(), sizes);
+    Values at = DimsOf(ir, index, sizes);
+    llvm::Value* value = kernel.elements().Emit(root.operand(1), Index::Of(at));
+    for (size_t d = 0; d < at.size(); ++d) at[d] = ir.Add(starts[d], at[d]);
+    StoreTo(ir, output.array, Index::Of(at), value);
+  });
+}
+
+// The position that an update element of a scatter changes, and whether its window is inside the operand.
+struct Target {
+  Values position;
+  llvm::Value* inside;
+};
+
+Target TargetOf(Elements& elements, const Instruction& root, const Values& at) {
+  Ir& ir = elements.ir();
+  const auto inputs = root.operand_count() / 2;
+  const Instruction* indices = root.operand(inputs);
+  const Instruction* first = root.operand(inputs + 1);
+  const hlo::ScatterDimensions& n = *root.attributes().scatter;
+  const Dims& sizes = root.operand(0)->shape().dims();
+  Values batch, window;
+  for (size_t d = 0; d < at.size(); ++d) {
+    (Contains(n.update_window_dims, static_cast<int64_t>(d)) ? window : batch).push_back(at[d]);
+  }
+  Target target{Values(sizes.size(), ir.I64(0)), ir.b.getTrue()};
+  for (size_t i = 0; i < n.scatter_dims_to_operand_dims.size(); ++i) {
+    target.position[n.scatter_dims_to_operand_dims[i]] =
+        IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
+  }
+  for (size_t i = 0; i < n.input_batching_dims.size(); ++i) {
+    int64_t from = n.scatter_indices_batching_dims[i];
+    if (from > n.index_vector_dim) --from;
+    target.position[n.input_batching_dims[i]] = batch[from];
+  }
+  size_t next = 0;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    const int64_t dim = d;
+    const bool has_window = !Contains(n.inserted_window_dims, dim) && !Contains(n.input_batching_dims, dim);
+    const bool has_index = Contains(n.scatter_dims_to_operand_dims, dim);
+    const int64_t window_size = has_window ? first->shape().dim(n.update_window_dims[next]) : 1;
+    llvm::Value*& place = target.position[d];
+    if (has_index) target.inside = ir.b.CreateAnd(target.inside, ir.InRange(place, 0, sizes[d] - window_size + 1));
+    if (has_window) place = has_index ? ir.b.CreateAdd(place, window[next]) : window[next];
+    if (has_window) ++next;
+  }
+  return target;
+}
+
+// Applies the update elements at index `at`.
+void ApplyUpdate(KernelContext& kernel, const Instruction& root, const Values& at) {
+  Ir& ir = kernel.ir();
+  const size_t inputs = root.operand_count() / 2;
+  const Target target = TargetOf(kernel.elements(), root, at);
+  const Index place = Index::Of(target.position);
+  ir.If(target.inside, [&] {
+    const std::vector<Output> outputs = kernel.outputs();
+    Values arguments;
+    for (size_t i = 0; i < inputs; ++i) arguments.push_back(LoadFrom(ir, outputs[i].array, place));
+    for (size_t i = 0; i < inputs; ++i) {
+      arguments.push_back(kernel.elements().Emit(root.operand(inputs + 1 + i), Index::Of(at)));
+    }
+    const Values results = kernel.elements().Apply(*root.called()[0], arguments);
+    for (size_t i = 0; i < inputs; ++i) StoreTo(ir, outputs[i].array, place, results[i]);
+  });
+}
+
+// Dimensions of the operand whose index is a function of the update's index alone: different threads change elements
+// with different indices in them. For each, the dimension of the update.
+struct OwnDims {
+  std::vector<size_t> operand, update;
+};
+
+OwnDims OwnDimsOf(const Instruction& root) {
+  const hlo::ScatterDimensions& n = *root.attributes().scatter;
+  OwnDims own;
+  size_t next = 0;
+  for (int64_t d = 0; d < root.operand(0)->shape().ndim(); ++d) {
+    const bool has_window = !Contains(n.inserted_window_dims, d) && !Contains(n.input_batching_dims, d);
+    if (!has_window) continue;
+    const size_t update = n.update_window_dims[next++];
+    if (Contains(n.scatter_dims_to_operand_dims, d)) continue;
+    own.operand.push_back(d);
+    own.update.push_back(update);
+  }
+  return own;
+}
+
+// Emits `body` for all indices of `sizes` whose dimensions `fixed` have the given values.
+void ForOthers(Ir& ir, Dims sizes, const std::vector<size_t>& fixed, const Values& values,
+               const std::function<void(const Values&)>& body) {
+  for (const size_t d : fixed) sizes[d] = 1;
+  ir.LoopNest(sizes, [&](const Values& index) {
+    Values at = index;
+    for (size_t i = 0; i < fixed.size(); ++i) at[fixed[i]] = values[i];
+    body(at);
+  });
+}
+
+// One thread for each index of the operand's own dimensions. It applies all updates of its elements, in order.
+void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  const std::vector<Output> outputs = kernel.outputs();
+  const Dims& sizes = outputs[0].array.shape.dims;
+  const Dims& updates = root.operand(root.operand_count() / 2 + 1)->shape().dims();
+  const OwnDims own = OwnDimsOf(root);
+  Dims positions;
+  for (const size_t d : own.operand) positions.push_back(sizes[d]);
+  kernel.DivideThreads(tensor::Product(positions));
+  ForPositions(ir, kernel.range(), positions, [&](const Index& index) {
+    const Values mine = DimsOf(ir, index, positions);
+    ForOthers(ir, sizes, own.operand, mine, [&](const Values& at) {
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (outputs[i].in_place) continue;
+        llvm::Value* value = kernel.elements().Emit(root.operand(static_cast<int64_t>(i)), Index::Of(at));
+        StoreTo(ir, outputs[i].array, Index::Of(at), value);
+      }
+    });
+    if (tensor::Product(updates) == 0) return;
+    llvm::Value* has_updates = ir.b.getTrue();
+    for (size_t i = 0; i < mine.size(); ++i) {
+      has_updates = ir.b.CreateAnd(has_updates, ir.InRange(mine[i], 0, updates[own.update[i]]));
+    }
+    ir.If(has_updates, [&] {
+      ForOthers(ir, updates, own.update, mine, [&](const Values& at) { ApplyUpdate(kernel, root, at); });
+    });
+  });
+}
+
 }  // namespace
 
 void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
+  if (kernel.has_threads()) return UpdateByThreads(kernel, root);
   Ir& ir = kernel.ir();
   const Instruction* operand = root.operand(0);
   const Instruction* update = root.operand(1);
@@ -41,53 +180,14 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
 // Updates are applied one after the other, in row-major order of the updates. A window that is not inside the operand
 // is skipped completely.
 void EmitScatter(KernelContext& kernel, const Instruction& root) {
-  Ir& ir = kernel.ir();
-  Elements& elements = kernel.elements();
+  if (kernel.has_threads()) return ScatterByThreads(kernel, root);
   const size_t inputs = root.operand_count() / 2;
-  const Instruction* indices = root.operand(inputs);
-  const hlo::ScatterDimensions& n = *root.attributes().scatter;
-  const std::vector<Output> outputs = kernel.outputs();
   for (size_t i = 0; i < inputs; ++i) {
-    if (!outputs[i].in_place) EmitArray(kernel, root.operand(i), 0, outputs[i].array);
+    const Output output = kernel.outputs()[i];
+    if (!output.in_place) EmitArray(kernel, root.operand(static_cast<int64_t>(i)), 0, output.array);
   }
-  const Dims& sizes = outputs[0].array.shape.dims;
-  const Instruction* first = root.operand(inputs + 1);
-  ir.LoopNest(first->shape().dims(), [&](const Values& at) {
-    Values batch, window;
-    for (size_t d = 0; d < at.size(); ++d) {
-      (Contains(n.update_window_dims, static_cast<int64_t>(d)) ? window : batch).push_back(at[d]);
-    }
-    Values position(sizes.size(), ir.I64(0));
-    for (size_t i = 0; i < n.scatter_dims_to_operand_dims.size(); ++i) {
-      position[n.scatter_dims_to_operand_dims[i]] =
-          IndexComponent(elements, indices, n.index_vector_dim, batch, static_cast<int64_t>(i));
-    }
-    for (size_t i = 0; i < n.input_batching_dims.size(); ++i) {
-      int64_t from = n.scatter_indices_batching_dims[i];
-      if (from > n.index_vector_dim) --from;
-      position[n.input_batching_dims[i]] = batch[from];
-    }
-    llvm::Value* inside = ir.b.getTrue();
-    size_t next = 0;
-    for (size_t d = 0; d < sizes.size(); ++d) {
-      const int64_t dim = d;
-      const bool has_window = !Contains(n.inserted_window_dims, dim) && !Contains(n.input_batching_dims, dim);
-      const bool has_index = Contains(n.scatter_dims_to_operand_dims, dim);
-      const int64_t window_size = has_window ? first->shape().dim(n.update_window_dims[next]) : 1;
-      if (has_index) inside = ir.b.CreateAnd(inside, ir.InRange(position[d], 0, sizes[d] - window_size + 1));
-      if (has_window) position[d] = has_index ? ir.b.CreateAdd(position[d], window[next]) : window[next];
-      if (has_window) ++next;
-    }
-    ir.If(inside, [&] {
-      Values arguments;
-      for (size_t i = 0; i < inputs; ++i) arguments.push_back(LoadFrom(ir, outputs[i].array, Index::Of(position)));
-      for (size_t i = 0; i < inputs; ++i) {
-        arguments.push_back(elements.Emit(root.operand(inputs + 1 + i), Index::Of(at)));
-      }
-      const Values results = elements.Apply(*root.called()[0], arguments);
-      for (size_t i = 0; i < inputs; ++i) StoreTo(ir, outputs[i].array, Index::Of(position), results[i]);
-    });
-  });
+  const Instruction* first = root.operand(static_cast<int64_t>(inputs) + 1);
+  kernel.ir().LoopNest(first->shape().dims(), [&](const Values& at) { ApplyUpdate(kernel, root, at); });
 }
 
 }  // namespace xlad::compiler

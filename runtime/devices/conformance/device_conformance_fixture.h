@@ -23,7 +23,7 @@
 namespace xlad::runtime {
 
 // The kinds that refuse addresses outside of live allocations.
-inline const std::set<std::string> kKindsThatCheckAddresses = {"opaque", "tpu_sim"};
+inline const std::set<std::string> kKindsThatCheckAddresses = {"opaque", "gpu_sim", "gpu_sim_checked", "tpu_sim"};
 
 inline std::byte* Add(void* address, int64_t bytes) { return static_cast<std::byte*>(address) + bytes; }
 

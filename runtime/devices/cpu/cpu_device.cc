@@ -122,14 +122,15 @@ class CpuStream final : public Stream {
 
 class CpuExecutable final : public LoadedExecutable {
  public:
-  static absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) {
+  static absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable,
+                                                                absl::Span<const ProvidedFunction> more) {
     if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
       return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': kernel ABI version ",
                                                      executable.kernel_abi_version(), ", expected ",
                                                      XLAD_KERNEL_ABI_VERSION));
     }
     auto loaded = std::make_unique<CpuExecutable>(std::move(executable));
-    XLAD_RETURN_IF_ERROR(loaded->Prepare());
+    XLAD_RETURN_IF_ERROR(loaded->Prepare(more));
     return std::unique_ptr<LoadedExecutable>(std::move(loaded));
   }
 
@@ -162,9 +163,9 @@ class CpuExecutable final : public LoadedExecutable {
   const std::vector<std::unique_ptr<PreparedLibraryOp>>& ops() const { return ops_; }
 
  private:
-  absl::Status Prepare() {
+  absl::Status Prepare(absl::Span<const ProvidedFunction> more) {
     if (!executable_.object_code().empty()) {
-      XLAD_ASSIGN_OR_RETURN(object_, LoadedObject::Load(executable_.object_code()));
+      XLAD_ASSIGN_OR_RETURN(object_, LoadedObject::Load(executable_.object_code(), more));
     }
     for (int i = 0; i < executable_.library_ops_size(); ++i) {
       absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> op = PrepareLibraryOp(executable_.library_ops(i));
@@ -287,8 +288,9 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable) {
-  return CpuExecutable::Load(std::move(executable));
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable,
+                                                                 absl::Span<const ProvidedFunction> more) {
+  return CpuExecutable::Load(std::move(executable), more);
 }
 
 std::unique_ptr<Device> MakeCpuDevice() { return std::make_unique<CpuDevice>(); }

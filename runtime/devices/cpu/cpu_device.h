@@ -3,7 +3,9 @@
 
 #include <memory>
 
+#include "absl/types/span.h"
 #include "runtime/device_kind.h"
+#include "runtime/devices/cpu/object_loader.h"
 
 namespace xlad::runtime {
 
@@ -13,7 +15,9 @@ std::unique_ptr<Device> MakeCpuDevice();
 
 // Loads native code, whatever device kind the executable's target names: for devices that run it on this CPU with
 // memory of their own. Its launchers need a stream of the cpu device and buffers that this process can access.
-absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable);
+// `more` are functions that the code may call besides those of every program.
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable,
+                                                                 absl::Span<const ProvidedFunction> more = {});
 
 DeviceKind CpuDeviceKind();
 

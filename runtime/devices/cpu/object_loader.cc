@@ -21,11 +21,6 @@ namespace {
 using llvm::orc::ExecutionSession;
 using llvm::orc::ExecutorAddr;
 
-struct Provided {
-  const char* name;
-  void* address;
-};
-
 #define XLAD_UNARY(name)                                                         \
   {#name, reinterpret_cast<void*>(static_cast<double (*)(double)>(::name))}, {   \
     #name "f", reinterpret_cast<void*>(static_cast<float (*)(float)>(::name##f)) \
@@ -37,7 +32,7 @@ struct Provided {
 
 // All functions of this process that compiled code may call: the pure ones of the C math library, whether an opcode
 // uses them today or not, so that a new opcode needs no row here.
-const Provided kProvided[] = {
+const ProvidedFunction kProvided[] = {
     XLAD_UNARY(exp),
     XLAD_UNARY(exp2),
     XLAD_UNARY(expm1),
@@ -108,11 +103,13 @@ class JitObject final : public LoadedObject {
 
   ~JitObject() override { llvm::consumeError(session_.endSession()); }
 
-  absl::Status Add(absl::string_view object) {
+  absl::Status Add(absl::string_view object, absl::Span<const ProvidedFunction> more) {
     llvm::orc::SymbolMap provided;
-    for (const Provided& symbol : kProvided) {
-      provided[session_.intern(symbol.name)] = {ExecutorAddr::fromPtr(symbol.address),
-                                                llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+    for (const absl::Span<const ProvidedFunction> functions : {absl::MakeConstSpan(kProvided), more}) {
+      for (const ProvidedFunction& function : functions) {
+        provided[session_.intern(function.name)] = {ExecutorAddr::fromPtr(function.address),
+                                                    llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
+      }
     }
     if (auto error = library_.define(llvm::orc::absoluteSymbols(std::move(provided)))) {
       return FromLlvm(std::move(error), "library symbols");
@@ -158,11 +155,12 @@ class JitObject final : public LoadedObject {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedObject>> LoadedObject::Load(absl::string_view object) {
+absl::StatusOr<std::unique_ptr<LoadedObject>> LoadedObject::Load(absl::string_view object,
+                                                                 absl::Span<const ProvidedFunction> more) {
   auto process = llvm::orc::SelfExecutorProcessControl::Create();
   if (!process) return FromLlvm(process.takeError(), "this process");
   auto loaded = std::make_unique<JitObject>(std::move(*process));
-  XLAD_RETURN_IF_ERROR(loaded->Add(object));
+  XLAD_RETURN_IF_ERROR(loaded->Add(object, more));
   return loaded;
 }
 

@@ -1,0 +1,141 @@
+#include "compiler/codegen/nvptx/gpu_emitter.h"
+
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "compiler/codegen/llvm/code_generator.h"
+#include "compiler/codegen/nvptx/device_math.h"
+#include "compiler/codegen/nvptx/host_threads.h"
+#include "compiler/codegen/nvptx/thread_kernel.h"
+#include "compiler/kernel/gpu_target.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr char kTriple[] = "nvptx64-nvidia-cuda";
+constexpr int kOldest = 80;  // The number of sm_80.
+
+absl::Status CheckGpu(const Target& target) {
+  if (target.triple() != kTriple) {
+    return absl::InvalidArgumentError("target: found " + target.triple() + ", expected " + kTriple);
+  }
+  const std::string number = target.cpu().substr(std::min<size_t>(3, target.cpu().size()));
+  if (!absl::StartsWith(target.cpu(), "sm_") || std::atoi(number.c_str()) < kOldest) {
+    return absl::InvalidArgumentError("target: found GPU '" + target.cpu() + "', expected sm_80 or a later one");
+  }
+  return absl::OkStatus();
+}
+
+class GpuEmitter final : public ObjectEmitter {
+ public:
+  // `host` is for the CPU that simulates a GPU, or null.
+  GpuEmitter(std::unique_ptr<CodeGenerator> ptx, std::unique_ptr<CodeGenerator> host, Target target,
+             const HostOptions& options)
+      : ptx_(std::move(ptx)),
+        host_(std::move(host)),
+        target_(std::move(target)),
+        options_(options),
+        module_(std::make_unique<llvm::Module>("xlad", context_)) {
+    context_.setDiagnosticHandlerCallBack(
+        [](const llvm::DiagnosticInfo* info, void* errors) {
+          if (info->getSeverity() != llvm::DS_Error) return;
+          llvm::raw_string_ostream stream(*static_cast<std::string*>(errors));
+          llvm::DiagnosticPrinterRawOStream printer(stream);
+          info->print(printer);
+        },
+        &errors_);
+    ptx_->Prepare(*module_);
+  }
+
+  const Target& target() const override { return target_; }
+
+  absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) override {
+    if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
+    if (request.symbol.empty() || module_->getFunction(request.symbol) != nullptr) {
+      return absl::InvalidArgumentError("found kernel symbol '" + request.symbol +
+                                        "', expected a name that the object does not have yet");
+    }
+    return EmitThreadKernel(module_.get(), request);
+  }
+
+  absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) override {
+    return absl::UnimplementedError("program " + request.symbol + ": found a native program for " +
+                                    target_.device_kind() + " " + target_.triple() +
+                                    ", expected kernels only: a GPU does not run loops over kernels");
+  }
+
+  absl::StatusOr<std::string> Finish() override {
+    if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
+    finished_ = true;
+    CodeGenerator& generator = host_ != nullptr ? *host_ : *ptx_;
+    if (host_ != nullptr) {
+      XLAD_RETURN_IF_ERROR(ReplaceThreadsByLoops(*module_, options_));
+      host_->Prepare(*module_);
+    } else {
+      XLAD_RETURN_IF_ERROR(DefineMathFunctions(*module_));
+    }
+    for (llvm::Function& function : *module_) {
+      if (!function.isDeclaration()) generator.Prepare(function);
+    }
+    XLAD_RETURN_IF_ERROR(generator.Optimize(*module_));
+    auto code = host_ != nullptr ? host_->Object(*module_) : ptx_->Assembly(*module_);
+    if (!errors_.empty()) return absl::InternalError(absl::StrCat("code generation: ", errors_));
+    return code;
+  }
+
+  std::string IrText() const override {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module_->print(stream, nullptr);
+    return stream.str();
+  }
+
+  absl::StatusOr<std::string> AssemblyText() override {
+    if (!finished_) return absl::FailedPreconditionError("ObjectEmitter::AssemblyText before Finish");
+    return (host_ != nullptr ? *host_ : *ptx_).Assembly(*module_);
+  }
+
+ private:
+  const std::unique_ptr<CodeGenerator> ptx_, host_;
+  const Target target_;
+  const HostOptions options_;
+  llvm::LLVMContext context_;
+  std::string errors_;  // LLVM's error messages.
+  std::unique_ptr<llvm::Module> module_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ObjectEmitter>> MakeGpuEmitter(const Target& requested, const HostOptions& options) {
+  const bool simulated = IsSimulatedGpu(requested);
+  Target gpu;
+  gpu.set_triple(simulated ? kTriple : requested.triple());
+  gpu.set_cpu(simulated || requested.cpu().empty() ? "sm_90" : requested.cpu());
+  if (!simulated) {
+    gpu.set_features(requested.features());
+    gpu.set_device_kind(requested.device_kind());
+    XLAD_RETURN_IF_ERROR(CheckGpu(gpu));
+  }
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> ptx, CodeGenerator::Create(gpu));
+  if (!simulated) return std::make_unique<GpuEmitter>(std::move(ptx), nullptr, gpu, options);
+  Target cpu = requested;
+  cpu.clear_device_kind();
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> host, CodeGenerator::Create(cpu));
+  Target complete = host->target();
+  complete.set_device_kind(requested.device_kind());
+  complete.set_device_model(requested.device_model());
+  HostOptions all = options;
+  all.check = all.check || requested.device_kind() == kGpuSimChecked;
+  return std::make_unique<GpuEmitter>(std::move(ptx), std::move(host), complete, all);
+}
+
+}  // namespace xlad::compiler

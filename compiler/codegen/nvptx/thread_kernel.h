@@ -1,0 +1,46 @@
+// Kernels for a GPU, as functions of an LLVM module with NVVM's intrinsics.
+//
+// A kernel S is a function @S that a grid of blocks executes, and a list of parts, @S.part0, @S.part1, ..., which it
+// calls one after the other. All threads of a block execute a part before any executes the next one:
+//
+//   define void @S(ptr %operand, ..., ptr %result, ..., ptr %scratch, ptr %api) {
+//     %block = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
+//     %tile = zext i32 %block to i64
+//     call i32 @S.part0(ptr %operand, ..., ptr %api, i64 %tile, ptr addrspacecast (@S.shared to ptr))
+//     call void @llvm.nvvm.barrier0()
+//     call i32 @S.part1(...)
+//     ret void
+//   }
+//
+// A block is a tile of base/kernel_abi.h. Nothing but the tile's number, the arguments, shared and global memory passes
+// from one part to the next, so that the same module is code for a GPU (PTX) and, with loops over the threads, for a
+// CPU (host_threads.h).
+#pragma once
+
+#include <string>
+
+#include "compiler/kernel/object_emitter.h"
+
+namespace llvm {
+class Module;
+}  // namespace llvm
+
+namespace xlad::compiler {
+
+// The attribute of a kernel's function that holds the number of threads of a block.
+inline constexpr char kThreadsAttribute[] = "xlad-threads";
+// In the names of parts, before their number.
+inline constexpr char kPartSuffix[] = ".part";
+// The most arguments of a kernel: PTX passes 4,096 bytes.
+inline constexpr int64_t kMaxArguments = 510;
+
+// Adds a kernel to the module. Results have the bits that the same request has on a CPU, up to the order in which
+// columns, and rows that are not in row form, are added up. How the work is divided depends on the opcode:
+//   - one thread for each position: fusions, and reductions of columns
+//   - one block for each row: kernels in row form, whose threads are the lanes of the reductions, and other reductions
+//   - blocks that move tiles through shared memory: transposes
+//   - one thread for each row or for everything: sort, topk, scan, linear algebra, select-and-scatter, rng
+// Errors are those of ObjectEmitter::EmitKernel, and Unimplemented for too many arguments.
+absl::StatusOr<EmittedKernel> EmitThreadKernel(llvm::Module* module, const KernelRequest& request);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,76 @@
+#include "compiler/codegen/nvptx/thread_transpose.h"
+
+#include <algorithm>
+
+#include "base/rounding.h"
+
+namespace xlad::compiler {
+namespace {
+
+constexpr int64_t kSide = 32, kThreads = 256;
+// Rows of the tile in shared memory have one more element, so that the elements of a column are in different banks.
+constexpr int64_t kPitch = kSide + 1;
+
+}  // namespace
+
+std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request) {
+  constexpr int64_t kFewest = 8;
+  const hlo::Instruction& root = *request.root;
+  const int64_t width = tensor::ByteWidth(root.shape().is_array() ? root.shape().type() : ElementType::kC128);
+  if (root.opcode() != hlo::Opcode::kTranspose || !request.in_place.empty() || width > 8) return std::nullopt;
+  if (root.shape().elements() == 0) return std::nullopt;
+  TileTranspose result;
+  result.outer = RunsOf(root.operand(0)->shape().dims(), root.dimensions());
+  const auto row = std::find_if(result.outer.begin(), result.outer.end(), [](const Run& run) { return run.from == 1; });
+  if (result.outer.size() < 2 || row == result.outer.end() || row == result.outer.end() - 1) return std::nullopt;
+  result.rows = *row;
+  result.columns = result.outer.back();
+  if (std::min(result.rows.size, result.columns.size) < kFewest) return std::nullopt;
+  result.outer.pop_back();
+  result.outer.erase(row);
+  return result;
+}
+
+void EmitTilePart(KernelContext& kernel, const TileTranspose& transpose, const ArrayView& operand, bool is_store,
+                  SharedMemory* shared) {
+  Ir& ir = kernel.ir();
+  const ArrayView& result = kernel.outputs()[0].array;
+  llvm::Type* type = ir.b.getIntNTy(static_cast<unsigned>(8 * tensor::ByteWidth(result.shape.type)));
+  tensor::Dims blocks;
+  for (const Run& run : transpose.outer) blocks.push_back(run.size);
+  blocks.push_back(CeilDiv(transpose.rows.size, kSide));
+  blocks.push_back(CeilDiv(transpose.columns.size, kSide));
+  kernel.DivideBlocks(tensor::Product(blocks), kThreads);
+  llvm::Value* tile = shared->Place(ir, type, kSide * kPitch);
+  const Values at = DimsOf(ir, Index::OfLinear(kernel.tile()), blocks);
+  llvm::Value *from = ir.I64(0), *to = ir.I64(0);
+  for (size_t r = 0; r < transpose.outer.size(); ++r) {
+    from = ir.Add(from, ir.Mul(at[r], transpose.outer[r].from));
+    to = ir.Add(to, ir.Mul(at[r], transpose.outer[r].to));
+  }
+  llvm::Value* row0 = ir.Mul(at[at.size() - 2], kSide);
+  llvm::Value* column0 = ir.Mul(at.back(), kSide);
+  llvm::Value* x = ir.Rem(kernel.thread(), kSide);
+  ir.Loop(kSide * kSide / kThreads, [&](llvm::Value* turn) {
+    llvm::Value* y = ir.Add(ir.Div(kernel.thread(), kSide), ir.Mul(turn, kThreads / kSide));
+    // The elements of a warp are adjacent in the memory that it accesses.
+    llvm::Value* r = is_store ? y : x;
+    llvm::Value* c = is_store ? x : y;
+    llvm::Value* row = ir.Add(row0, r);
+    llvm::Value* column = ir.Add(column0, c);
+    llvm::Value* inside = ir.b.CreateAnd(ir.b.CreateICmpULT(row, ir.I64(transpose.rows.size)),
+                                         ir.b.CreateICmpULT(column, ir.I64(transpose.columns.size)));
+    ir.If(inside, [&] {
+      llvm::Value* staged = ir.Address(type, tile, ir.Add(ir.Mul(c, kPitch), r));
+      llvm::Value* source = ir.Address(
+          type, operand.base, ir.Add(ir.Add(from, row), ir.Mul(column, transpose.columns.from)));
+      llvm::Value* target =
+          ir.Address(type, result.base, ir.Add(ir.Add(to, column), ir.Mul(row, transpose.rows.to)));
+      const llvm::Align align(static_cast<uint64_t>(tensor::ByteWidth(result.shape.type)));
+      llvm::Value* value = ir.b.CreateAlignedLoad(type, is_store ? staged : source, align);
+      ir.b.CreateAlignedStore(value, is_store ? target : staged, align);
+    });
+  });
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,14 @@
+// Chooses the code generator of a target.
+#include "compiler/kernel/object_emitter.h"
+
+#include "compiler/codegen/llvm/cpu_emitter.h"
+#include "compiler/codegen/nvptx/gpu_emitter.h"
+#include "compiler/kernel/gpu_target.h"
+
+namespace xlad::compiler {
+
+absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Target& target) {
+  return IsGpu(target) ? MakeGpuEmitter(target) : MakeCpuEmitter(target);
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,195 @@
+"""PTX of the examples: ptxas assembles every kernel of every mesh for every GPU, and no kernel has an open symbol.
+
+ptxas is that of PyPI's nvidia-cuda-nvcc in build/venv, of XLAD_PTXAS, or of the PATH. Nothing runs on a GPU.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+from harness import OWN_EXAMPLES, REPO, folder, mesh_text, xlad
+
+GPUS = ("sm_80", "sm_90")
+
+
+def find_ptxas():
+    given = os.environ.get("XLAD_PTXAS") or shutil.which("ptxas")
+    if given:
+        return given
+    found = sorted((REPO / "build" / "venv").glob("lib/python3*/site-packages/nvidia/*/bin/ptxas"))
+    return str(found[0]) if found else None
+
+
+PTXAS = find_ptxas()
+
+
+def examples():
+    """Every example with each of its meshes, and without one."""
+    folders = [OWN_EXAMPLES / "spiral_mlp"]
+    if "XLAD_EXAMPLES" in os.environ:
+        folders += sorted(path.parent for path in pathlib.Path(os.environ["XLAD_EXAMPLES"]).glob("*/manifest.json"))
+    for path in folders:
+        for mesh in json.loads((path / "manifest.json").read_text())["meshes"]:
+            yield path, mesh["axes"]
+
+
+class PtxTest(unittest.TestCase):
+    def assemble(self, program, gpu, where, *flags):
+        """Compiles a program, assembles its PTX and returns it."""
+        ptx, cubin = where / f"{gpu}.ptx", where / f"{gpu}.cubin"
+        code, _, err = xlad("compile", program, "--target", f"nvptx-{gpu}", "--emit", "ptx", "-o", ptx, *flags)
+        self.assertEqual(code, 0, err)
+        done = subprocess.run([PTXAS, f"-arch={gpu}", ptx, "-o", cubin], capture_output=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace")[:2000])
+        text = ptx.read_text()
+        self.assertNotRegex(text, r"(?m)^\s*\.extern \.func")
+        return text
+
+    @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
+    def test_ptxas_assembles_every_kernel_of_every_example(self):
+        for path, axes in examples():
+            for gpu in GPUS:
+                with self.subTest(example=path.name, mesh=axes, gpu=gpu), folder() as where:
+                    mesh = ["--mesh", mesh_text(axes)] if axes else []
+                    text = self.assemble(path, gpu, where, *mesh)
+                    code, steps, err = xlad("compile", path, *mesh, "--target", f"nvptx-{gpu}", "--emit", "steps")
+                    self.assertEqual(code, 0, err)
+                    kernels = set(re.findall(r"\.entry (\w+)", text))
+                    self.assertLessEqual(set(re.findall(r"\b(xk\d+_\w+)", steps)), kernels)
+
+    @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
+    def test_ptxas_assembles_the_math_functions(self):
+        unary = ("exponential exponential-minus-one log log-plus-one tanh erf logistic sqrt rsqrt cbrt sine cosine tan "
+                 "sinh cosh asin acos atan asinh acosh atanh floor ceil round-nearest-afz round-nearest-even").split()
+        for kind in ("f64", "f32", "bf16", "f16"):
+            shape = f"{kind}[100]"
+            lines = [f"  p0 = {shape} parameter(0)", f"  p1 = {shape} parameter(1)"]
+            names = []
+            for i, opcode in enumerate(unary):
+                lines.append(f"  u{i} = {shape} {opcode}(p0)")
+                names.append(f"u{i}")
+            for i, opcode in enumerate(("power", "atan2", "remainder", "maximum", "minimum", "divide")):
+                lines.append(f"  b{i} = {shape} {opcode}(p0, p1)")
+                names.append(f"b{i}")
+            shapes = ", ".join([shape] * len(names))
+            lines.append(f"  ROOT all = ({shapes}) tuple({', '.join(names)})")
+            with self.subTest(type=kind), folder() as where:
+                program = where / "math.hlo"
+                program.write_text("HloModule math\nENTRY main {\n" + "\n".join(lines) + "\n}\n")
+                for gpu in GPUS:
+                    self.assemble(program, gpu, where)
+
+
+ADD = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
+SOFTMAX = """
+max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT m = f32[] maximum(x, y) }
+ENTRY main {
+  x = f32[48,1000] parameter(0)
+  low = f32[] constant(-inf)
+  zero = f32[] constant(0)
+  m = f32[48] reduce(x, low), dimensions={1}, to_apply=max
+  mb = f32[48,1000] broadcast(m), dimensions={0}
+  d = f32[48,1000] subtract(x, mb)
+  e = f32[48,1000] exponential(d)
+  s = f32[48] reduce(e, zero), dimensions={1}, to_apply=add
+  sb = f32[48,1000] broadcast(s), dimensions={0}
+  ROOT y = f32[48,1000] divide(e, sb)
+}"""
+
+
+def binary(opcode):
+    shape = "f32[64,100]"
+    return f"ENTRY main {{ x = {shape} parameter(0) y = {shape} parameter(1) ROOT r = {shape} {opcode}(x, y) }}"
+
+
+class StructureTest(unittest.TestCase):
+    """What the code of the important kernels must and must not contain."""
+
+    def ptx(self, body):
+        with folder() as where:
+            program = where / "program.hlo"
+            program.write_text(f"HloModule program\n{ADD}\n{body}\n")
+            code, text, err = xlad("compile", program, "--target", "nvptx-sm_90", "--emit", "ptx")
+            self.assertEqual(code, 0, err)
+        self.assertIn(".target sm_90", text)
+        self.assertEqual(len(re.findall(r"\.entry", text)), 1, text)
+        self.assertNotIn("atom.", text)  # The order of atomic additions is not fixed.
+        return text
+
+    def expect(self, body, present=(), absent=(), counts=()):
+        text = self.ptx(body)
+        for pattern in present:
+            self.assertRegex(text, pattern)
+        for pattern in absent:
+            self.assertNotRegex(text, pattern)
+        for pattern, count in counts:
+            self.assertEqual(len(re.findall(pattern, text)), count, pattern)
+
+    def test_elementwise_kernels_read_and_write_once_in_registers(self):
+        self.expect(binary("add"), [r"\.reqntid 256, 1, 1", r"add\.\w*\.?f32"], [r"\.local", r"\.shared", "bar.sync"],
+                    [(r"ld\.global", 2), (r"st\.global", 1)])
+        self.expect(binary("divide"), [r"div\.rn\.f32"], [r"\.local"])
+
+    def test_row_reductions_are_trees_in_shared_memory(self):
+        body = """ENTRY main {
+          x = f32[64,1024] parameter(0)
+          zero = f32[] constant(0)
+          ROOT s = f32[64] reduce(x, zero), dimensions={1}, to_apply=add
+        }"""
+        self.expect(body, [r"\.reqntid 64, 1, 1", r"ld\.shared\.f32", r"st\.shared\.f32"], [r"\.local"],
+                    [("bar.sync", 6)])
+
+    def test_softmax_reads_its_row_from_memory_and_holds_exponentials_in_shared_memory(self):
+        self.expect(SOFTMAX, [r"\.reqntid 64, 1, 1", "bar.sync", r"ld\.shared\.f32", r"st\.global\.f32"], [r"\.local"])
+
+    def test_column_reductions_have_a_thread_for_each_column(self):
+        body = """ENTRY main {
+          x = f32[64,1024] parameter(0)
+          zero = f32[] constant(0)
+          ROOT s = f32[1024] reduce(x, zero), dimensions={0}, to_apply=add
+        }"""
+        self.expect(body, [r"\.reqntid 256, 1, 1"], [r"\.local", "bar.sync"], [(r"st\.global", 1)])
+
+    def test_transposes_move_padded_tiles_through_shared_memory(self):
+        body = "ENTRY main { x = f32[96,160] parameter(0) ROOT t = f32[160,96] transpose(x), dimensions={1,0} }"
+        self.expect(body, [r"\.shared .*\[4224\]"], [r"\.local"], [("bar.sync", 1)])
+
+    def test_scatters_have_a_thread_for_each_column(self):
+        body = """ENTRY main {
+          x = f32[20,64] parameter(0)
+          i = s32[50,1] parameter(1)
+          u = f32[50,64] parameter(2)
+          ROOT s = f32[20,64] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0},
+              scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
+        }"""
+        self.expect(body, [r"\.reqntid 64, 1, 1", r"ld\.global"], ["bar.sync"])
+
+
+class TargetTest(unittest.TestCase):
+    def refused(self, *args, words):
+        code, out, err = xlad("compile", OWN_EXAMPLES / "spiral_mlp", *args)
+        self.assertIn(code, (1, 2))
+        self.assertEqual(out, "")
+        for word in words:
+            self.assertIn(word, err)
+
+    def test_targets_that_make_no_sense_are_refused(self):
+        self.refused("--target", "nvptx-sm_9", words=["found \"nvptx-sm_9\"", "nvptx-sm_90", "did you mean"])
+        self.refused("--emit", "ptx", words=["--emit ptx", "found no --target", "nvptx-sm_80"])
+        self.refused("--target", "nvptx-sm_90", "--cpu", "znver3", words=["--target and --cpu"])
+
+    def test_kernels_and_schedules_of_a_gpu_have_a_tile_for_each_row(self):
+        code, schedules, err = xlad("compile", OWN_EXAMPLES / "spiral_mlp", "--target", "nvptx-sm_90", "--emit",
+                                    "schedules")
+        self.assertEqual(code, 0, err)
+        for line in schedules.splitlines():
+            if line.startswith("bind "):
+                self.assertTrue(line.endswith(" 1"), line)
+
+
+if __name__ == "__main__":
+    unittest.main()
