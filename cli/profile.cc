@@ -41,6 +41,7 @@ std::string KindOf(const Executable& executable, const Step& step) {
       return "";  // Loops and branches, whose time is that of what is in them.
   }
   const LibraryOp& op = executable.library_ops(step.library().op());
+  if (op.has_attention()) return "attention";
   return op.has_dot() ? "dot" : op.has_convolution() ? "convolution" : op.has_fft() ? "fft" : "lapack";
 }
 
