@@ -16,7 +16,7 @@ namespace xlad::cli {
 // The steps of one kernel, library op, collective or copy, summed over all its executions on all devices.
 struct ProfileRow {
   std::string name;    // The HLO instruction, the first if several share a kernel.
-  std::string kind;    // "kernel", "dot", "convolution", "fft", "lapack", "collective" or "copy".
+  std::string kind;    // "kernel", "dot", "convolution", "fft", "lapack", "attention", "collective" or "copy".
   std::string source;  // file:line of the user's code.
   int64_t calls = 0, ns = 0;
   double flops = 0, bytes = 0;  // The sums of all calls.

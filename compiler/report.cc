@@ -57,6 +57,12 @@ class Printer {
           return absl::StrCat(op.lapack().routine(), " ", op.lapack().batch(), " times ",
                               absl::StrJoin(op.lapack().operands(0).dims(), "x"), " ", Text(step.library().buffers()));
         }
+        if (op.has_attention()) {
+          const AttentionOp& attention = op.attention();
+          return absl::StrCat("attention ", absl::StrJoin(attention.batch(), "x"), " * ",
+                              absl::StrJoin(attention.rows(), "x"), " * ", attention.columns(), " ",
+                              Text(step.library().buffers()));
+        }
         return op.has_convolution() ? text("convolution", op.convolution().lhs(), op.convolution().rhs())
                                     : text("dot", op.dot().lhs(), op.dot().rhs());
       }

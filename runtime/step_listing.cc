@@ -40,6 +40,7 @@ absl::string_view StepKind(const Executable& executable, const Step& step) {
   const int index = step.library().op();
   if (index < 0 || index >= executable.library_ops_size()) return "kernel";
   const LibraryOp& op = executable.library_ops(index);
+  if (op.has_attention()) return "attention";
   return op.has_dot() ? "dot" : op.has_convolution() ? "convolution" : op.has_fft() ? "fft" : "lapack";
 }
 

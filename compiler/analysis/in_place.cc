@@ -1,6 +1,7 @@
 #include "compiler/analysis/in_place.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/row_form.h"
 #include "hlo/analysis/leaves.h"
@@ -75,7 +76,7 @@ Pairs FusionPairs(const Instruction& fusion) {
 std::vector<std::pair<int, int>> MayShareMemory(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kFusion:
-      return FusionPairs(instruction);
+      return IsAttention(instruction) ? Pairs{} : FusionPairs(instruction);
     case Opcode::kDynamicUpdateSlice:
       return {{0, 0}};
     case Opcode::kScatter:

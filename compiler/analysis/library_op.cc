@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/analysis/attention_op.h"
 #include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
 
@@ -153,7 +154,7 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
 }  // namespace
 
 bool IsLibraryOp(const Instruction& instruction) {
-  if (instruction.opcode() == Opcode::kFft || IsLapackOp(instruction)) return true;
+  if (instruction.opcode() == Opcode::kFft || IsAttention(instruction) || IsLapackOp(instruction)) return true;
   if (instruction.opcode() == Opcode::kConvolution) {
     return instruction.operand(0)->shape().type() != ElementType::kF16 &&
            IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),
@@ -174,6 +175,12 @@ ArrayShape ToProto(const Shape& shape) {
 
 LibraryOp MakeLibraryOp(const Instruction& instruction) {
   LibraryOp op;
+  if (IsAttention(instruction)) {
+    std::optional<AttentionOp> attention = MakeAttentionOp(instruction);
+    XLAD_CHECK(attention.has_value()) << instruction.name();
+    *op.mutable_attention() = *std::move(attention);
+    return op;
+  }
   if (instruction.opcode() == Opcode::kConvolution) {
     SetConvolution(instruction, op.mutable_convolution());
     return op;

@@ -7,8 +7,8 @@
 namespace xlad::compiler {
 
 // Whether the instruction is a library op: a dot or convolution that oneDNN supports (its element types, window and
-// groups), an fft, a call to a LAPACK routine, or a cholesky or triangular-solve that LAPACK computes. All other
-// instructions are kernels.
+// groups), an fft, a call to a LAPACK routine, a cholesky or triangular-solve that LAPACK computes, or an attention
+// (attention_op.h). All other instructions are kernels.
 bool IsLibraryOp(const Instruction& instruction);
 
 // The descriptor of a library op: shapes and attributes. Needs IsLibraryOp.

@@ -30,6 +30,7 @@ bool IsCandidate(const Instruction& instruction) {
   if (!instruction.control_predecessors().empty()) return false;
   switch (instruction.opcode()) {
     case Opcode::kFusion:
+      return instruction.attributes().fusion_kind != "kCustom";
     case Opcode::kBroadcast:
     case Opcode::kReduce:
       return true;

@@ -330,7 +330,9 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const Librar
   if (op.has_convolution()) return PrepareConvolution(op.convolution());
   if (op.has_fft()) return PrepareFft(op.fft());
   if (op.has_lapack()) return PrepareLapack(op.lapack());
-  return absl::InvalidArgumentError("found a library op of an unknown kind, expected dot, convolution, fft or lapack");
+  if (op.has_attention()) return PrepareAttention(op.attention());
+  return absl::InvalidArgumentError(
+      "found a library op of an unknown kind, expected dot, convolution, fft, lapack or attention");
 }
 
 }  // namespace xlad::runtime

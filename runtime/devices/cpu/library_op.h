@@ -1,5 +1,5 @@
-// Library ops, prepared for this machine: matrix products and convolutions by oneDNN, linear algebra by LAPACK, and
-// Fourier transforms.
+// Library ops, prepared for this machine: matrix products and convolutions by oneDNN, linear algebra by LAPACK, Fourier
+// transforms and attention.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const Librar
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFft(const FftOp& op);
+absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareAttention(const AttentionOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLapack(const LapackOp& op);
 
 }  // namespace xlad::runtime

@@ -1,0 +1,283 @@
+#include "compiler/analysis/attention_blocks.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/rounding.h"
+#include "compiler/analysis/hlo_names.h"
+
+namespace xlad::compiler {
+namespace {
+
+// An integer value as a linear function of the positions in batch, rows and column.
+struct Linear {
+  int64_t constant = 0;
+  std::vector<int64_t> factors;
+};
+
+// What a value is in the columns that are masked.
+enum class Tail {
+  kAny,
+  kUniform,  // The same in all of them, for one row.
+  kZero,     // Zero, if the checks that are made when the op runs succeed.
+};
+
+class Analysis {
+ public:
+  explicit Analysis(AttentionOp* op) : op_(*op) {
+    column_ = static_cast<size_t>(op_.batch_size() + op_.rows_size());
+    for (const int64_t size : op_.rows()) rows_ *= size;
+  }
+
+  void Run() {
+    op_.set_block_rows(BlockRows());
+    const std::vector<int64_t> all(static_cast<size_t>(CeilDiv(rows_, op_.block_rows())), op_.columns());
+    std::vector<int64_t> columns = all;
+    if (FindTails()) {
+      for (size_t block = 0; block < columns.size(); ++block) columns[block] = ColumnsOf(static_cast<int64_t>(block));
+    }
+    if (columns == all) {
+      for (AttentionOp::Value& value : *op_.mutable_values()) value.set_zero_after_block_columns(false);
+    }
+    op_.mutable_block_columns()->Assign(columns.begin(), columns.end());
+  }
+
+ private:
+  // The scores of a block should fit into the second-level cache beside the operands. 12 rows are one tile of
+  // registers.
+  int64_t BlockRows() const {
+    const int64_t columns = op_.columns();
+    const int64_t rows = columns <= 512 ? 96 : columns <= 2048 ? 48 : columns <= 8192 ? 24 : 12;
+    return std::min(rows, rows_);
+  }
+
+  std::optional<Linear> LinearOf(int v) const {
+    const AttentionOp::Value& value = op_.values(v);
+    Linear linear;
+    linear.factors.assign(column_ + 1, 0);
+    switch (value.opcode()) {
+      case AttentionOp::INDEX:
+        linear.factors[static_cast<size_t>(value.dimension())] = 1;
+        return linear;
+      case AttentionOp::CONSTANT:
+        if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
+        linear.constant = static_cast<int32_t>(value.bits());
+        return linear;
+      case AttentionOp::ADD:
+      case AttentionOp::SUBTRACT: {
+        if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
+        const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
+        return x.has_value() && y.has_value() ? Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1) : std::nullopt;
+      }
+      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, and the order stays in bf16.
+        return value.element_type() == static_cast<int>(ElementType::kF32) ? LinearOf(value.inputs(0)) : std::nullopt;
+      default:
+        return std::nullopt;
+    }
+  }
+
+  static std::optional<Linear> Sum(const Linear& x, const Linear& y, int64_t factor) {
+    constexpr int64_t kLarge = 1 << 30;  // Sums of s32 must not wrap around.
+    Linear sum = x;
+    sum.constant += factor * y.constant;
+    for (size_t d = 0; d < sum.factors.size(); ++d) sum.factors[d] += factor * y.factors[d];
+    return std::abs(sum.constant) < kLarge ? std::optional<Linear>(sum) : std::nullopt;
+  }
+
+  static AttentionOp::Opcode Opposite(AttentionOp::Opcode comparison) {
+    switch (comparison) {
+      case AttentionOp::GREATER: return AttentionOp::LESS_EQUAL;
+      case AttentionOp::GREATER_EQUAL: return AttentionOp::LESS;
+      case AttentionOp::LESS: return AttentionOp::GREATER_EQUAL;
+      case AttentionOp::LESS_EQUAL: return AttentionOp::GREATER;
+      case AttentionOp::EQUAL: return AttentionOp::NOT_EQUAL;
+      default: return AttentionOp::EQUAL;
+    }
+  }
+
+  // The number of columns behind which a predicate (or its negation) is false in a row, at most all columns.
+  // `position`: in batch and rows; the batch does not matter.
+  int64_t LastTrue(int v, bool negated, const std::vector<int64_t>& position) const {
+    const AttentionOp::Value& value = op_.values(v);
+    switch (value.opcode()) {
+      case AttentionOp::NOT:
+        return LastTrue(value.inputs(0), !negated, position);
+      case AttentionOp::AND:
+      case AttentionOp::OR: {
+        const int64_t x = LastTrue(value.inputs(0), negated, position);
+        const int64_t y = LastTrue(value.inputs(1), negated, position);
+        return (value.opcode() == AttentionOp::AND) != negated ? std::min(x, y) : std::max(x, y);
+      }
+      case AttentionOp::CONVERT:
+        return LastTrue(value.inputs(0), negated, position);
+      case AttentionOp::EQUAL:
+      case AttentionOp::NOT_EQUAL:
+      case AttentionOp::GREATER:
+      case AttentionOp::GREATER_EQUAL:
+      case AttentionOp::LESS:
+      case AttentionOp::LESS_EQUAL:
+        return LastTrueComparison(value, negated ? Opposite(value.opcode()) : value.opcode(), position);
+      default:
+        return op_.columns();
+    }
+  }
+
+  // x compared with y, where x - y = rest - factor * column with factor > 0, is false from some column on if the
+  // comparison is >, >= or =.
+  int64_t LastTrueComparison(const AttentionOp::Value& value, AttentionOp::Opcode comparison,
+                             const std::vector<int64_t>& position) const {
+    const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
+    if (!x.has_value() || !y.has_value()) return op_.columns();
+    const std::optional<Linear> difference = Sum(*x, *y, -1);
+    if (!difference.has_value()) return op_.columns();
+    int64_t rest = difference->constant, factor = -difference->factors[column_];
+    for (size_t d = 0; d < column_; ++d) {
+      if (difference->factors[d] != 0 && d < static_cast<size_t>(op_.batch_size())) return op_.columns();
+      rest += difference->factors[d] * position[d];
+    }
+    bool or_equal = comparison == AttentionOp::GREATER_EQUAL || comparison == AttentionOp::EQUAL;
+    bool greater = or_equal || comparison == AttentionOp::GREATER;
+    if (factor < 0 && comparison != AttentionOp::EQUAL) {  // Exchange the sides.
+      rest = -rest;
+      factor = -factor;
+      or_equal = comparison == AttentionOp::LESS_EQUAL;
+      greater = or_equal || comparison == AttentionOp::LESS;
+    }
+    if (factor <= 0 || !greater) return op_.columns();
+    // The last column with rest - factor * column >= 0, or > 0.
+    const int64_t bound = or_equal ? rest : rest - 1;
+    return bound < 0 ? 0 : std::min(op_.columns(), bound / factor + 1);
+  }
+
+  // Whether the predicate is false in the last columns of at least one block.
+  bool Ends(int v, bool negated) const {
+    std::vector<int64_t> position(column_, 0);
+    return LastTrue(v, negated, position) < op_.columns();
+  }
+
+  Tail OfSelect(const AttentionOp::Value& value) {
+    for (const bool negated : {false, true}) {
+      if (!Ends(value.inputs(0), negated)) continue;
+      masks_.emplace_back(value.inputs(0), negated);
+      return tails_[static_cast<size_t>(value.inputs(negated ? 1 : 2))];
+    }
+    const Tail x = tails_[static_cast<size_t>(value.inputs(1))], y = tails_[static_cast<size_t>(value.inputs(2))];
+    return x == Tail::kZero && y == Tail::kZero ? Tail::kZero : Tail::kAny;
+  }
+
+  Tail TailOf(AttentionOp::Value* value) {
+    Tail least = Tail::kZero, most = Tail::kAny;
+    for (const int input : value->inputs()) {
+      const Tail tail = tails_[static_cast<size_t>(input)];
+      least = std::min(least, tail);
+      most = std::max(most, tail);
+    }
+    const Tail uniform = std::min(least, Tail::kUniform);
+    switch (value->opcode()) {
+      case AttentionOp::PRODUCT:
+        return Tail::kAny;
+      case AttentionOp::READ:
+        return op_.operands(value->operands(0)).strides(static_cast<int>(column_)) == 0 ? Tail::kUniform : Tail::kAny;
+      case AttentionOp::CONSTANT:
+        return value->bits() == 0 ? Tail::kZero : Tail::kUniform;
+      case AttentionOp::INDEX:
+        return value->dimension() == static_cast<int>(column_) ? Tail::kAny : Tail::kUniform;
+      case AttentionOp::SELECT:
+        return OfSelect(*value);
+      case AttentionOp::EXP:
+        value->set_zero_after_block_columns(least == Tail::kUniform);
+        return least == Tail::kUniform ? Tail::kZero : uniform;
+      case AttentionOp::MULTIPLY:
+        return most == Tail::kZero ? Tail::kZero : uniform;
+      case AttentionOp::DIVIDE:
+        return tails_[static_cast<size_t>(value->inputs(0))] == Tail::kZero ? Tail::kZero : uniform;
+      case AttentionOp::ADD:
+      case AttentionOp::SUBTRACT:
+      case AttentionOp::MAXIMUM:
+      case AttentionOp::MINIMUM:
+      case AttentionOp::NEGATE:
+      case AttentionOp::ABS:
+      case AttentionOp::TANH:
+        return least;
+      case AttentionOp::CONVERT:
+        return OfConvert(*value, least);
+      case AttentionOp::ROW_MAX:
+        if (least == Tail::kAny) valid_ = false;
+        return Tail::kUniform;
+      case AttentionOp::ROW_SUM:
+        if (least != Tail::kZero) valid_ = false;
+        return Tail::kUniform;
+      default:
+        return uniform;
+    }
+  }
+
+  Tail OfConvert(const AttentionOp::Value& value, Tail least) {
+    const bool mask = op_.values(value.inputs(0)).element_type() == static_cast<int>(ElementType::kPred);
+    if (!mask || !Ends(value.inputs(0), false)) return least;
+    masks_.emplace_back(value.inputs(0), false);
+    return Tail::kZero;
+  }
+
+  // Whether the value has one element for each column.
+  bool IsWide(const AttentionOp::Value& value) const {
+    switch (value.opcode()) {
+      case AttentionOp::PRODUCT:
+        return true;
+      case AttentionOp::READ:
+        return op_.operands(value.operands(0)).strides(static_cast<int>(column_)) != 0;
+      case AttentionOp::INDEX:
+        return value.dimension() == static_cast<int>(column_);
+      case AttentionOp::ROW_MAX:
+      case AttentionOp::ROW_SUM:
+        return false;
+      default:
+        return std::any_of(value.inputs().begin(), value.inputs().end(), [&](int input) { return wide_[input]; });
+    }
+  }
+
+  // Whether all reductions and products are over values that are zero in the masked columns.
+  bool FindTails() {
+    for (AttentionOp::Value& value : *op_.mutable_values()) {
+      const bool wide = IsWide(value), constant = value.opcode() == AttentionOp::CONSTANT;
+      const bool reduction = value.opcode() == AttentionOp::ROW_MAX || value.opcode() == AttentionOp::ROW_SUM;
+      tails_.push_back(wide || constant || reduction ? TailOf(&value) : Tail::kUniform);
+      wide_.push_back(wide);
+    }
+    for (const AttentionOp::Result& result : op_.results()) {
+      const bool is_product = result.kind() != AttentionOp::Result::ROW_VALUE;
+      if (is_product && tails_[static_cast<size_t>(result.value())] != Tail::kZero) valid_ = false;
+    }
+    return valid_ && !masks_.empty();
+  }
+
+  // One masked column is computed, in which the values are checked; then the number is rounded up for whole vectors.
+  int64_t ColumnsOf(int64_t block) const {
+    std::vector<int64_t> position(column_, 0);
+    int64_t columns = 0;
+    const int64_t first = block * op_.block_rows(), last = std::min(rows_, first + op_.block_rows());
+    for (int64_t row = first; row < last; ++row) {
+      int64_t rest = row;
+      for (int d = op_.rows_size() - 1; d >= 0; rest /= op_.rows(d--)) {
+        position[static_cast<size_t>(op_.batch_size() + d)] = rest % op_.rows(d);
+      }
+      for (const auto& [mask, negated] : masks_) columns = std::max(columns, LastTrue(mask, negated, position));
+    }
+    return std::min(op_.columns(), RoundUp(columns + 1, 16));
+  }
+
+  AttentionOp& op_;
+  size_t column_ = 0;  // The position of the column in Operand.strides.
+  int64_t rows_ = 1;
+  std::vector<Tail> tails_;  // By value.
+  std::vector<bool> wide_;
+  std::vector<std::pair<int, bool>> masks_;  // Predicates that are false in the masked columns, if negated or not.
+  bool valid_ = true;
+};
+
+}  // namespace
+
+void ChooseBlocks(AttentionOp* op) { Analysis(op).Run(); }
+
+}  // namespace xlad::compiler

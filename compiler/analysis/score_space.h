@@ -1,0 +1,74 @@
+// The dimensions that the arrays of an attention have in common.
+//
+// Attention computes scores[batch, row, column], applies elementwise operations and reductions over the columns to
+// them, and multiplies the result by other matrices. A ScoreSpace says for each array around such scores which of its
+// dimensions is which dimension of the scores. Transposes, reshapes that add or drop dimensions of size 1, and
+// broadcasts are followed. Example: for f32[8,64,64] scores (dimensions 0, 1 and 2), a mask pred[64,64] that is
+// broadcast along the first dimension has dimensions {1,2}, and the sum over columns f32[8,64] has {0,1}.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "compiler/analysis/hlo_names.h"
+
+namespace xlad::compiler {
+
+// For each dimension of an array: the dimension of the scores, or -1 if its size is 1.
+using ScoreDims = std::vector<int>;
+
+class ScoreSpace {
+ public:
+  // The space of the scores that `seed`, an array with all their dimensions, is computed from. Nullopt if it is not
+  // computed from a matrix product, or if dimensions contradict each other. Reductions tell which dimension is the
+  // column.
+  static std::optional<ScoreSpace> Around(const Instruction& seed);
+
+  // The dimensions of an instruction; null if it is not in the space.
+  const ScoreDims* DimsOf(const Instruction& instruction) const;
+  // Whether it has all dimensions, one element for each score.
+  bool IsFull(const Instruction& instruction) const;
+  // Whether it is computed from scores.
+  bool DependsOnScores(const Instruction& instruction) const { return heavy_.contains(&instruction); }
+  // Whether it is a product that makes scores: its batch dimensions are `batch`, its two sides `rows` and `column`.
+  bool IsScoreProduct(const Instruction& dot) const;
+
+  const std::vector<int>& batch() const { return batch_; }
+  const std::vector<int>& rows() const { return rows_; }
+  int column() const { return column_; }
+  int64_t SizeOf(int dimension) const { return sizes_[static_cast<size_t>(dimension)]; }
+  // Everything that depends on scores, in no order.
+  const absl::flat_hash_set<const Instruction*>& scores() const { return heavy_; }
+
+ private:
+  explicit ScoreSpace(const Instruction& seed);
+  bool Grow(const Instruction& seed);
+  bool Enter(const Instruction& start, ScoreDims dims);
+  bool IsHeavy(const Instruction& instruction);
+  bool ChooseRoles();
+
+  std::vector<int64_t> sizes_;
+  std::vector<int> batch_, rows_;
+  int column_ = -1;
+  size_t full_ = 0;  // The number of dimensions whose size is not 1.
+  absl::flat_hash_map<const Instruction*, ScoreDims> dims_;
+  absl::flat_hash_set<const Instruction*> ambiguous_;  // Arrays without scores that are used with several dimensions.
+  absl::flat_hash_set<const Instruction*> heavy_, light_;
+};
+
+// The dimensions of operand `k` if those of `user` are `dims`. Nullopt unless the user is elementwise, a broadcast, a
+// transpose, or a reshape that adds or drops dimensions of size 1.
+std::optional<ScoreDims> OperandScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
+
+// The dimensions of `user` if those of its operand `k` are `dims`; also for reductions.
+std::optional<ScoreDims> UserScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
+
+// A dot whose free dimensions are known on one side only, because the other side has features.
+struct FreeDimensions {
+  Dims lhs, rhs;  // Dimensions of the operands that are neither batch nor contracting.
+};
+FreeDimensions FreeDimensionsOf(const Instruction& dot);
+
+}  // namespace xlad::compiler

@@ -1,0 +1,310 @@
+// Fuses attention: the products that make scores, softmax or other operations on rows of scores, and the products that
+// use the scores become one library op, in which scores exist for some rows at a time.
+//
+// Needs: step computations after canonicalize-dots. Leaves: fusions of kind kCustom (compiler/analysis/attention_op.h)
+// and no instruction with one element for each score around them.
+//
+// The products that use scores are grouped by how many such products they depend on: that of the forward pass comes
+// before those of the backward pass. Each group is a fusion, with everything that it needs to make the scores again,
+// except values with one element for each row, which are read if an earlier fusion has made them. Nothing is fused
+// if anything else uses scores, because then they have to be stored.
+#include <algorithm>
+#include <map>
+
+#include "compiler/analysis/attention_op.h"
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/library_op.h"
+#include "compiler/analysis/step_computations.h"
+#include "compiler/passes/passes.h"
+#include "hlo/build/builder.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Smaller attention is as fast by separate steps.
+constexpr int64_t kMinColumns = 32, kMinRows = 8, kMinScores = 1 << 14;
+// With more features, the products take all the time, and the library's matrix products are faster.
+constexpr int64_t kMaxFeatures = 256;
+
+using Set = absl::flat_hash_set<const Instruction*>;
+
+// A fusion to be.
+struct Region {
+  std::vector<Instruction*> products;  // Those that use scores, in the order of the program.
+  std::vector<Instruction*> inside;    // Everything else in it, operands before users.
+  std::vector<Instruction*> results;   // The products, and values by row that others use.
+  Set members;
+};
+
+class Finder {
+ public:
+  Finder(Computation* computation, const ScoreSpace& space) : computation_(*computation), space_(space) {}
+
+  // The regions of the space, earlier ones first. Empty if they cannot be formed.
+  std::vector<Region> Find() {
+    std::map<int, Region> by_level;
+    absl::flat_hash_map<const Instruction*, int> levels;
+    for (const auto& at : computation_.instructions()) {
+      int level = 0;
+      for (const Instruction* operand : at->operands()) level = std::max(level, levels[operand]);
+      if (IsUse(*at)) by_level[++level].products.push_back(at.get());
+      levels[at.get()] = level;
+    }
+    std::vector<Region> regions;
+    for (auto& [level, region] : by_level) {
+      for (Instruction* product : region.products) Collect(ScoresOf(*product), &region);
+      for (const Instruction* member : region.inside) made_.insert(member);
+      regions.push_back(std::move(region));
+    }
+    for (Region& region : regions) {
+      if (!IsComplete(region, regions)) return {};
+      FindResults(regions, &region);
+    }
+    return regions;
+  }
+
+ private:
+  // Whether it is a product of scores and a matrix.
+  bool IsUse(const Instruction& dot) const {
+    if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2 || space_.DimsOf(dot) != nullptr) return false;
+    return IsScores(*dot.operand(0)) != IsScores(*dot.operand(1));
+  }
+  bool IsScores(const Instruction& value) const { return space_.IsFull(value) && space_.DependsOnScores(value); }
+  Instruction* ScoresOf(const Instruction& dot) const { return dot.operand(IsScores(*dot.operand(0)) ? 0 : 1); }
+
+  bool HasRowsOnly(const Instruction& value) const {
+    const ScoreDims* dims = space_.DimsOf(value);
+    return dims != nullptr && std::find(dims->begin(), dims->end(), space_.column()) == dims->end();
+  }
+
+  // Whether it is made of positions and constants only.
+  bool IsOfPositions(const Instruction& value) {
+    const auto known = of_positions_.find(&value);
+    if (known != of_positions_.end()) return known->second;
+    bool of_positions = value.operand_count() > 0 || value.opcode() == Opcode::kIota ||
+                        value.opcode() == Opcode::kConstant;
+    of_positions = of_positions && value.opcode() != Opcode::kReduce && IsScoreOperation(value, space_);
+    for (int64_t k = 0; of_positions && k < value.operand_count(); ++k) {
+      of_positions = IsOfPositions(*value.operand(k));
+    }
+    return of_positions_[&value] = of_positions;
+  }
+
+  bool IsInside(const Instruction& value) {
+    if (value.opcode() == Opcode::kDot) return space_.IsScoreProduct(value);
+    if (!IsScoreOperation(value, space_)) return false;
+    if (space_.DependsOnScores(value)) return !(HasRowsOnly(value) && made_.contains(&value));
+    switch (value.opcode()) {
+      case Opcode::kReduce:
+        return false;
+      case Opcode::kConstant:
+      case Opcode::kBroadcast:
+      case Opcode::kReshape:
+      case Opcode::kTranspose:
+        return true;
+      default:
+        return space_.IsFull(value) || IsOfPositions(value);
+    }
+  }
+
+  // Adds a value and what it is computed from, operands first.
+  void Collect(Instruction* start, Region* region) {
+    std::vector<Instruction*> pending = {start};
+    while (!pending.empty()) {
+      Instruction* at = pending.back();
+      if (region->members.contains(at) || !IsInside(*at)) {
+        pending.pop_back();
+        continue;
+      }
+      bool ready = true;
+      if (at->opcode() != Opcode::kDot) {
+        for (Instruction* operand : at->operands()) {
+          if (region->members.contains(operand) || !IsInside(*operand)) continue;
+          pending.push_back(operand);
+          ready = false;
+        }
+      }
+      if (!ready) continue;
+      pending.pop_back();
+      region->members.insert(at);
+      region->inside.push_back(at);
+    }
+  }
+
+  // Whether only regions use the scores.
+  bool IsComplete(const Region& region, const std::vector<Region>& regions) const {
+    for (const Instruction* at : region.inside) {
+      if (!at->control_predecessors().empty()) return false;
+      if (!IsScores(*at)) continue;
+      if (at == computation_.root()) return false;
+      for (const Instruction* user : at->users()) {
+        const bool taken = std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
+          return other.members.contains(user) || std::find(other.products.begin(), other.products.end(), user) !=
+                                                     other.products.end();
+        });
+        if (!taken) return false;
+      }
+    }
+    return true;
+  }
+
+  void FindResults(const std::vector<Region>& regions, Region* region) const {
+    region->results = region->products;
+    for (Instruction* at : region->inside) {
+      if (!HasRowsOnly(*at) || !space_.DependsOnScores(*at)) continue;
+      // A user may be in this region and, as a copy, in others, which do not have the value itself.
+      const bool used = std::any_of(at->users().begin(), at->users().end(), [&](const Instruction* user) {
+        return !region->members.contains(user) ||
+               std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
+                 return other.members.contains(user) && !other.members.contains(at);
+               });
+      });
+      if (used || at == computation_.root()) region->results.push_back(at);
+    }
+  }
+
+  const Computation& computation_;
+  const ScoreSpace& space_;
+  Set made_;  // By the regions that have been collected.
+  absl::flat_hash_map<const Instruction*, bool> of_positions_;
+};
+
+// The fusion of a region; its operands are not instructions of the region.
+class Fuser {
+ public:
+  explicit Fuser(Computation* computation) : computation_(computation) {}
+
+  // Null, and nothing changes, if the region is not an attention or depends on its own results.
+  Instruction* Fuse(const Region& region) {
+    fused_ = computation_->parent()->Add(std::make_unique<Computation>("attention"));
+    fused_->set_is_fusion(true);
+    for (Instruction* at : region.inside) Copy(*at);
+    for (Instruction* at : region.products) Copy(*at);
+    std::vector<Instruction*> roots;
+    std::vector<Shape> shapes;
+    for (const Instruction* result : region.results) {
+      roots.push_back(copies_.at(result));
+      shapes.push_back(result->shape());
+    }
+    const bool single = roots.size() == 1;
+    fused_->set_root(single ? roots[0] : hlo::Builder(fused_).Tuple(roots));
+    auto fusion = std::make_unique<Instruction>(Opcode::kFusion, single ? shapes[0] : Shape::Tuple(shapes));
+    fusion->set_name("attention");
+    fusion->mutable_attributes().fusion_kind = "kCustom";
+    fusion->mutable_called() = {fused_};
+    fusion->mutable_metadata() = region.products[0]->metadata();
+    Instruction* made = computation_->Add(std::move(fusion), operands_);
+    if (!DependsOnItself(region) && MakeAttentionOp(*made).has_value()) return made;
+    computation_->Remove(made);
+    return nullptr;
+  }
+
+ private:
+  void Copy(Instruction& at) {
+    std::vector<Instruction*> operands;
+    for (Instruction* operand : at.operands()) operands.push_back(CopyOf(operand));
+    copies_[&at] = CloneWithOperands(at, operands, fused_);
+  }
+  Instruction* CopyOf(Instruction* operand) {
+    Instruction*& copy = copies_[operand];
+    if (copy != nullptr) return copy;
+    if (operand->opcode() == Opcode::kConstant && operand->shape().is_scalar()) {
+      return copy = CloneWithOperands(*operand, {}, fused_);
+    }
+    auto parameter = std::make_unique<Instruction>(Opcode::kParameter, operand->shape());
+    parameter->set_number(std::ssize(operands_));
+    parameter->set_name("param");
+    operands_.push_back(operand);
+    return copy = fused_->Add(std::move(parameter));
+  }
+
+  // Whether an operand is computed from a result.
+  bool DependsOnItself(const Region& region) const {
+    const Set operands(operands_.begin(), operands_.end());
+    Set seen;
+    std::vector<const Instruction*> pending(region.results.begin(), region.results.end());
+    while (!pending.empty()) {
+      const Instruction* at = pending.back();
+      pending.pop_back();
+      for (const Instruction* user : at->users()) {
+        if (region.members.contains(user)) continue;
+        if (operands.contains(user)) return true;
+        if (seen.insert(user).second) pending.push_back(user);
+      }
+    }
+    return false;
+  }
+
+  Computation* computation_;
+  Computation* fused_ = nullptr;
+  absl::flat_hash_map<const Instruction*, Instruction*> copies_;
+  std::vector<Instruction*> operands_;
+};
+
+// Whether the sizes are such that separate steps would be slower.
+bool IsWorth(const ScoreSpace& space, const Instruction& seed) {
+  int64_t rows = 1;
+  for (const int d : space.rows()) rows *= space.SizeOf(d);
+  return space.SizeOf(space.column()) >= kMinColumns && rows >= kMinRows && seed.shape().elements() >= kMinScores;
+}
+
+bool HasFewFeatures(const Instruction& fusion) {
+  const AttentionOp op = *MakeAttentionOp(fusion);
+  return std::all_of(op.values().begin(), op.values().end(), [](const auto& v) { return v.depth() <= kMaxFeatures; }) &&
+         std::all_of(op.results().begin(), op.results().end(), [](const auto& r) { return r.width() <= kMaxFeatures; });
+}
+
+// Fuses all regions around `seed`, or none.
+void FuseAround(const Instruction& seed, Computation* computation) {
+  const std::optional<ScoreSpace> space = ScoreSpace::Around(seed);
+  if (!space.has_value() || !IsWorth(*space, seed)) return;
+  const std::vector<Region> regions = Finder(computation, *space).Find();
+  std::vector<Instruction*> fusions;
+  bool fits = true;
+  for (const Region& region : regions) {
+    Instruction* fusion = Fuser(computation).Fuse(region);
+    if (fusion != nullptr) fusions.push_back(fusion);
+    fits = fits && fusion != nullptr && HasFewFeatures(*fusion);
+    if (!fits) break;
+  }
+  if (!fits) {
+    for (Instruction* fusion : fusions) computation->Remove(fusion);
+    return;
+  }
+  for (size_t r = 0; r < regions.size(); ++r) {
+    hlo::Builder builder(computation);
+    for (size_t i = 0; i < regions[r].results.size(); ++i) {
+      const bool single = regions[r].results.size() == 1;
+      Instruction* value = single ? fusions[r] : builder.GetTupleElement(fusions[r], static_cast<int64_t>(i));
+      regions[r].results[i]->ReplaceAllUsesWith(value);
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status FuseAttention(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    bool changed = true;
+    // A fusion makes the scores around it dead, so the next seed is looked for from the beginning.
+    Set tried;
+    while (changed) {
+      changed = false;
+      for (Instruction* at : Snapshot(*computation)) {
+        if (at->opcode() != Opcode::kExponential || at->shape().ndim() < 2 || !tried.insert(at).second) continue;
+        const size_t before = computation->instructions().size();
+        FuseAround(*at, computation);
+        if (computation->instructions().size() == before) continue;
+        computation->SortTopologically();
+        computation->RemoveDead();
+        changed = true;
+        break;
+      }
+    }
+  }
+  module.RemoveUnusedComputations();
+  module.SortComputations();
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler

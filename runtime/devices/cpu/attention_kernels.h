@@ -1,0 +1,93 @@
+// The inner loops of attention (attention.cc), as vector instructions: products of tiles, and operations on rows.
+//
+// All values have four bytes: floats, s32, and predicates as s32 that are 0 or 1. bf16 values are floats that have been
+// rounded. Rows are padded to whole vectors; elementwise operations also compute the padding.
+#pragma once
+
+#include <cstdint>
+
+namespace xlad::runtime {
+
+// c[i, j] = (add ? c[i, j] : 0) + sum over l < k of a[i, l] * b[l, j] for i < m and j < n.
+// a[i, l] is at a + i * a_row + l * a_depth. b consists of panels of `panel` columns: column j of row l is at
+// b + (j / panel) * b_panel + l * panel + j % panel. n is a multiple of `panel`; c has that many columns.
+struct TileProduct {
+  const float* a = nullptr;
+  int64_t a_row = 0, a_depth = 0;
+  const float* b = nullptr;
+  int64_t b_panel = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  int64_t m = 0, n = 0, k = 0;
+  bool add = false;
+};
+
+enum class RowOpcode {
+  kCopy,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kMaximum,
+  kMinimum,
+  kNegate,
+  kAbs,
+  kExp,
+  kTanh,
+  kLog,
+  kSelect,
+  kAnd,
+  kOr,
+  kNot,
+  kFromInteger,  // s32 or pred to float
+  kRound,        // To the nearest bf16, ties to even.
+  kEqual,
+  kNotEqual,
+  kGreater,
+  kGreaterEqual,
+  kLess,
+  kLessEqual,
+  // On s32.
+  kAddInteger,
+  kSubtractInteger,
+  kMultiplyInteger,
+  kEqualInteger,
+  kNotEqualInteger,
+  kGreaterInteger,
+  kGreaterEqualInteger,
+  kLessInteger,
+  kLessEqualInteger,
+};
+
+// An input of an operation on rows: rows at a distance, or one element for each row that is used for all columns.
+struct RowInput {
+  const float* at = nullptr;
+  bool narrow = false;
+  int64_t stride = 0;  // From one row to the next, in elements; 1 if narrow.
+};
+
+struct RowOperation {
+  RowOpcode opcode;
+  RowInput inputs[3];
+  float* result = nullptr;  // May be one of the inputs.
+  int64_t result_stride = 0;
+  int64_t rows = 1;
+};
+
+// The loops for one instruction set. None of the functions allocates memory.
+struct AttentionKernels {
+  int64_t panel = 0;  // A multiple of the vector length.
+  void (*multiply)(const TileProduct& product);
+  // Computes `count` elements of each row, rounded up to whole vectors.
+  void (*apply)(const RowOperation& operation, int64_t count);
+  // These reduce exactly `count` elements. The maximum is NaN if any element is.
+  float (*row_max)(const float* x, int64_t count);
+  float (*row_sum)(const float* x, int64_t count);
+};
+
+inline constexpr int64_t kRowAlignment = 32;  // Elements. All kernels' vectors and panels are at most as long.
+
+// For the CPU that the program runs on.
+const AttentionKernels& AttentionKernelsOfCpu();
+
+}  // namespace xlad::runtime

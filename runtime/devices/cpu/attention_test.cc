@@ -1,0 +1,348 @@
+// Attention and its loops against sums in double precision.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/random.h"
+#include "runtime/devices/cpu/attention_program.h"
+#include "runtime/devices/cpu/library_op.h"
+#include "tensor/element_type.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::ElementType;
+
+float Uniform(Random& random) { return static_cast<float>(random.Below(2001)) / 1000 - 1; }
+
+std::vector<float> Floats(Random& random, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = Uniform(random);
+  return values;
+}
+
+TEST(AttentionKernels, ProductsOfAllSizes) {
+  const AttentionKernels& kernels = AttentionKernelsOfCpu();
+  const auto random = SeededRandom(1);
+  for (const int64_t m : {1, 2, 5, 6, 7, 11, 12, 13, 25, 48}) {
+    for (const int64_t k : {0, 1, 3, 64, 255, 256, 257, 600}) {
+      const int64_t n = kernels.panel * static_cast<int64_t>(1 + random->Below(3));
+      const bool transposed = random->Below(2) == 0, add = random->Below(2) == 0;
+      const std::vector<float> a = Floats(*random, m * k + 1), b = Floats(*random, n * k + 1);
+      std::vector<float> c = Floats(*random, m * n), before = c;
+      std::vector<float> panels(static_cast<size_t>(n * k + kernels.panel) + 64);
+      float* aligned = panels.data();
+      while (reinterpret_cast<uintptr_t>(aligned) % 64 != 0) ++aligned;
+      for (int64_t l = 0; l < k; ++l) {
+        for (int64_t j = 0; j < n; ++j) {
+          aligned[j / kernels.panel * kernels.panel * k + l * kernels.panel + j % kernels.panel] = b[l * n + j];
+        }
+      }
+      TileProduct product;
+      product.a = a.data();
+      product.a_row = transposed ? 1 : k;
+      product.a_depth = transposed ? m : 1;
+      product.b = aligned;
+      product.b_panel = kernels.panel * k;
+      product.c = c.data();
+      product.c_row = n;
+      product.m = m, product.n = n, product.k = k;
+      product.add = add;
+      kernels.multiply(product);
+      for (int64_t i = 0; i < m; ++i) {
+        for (int64_t j = 0; j < n; ++j) {
+          double sum = add ? before[i * n + j] : 0;
+          for (int64_t l = 0; l < k; ++l) sum += double{a[i * product.a_row + l * product.a_depth]} * b[l * n + j];
+          ASSERT_NEAR(c[i * n + j], sum, 1e-4) << m << " " << n << " " << k << " at " << i << "," << j;
+        }
+      }
+    }
+  }
+}
+
+// The result of an operation on one row of 64 elements.
+std::vector<float> Applied(RowOpcode opcode, std::vector<std::vector<float>> inputs) {
+  RowOperation operation{opcode, {}, nullptr};
+  size_t count = 1;
+  for (const std::vector<float>& input : inputs) count = std::max(count, input.size());
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    const bool narrow = inputs[k].size() == 1;
+    inputs[k].resize(count + 32);
+    operation.inputs[k] = {inputs[k].data(), narrow, 0};
+  }
+  std::vector<float> result(count + 32);
+  operation.result = result.data();
+  AttentionKernelsOfCpu().apply(operation, static_cast<int64_t>(count));
+  result.resize(count);
+  return result;
+}
+
+TEST(AttentionKernels, ExponentialIsAccurate) {
+  std::vector<float> x;
+  for (float at = -110; at < 92; at += 0.00371f) x.push_back(at);
+  const std::vector<float> found = Applied(RowOpcode::kExp, {x});
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float expected = static_cast<float>(std::exp(double{x[i]}));
+    if (std::isinf(expected)) {
+      EXPECT_EQ(found[i], expected) << x[i];
+    } else {
+      EXPECT_NEAR(found[i], expected, expected * 1.3e-7 + 1.5e-45) << x[i];
+    }
+  }
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x_special = {-kInfinity, kInfinity, NAN, 0.0f, -0.0f, -3e38f, 3e38f};
+  const std::vector<float> special = Applied(RowOpcode::kExp, {x_special});
+  EXPECT_EQ(special[0], 0);
+  EXPECT_EQ(special[1], kInfinity);
+  EXPECT_TRUE(std::isnan(special[2]));
+  EXPECT_EQ(special[3], 1);
+  EXPECT_EQ(special[4], 1);
+  EXPECT_EQ(special[5], 0);
+  EXPECT_EQ(special[6], kInfinity);
+}
+
+TEST(AttentionKernels, NumbersThatAreNotReachEveryResult) {
+  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[0]));
+  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[1]));
+  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMinimum, {{NAN, 1}, {1, NAN}})[1]));
+  EXPECT_TRUE(std::isnan(Applied(RowOpcode::kRound, {{NAN, 1}})[0]));
+  const AttentionKernels& kernels = AttentionKernelsOfCpu();
+  for (const int64_t count : {1, 3, 16, 17, 64, 65, 300}) {
+    std::vector<float> row(static_cast<size_t>(count), -2.0f);
+    EXPECT_EQ(kernels.row_max(row.data(), count), -2);
+    EXPECT_EQ(kernels.row_sum(row.data(), count), -2 * static_cast<float>(count));
+    row[static_cast<size_t>(count) / 2] = NAN;
+    EXPECT_TRUE(std::isnan(kernels.row_max(row.data(), count))) << count;
+    EXPECT_TRUE(std::isnan(kernels.row_sum(row.data(), count))) << count;
+  }
+}
+
+TEST(AttentionKernels, DivisionByOneNumber) {
+  for (const float divisor : {3.0f, 0.0f, -7.5f, 1e-42f, 3e38f, std::numeric_limits<float>::infinity()}) {
+    const std::vector<float> x = {0, 1, -2.5f, 1e-40f, 3e38f, NAN, std::numeric_limits<float>::infinity()};
+    const std::vector<float> found = Applied(RowOpcode::kDivide, {x, {divisor}});
+    for (size_t i = 0; i < x.size(); ++i) {
+      const float expected = x[i] / divisor;
+      if (std::isnan(expected)) {
+        EXPECT_TRUE(std::isnan(found[i])) << x[i] << " / " << divisor;
+      } else if (std::isinf(expected)) {
+        EXPECT_EQ(found[i], expected) << x[i] << " / " << divisor;
+      } else {
+        EXPECT_NEAR(found[i], expected, std::abs(expected) * 1.2e-7 + 1.5e-45) << x[i] << " / " << divisor;
+      }
+    }
+  }
+}
+
+// Softmax attention with one head for each entry of the batch, with a causal mask whose other columns are `masked`.
+struct Sizes {
+  int64_t batch, rows, columns, depth, width;
+};
+
+class Writer {
+ public:
+  explicit Writer(const Sizes& s) : s_(s) {
+    op_.add_batch(s.batch);
+    op_.add_rows(s.rows);
+    op_.set_columns(s.columns);
+    *op_.add_operands() = Array({s.batch, s.rows, s.depth}, {s.rows * s.depth, s.depth, 0, 1});
+    *op_.add_operands() = Array({s.batch, s.columns, s.depth}, {s.columns * s.depth, 0, s.depth, 1});
+    *op_.add_operands() = Array({s.batch, s.columns, s.width}, {s.columns * s.width, 0, s.width, 1});
+    AttentionOp::Value* product = op_.add_values();
+    product->set_opcode(AttentionOp::PRODUCT);
+    product->set_element_type(static_cast<int>(ElementType::kF32));
+    product->add_operands(0);
+    product->add_operands(1);
+    product->set_depth(s.depth);
+  }
+
+  int Value(AttentionOp::Opcode opcode, std::vector<int> inputs, ElementType type = ElementType::kF32) {
+    AttentionOp::Value* value = op_.add_values();
+    value->set_opcode(opcode);
+    value->set_element_type(static_cast<int>(type));
+    value->mutable_inputs()->Add(inputs.begin(), inputs.end());
+    return op_.values_size() - 1;
+  }
+  int Constant(float number) {
+    const int v = Value(AttentionOp::CONSTANT, {});
+    uint32_t bits;
+    std::memcpy(&bits, &number, sizeof(bits));
+    op_.mutable_values(v)->set_bits(bits);
+    return v;
+  }
+  int Index(int dimension) {
+    const int v = Value(AttentionOp::INDEX, {}, ElementType::kS32);
+    op_.mutable_values(v)->set_dimension(dimension);
+    return v;
+  }
+
+  AttentionOp Softmax(float masked, int64_t block_rows, bool skip) {
+    const int mask = Value(AttentionOp::GREATER_EQUAL, {Index(1), Index(2)}, ElementType::kPred);
+    const int scores = Value(AttentionOp::SELECT, {mask, 0, Constant(masked)});
+    const int shifted = Value(AttentionOp::SUBTRACT, {scores, Value(AttentionOp::ROW_MAX, {scores})});
+    const int e = Value(AttentionOp::EXP, {shifted});
+    op_.mutable_values(e)->set_zero_after_block_columns(skip);
+    const int sum = Value(AttentionOp::ROW_SUM, {e});
+    const int p = Value(AttentionOp::DIVIDE, {e, sum});
+    AttentionOp::Result* product = op_.add_results();
+    product->set_kind(AttentionOp::Result::ROW_PRODUCT);
+    product->set_value(p);
+    product->set_operand(2);
+    product->set_width(s_.width);
+    *product->mutable_array() = Array({s_.batch, s_.rows, s_.width}, {s_.rows * s_.width, s_.width, 0, 1});
+    AttentionOp::Result* columns = op_.add_results();  // P^T q
+    columns->set_kind(AttentionOp::Result::COLUMN_PRODUCT);
+    columns->set_value(p);
+    columns->set_operand(0);
+    columns->set_width(s_.depth);
+    *columns->mutable_array() = Array({s_.batch, s_.columns, s_.depth}, {s_.columns * s_.depth, 0, s_.depth, 1});
+    AttentionOp::Result* sums = op_.add_results();
+    sums->set_kind(AttentionOp::Result::ROW_VALUE);
+    sums->set_value(sum);
+    *sums->mutable_array() = Array({s_.batch, s_.rows}, {s_.rows, 1, 0, 0});
+    op_.set_block_rows(block_rows);
+    for (int64_t first = 0; first < s_.rows; first += block_rows) {
+      op_.add_block_columns(skip ? std::min(s_.columns, first + block_rows + 1) : s_.columns);
+    }
+    return op_;
+  }
+
+ private:
+  static AttentionOp::Operand Array(const std::vector<int64_t>& dims, const std::vector<int64_t>& strides) {
+    AttentionOp::Operand operand;
+    operand.mutable_shape()->set_element_type(static_cast<int>(ElementType::kF32));
+    operand.mutable_shape()->mutable_dims()->Add(dims.begin(), dims.end());
+    operand.mutable_strides()->Add(strides.begin(), strides.end());
+    return operand;
+  }
+
+  Sizes s_;
+  AttentionOp op_;
+};
+
+using Results = std::vector<std::vector<float>>;
+
+Results RunOp(const AttentionOp& op, const Sizes& s, Results inputs, int threads) {
+  auto prepared = PrepareAttention(op);
+  EXPECT_TRUE(prepared.ok()) << prepared.status();
+  if (!prepared.ok()) return {};
+  ThreadTeam team(threads);
+  auto call = (*prepared)->MakeCall(threads);
+  EXPECT_TRUE(call.ok());
+  std::vector<char> memory(static_cast<size_t>((*prepared)->scratch_bytes(threads)) + 64);
+  char* scratch = memory.data();
+  while (reinterpret_cast<uintptr_t>(scratch) % 64 != 0) ++scratch;
+  Results results(3);
+  results[0].resize(static_cast<size_t>(s.batch * s.rows * s.width), NAN);
+  results[1].resize(static_cast<size_t>(s.batch * s.columns * s.depth), NAN);
+  results[2].resize(static_cast<size_t>(s.batch * s.rows), NAN);
+  std::vector<void*> buffers;
+  for (auto& input : inputs) buffers.push_back(input.data());
+  for (auto& result : results) buffers.push_back(result.data());
+  EXPECT_EQ((*prepared)->buffer_count(), buffers.size());
+  EXPECT_TRUE((*call)->Run(buffers, scratch, team).ok());
+  return results;
+}
+
+Results Expected(const Sizes& s, const Results& inputs, float masked) {
+  Results results(3);
+  results[0].resize(static_cast<size_t>(s.batch * s.rows * s.width));
+  std::vector<double> sums(static_cast<size_t>(s.batch * s.columns * s.depth));
+  for (int64_t b = 0; b < s.batch; ++b) {
+    for (int64_t r = 0; r < s.rows; ++r) {
+      std::vector<double> e(static_cast<size_t>(s.columns));
+      double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (int64_t c = 0; c < s.columns; ++c) {
+        for (int64_t f = 0; f < s.depth; ++f) {
+          e[c] += double{inputs[0][(b * s.rows + r) * s.depth + f]} * inputs[1][(b * s.columns + c) * s.depth + f];
+        }
+        if (r < c) e[c] = masked;
+        largest = std::max(largest, e[c]);
+      }
+      for (double& x : e) sum += x = std::exp(x - largest);
+      results[2].push_back(static_cast<float>(sum));
+      for (int64_t c = 0; c < s.columns; ++c) {
+        for (int64_t w = 0; w < s.width; ++w) {
+          results[0][(b * s.rows + r) * s.width + w] +=
+              static_cast<float>(e[c] / sum * inputs[2][(b * s.columns + c) * s.width + w]);
+        }
+        for (int64_t f = 0; f < s.depth; ++f) {
+          sums[(b * s.columns + c) * s.depth + f] += e[c] / sum * inputs[0][(b * s.rows + r) * s.depth + f];
+        }
+      }
+    }
+  }
+  results[1].assign(sums.begin(), sums.end());
+  return results;
+}
+
+TEST(Attention, AnySizesBlocksAndThreads) {
+  const auto random = SeededRandom(3);
+  const Sizes sizes[] = {{1, 1, 1, 1, 1}, {3, 7, 5, 3, 2}, {2, 33, 65, 16, 40}, {5, 130, 97, 33, 8},
+                         {1, 500, 300, 64, 64}};
+  for (const Sizes& s : sizes) {
+    Results inputs = {Floats(*random, s.batch * s.rows * s.depth), Floats(*random, s.batch * s.columns * s.depth),
+                      Floats(*random, s.batch * s.columns * s.width)};
+    // With -0.5, the masked columns are not zero, which is found when the op runs.
+    for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
+      const Results expected = Expected(s, inputs, masked);
+      for (const int64_t block_rows : {1, 5, 12, 48}) {
+        Results first;
+        for (const int threads : {1, 2, 3, 7}) {
+          const AttentionOp op = Writer(s).Softmax(masked, block_rows, true);
+          const Results found = RunOp(op, s, inputs, threads);
+          if (threads == 1) first = found;
+          EXPECT_EQ(found, first) << "the bits depend on the number of threads";
+        }
+        ASSERT_EQ(first.size(), expected.size());
+        for (size_t r = 0; r < expected.size(); ++r) {
+          ASSERT_EQ(first[r].size(), expected[r].size());
+          for (size_t i = 0; i < expected[r].size(); ++i) {
+            ASSERT_NEAR(first[r][i], expected[r][i], 1e-4 * (1 + std::abs(expected[r][i])))
+                << "result " << r << " element " << i << " masked " << masked << " blocks of " << block_rows;
+          }
+        }
+      }
+    }
+  }
+}
+
+// An unmasked NaN or infinity in one row must not reach others; a row without scores is NaN, as in HLO.
+TEST(Attention, RowsWithoutNumbers) {
+  const Sizes s = {1, 20, 20, 4, 4};
+  const auto random = SeededRandom(4);
+  Results inputs = {Floats(*random, 80), Floats(*random, 80), Floats(*random, 80)};
+  inputs[0][5 * 4] = NAN;
+  const Results found = RunOp(Writer(s).Softmax(-1e30f, 4, true), s, inputs, 1);
+  for (int64_t r = 0; r < s.rows; ++r) EXPECT_EQ(std::isnan(found[0][r * 4]), r == 5) << r;
+}
+
+TEST(Attention, WrongDescriptorsAreRefused) {
+  const Sizes s = {2, 8, 8, 4, 4};
+  const AttentionOp good = Writer(s).Softmax(-1e30f, 4, true);
+  ASSERT_TRUE(PrepareAttention(good).ok());
+  const auto refused = [&](const auto& change) {
+    AttentionOp op = good;
+    change(&op);
+    return PrepareAttention(op).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->set_columns(9); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->set_columns(0); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->set_block_rows(3); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->set_block_columns(0, 9); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_operands(0)->set_strides(1, 1000); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_operands(0)->set_strides(1, -1); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_operands(1)->mutable_shape()->set_element_type(1); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_values(0)->set_operands(1, 7); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_values(5)->set_inputs(1, 40); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_values(0)->set_depth(64); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_values(3)->set_opcode(AttentionOp::DIVIDE); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_results(0)->set_width(100); }));
+  EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_results(2)->set_value(0); }));
+}
+
+}  // namespace
+}  // namespace xlad::runtime

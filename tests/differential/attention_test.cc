@@ -1,0 +1,170 @@
+// Attention of many sizes and forms, compiled and run, against the evaluator: it must become library ops without scores
+// in memory, and agree.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/eval/evaluate.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+#include "tensor/small_float.h"
+#include "tests/differential/run_on_devices.h"
+#include "tests/differential/try_program.h"
+
+namespace xlad {
+namespace {
+
+using tensor::Array;
+
+constexpr char kCausal[] = R"(t = s32[T] iota(), iota_dimension=0
+  s = s32[S] iota(), iota_dimension=0
+  ts = s32[T,S] broadcast(t), dimensions={0}
+  ss = s32[T,S] broadcast(s), dimensions={1}
+  small = pred[T,S] compare(ts, ss), direction=GE
+  mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
+constexpr char kWindow[] = R"(t = s32[T,S] iota(), iota_dimension=0
+  s = s32[T,S] iota(), iota_dimension=1
+  width = s32[] constant(9)
+  widths = s32[T,S] broadcast(width), dimensions={}
+  far = s32[T,S] add(s, widths)
+  after = pred[T,S] compare(s, t), direction=LE
+  before = pred[T,S] compare(far, t), direction=GT
+  small = pred[T,S] and(after, before)
+  mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
+constexpr char kGiven[] = "mask = pred[B,H,T,S] broadcast(given), dimensions={0,3}";
+
+struct Sizes {
+  int64_t b, h, t, s, d, w;
+};
+
+std::string Program(const Sizes& sizes, const std::string& mask, const std::string& low) {
+  const auto form = RealFileSystem().Read("tests/differential/testdata/attention/sizes.template");
+  EXPECT_TRUE(form.ok()) << form.status();
+  std::string text = absl::StrReplaceAll(*form, {{"MASK", mask}, {"LOW", low}});
+  for (const auto& [letter, size] : {std::pair{'B', sizes.b}, {'H', sizes.h}, {'T', sizes.t}, {'S', sizes.s},
+                                     {'D', sizes.d}, {'W', sizes.w}}) {
+    const std::string name(1, letter), number = absl::StrCat(size);
+    text = absl::StrReplaceAll(text, {{"[" + name + ",", "[" + number + ","}, {"," + name + "]", "," + number + "]"},
+                                      {"," + name + ",", "," + number + ","}, {"[" + name + "]", "[" + number + "]"}});
+  }
+  return text;
+}
+
+absl::StatusOr<Executable> Compiled(const hlo::Module& module) {
+  CompileRequest request;
+  XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
+  return compiler::Compile(request);
+}
+
+int CountAttention(const Executable& executable) {
+  return static_cast<int>(std::count_if(executable.library_ops().begin(), executable.library_ops().end(),
+                                        [](const LibraryOp& op) { return op.has_attention(); }));
+}
+
+// The floats of an array; empty for other types.
+std::vector<float> Floats(const Array& array) {
+  std::vector<float> floats;
+  if (array.shape().type == tensor::ElementType::kF32) {
+    floats.assign(array.values<float>().begin(), array.values<float>().end());
+  } else if (array.shape().type == tensor::ElementType::kBF16) {
+    for (const uint16_t bits : array.values<uint16_t>()) floats.push_back(tensor::DecodeBf16(bits));
+  }
+  return floats;
+}
+
+// The differences are relative to the largest element of a result.
+void ExpectNear(const std::vector<Array>& found, const std::vector<Array>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t r = 0; r < found.size(); ++r) {
+    const std::vector<float> x = Floats(found[r]), y = Floats(expected[r]);
+    ASSERT_EQ(x.size(), static_cast<size_t>(expected[r].elements()));
+    const double error = expected[r].shape().type == tensor::ElementType::kF32 ? 1e-5 : 1e-2;
+    double largest = 1;
+    for (const float value : y) largest = std::isfinite(value) ? std::max<double>(largest, std::abs(value)) : largest;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(y[i]) && std::isnan(x[i])) continue;
+      ASSERT_NEAR(x[i], y[i], error * largest) << "result " << r << " element " << i;
+    }
+  }
+}
+
+void Check(const std::string& text, int wanted, uint64_t seed) {
+  auto module = hlo::ParseText(text);
+  ASSERT_TRUE(module.ok()) << module.status();
+  const auto executable = Compiled(**module);
+  ASSERT_TRUE(executable.ok()) << executable.status();
+  EXPECT_EQ(CountAttention(*executable), wanted);
+  const auto random = SeededRandom(seed);
+  const std::vector<bool> special((*module)->entry()->parameters().size(), false);
+  const std::vector<Array> inputs = compiler::RandomInputs(**module, random.get(), special);
+  const auto expected = hlo::Evaluate(**module, LiteralsOf(inputs));
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const auto found = RunOnDevices(*executable, {inputs});
+  ASSERT_TRUE(found.ok()) << found.status();
+  ExpectNear((*found)[0], compiler::ArraysOf(*expected));
+}
+
+TEST(Attention, ManySizesAndMasks) {
+  const Sizes all[] = {{1, 2, 100, 90, 16, 16}, {2, 1, 33, 257, 5, 31}, {1, 1, 131, 131, 64, 64}, {3, 2, 64, 64, 1, 2},
+                       {1, 3, 8, 700, 7, 33},   {2, 2, 97, 49, 40, 24}};
+  uint64_t seed = 0;
+  for (const Sizes& sizes : all) {
+    for (const char* mask : {kCausal, kWindow, kGiven}) {
+      SCOPED_TRACE(absl::StrCat("sizes ", sizes.b, " ", sizes.h, " ", sizes.t, " ", sizes.s, " ", sizes.d, " ", sizes.w,
+                                " mask ", mask));
+      ++seed;
+      Check(Program(sizes, mask, seed % 2 == 0 ? "-1e30" : "-inf"), 2, seed);
+    }
+  }
+}
+
+// Masks whose constant is not far below the scores, so that masked columns count.
+TEST(Attention, MaskedColumnsThatCount) {
+  for (const char* low : {"0", "-3", "50"}) Check(Program({1, 2, 100, 90, 16, 16}, kCausal, low), 2, 5);
+}
+
+TEST(Attention, SmallOnesStaySeparate) { Check(Program({1, 1, 9, 9, 4, 4}, kCausal, "-1e30"), 0, 1); }
+
+// No value with one element for each score is in memory.
+TEST(Attention, MemoryGrowsWithTheLength) {
+  int64_t bytes[2];
+  for (const int64_t i : {0, 1}) {
+    const int64_t length = 2048 << i;
+    auto module = hlo::ParseText(Program({1, 8, length, length, 64, 64}, kCausal, "-1e30"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    const auto executable = Compiled(**module);
+    ASSERT_TRUE(executable.ok()) << executable.status();
+    EXPECT_EQ(CountAttention(*executable), 2);
+    bytes[i] = 0;
+    for (const Allocation& allocation : executable->allocations()) bytes[i] += allocation.bytes();
+    EXPECT_LT(bytes[i], 8 * length * 64 * 4 * 12);
+  }
+  EXPECT_LT(bytes[1], 2.1 * static_cast<double>(bytes[0]));
+}
+
+// Programs as frameworks write them, with their gradients; the first line says how many attention ops there are.
+TEST(Attention, FormsOfFrameworks) {
+  int tried = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/differential/testdata/attention")) {
+    if (entry.path().extension() != ".hlo") continue;
+    SCOPED_TRACE(entry.path().string());
+    const auto text = RealFileSystem().Read(entry.path().string());
+    ASSERT_TRUE(text.ok()) << text.status();
+    const std::string expected = "// attention ops: ";
+    ASSERT_EQ(text->substr(0, expected.size()), expected);
+    for (const uint64_t seed : {1, 2}) Check(*text, std::atoi(text->c_str() + expected.size()), seed);
+    ++tried;
+  }
+  EXPECT_GT(tried, 10);
+}
+
+}  // namespace
+}  // namespace xlad
