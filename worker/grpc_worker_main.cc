@@ -262,6 +262,8 @@ class Daemon {
     setup.set_listen_host(ParseHostPort(WithPort(options.listen)).value_or(HostPort{"127.0.0.1"}).host);
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
+    setup.set_cache_folder(options.cache_folder);
+    setup.set_cache_bytes(options.cache_bytes);
     setup.set_text_log(LogsText());
     return setup;
   }

@@ -30,6 +30,8 @@ struct WorkerOptions {
   int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
   std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
   bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
+  std::string cache_folder;        // The blobs that the workers of this host share; empty: none.
+  int64_t cache_bytes = int64_t{4} << 30;  // The space on disk that the cache may use.
 };
 
 // Why a worker has ended without an error.

@@ -202,5 +202,39 @@ class Attempts(unittest.TestCase):
                     stranger.close()
 
 
+class Cache(unittest.TestCase):
+    """Workers of one host share what they have read."""
+
+    @staticmethod
+    def read_bytes(made, source):
+        """By all attempts that have ended: bytes from "this_host" or from "the_coordinator"."""
+        lines = [line for worker in made.workers.values() for line in worker.log().splitlines() if "read blobs" in line]
+        return len(lines), sum(int(json.loads(line)[f"from_{source}"]) for line in lines)
+
+    def test_each_byte_is_fetched_once(self):
+        with cluster(workers=0, devices=1) as made:
+            for name in ("w0", "w1", "w2", "w3"):
+                made.start_worker(name, "--devices", "1", "--cache", made.where / "cache")
+            job_id = made.submit(JOB, "--mesh", "dp=4", "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            wait_for(lambda: self.read_bytes(made, "this_host")[0] == 4, "the attempts to end")
+            fetched = self.read_bytes(made, "the_coordinator")[1]
+            blobs = made.where / "cache" / "blobs"
+            names = {file.name for file in blobs.iterdir()}
+            stored = {file.name: file.stat().st_size for file in (made.where / "data").rglob("*") if file.name in names}
+            self.assertEqual(fetched, sum(stored.values()), "each blob once, and no blob twice")
+            self.assertGreaterEqual(self.read_bytes(made, "this_host")[1], 3 * fetched)
+            # A damaged file is read again, and does not change the result.
+            for file in blobs.iterdir():
+                data = bytearray(file.read_bytes())
+                data[-1] ^= 1
+                file.write_bytes(data)
+            again = made.submit(JOB, "--mesh", "dp=4", "--steps", "20")
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the second job")
+            self.assertEqual(made.job(again)["loss"], made.job(job_id)["loss"])
+            wait_for(lambda: self.read_bytes(made, "this_host")[0] == 8, "the attempts to end")
+            self.assertEqual(self.read_bytes(made, "the_coordinator")[1], 2 * fetched)
+
+
 if __name__ == "__main__":
     unittest.main()
