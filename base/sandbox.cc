@@ -1,16 +1,20 @@
 #include "base/sandbox.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 namespace xlad {
@@ -22,42 +26,119 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452  // Linux 6.6, the same on both architectures.
+#endif
+
 // System calls that fail. Reading and writing open descriptors, mapping memory and starting threads are still allowed.
-// io_uring is forbidden because it can do what some of the other calls do.
+// io_uring is forbidden because it can do what some of the other calls do. ioctl and some commands of fcntl (below) can
+// let the kernel send signals to other processes.
 constexpr int kForbidden[] = {
+    // Network, programs, other processes.
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
-    SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_pidfd_open, SYS_pidfd_send_signal,
-    SYS_pidfd_getfd, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev, SYS_bpf, SYS_perf_event_open,
-    SYS_userfaultfd, SYS_io_uring_setup, SYS_mount, SYS_umount2, SYS_pivot_root, SYS_chroot, SYS_unshare, SYS_setns,
-    SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff,
-    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_shmget, SYS_msgget, SYS_semget, SYS_memfd_create, SYS_setuid,
-    SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_settimeofday, SYS_clock_settime,
-    SYS_prlimit64,
+    SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
+    SYS_pidfd_open, SYS_pidfd_send_signal, SYS_pidfd_getfd, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
+    SYS_kcmp, SYS_migrate_pages, SYS_move_pages, SYS_prlimit64, SYS_setpriority, SYS_sched_setscheduler,
+    SYS_sched_setparam, SYS_sched_setattr, SYS_ioprio_set, SYS_ioctl,
+    // Properties of files, which Landlock does not restrict.
+    SYS_fchmod, SYS_fchmodat, SYS_fchmodat2, SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
+    SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_utimensat, SYS_truncate, SYS_open_by_handle_at,
+    // The system, and memory that other processes can map.
+    SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_io_uring_setup, SYS_fanotify_init, SYS_mount, SYS_umount2,
+    SYS_pivot_root, SYS_chroot, SYS_unshare, SYS_setns, SYS_init_module, SYS_finit_module, SYS_delete_module,
+    SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct, SYS_syslog, SYS_sethostname, SYS_setdomainname,
+    SYS_keyctl, SYS_add_key, SYS_request_key, SYS_shmget, SYS_msgget, SYS_semget, SYS_mq_open, SYS_memfd_create,
+    SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups,
+    SYS_settimeofday, SYS_clock_settime, SYS_clock_adjtime, SYS_adjtimex,
+#if defined(__x86_64__)  // Older forms of the calls above.
+    SYS_fork, SYS_vfork, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
+#endif
+};
+
+constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
+constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
+
+// A program for the kernel that decides about each system call (seccomp(2)). It allows what no rule refuses.
+class CallFilter {
+ public:
+  CallFilter() {
+    constexpr uint32_t kOtherAbi = 0x40000000;  // Calls of the x32 ABI have this bit.
+    Load(offsetof(seccomp_data, arch));
+    Unless(BPF_JEQ, kArchitecture, SECCOMP_RET_KILL_PROCESS);
+    Load(offsetof(seccomp_data, nr));
+    If(BPF_JGE, kOtherAbi, kRefuse);
+  }
+
+  // The call fails with the error of `verdict`.
+  void Forbid(int call, uint32_t verdict = kRefuse) { If(BPF_JEQ, static_cast<uint32_t>(call), verdict); }
+
+  // The call is refused unless its argument satisfies the comparison with `value`. Values have 32 bits.
+  void AllowOnlyIf(int call, int argument, int comparison, uint32_t value) {
+    Jump(BPF_JEQ, static_cast<uint32_t>(call), 0, 4);
+    Load(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument);  // The low half on little-endian machines.
+    Unless(comparison, value, kRefuse);
+    Give(SECCOMP_RET_ALLOW);
+  }
+
+  // The call is refused if its argument is one of these values.
+  void ForbidIf(int call, int argument, const std::vector<uint32_t>& values) {
+    Jump(BPF_JEQ, static_cast<uint32_t>(call), 0, static_cast<uint8_t>(2 * values.size() + 2));
+    Load(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument);
+    for (const uint32_t value : values) If(BPF_JEQ, value, kRefuse);
+    Give(SECCOMP_RET_ALLOW);
+  }
+
+  absl::Status Apply() {
+    Give(SECCOMP_RET_ALLOW);
+    const sock_fprog program{static_cast<unsigned short>(code_.size()), code_.data()};
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0) {
+      return absl::OkStatus();
+    }
+    return absl::UnimplementedError(absl::StrCat("seccomp: ", std::strerror(errno)));
+  }
+
+ private:
+  void Load(size_t at) { code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(at))); }
+  void Give(uint32_t verdict) { code_.push_back(BPF_STMT(BPF_RET | BPF_K, verdict)); }
+  // Skips `then` instructions if the comparison with the loaded word holds, and `otherwise` if it does not.
+  void Jump(int comparison, uint32_t value, uint8_t then, uint8_t otherwise) {
+    code_.push_back(BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, then, otherwise));
+  }
+  void If(int comparison, uint32_t value, uint32_t verdict) {
+    Jump(comparison, value, 0, 1);
+    Give(verdict);
+  }
+  void Unless(int comparison, uint32_t value, uint32_t verdict) {
+    Jump(comparison, value, 1, 0);
+    Give(verdict);
+  }
+
+  std::vector<sock_filter> code_;
 };
 
 absl::Status ForbidCalls() {
-  const auto load = [](size_t at) {
-    return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(at));
-  };
-  const auto give = [](uint32_t verdict) { return sock_filter BPF_STMT(BPF_RET | BPF_K, verdict); };
-  // Jumps over `skip` instructions if the comparison holds.
-  const auto jump = [](int comparison, uint32_t value, uint8_t skip) {
-    return sock_filter BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, skip, 0);
-  };
-  constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
-  constexpr uint32_t kOtherAbi = 0x40000000;  // Calls of the x32 ABI have this bit.
-  std::vector<sock_filter> filter = {load(offsetof(seccomp_data, arch)), jump(BPF_JEQ, kArchitecture, 1),
-                                     give(SECCOMP_RET_KILL_PROCESS), load(offsetof(seccomp_data, nr))};
-  constexpr uint8_t kCalls = std::size(kForbidden);
-  filter.push_back(jump(BPF_JGE, kOtherAbi, kCalls + 1));
-  for (uint8_t i = 0; i < kCalls; ++i) {
-    filter.push_back(jump(BPF_JEQ, static_cast<uint32_t>(kForbidden[i]), kCalls - i));
-  }
-  filter.push_back(give(SECCOMP_RET_ALLOW));
-  filter.push_back(give(kRefuse));
-  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("seccomp: ", std::strerror(errno)));
+  CallFilter filter;
+  for (const int call : kForbidden) filter.Forbid(call);
+  // Threads, but no processes, and so no namespaces. A filter cannot read the arguments of clone3, which are in
+  // memory: the C library uses clone if clone3 is not known.
+  filter.AllowOnlyIf(SYS_clone, 0, BPF_JSET, CLONE_THREAD);
+  filter.Forbid(SYS_clone3, kUnknown);
+  // Signals to own threads only, which abort() needs.
+  filter.AllowOnlyIf(SYS_tgkill, 0, BPF_JEQ, static_cast<uint32_t>(getpid()));
+  filter.ForbidIf(SYS_fcntl, 1, {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY});
+  return filter.Apply();
+}
+
+// The number of threads of this process; 1 if the kernel does not tell. ThreadSanitizer has a thread of its own.
+int64_t CountThreads() {
+#if defined(__SANITIZE_THREAD__)
+  return 1;
+#endif
+  namespace fs = std::filesystem;
+  std::error_code error;
+  int64_t threads = 0;
+  for (fs::directory_iterator at("/proc/self/task", error), end; !error && at != end; at.increment(error)) ++threads;
+  return std::max<int64_t>(threads, 1);
 }
 
 absl::Status ForbidFiles() {
@@ -80,6 +161,10 @@ absl::Status ForbidFiles() {
 }  // namespace
 
 absl::Status EnterSandbox() {
+  if (const int64_t threads = CountThreads(); threads > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("found ", threads, " threads, expected one: Landlock would not restrict the others"));
+  }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return absl::UnimplementedError(absl::StrCat("no_new_privs: ", std::strerror(errno)));
   }

@@ -3,12 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -44,6 +50,71 @@ TEST(Sandbox, NoNetworkNoProgramsNoOtherProcesses) {
     return execv("/bin/true", argv);
   });
   ExpectExit([] { return kill(getppid(), SIGKILL); });
+}
+
+// Calls by which a process could reach others although it cannot name them in kill().
+TEST(Sandbox, NoSignalsNoPrioritiesOfOthers) {
+  ExpectExit([] { return static_cast<int>(syscall(SYS_tgkill, getppid(), getppid(), SIGKILL)); });
+  ExpectExit([] { return static_cast<int>(syscall(SYS_tkill, getppid(), SIGKILL)); });
+  ExpectExit([] { return static_cast<int>(syscall(SYS_rt_sigqueueinfo, getppid(), SIGKILL, nullptr)); });
+  ExpectExit([] { return fcntl(STDERR_FILENO, F_SETOWN, getppid()); });
+  ExpectExit([] { return fcntl(STDERR_FILENO, F_SETSIG, SIGKILL); });
+  ExpectExit([] { return setpriority(PRIO_PROCESS, static_cast<id_t>(getppid()), 10); });
+}
+
+TEST(Sandbox, NoOtherProcessesAndNoNamespaces) {
+  ExpectExit([] { return static_cast<int>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)); });
+  ExpectExit([] {
+    return static_cast<int>(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  });
+  ExpectExit([] { return unshare(CLONE_NEWUSER); });
+  ExpectExit([] { return fork(); });
+}
+
+// Each call is refused on a file that this process may change outside of the sandbox.
+TEST(Sandbox, PropertiesOfFilesCannotBeChanged) {
+  const std::string path = testing::TempDir() + "/xlad-sandbox-properties";
+  const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  ExpectExit([&] { return chmod(path.c_str(), 0666); });
+  ExpectExit([&] { return fchmod(file, 0666); });
+  ExpectExit([&] { return fchmodat(AT_FDCWD, path.c_str(), 0666, 0); });
+  ExpectExit([&] { return chown(path.c_str(), getuid(), getgid()); });
+  ExpectExit([&] { return fchown(file, getuid(), getgid()); });
+  ExpectExit([&] { return setxattr(path.c_str(), "user.x", "1", 1, 0); });
+  ExpectExit([&] { return utimensat(AT_FDCWD, path.c_str(), nullptr, 0); });
+  ExpectExit([&] { return truncate(path.c_str(), 0); });
+  struct stat after{};
+  ASSERT_EQ(stat(path.c_str(), &after), 0);
+  EXPECT_EQ(after.st_mode & 0777, 0600u);
+  close(file);
+  unlink(path.c_str());
+}
+
+TEST(Sandbox, AbortStillEndsTheProcess) {
+  const auto work = [] {
+    if (!EnterSandbox().ok()) _exit(10);
+    std::abort();
+  };
+  EXPECT_EXIT(work(), testing::KilledBySignal(SIGABRT), "");
+}
+
+TEST(Sandbox, IsRefusedBesideOtherThreads) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer has a thread of its own, so threads are not counted";
+#endif
+  const auto work = [] {
+    std::atomic<bool> ends = false;
+    std::thread other([&] { ends.wait(false); });
+    const absl::Status status = EnterSandbox();
+    const bool is_open = socket(AF_UNIX, SOCK_STREAM, 0) >= 0;
+    ends = true;
+    ends.notify_all();
+    other.join();
+    _exit(absl::IsFailedPrecondition(status) && is_open ? 0 : 11);
+  };
+  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Sandbox, ComputationContinues) {

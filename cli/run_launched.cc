@@ -13,6 +13,7 @@
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "runtime/devices/registry/registry.h"
+#include "storage/host_cache.h"
 #include "worker/worker_main.h"
 
 namespace xlad::cli {
@@ -70,6 +71,7 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   options.version = XLAD_VERSION;
   options.transport = part.transport;
   options.any_network = part.any_network;
+  options.cache_folder = storage::HostCache::DefaultFolder();
   std::atomic<int>* const stop = StopRequested();
   std::atomic<bool> worker_has_ended = false;
   std::thread watch([&] {

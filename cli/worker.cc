@@ -8,6 +8,7 @@
 #include "cli/transports.h"
 #include "collectives/exec/bootstrap/cluster_place.h"
 #include "runtime/devices/registry/registry.h"
+#include "storage/host_cache.h"
 #include "worker/worker_main.h"
 
 namespace xlad::cli {
@@ -36,6 +37,7 @@ int Run(WorkerFlags flags) {
   KeepFilesPrivate();
   options.coordinator.address = place->coordinator;
   options.worker_id = place->worker_id;
+  if (options.cache_folder == "off") options.cache_folder.clear();
   if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
   if (options.devices[0].count == 0) options.devices[0].count = 1;
   const auto end = worker::RunWorker(options, runtime::AllDeviceKinds(), StopRequested());
@@ -50,6 +52,7 @@ void AddWorker(CLI::App& parent, Action* action) {
   worker::WorkerOptions* const options = &flags->options;
   options->program_path = OwnExecutablePath();
   options->version = XLAD_VERSION;
+  options->cache_folder = storage::HostCache::DefaultFolder();
   CLI::App* app = parent.add_subcommand("worker", "run a worker daemon");
   app->footer(
       "Examples:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
@@ -81,6 +84,12 @@ void AddWorker(CLI::App& parent, Action* action) {
                   "keep a process ready for the next attempt, so that it starts sooner")
       ->capture_default_str();
   app->add_option("--trace", options->trace_folder, "write the timeline of the first steps of each attempt to FOLDER");
+  app->add_option("--cache", options->cache_folder,
+                  "folder in which the workers of this host share blobs that they have read; off: none")
+      ->capture_default_str();
+  app->add_option("--cache-size", options->cache_bytes, "disk space for the cache, in bytes or as 500MB or 2GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->capture_default_str();
   AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_option_function<double>(
          "--test-clock-offset-ms",

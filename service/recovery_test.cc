@@ -127,6 +127,26 @@ TEST(Recovery, AnAttemptThatStoppedBeforeTheCoordinatorRestartedContinues) {
   EXPECT_EQ(LastLaunch(cluster).first_step(), 20);
 }
 
+TEST(Recovery, AWorkerThatIsLostDuringAdoptionIsNotReadyAnyMore) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  const RunningTask task = cluster.Task(job, 0);
+  cluster.Restart();
+  cluster.Register(1, "a", 1, {task});
+  cluster.Ready(1, job);
+  cluster.RunFor(11'000, {});  // Longer than the time after which a is lost.
+  cluster.Register(2, "b", 1, {task});
+  cluster.Ready(2, job);
+  EXPECT_EQ(cluster.Status(job).state(), STARTING);
+  cluster.Register(3, "a", 1, {task});
+  cluster.Ready(3, job);
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);
+  EXPECT_EQ(cluster.Status(job).attempt(), 1);
+}
+
 TEST(Recovery, AnAttemptWithoutStepsMaySaveItsStateBeforeItIsKnownToBeReady) {
   Cluster cluster;
   cluster.Register(1, "a");

@@ -162,12 +162,24 @@ class AttemptMain {
     clock_ = std::make_unique<SkewedClock>(&RealClock(), ClockSkew{setup.clock_offset_ns(), setup.clock_ppm()});
     XLAD_ASSIGN_OR_RETURN(channel_, MakeChannel({setup.coordinator(), setup.ca_file(), setup.token_file()}));
     XLAD_ASSIGN_OR_RETURN(token_, ReadToken(setup.token_file()));
+    OpenCache(setup);
     XLAD_ASSIGN_OR_RETURN(transport_, MakeTransport(setup));
     for (const AttemptDevice& device : setup.devices()) {
       XLAD_ASSIGN_OR_RETURN(devices_.emplace_back(),
                             runtime::MakeDevice({device.kind(), device.model(), device.count()}, kinds_));
     }
     return absl::OkStatus();
+  }
+
+  // Without a cache, everything is read from the coordinator.
+  void OpenCache(const AttemptSetup& setup) {
+    if (setup.cache_folder().empty()) return;
+    storage::HostCache::Options options;
+    options.max_bytes = setup.cache_bytes();
+    auto cache = storage::HostCache::Open(setup.cache_folder(), options);
+    if (cache.ok()) cache_ = *std::move(cache);
+    if (cache_ != nullptr) return;
+    LogWarn("blobs are not cached on this host", {{"error", std::string(cache.status().message())}});
   }
 
   static absl::StatusOr<collectives::TransportChoice> MakeTransport(const AttemptSetup& setup) {
@@ -195,15 +207,15 @@ class AttemptMain {
       auto made = MakeSessionRunner(launch, {{environment, nullptr, nullptr},
                                              setup_.listen_host(),
                                              [this](const std::string& digest, collectives::AbortSignal* abort) {
-                                               return ReadBlob(channel_, token_, digest, abort);
+                                               return ReadBlob({channel_, token_, cache_}, digest, abort);
                                              },
                                              reports_.get()});
       if (!made.ok()) return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {made.status(), ""});
       runner = *std::move(made);
     } else {
-      runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr,
-                                                                                 setup_.trace_folder()},
-                                            MakeGrpcTaskStore(channel_, token_, launch), reports_.get());
+      runner = std::make_unique<TaskRunner>(
+          launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr, setup_.trace_folder()},
+          MakeGrpcTaskStore({channel_, token_, cache_}, launch), reports_.get());
     }
     std::lock_guard<std::mutex> lock(mutex_);
     runner_ = std::move(runner);
@@ -241,6 +253,7 @@ class AttemptMain {
   bool dropped_ = false;
   std::shared_ptr<grpc::Channel> channel_;
   std::string token_;
+  std::shared_ptr<storage::HostCache> cache_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
   collectives::TransportChoice transport_;
   const std::unique_ptr<collectives::DataPlane> data_plane_;

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
 #include "base/file_system.h"
+#include "base/log.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "storage/block_sums.h"
@@ -79,19 +80,42 @@ class CoordinatorReader final : public storage::RangeReader {
   int64_t size_ = 0;  // Written by Open alone.
 };
 
+absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::shared_ptr<GrpcStore>& store,
+                                                                 const std::string& digest, AbortSignal* abort) {
+  GetBlobRangeRequest what;
+  what.set_digest(digest);
+  auto reader = std::make_shared<CoordinatorReader<GetBlobRangeRequest>>(
+      store, what, absl::StrCat("blob ", digest), &Coordinator::Stub::GetBlobRange, abort);
+  XLAD_RETURN_IF_ERROR(reader->Open());
+  return reader;
+}
+
+absl::StatusOr<std::string> ReadBlobFrom(const std::shared_ptr<GrpcStore>& store, storage::HostCache* cache,
+                                         const std::string& digest, AbortSignal* abort) {
+  if (cache == nullptr) return store->ReadBlob(digest, abort);
+  return cache->ReadBlob(digest, [&] { return OpenRemote(store, digest, abort); });
+}
+
 class GrpcTaskStore final : public runtime::TaskStore {
  public:
-  GrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token, const LaunchTask& launch)
-      : store_(std::make_shared<GrpcStore>(channel, token)),
-        batches_(std::make_shared<GrpcStore>(std::move(channel), std::move(token))),
+  GrpcTaskStore(BlobSource source, const LaunchTask& launch)
+      : store_(std::make_shared<GrpcStore>(source.channel, source.token)),
+        batches_(std::make_shared<GrpcStore>(source.channel, source.token)),
+        cache_(std::move(source.cache)),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         start_uri_(launch.checkpoint_uri()),
         start_digest_(launch.checkpoint_digest()),
         job_id_(launch.job_id()),
         attempt_(launch.attempt()) {}
 
+  ~GrpcTaskStore() override {
+    if (cache_ == nullptr) return;
+    LogInfo("read blobs", {{"from_this_host", absl::StrCat(cache_->found_bytes())},
+                           {"from_the_coordinator", absl::StrCat(cache_->fetched_bytes())}});
+  }
+
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
-    return store_->ReadBlob(digest, abort);
+    return ReadBlobFrom(store_, cache_.get(), digest, abort);
   }
 
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
@@ -144,16 +168,13 @@ class GrpcTaskStore final : public runtime::TaskStore {
   }
 
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
-    GetBlobRangeRequest what;
-    what.set_digest(digest);
-    auto reader = std::make_shared<CoordinatorReader<GetBlobRangeRequest>>(
-        store_, what, absl::StrCat("blob ", digest), &Coordinator::Stub::GetBlobRange, abort);
-    XLAD_RETURN_IF_ERROR(reader->Open());
-    return reader;
+    const auto open = [store = store_, digest, abort] { return OpenRemote(store, digest, abort); };
+    return cache_ == nullptr ? open() : cache_->OpenBlob(digest, open);
   }
 
   const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
   const std::shared_ptr<GrpcStore> batches_;  // Its calls may wait for a client, and not for the coordinator.
+  const std::shared_ptr<storage::HostCache> cache_;  // Null: none.
   const std::string root_;                    // Where checkpoints are stored: a URI.
   const std::string start_uri_;               // The checkpoint that the attempt starts from; empty if it has none.
   const std::string start_digest_;            // The digest of that checkpoint's index.
@@ -163,14 +184,12 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
 }  // namespace
 
-std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
-                                                      const LaunchTask& launch) {
-  return std::make_unique<GrpcTaskStore>(std::move(channel), std::move(token), launch);
+std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(BlobSource source, const LaunchTask& launch) {
+  return std::make_unique<GrpcTaskStore>(std::move(source), launch);
 }
 
-absl::StatusOr<std::string> ReadBlob(std::shared_ptr<grpc::Channel> channel, const std::string& token,
-                                     const std::string& digest, collectives::AbortSignal* abort) {
-  return GrpcStore(std::move(channel), token).ReadBlob(digest, abort);
+absl::StatusOr<std::string> ReadBlob(const BlobSource& source, const std::string& digest, AbortSignal* abort) {
+  return ReadBlobFrom(std::make_shared<GrpcStore>(source.channel, source.token), source.cache.get(), digest, abort);
 }
 
 }  // namespace xlad::worker

@@ -8,6 +8,7 @@
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "runtime/task_io.h"
+#include "storage/host_cache.h"
 
 namespace grpc {
 class Channel;
@@ -15,12 +16,18 @@ class Channel;
 
 namespace xlad::worker {
 
+// The coordinator, and the cache of this host; without a cache (null), everything is read from the coordinator.
+struct BlobSource {
+  std::shared_ptr<grpc::Channel> channel;
+  std::string token;
+  std::shared_ptr<storage::HostCache> cache;
+};
+
 // The store of one task. Calls retry with exponential backoff while the coordinator cannot be reached; errors of the
 // coordinator are returned.
-std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(std::shared_ptr<grpc::Channel> channel, std::string token,
-                                                      const LaunchTask& launch);
+std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(BlobSource source, const LaunchTask& launch);
 // Reads a blob in the same way.
-absl::StatusOr<std::string> ReadBlob(std::shared_ptr<grpc::Channel> channel, const std::string& token,
-                                     const std::string& digest, collectives::AbortSignal* abort);
+absl::StatusOr<std::string> ReadBlob(const BlobSource& source, const std::string& digest,
+                                     collectives::AbortSignal* abort);
 
 }  // namespace xlad::worker

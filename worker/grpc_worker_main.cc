@@ -265,6 +265,8 @@ class Daemon {
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
     setup.set_trace_folder(options.trace_folder);
+    setup.set_cache_folder(options.cache_folder);
+    setup.set_cache_bytes(options.cache_bytes);
     setup.set_text_log(LogsText());
     setup.set_clock_offset_ns(options.clock_skew.offset_ns);
     setup.set_clock_ppm(options.clock_skew.ppm);

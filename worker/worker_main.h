@@ -33,6 +33,8 @@ struct WorkerOptions {
   std::string trace_folder;        // Where the timelines of attempts are written; empty: nowhere.
   bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
   ClockSkew clock_skew;            // For tests: the clock by which this worker measures is wrong.
+  std::string cache_folder;        // The blobs that the workers of this host share; empty: none.
+  int64_t cache_bytes = int64_t{4} << 30;  // The space on disk that the cache may use.
 };
 
 // Why a worker has ended without an error.

@@ -388,7 +388,9 @@ void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || !job->attempt_running) continue;
     if (Attempt& attempt = context_.attempts.at(id); attempt.awaiting_adoption) {
-      attempt.present.erase(worker.str());  // It may still come back within the time for adoption.
+      // It may still come back within the time for adoption, and then reports again that it is ready.
+      attempt.present.erase(worker.str());
+      attempt.ready.erase(worker.str());
       continue;
     }
     const std::string reason =

@@ -23,10 +23,6 @@ def is_alive(pid):
         return False
 
 
-def running(made, job_id, steps=5):
-    wait_for(lambda: made.job(job_id)["state"] == "RUNNING" and made.job(job_id)["step"] >= steps, "the job to run")
-
-
 def job_directory(where, hlo, parameter):
     """A job of one step program on one device that feeds its only parameter, of this shape, back."""
     where.mkdir()
@@ -85,7 +81,7 @@ class Attempts(unittest.TestCase):
     def test_a_killed_process_is_the_end_of_its_attempt_and_of_nothing_else(self):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", "--attempts", "1", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             workers = {name: worker.pid for name, worker in made.workers.items()}
             victim = busiest(made.workers["w1"])
             os.kill(victim, signal.SIGKILL)
@@ -101,7 +97,7 @@ class Attempts(unittest.TestCase):
     def test_a_crash_is_reported_with_its_signal(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, "--attempts", "1", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             os.kill(busiest(made.workers["w0"]), signal.SIGSEGV)
             job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end", 10)
             self.assertIn("signal 11 (Segmentation fault)", job["reason"])
@@ -109,7 +105,7 @@ class Attempts(unittest.TestCase):
     def test_attempts_die_with_their_daemon(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             pids = wait_for(lambda: len(attempts(made.workers["w0"])) == 2 and attempts(made.workers["w0"]),
                             "a process that runs and one that is ready")
             made.workers["w0"].kill()
@@ -118,7 +114,7 @@ class Attempts(unittest.TestCase):
     def test_both_killed_at_once(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, "--attempts", "1", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             pids = attempts(made.workers["w0"])
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
@@ -138,7 +134,7 @@ class Attempts(unittest.TestCase):
     def test_a_drained_worker_says_whether_its_work_continues_elsewhere(self):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             busy = made.job(job_id)["workers"][0]["id"]
             idle = "w0" if busy == "w1" else "w1"
             self.assertEqual(made.workers[idle].terminate(), 0)
@@ -204,6 +200,40 @@ class Attempts(unittest.TestCase):
             finally:
                 for stranger in idle:
                     stranger.close()
+
+
+class Cache(unittest.TestCase):
+    """Workers of one host share what they have read."""
+
+    @staticmethod
+    def read_bytes(made, source):
+        """By all attempts that have ended: bytes from "this_host" or from "the_coordinator"."""
+        lines = [line for worker in made.workers.values() for line in worker.log().splitlines() if "read blobs" in line]
+        return len(lines), sum(int(json.loads(line)[f"from_{source}"]) for line in lines)
+
+    def test_each_byte_is_fetched_once(self):
+        with cluster(workers=0, devices=1) as made:
+            for name in ("w0", "w1", "w2", "w3"):
+                made.start_worker(name, "--devices", "1", "--cache", made.where / "cache")
+            job_id = made.submit(JOB, "--mesh", "dp=4", "--steps", "20")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            wait_for(lambda: self.read_bytes(made, "this_host")[0] == 4, "the attempts to end")
+            fetched = self.read_bytes(made, "the_coordinator")[1]
+            blobs = made.where / "cache" / "blobs"
+            names = {file.name for file in blobs.iterdir()}
+            stored = {file.name: file.stat().st_size for file in (made.where / "data").rglob("*") if file.name in names}
+            self.assertEqual(fetched, sum(stored.values()), "each blob once, and no blob twice")
+            self.assertGreaterEqual(self.read_bytes(made, "this_host")[1], 3 * fetched)
+            # A damaged file is read again, and does not change the result.
+            for file in blobs.iterdir():
+                data = bytearray(file.read_bytes())
+                data[-1] ^= 1
+                file.write_bytes(data)
+            again = made.submit(JOB, "--mesh", "dp=4", "--steps", "20")
+            wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the second job")
+            self.assertEqual(made.job(again)["loss"], made.job(job_id)["loss"])
+            wait_for(lambda: self.read_bytes(made, "this_host")[0] == 8, "the attempts to end")
+            self.assertEqual(self.read_bytes(made, "the_coordinator")[1], 2 * fetched)
 
 
 if __name__ == "__main__":

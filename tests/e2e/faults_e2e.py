@@ -19,15 +19,11 @@ MESH = ("--mesh", "dp=4,tp=2")
 LONG = ("--steps", "1000000")
 
 
-def running(made, job_id, steps=5):
-    wait_for(lambda: made.job(job_id)["state"] == "RUNNING" and made.job(job_id)["step"] >= steps, "the job to run")
-
-
 class Faults(unittest.TestCase):
     def test_killed_worker_is_named_within_five_seconds(self):
         with cluster(workers=4, devices=2) as made:
             job_id = made.submit(JOB, *MESH, *LONG, "--attempts", "1")
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             victim = made.workers["w2"]
             victim.kill()
             killed = time.monotonic()
@@ -48,7 +44,7 @@ class Faults(unittest.TestCase):
     def test_a_job_continues_when_its_killed_worker_is_back(self):
         with cluster(workers=2, devices=2) as made:
             job_id = made.submit(JOB, "--mesh", "dp=4", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             made.workers["w1"].kill()
             job = wait_for(lambda: (j := made.job(job_id))["state"] == "PENDING" and j, "the attempt to end", 10)
             self.assertIn("w1", job["reason"])
@@ -56,7 +52,7 @@ class Faults(unittest.TestCase):
             for word in ("w1", "was lost", "waits for 4 devices", "What you can do"):
                 self.assertIn(word, why)
             made.start_worker("w1")
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             self.assertEqual(made.job(job_id)["attempt"], 2)
             events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
             kinds = [event["kind"] for event in events]
@@ -66,7 +62,7 @@ class Faults(unittest.TestCase):
     def test_drained_and_resized_jobs_continue_from_their_state(self):
         with cluster(workers=2, devices=2) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             code, _, err = xlad("resize", job_id, "--mesh", "dp=4", "--coordinator", made.address)
             self.assertEqual(code, 0, err)
             wait_for(lambda: (j := made.job(job_id))["attempt"] == 2 and j["state"] == "RUNNING", "the larger mesh")
@@ -107,13 +103,13 @@ class Faults(unittest.TestCase):
             ended = made.submit(JOB, "--mesh", "dp=8", "--steps", "3")
             wait_for(lambda: made.job(ended)["state"] == "SUCCEEDED", "the first job")
             job_id = made.submit(JOB, *MESH, *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             before = made.job(job_id)
             made.coordinator.kill()
             time.sleep(1)  # The job continues without a coordinator.
             made.start_coordinator()
             self.assertEqual([job["id"] for job in made.ps()], [ended, job_id])
-            running(made, job_id, before["step"] + 1)
+            made.wait_for_steps(job_id, before["step"] + 1)
             after = made.job(job_id)
             self.assertEqual(after["attempt"], before["attempt"])
             self.assertEqual(len({w["pid"] for w in after["workers"]}), 2)
@@ -125,7 +121,7 @@ class Faults(unittest.TestCase):
         with cluster(workers=2, devices=4) as made, folder() as where:
             key = ("--key", "whole")
             job_id = made.submit(JOB, *MESH, "--steps", "3000", *key)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             made.coordinator.kill()
             made.start_coordinator()
             code, out, err = xlad("submit", JOB, *MESH, "--steps", "3000", *key, "--coordinator", made.address,
@@ -138,13 +134,13 @@ class Faults(unittest.TestCase):
     def test_sigterm_drains_a_worker_and_the_job_continues_elsewhere(self):
         with cluster(workers=2, devices=1) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
-            running(made, job_id)
+            made.wait_for_steps(job_id)
             self.assertEqual(made.workers["w1"].terminate(), 75)
             job = made.job(job_id)
             self.assertEqual(job["state"], "PENDING")
             self.assertGreater(job["step"], 0)
             made.start_worker("w2")
-            running(made, job_id, job["step"] + 1)
+            made.wait_for_steps(job_id, job["step"] + 1)
 
     def test_up_drains_and_resumes(self):
         with folder() as where:

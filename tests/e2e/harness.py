@@ -121,6 +121,11 @@ class Cluster:
     def job(self, job_id):
         return next(job for job in self.ps() if job["id"] == job_id)
 
+    def wait_for_steps(self, job_id, steps=5):
+        """Waits until the job runs and has finished this number of steps."""
+        wait_for(lambda: (job := self.job(job_id))["state"] == "RUNNING" and job["step"] >= steps,
+                 f"the job to run {steps} steps")
+
     def submit(self, directory, *args):
         code, out, err = xlad("submit", directory, "--coordinator", self.address, *args)
         assert code == 0, err

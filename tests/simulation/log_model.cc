@@ -47,6 +47,15 @@ class ObservedLog final : public service::JobLog {
   LogModel* const model_;
 };
 
+// The kind of a record, by name. Ends of jobs and of attempts are distinguished by how they ended.
+std::string KindOf(const JobEvent& event) {
+  const auto* kind =
+      event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
+  if (kind == nullptr) return "none";
+  if (event.has_ended()) return JobState_Name(event.ended().state());
+  return event.has_attempt_ended() && event.attempt_ended().stopped() ? "stopped" : kind->name();
+}
+
 }  // namespace
 
 uint64_t ContentsAt(const std::string& key, int64_t step) {
@@ -64,6 +73,7 @@ void LogModel::BeginReading() {
   drained_.clear();
   ids_.clear();
   term_ = generation_ = sequence_ = attempts_ = checkpoints_ = 0;
+  records_.clear();
   reading_ = true;
 }
 
@@ -97,6 +107,7 @@ void LogModel::Expect(bool holds, const JobEvent& event, const std::string& what
 }
 
 void LogModel::Apply(const JobEvent& event) {
+  ++records_[KindOf(event)];
   Expect(event.sequence() > sequence_, event, absl::StrCat("found after record ", sequence_));
   sequence_ = event.sequence();
   if (!reading_) durable_sequence_ = sequence_;

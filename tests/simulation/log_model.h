@@ -74,6 +74,8 @@ class LogModel {
   const std::vector<std::string>& violations() const { return violations_; }
   int64_t attempts() const { return attempts_; }
   int64_t checkpoints() const { return checkpoints_; }
+  // The number of records of each kind, by the name of the kind.
+  const std::map<std::string, int64_t>& records() const { return records_; }
 
  private:
   void Violate(const std::string& what) { violations_.push_back(what); }
@@ -96,6 +98,7 @@ class LogModel {
   int64_t term_ = 0, generation_ = 0, sequence_ = 0;
   int64_t durable_sequence_ = 0;  // The last record of which an append returned OK.
   int64_t attempts_ = 0, checkpoints_ = 0;
+  std::map<std::string, int64_t> records_;
   bool reading_ = false;
   std::vector<std::string> violations_;
 };

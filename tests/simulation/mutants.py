@@ -59,6 +59,8 @@ MUTANTS = [
      "age_ms >= context_.options.adopt_window_ms) {", "false) {"),
     ("a worker that is lost while its attempt is adopted counts as present", "service/attempts/attempt_machine.cc",
      "attempt.present.erase(worker.str());", ""),
+    ("a worker that is lost while its attempt is adopted stays ready", "service/attempts/attempt_machine.cc",
+     "      attempt.ready.erase(worker.str());\n", ""),
     ("jobs behind a waiting job do not say why they wait", "service/state/context.cc",
      "const bool is_behind = first != nullptr &&", "const bool is_behind = false && first != nullptr &&"),
     ("metrics are acknowledged and not recorded", "service/attempts/attempt_machine.cc",
@@ -159,7 +161,7 @@ def run_storms(binary, seeds, tests):
     found = re.search(r"^seed (\d+) \(.*?\): (.*)", result.stdout, re.MULTILINE)
     if found:
         return int(found[1]), found[2]
-    if result.returncode < 0 or "Check failed" in result.stderr:
+    if result.returncode < 0 or "check failed" in result.stderr:
         words = result.stderr.strip().splitlines() or [f"signal {-result.returncode}"]
         return seeds, f"a crash: {words[-1][:150]}"
     found = re.search(r"^C\+\+ exception with description (.*) thrown", result.stdout, re.MULTILINE)

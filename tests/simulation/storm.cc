@@ -21,7 +21,17 @@ constexpr int64_t kReadMs = 2;  // From the continuation of a stopped process un
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
 constexpr int64_t kSettleMs = 5000;
+constexpr uint64_t kFaults = static_cast<uint64_t>(StormFault::kCount);
+constexpr int64_t kRecoveryMs = 3000;  // A quiet time that is long enough for what follows a pause.
 constexpr int64_t kMaxEventsPerWorker = 500'000;  // More of them mean that messages go round in a circle.
+
+// Each kind of fault with probability 3/4. One with many workers has all.
+uint64_t SomeFaults(const StormOptions& options) {
+  constexpr uint64_t kAll = (uint64_t{1} << kFaults) - 1;
+  if (options.workers > kMaxWorkersOfAKind) return kAll;
+  const auto random = SeededRandom(options.seed + 3);
+  return (random->Next() | random->Next()) & kAll;
+}
 
 }  // namespace
 
@@ -30,6 +40,7 @@ Storm::Storm(const StormOptions& options)
       kind_(options.workers > kMaxWorkersOfAKind ? StormKind::kMixed
                                                  : static_cast<StormKind>(options.seed % kStormKinds)),
       aims_(options.seed % 2 == 1),
+      faults_(SomeFaults(options)),
       random_(SeededRandom(options.seed)),
       coordinator_random_(SeededRandom(options.seed + 1)),
       disk_(options.seed + 2),
@@ -74,6 +85,7 @@ void Storm::StartCoordinator() {
                                           return Observe(std::move(log), &model_);
                                         }});
   Note("coordinator starts");
+  if (process_ > 1) AimAtAdoption();
   busy_until_ns_ = stopped_until_ns_ = 0;
   next_open_ns_ = 0;
   ScheduleTurn(/*tick=*/true);
@@ -133,23 +145,43 @@ void Storm::TryToServe() {
   if (actions.ok()) Perform(*actions, actions->size());
 }
 
+void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
+
+// Sometimes two workers of an attempt that is adopted cannot be reached: one does not come back for long, and the other
+// is lost meanwhile.
+void Storm::AimAtAdoption() {
+  if (is_quiet() || !aims_ || !Has(StormFault::kCut) || random_->Below(4) != 0) return;
+  for (const auto& [id, job] : model_.jobs()) {
+    if (!job.running || job.placed.peers_size() < 2) continue;
+    const int64_t first = Between(0, job.placed.peers_size() - 1);
+    const int64_t second = (first + Between(1, job.placed.peers_size() - 1)) % job.placed.peers_size();
+    return workers_->CutDuringAdoption(job.placed.peers(static_cast<int>(first)).worker_id(),
+                                       job.placed.peers(static_cast<int>(second)).worker_id());
+  }
+}
+
 // Sometimes plans a fault that meets the command, or what the worker does next.
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
-  if (calm_ || !aims_ || !is_aim || random_->Below(message.has_stop_at() ? 8 : 40) != 0) return;
+  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 15 : 40;
+  if (is_quiet() || !aims_ || !is_aim || random_->Below(rarity) != 0) return;
+  if (random_->Below(2) == 0) KeepQuiet(Between(3000, 12'000));
   const uint64_t fate = random_->Below(4);
-  After(Between(0, 200), [this, fate, connection] {
+  After(random_->Below(2) == 0 ? 0 : Between(0, 200), [this, fate, connection] {
     if (calm_) return;
-    if (fate == 0) Die("after a command");
-    if (fate == 1) Pause(Between(500, 15'000));
-    if (fate >= 2) workers_->Break(connection, /*kill=*/fate == 2);
+    if (fate == 0 && Has(StormFault::kDeath)) Die("after a command");
+    if (fate == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));
+    if (fate == 2 && Has(StormFault::kWorkerDeath)) workers_->Break(connection, /*kill=*/true);
+    if (fate == 3) workers_->Break(connection, /*kill=*/false);
   });
 }
 
 void Storm::Pause(int64_t ms) {
   Note("coordinator is stopped");
-  stopped_until_ns_ = busy_until_ns_ = clock_.NowNs() + ms * kNsPerMs;
+  if (random_->Below(2) == 0) KeepQuiet(ms + kRecoveryMs);
+  stopped_until_ns_ = std::max(stopped_until_ns_, clock_.NowNs() + ms * kNsPerMs);
+  busy_until_ns_ = std::max(busy_until_ns_, stopped_until_ns_);
 }
 
 // Handles all that has arrived, as the engine's thread does.
@@ -165,7 +197,7 @@ void Storm::Turn() {
     if (tick) TryToServe();
     return;
   }
-  if (!calm_) BreakDisk();
+  if (!is_quiet() && Has(StormFault::kDisk)) BreakDisk();
   const int64_t operations = disk_.operations();
   const auto start = std::chrono::steady_clock::now();
   const auto actions = commit_->Commit(batch, tick);
@@ -177,11 +209,12 @@ void Storm::Turn() {
     return workers_->OnCoordinatorGone();
   }
   const bool wrote = disk_.operations() > operations;
-  if (!calm_ && wrote && random_->Below(150) == 0) {  // Between commit and acknowledgement, after some of the actions.
+  const bool dies = !is_quiet() && Has(StormFault::kDeath) && wrote && random_->Below(150) == 0;
+  if (dies) {  // Between commit and acknowledgement, after some of the actions.
     Perform(*actions, random_->Below(actions->size() + 1));
     return Die("after a commit");
   }
-  const bool slow = !calm_ && wrote && random_->Below(100) == 0;
+  const bool slow = !is_quiet() && wrote && random_->Below(100) == 0;
   busy_until_ns_ = clock_.NowNs() + (slow ? Between(50, 5000) : 0) * kNsPerMs;
   Perform(*actions, actions->size());
   for (const service::Work& work : batch) {
@@ -194,11 +227,18 @@ void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
   const int64_t at = disk_.operations() + Between(1, 8);
   if (fate == 0) disk_.CrashAt(at - 1);
-  constexpr DiskFault kFaults[] = {DiskFault::kNoSpace, DiskFault::kIoError, DiskFault::kTornWrite,
-                                   DiskFault::kLostSync, DiskFault::kAmbiguousSync};
+  constexpr DiskFault kDiskFaults[] = {DiskFault::kNoSpace, DiskFault::kIoError, DiskFault::kTornWrite,
+                                       DiskFault::kLostSync, DiskFault::kAmbiguousSync};
   if (fate >= 1 && fate <= (aims_ ? 5 : 2)) {
     ++result_.disk_faults;
-    disk_.FailAt(at, kFaults[random_->Below(std::size(kFaults))], Between(1, 12));
+    const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];
+    disk_.FailAt(at, fault, Between(1, 12));
+    // What is read after a lost sync may be missing after the next crash.
+    if (aims_ && fault == DiskFault::kLostSync && random_->Below(2) == 0) {
+      After(Between(500, 5000), [this] {
+        if (!calm_) Die("after a lost sync");
+      });
+    }
   }
 }
 
@@ -232,7 +272,7 @@ void Storm::PerformOne(const service::Action& action) {
       c.OnPlanLoaded(digest, service::PlannedProgram());
     });
   } else if (const auto* store = std::get_if<service::StoreIndex>(&action)) {
-    const bool fails = !calm_ && random_->Below(15) == 0, is_fast = random_->Below(4) == 0;
+    const bool fails = !calm_ && random_->Below(15) == 0, is_fast = random_->Below(2) == 0;
     absl::StatusOr<service::Checkpoint> stored = absl::UnavailableError("the storage of checkpoints");
     if (!fails) stored = workers_->StoreIndex(store->index);
     later(Between(1, is_fast ? 3 : fails || calm_ ? 100 : 1500),
@@ -244,17 +284,18 @@ void Storm::PerformOne(const service::Action& action) {
 
 void Storm::Misfortune() {
   if (calm_) return;
-  switch (random_->Below(10)) {
-    case 0:
-      Die("killed");
-      break;
-    case 1:  // Stopped, as by SIGSTOP or a slow machine.
-      Pause(Between(500, 15'000));
-      break;
-    default:
-      workers_->Misfortune();
-  }
   After(Between(100, 2500), [this] { Misfortune(); });
+  const uint64_t whom = random_->Below(10);
+  if (is_quiet()) return;
+  if (whom == 0 && Has(StormFault::kDeath)) Die("killed");
+  if (whom == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));  // As by SIGSTOP, or on a slow machine.
+  if (whom > 1) workers_->Misfortune();
+}
+
+// Ends the storm, when what was planned has happened.
+void Storm::End() {
+  if (!is_quiet()) return Repair();
+  After((quiet_until_ns_ - clock_.NowNs()) / kNsPerMs + 1, [this] { End(); });
 }
 
 void Storm::Repair() {
@@ -283,7 +324,7 @@ StormResult Storm::Run() {
   clients_->Start(options_.storm_ms);
   Tick();
   After(Between(100, 2500), [this] { Misfortune(); });
-  After(options_.storm_ms, [this] { Repair(); });
+  After(options_.storm_ms, [this] { End(); });
   const int64_t limit_ns = options_.limit_ms * kNsPerMs;
   while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();
   clients_->CheckEnd();
@@ -293,6 +334,7 @@ StormResult Storm::Run() {
   result_.violations.insert(result_.violations.end(), model_.violations().begin(), model_.violations().end());
   result_.attempts = model_.attempts();
   result_.checkpoints = model_.checkpoints();
+  result_.records = model_.records();
   result_.virtual_ms = clock_.NowNs() / kNsPerMs;
   return result_;
 }

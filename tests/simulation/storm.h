@@ -26,6 +26,21 @@ class StormClients;
 class StormWorkers;
 using Core = std::remove_pointer_t<decltype(std::declval<service::GroupCommit&>().coordinator())>;
 
+// The kinds of faults. A storm has most kinds and lacks some, so that what one kind of fault does is not always covered
+// by another kind (Groce et al., "Swarm Testing", ISSTA 2012).
+enum class StormFault {
+  kDeath,         // The coordinator is killed.
+  kPause,         // The coordinator is stopped.
+  kDisk,          // The disk of the coordinator fails.
+  kWorkerDeath,   // A worker is killed.
+  kCut,           // A path is cut.
+  kWorkerPause,   // A worker is stopped.
+  kLeaving,       // A worker leaves in order.
+  kTaskDeath,     // The process of one task ends.
+  kRack,          // Several workers go at once.
+  kCount,
+};
+
 // What a storm has most of. Faults that reveal an error must often meet within milliseconds, and rarely do by chance.
 enum class StormKind {
   kMixed,  // All kinds of faults.
@@ -50,6 +65,7 @@ struct StormResult {
   int64_t virtual_ms = 0;
   double longest_turn_ms = 0;  // The time that the coordinator took to handle one batch, at most.
   uint64_t trace_hash = 0;     // A hash of all events; equal for equal seeds.
+  std::map<std::string, int64_t> records;  // The number of records of each kind in the log.
 };
 
 // More than 25 methods: one per kind of event and fault.
@@ -91,6 +107,11 @@ class Storm {
   // The client key of a job, by which its contents are known.
   std::string KeyOf(const std::string& job_id) const;
   bool is_calm() const { return calm_; }
+  // Whether no fault happens now that was not planned before.
+  bool is_quiet() const { return calm_ || clock_.NowNs() < quiet_until_ns_; }
+  // No new fault is planned for this time, so that the consequences of the last one can be seen.
+  void KeepQuiet(int64_t ms);
+  bool Has(StormFault fault) const { return (faults_ >> static_cast<int>(fault) & 1) != 0; }
   StormKind kind() const { return kind_; }
 
  private:
@@ -105,13 +126,16 @@ class Storm {
   void HandleNext();
   void BreakDisk();
   void Pause(int64_t ms);
+  void AimAtAdoption();
   void AimAt(int64_t connection, const CoordinatorMessage& message);
   void Misfortune();
+  void End();
   void Repair();
 
   const StormOptions options_;
   const StormKind kind_;
   const bool aims_;  // Some faults come right after a command of the coordinator.
+  const uint64_t faults_;  // A bit for each StormFault that this storm has.
   service::CoordinatorOptions coordinator_options_;
   ManualClock clock_;
   const std::unique_ptr<Random> random_, coordinator_random_;
@@ -130,6 +154,7 @@ class Storm {
   std::unique_ptr<StormClients> clients_;
   std::multimap<int64_t, std::function<void()>> events_;  // By time.
   bool calm_ = false;                                     // The faults are over.
+  int64_t quiet_until_ns_ = 0;
   StormResult result_;
 };
 

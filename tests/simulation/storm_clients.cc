@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/attempts/ending.h"
 #include "tests/simulation/storm.h"
 
 namespace xlad::simulation {
@@ -12,12 +13,15 @@ namespace {
 using service::JobId;
 using service::WorkerId;
 
-constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long.
+constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long,
+constexpr int64_t kMinPatienceMs = 200;  // or for any time down to this.
 constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
 constexpr int64_t kMetricsPerRead = 50;
 constexpr int64_t kMaxSteps = 150;
 constexpr int64_t kMaxStepsOfLongJobs = 800;
-constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if all its workers can be reached.
+constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if all its workers can be reached,
+constexpr int64_t kMaxStandstillMs = 8000;  // and makes progress within this time.
+constexpr int64_t kMaxIdleMs = 5000;        // A job that can be placed is placed within this time.
 
 }  // namespace
 
@@ -48,7 +52,7 @@ void StormClients::AddClient(int number) {
   JobSpec* spec = client->request.mutable_spec();
   spec->set_name(client->key);
   const bool is_long = storm_->kind() != StormKind::kMixed;
-  const bool has_steps = !is_long || random.Below(10) != 0;
+  const bool has_steps = random.Below(10) != 0;
   spec->set_steps(has_steps ? storm_->Between(0, is_long ? kMaxStepsOfLongJobs : kMaxSteps) : 0);
   spec->set_keep_final_state(random.Below(4) != 0);
   spec->mutable_checkpoint()->set_every_steps(storm_->Between(0, 30));
@@ -116,7 +120,8 @@ void StormClients::Insist(const Request& request, const std::function<void(const
     answered(*result);
   };
   storm_->Ask([request, result](Core& core) { *result = request(core); }, answer);
-  storm_->After(kPatienceMs, [=, this] { Insist(request, answered, is_answered); });
+  storm_->After(storm_->Between(kMinPatienceMs, kPatienceMs),
+                [=, this] { Insist(request, answered, is_answered); });
 }
 
 void StormClients::Cancel(Client* client) {
@@ -156,10 +161,15 @@ void StormClients::Operate() {
   if (storm_->is_calm()) return;
   const int64_t often = storm_->kind() == StormKind::kStops ? 4 : 1;
   storm_->After(storm_->Between(1000 / often, 8000 / often), [this] { Operate(); });
+  if (operator_waits_ || storm_->is_quiet()) return;
+  const std::string worker = storm_->AnyWorker();
+  SetDrain(worker, !drained_.contains(worker));
+}
+
+// An operator that drains a worker often decides otherwise soon.
+void StormClients::SetDrain(const std::string& worker, bool drain) {
   if (operator_waits_) return;
   operator_waits_ = true;
-  const std::string worker = storm_->AnyWorker();
-  const bool drain = !drained_.contains(worker);
   storm_->Note(absl::StrCat("an operator ", drain ? "drains " : "undrains ", worker));
   const auto ask = [drain, id = WorkerId(worker), this](Core& core) {
     if (storm_->is_calm()) return absl::CancelledError("the operator has changed their mind");
@@ -168,6 +178,11 @@ void StormClients::Operate() {
   Insist(ask, [this, drain, worker](const absl::Status& status) {
     operator_waits_ = false;
     if (drain && status.ok()) drained_.insert(worker);
+    if (drain && storm_->random().Below(2) == 0) {
+      storm_->After(storm_->Between(0, 1000), [this, worker] {
+        if (drained_.contains(worker)) SetDrain(worker, /*drain=*/false);
+      });
+    }
     if (!drain) drained_.erase(worker);
     if (storm_->is_calm()) return;  // The worker has been undrained meanwhile, perhaps in the same batch.
     if (status.ok() && storm_->model().drained().contains(worker) != drain) {
@@ -213,22 +228,67 @@ void StormClients::CheckAttempts() {
     if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " runs on although a worker of it is lost"));
     }
-    const bool must_stop = attempt.stop_at >= 0 && !attempt.awaiting_adoption &&
-                           std::all_of(peers.begin(), peers.end(), is_reachable);
-    Stop& stop = stops_[id.str()];
-    const Stop now{context.jobs.Find(id)->attempt, must_stop ? attempt.stop_at : -1, storm_->NowNs()};
-    if (stop.attempt != now.attempt || stop.step != now.step) stop = now;
-    if (must_stop && storm_->NowNs() - stop.since_ns > kMaxStopMs * kNsPerMs) {
-      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " does not stop before step ", stop.step));
-      stop.since_ns = storm_->NowNs();
+    const bool is_free = !attempt.awaiting_adoption && std::all_of(peers.begin(), peers.end(), is_reachable);
+    CheckStop(*context.jobs.Find(id), attempt.stop_at, is_free);
+    CheckProgress(*context.jobs.Find(id), is_free);
+  }
+}
+
+// `is_free`: nothing is in the way of the attempt.
+void StormClients::CheckStop(const service::Job& job, int64_t stop_at, bool is_free) {
+  const bool must_stop = stop_at >= 0 && is_free;
+  Stop& stop = stops_[job.id.str()];
+  const Stop now{job.attempt, must_stop ? stop_at : -1, storm_->NowNs()};
+  if (stop.attempt != now.attempt || stop.step != now.step) stop = now;
+  if (must_stop && storm_->NowNs() - stop.since_ns > kMaxStopMs * kNsPerMs) {
+    storm_->Violate(absl::StrCat("the attempt of ", job.id.str(), " does not stop before step ", stop.step));
+    stop.since_ns = storm_->NowNs();
+  }
+}
+
+void StormClients::CheckProgress(const service::Job& job, bool is_free) {
+  Progress& known = progress_[job.id.str()];
+  const int64_t checkpoint = job.checkpoints.empty() ? -1 : job.checkpoints.back().step;
+  const Progress now{job.attempt, job.step, checkpoint, job.state, storm_->NowNs()};
+  if (!is_free || !(known == now)) known = now;
+  if (storm_->NowNs() - known.since_ns > kMaxStandstillMs * kNsPerMs) {
+    storm_->Violate(absl::StrCat("attempt ", job.attempt, " of ", job.id.str(), " stands still at step ", job.step,
+                                 ", ", JobState_Name(job.state)));
+    known.since_ns = storm_->NowNs();
+  }
+}
+
+// A job that needs no more devices than those that are free does not wait, unless its policy or an older job says so.
+void StormClients::CheckIdleDevices() {
+  const auto& context = storm_->core()->context();
+  int64_t free = 0;
+  for (const service::WorkerDevices& offer : context.Offers(/*only_free=*/true)) free += offer.devices;
+  const service::Job* blocking = context.blocking.empty() ? nullptr : context.jobs.Find(context.blocking);
+  for (const service::Job* job : context.jobs.Open()) {
+    const int64_t pause_ms = service::RetryPauseMs(context.options, job->failures);
+    const bool pauses = job->failed_ns >= 0 && context.now_ns < job->failed_ns + pause_ms * kNsPerMs;
+    const bool wants_its_workers = job->spec.on_loss() == JobSpec::WAIT && !job->lost_worker.empty();
+    const bool may_wait = job->attempt_running || pauses || wants_its_workers ||
+                          (blocking != nullptr && blocking->number < job->number) ||
+                          service::DeviceCount(job->mesh) > free;
+    const int64_t since_ns = idle_since_ns_.emplace(job->id.str(), storm_->NowNs()).first->second;
+    if (!may_wait && storm_->NowNs() - since_ns > kMaxIdleMs * kNsPerMs) {
+      storm_->Violate(absl::StrCat(job->id.str(), " waits (", JobState_Name(job->state), ", ", job->reason,
+                                   ") although ", free, " devices are free"));
     }
+    if (may_wait || storm_->NowNs() - since_ns > kMaxIdleMs * kNsPerMs) idle_since_ns_.erase(job->id.str());
   }
 }
 
 void StormClients::CheckJobs() {
-  if (!storm_->is_responsive()) stops_.clear();
+  if (!storm_->is_responsive()) {  // What it has promised begins again.
+    stops_.clear();
+    progress_.clear();
+    idle_since_ns_.clear();
+  }
   if (storm_->is_responsive()) {
     CheckAttempts();
+    CheckIdleDevices();
     for (const auto& client : clients_) {
       Watch(client.get());
       if (!client->job_id.empty()) CheckSaysWhy(client.get());

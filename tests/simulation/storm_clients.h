@@ -40,6 +40,14 @@ class StormClients {
     int64_t attempt = 0, step = -1;
     int64_t since_ns = 0;  // Since when nothing is in its way.
   };
+  struct Progress {  // What an attempt has reached.
+    int64_t attempt = 0, step = -1, checkpoint = -1;
+    JobState state = JOB_STATE_UNSPECIFIED;
+    int64_t since_ns = 0;  // Since when it has been there and nothing is in its way.
+    bool operator==(const Progress& other) const {
+      return attempt == other.attempt && step == other.step && checkpoint == other.checkpoint && state == other.state;
+    }
+  };
   using Request = std::function<absl::Status(service::CoordinatorCore&)>;
 
   void AddClient(int number);
@@ -51,9 +59,13 @@ class StormClients {
   void Cancel(Client* client);
   void Resize(Client* client);
   void Operate();
+  void SetDrain(const std::string& worker, bool drain);
   void Watch(Client* client);
   void CheckJobs();
   void CheckAttempts();
+  void CheckStop(const service::Job& job, int64_t stop_at, bool is_free);
+  void CheckProgress(const service::Job& job, bool is_free);
+  void CheckIdleDevices();
   void CheckSaysWhy(Client* client);
   bool HasSettled(const Client& client) const;
   void CheckEndOf(Client* client);
@@ -63,7 +75,10 @@ class StormClients {
   std::vector<std::unique_ptr<Client>> clients_;
   std::set<std::string> drained_;  // Workers that an operator has drained.
   bool operator_waits_ = false;    // For an answer.
-  std::map<std::string, Stop> stops_;  // By job.
+  // By job.
+  std::map<std::string, Stop> stops_;
+  std::map<std::string, Progress> progress_;
+  std::map<std::string, int64_t> idle_since_ns_;  // Since when devices for a waiting job have been free.
 };
 
 }  // namespace xlad::simulation

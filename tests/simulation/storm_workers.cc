@@ -13,6 +13,10 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int kRack = 3;  // Workers that go at once.
+// The cases of StormWorkers::Misfortune.
+constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorkerDeath, StormFault::kCut,
+                                   StormFault::kCut,         StormFault::kWorkerPause, StormFault::kLeaving,
+                                   StormFault::kTaskDeath};
 constexpr uint64_t kTaskDies = 6;
 constexpr int64_t kBeatMs = 500;
 constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker is lost.
@@ -369,8 +373,32 @@ void StormWorkers::Break(int64_t connection, bool kill) {
   Disconnect(process);
 }
 
+StormWorkers::Process* StormWorkers::FindProcess(const std::string& id) {
+  const auto found =
+      std::find_if(processes_.begin(), processes_.end(), [&](const auto& process) { return process->id == id; });
+  return found == processes_.end() ? nullptr : found->get();
+}
+
+// Both directions between the worker and the coordinator; its peers still reach it.
+void StormWorkers::CutControl(Process* process, int64_t ms) {
+  process->cut_since_ns = process->trouble_ns = storm_->NowNs();
+  process->cut_up = process->cut_down = true;
+  storm_->Note(absl::StrCat("the coordinator cannot reach ", process->id, " for ", ms, " ms"));
+  storm_->After(ms, [this, process] { Heal(process); });
+}
+
+void StormWorkers::CutDuringAdoption(const std::string& late, const std::string& lost) {
+  Process* const first = FindProcess(late);
+  Process* const second = FindProcess(lost);
+  if (first == nullptr || second == nullptr || first == second) return;
+  storm_->KeepQuiet(20'000);
+  CutControl(first, storm_->Between(12'000, 15'000));
+  storm_->After(storm_->Between(800, 1500), [this, second] { CutControl(second, storm_->Between(15'000, 17'000)); });
+}
+
 void StormWorkers::Misfortune() {
-  if (storm_->kind() == StormKind::kStops && storm_->random().Below(8) == 0) {  // A rack loses its power.
+  const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
+  if (is_rack && storm_->random().Below(8) == 0) {  // A rack loses its power.
     for (int i = 0; i < kRack; ++i) {
       Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 12'000));
     }
@@ -378,7 +406,9 @@ void StormWorkers::Misfortune() {
   }
   Process* process = processes_[storm_->random().Below(processes_.size())].get();
   const bool dies = storm_->kind() == StormKind::kLong && storm_->random().Below(2) == 0;
-  switch (dies ? kTaskDies : storm_->random().Below(7)) {
+  const uint64_t what = dies ? kTaskDies : storm_->random().Below(std::size(kFaultOf));
+  if (!storm_->Has(kFaultOf[what])) return;
+  switch (what) {
     case 0:
     case 1: {
       Kill(process);
@@ -398,7 +428,8 @@ void StormWorkers::Misfortune() {
       break;
     case 4:
       storm_->Note(absl::StrCat(process->id, " is stopped"));
-      process->stopped_until_ns = storm_->NowNs() + storm_->Between(200, 15'000) * kNsPerMs;
+      process->stopped_until_ns =
+          std::max(process->stopped_until_ns, storm_->NowNs() + storm_->Between(200, 15'000) * kNsPerMs);
       break;
     case 5: {
       if (!process->up) break;
@@ -432,8 +463,7 @@ void StormWorkers::ExitTask(Process* process, Task* task) {
 
 void StormWorkers::Repair() {
   for (const auto& process : processes_) {
-    Heal(process.get());
-    process->stopped_until_ns = 0;
+    Heal(process.get());  // A stopped process continues by itself.
     process->stays_away = false;
     if (!process->up) storm_->After(storm_->Between(50, 2000), [this, p = process.get()] { StartProcess(p); });
   }

@@ -49,6 +49,9 @@ class StormWorkers {
   bool IsReachable(const std::string& id) const;
   // Closes the connection, if it is still open; kills the worker too, which starts again.
   void Break(int64_t connection, bool kill);
+  // After the start of a coordinator: the path of `late` is cut at once, and that of `lost` when it has registered;
+  // `late` comes back after `lost` counts as lost, and before `lost` comes back.
+  void CutDuringAdoption(const std::string& late, const std::string& lost);
   // One fault of a worker or of a path.
   void Misfortune();
   // Ends all faults.
@@ -86,7 +89,9 @@ class StormWorkers {
   void SendShard(Process* process, Task* task, int64_t step);
   void SendUnanswered(Process* process, Task* task);
   void SendMetrics(Process* process, Task* task);
+  Process* FindProcess(const std::string& id);
   void Cut(Process* process);
+  void CutControl(Process* process, int64_t ms);
   void ExitTask(Process* process, Task* task);
   void Heal(Process* process);
   void Lose(Process* process, int64_t away_ms);

@@ -1,0 +1,373 @@
+#include "storage/host_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+
+namespace xlad::storage {
+namespace {
+
+constexpr uint64_t kMagic = 0x3165686361436c58;  // "XlCache1" in little-endian order.
+constexpr int64_t kBlockBytes = 1 << 20;
+constexpr int64_t kMaxRunBlocks = 8;  // Fetched at once.
+constexpr int64_t kPageBytes = 4096;
+constexpr int64_t kLookBytes = 64 << 20;
+
+struct Header {
+  uint64_t magic = kMagic;
+  int64_t bytes = 0;  // The size of the blob.
+  int64_t block_bytes = kBlockBytes;
+  uint64_t sum = 0;   // The checksum of what is before.
+};
+
+uint64_t SumOf(const Header& header) {
+  return Hash64({reinterpret_cast<const char*>(&header), offsetof(Header, sum)}, kMagic);
+}
+
+// Never 0, which means that there is no such block.
+uint64_t SumOf(int64_t block, absl::Span<const std::byte> bytes) {
+  return std::max<uint64_t>(1, Hash64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                      static_cast<uint64_t>(block) + 1));
+}
+
+bool ReadAll(int file, int64_t offset, absl::Span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t n = pread(file, out.data(), out.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    offset += n;
+    out.remove_prefix(n);
+  }
+  return true;
+}
+
+bool WriteAll(int file, int64_t offset, absl::Span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = pwrite(file, bytes.data(), bytes.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    offset += n;
+    bytes.remove_prefix(n);
+  }
+  return true;
+}
+
+template <typename T>
+absl::Span<std::byte> BytesOf(T* value) {
+  return {reinterpret_cast<std::byte*>(value), sizeof *value};
+}
+
+// An exclusive lock on the range of a file, held until the object ends or the descriptor is closed.
+class RangeLock {
+ public:
+  RangeLock(int file, int64_t begin, int64_t size, int64_t max_wait_ms) : file_(file), begin_(begin), size_(size) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(max_wait_ms);
+    for (int64_t pause_ms = 1; !Set(F_WRLCK); pause_ms = std::min<int64_t>(pause_ms * 2, 20)) {
+      const bool is_busy = errno == EAGAIN || errno == EACCES;
+      if (!is_busy || std::chrono::steady_clock::now() >= end) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+    }
+    is_held_ = true;
+  }
+  ~RangeLock() {
+    if (is_held_) Set(F_UNLCK);
+  }
+  RangeLock(const RangeLock&) = delete;
+  RangeLock& operator=(const RangeLock&) = delete;
+  bool is_held() const { return is_held_; }
+
+ private:
+  bool Set(int16_t kind) const {
+    struct flock lock{};  // The open file has it, not the process: two readers of one process exclude each other, too.
+    lock.l_type = kind;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = begin_;
+    lock.l_len = size_;
+    return fcntl(file_, F_OFD_SETLK, &lock) == 0;
+  }
+
+  const int file_;
+  const int64_t begin_, size_;
+  bool is_held_ = false;
+};
+
+bool IsPrivate(const struct stat& status) { return status.st_uid == geteuid() && (status.st_mode & 077) == 0; }
+
+}  // namespace
+
+// The file of one blob.
+class HostCache::Entry {
+ public:
+  // Null if there is no file, or none that can be used. With `bytes` not negative, the file is made.
+  static std::unique_ptr<Entry> Open(const std::string& path, int64_t bytes, int64_t max_wait_ms) {
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (bytes >= 0 ? O_CREAT : 0);
+    FileDescriptor file(open(path.c_str(), flags, 0600));
+    struct stat status{};
+    if (file.get() < 0 || fstat(file.get(), &status) != 0) return nullptr;
+    if (!S_ISREG(status.st_mode) || !IsPrivate(status)) return nullptr;
+    std::unique_ptr<Entry> entry(new Entry(std::move(file), path));
+    if (entry->ReadHeader(bytes)) return entry;
+    if (bytes < 0) return nullptr;
+    const RangeLock lock(entry->file(), 0, sizeof(Header), max_wait_ms);
+    if (!lock.is_held()) return nullptr;
+    return entry->ReadHeader(bytes) || entry->WriteHeader(bytes) ? std::move(entry) : nullptr;
+  }
+
+  int file() const { return file_.get(); }
+  int64_t bytes() const { return header_.bytes; }
+  const std::string& path() const { return path_; }
+  int64_t OffsetOf(int64_t block) const { return data_begin_ + block * kBlockBytes; }
+  int64_t SizeOf(int64_t block) const { return std::min(kBlockBytes, header_.bytes - block * kBlockBytes); }
+
+  // Whether the block is there and undamaged. `out` has its size.
+  bool Read(int64_t block, absl::Span<std::byte> out) const {
+    const uint64_t sum = SumAt(block);
+    return sum != 0 && ReadAll(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
+  }
+  bool HasSum(int64_t block) const { return SumAt(block) != 0; }
+  // A crash between the two writes leaves a block that counts as missing or damaged.
+  bool Write(int64_t block, absl::Span<const std::byte> bytes) const {
+    uint64_t sum = SumOf(block, bytes);
+    return WriteAll(file(), OffsetOf(block), bytes) && WriteAll(file(), SumOffset(block), BytesOf(&sum));
+  }
+  // The file is used now, so that others are removed first.
+  void Touch() const { (void)futimens(file(), nullptr); }
+
+ private:
+  Entry(FileDescriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  static int64_t SumOffset(int64_t block) {
+    return static_cast<int64_t>(sizeof(Header)) + block * static_cast<int64_t>(sizeof(uint64_t));
+  }
+  uint64_t SumAt(int64_t block) const {
+    uint64_t sum = 0;
+    return ReadAll(file(), SumOffset(block), BytesOf(&sum)) ? sum : 0;
+  }
+  void SetHeader(const Header& header) {
+    header_ = header;
+    const int64_t blocks = (header.bytes + kBlockBytes - 1) / kBlockBytes;
+    data_begin_ = (SumOffset(blocks) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  bool ReadHeader(int64_t bytes) {
+    Header header;
+    if (!ReadAll(file(), 0, BytesOf(&header)) || header.sum != SumOf(header)) return false;
+    if (header.magic != kMagic || header.block_bytes != kBlockBytes || header.bytes < 0) return false;
+    if (bytes >= 0 && header.bytes != bytes) return false;
+    SetHeader(header);
+    return true;
+  }
+  // Whatever was there is gone.
+  bool WriteHeader(int64_t bytes) {
+    Header header;
+    header.bytes = bytes;
+    header.sum = SumOf(header);
+    SetHeader(header);
+    return ftruncate(file(), 0) == 0 && ftruncate(file(), data_begin_ + bytes) == 0 &&
+           WriteAll(file(), 0, BytesOf(&header));
+  }
+
+  const FileDescriptor file_;
+  const std::string path_;
+  Header header_;
+  int64_t data_begin_ = 0;
+};
+
+class HostCache::Reader final : public RangeReader {
+ public:
+  Reader(std::shared_ptr<HostCache> cache, std::unique_ptr<Entry> entry, OpenSource open_source)
+      : cache_(std::move(cache)), entry_(std::move(entry)), open_source_(std::move(open_source)) {
+    entry_->Touch();
+  }
+
+  int64_t size() const override { return entry_->bytes(); }
+
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    const int64_t end = offset + std::ssize(out);
+    if (out.empty()) return absl::OkStatus();
+    if (offset < 0 || end > size()) {
+      return absl::DataLossError(absl::StrCat(entry_->path(), ": found ", size(), " bytes, expected ", end));
+    }
+    std::vector<std::byte> buffer;
+    for (int64_t block = offset / kBlockBytes; block * kBlockBytes < end;) {
+      // As far as the reader wants, and blocks are missing.
+      int64_t after = block + 1;
+      buffer.resize(entry_->SizeOf(block));
+      if (entry_->Read(block, absl::MakeSpan(buffer))) {
+        cache_->found_bytes_ += std::ssize(buffer);
+      } else {
+        while (after * kBlockBytes < end && after - block < kMaxRunBlocks && !entry_->HasSum(after)) ++after;
+        XLAD_RETURN_IF_ERROR(Fetch(block, after, &buffer));
+      }
+      const int64_t begin = block * kBlockBytes;
+      const int64_t from = std::max(offset, begin), to = std::min(end, begin + std::ssize(buffer));
+      std::memcpy(out.data() + (from - offset), buffer.data() + (from - begin), to - from);
+      block = after;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadSource(int64_t offset, absl::Span<std::byte> out) {
+    if (source_ == nullptr) {
+      XLAD_ASSIGN_OR_RETURN(source_, open_source_());
+    }
+    XLAD_RETURN_IF_ERROR(source_->Read(offset, out));
+    cache_->fetched_bytes_ += std::ssize(out);
+    return absl::OkStatus();
+  }
+
+  // Reads the blocks [first, last) from the source, and those that another process has fetched meanwhile from the file.
+  absl::Status Fetch(int64_t first, int64_t last, std::vector<std::byte>* buffer) {
+    const std::lock_guard guard(mutex_);
+    const int64_t begin = first * kBlockBytes;
+    buffer->resize(std::min(last * kBlockBytes, size()) - begin);
+    const auto part = [&](int64_t from, int64_t to) {  // The blocks [from, to).
+      const int64_t bytes = std::min(to * kBlockBytes, size()) - from * kBlockBytes;
+      return absl::MakeSpan(*buffer).subspan(from * kBlockBytes - begin, bytes);
+    };
+    if (bypass_) return ReadSource(begin, absl::MakeSpan(*buffer));
+    const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kBlockBytes,
+                         cache_->options_.max_wait_ms);
+    if (!lock.is_held()) {  // Another process is stopped, or slow. This reader does not wait for it again.
+      bypass_ = true;
+      return ReadSource(begin, absl::MakeSpan(*buffer));
+    }
+    for (int64_t block = first; block < last;) {
+      if (entry_->Read(block, part(block, block + 1))) {
+        cache_->found_bytes_ += entry_->SizeOf(block++);
+        continue;
+      }
+      int64_t after = block + 1;
+      while (after < last && !entry_->HasSum(after)) ++after;
+      XLAD_RETURN_IF_ERROR(ReadSource(block * kBlockBytes, part(block, after)));
+      for (; block < after; ++block) Store(block, part(block, block + 1));
+    }
+    return absl::OkStatus();
+  }
+
+  void Store(int64_t block, absl::Span<const std::byte> bytes) {
+    if (bypass_) return;
+    const bool has_room = cache_->HasRoom(std::ssize(bytes), entry_->path());
+    bypass_ = !has_room || !entry_->Write(block, bytes);
+  }
+
+  const std::shared_ptr<HostCache> cache_;
+  const std::unique_ptr<Entry> entry_;
+  const OpenSource open_source_;
+  std::mutex mutex_;  // Guards what follows, and the lock on the file, which is one for all threads.
+  std::shared_ptr<RangeReader> source_;
+  bool bypass_ = false;
+};
+
+std::string HostCache::DefaultFolder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr || value[0] != '/' ? std::string() : std::string(value);
+  };
+  if (const std::string folder = variable("CACHE_DIRECTORY"); !folder.empty()) {
+    return folder.substr(0, folder.find(':'));  // systemd separates several folders by colons.
+  }
+  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder + "/xlad";
+  if (const std::string folder = variable("HOME"); !folder.empty()) return folder + "/.cache/xlad";
+  return absl::StrCat("/var/tmp/xlad-cache-", geteuid());
+}
+
+absl::StatusOr<std::shared_ptr<HostCache>> HostCache::Open(const std::string& folder, const Options& options) {
+  const std::string blobs = JoinPath(folder, "blobs");
+  XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  if (mkdir(blobs.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot make ", blobs, ": ", std::strerror(errno)));
+  }
+  struct stat status{};
+  if (lstat(blobs.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || !IsPrivate(status)) {
+    return absl::PermissionDeniedError(absl::StrCat("found ", blobs, ", which other users may use, expected a folder ",
+                                                    "of user ", geteuid(), " with mode 0700; choose another folder"));
+  }
+  auto cache = std::shared_ptr<HostCache>(new HostCache(blobs, options));
+  cache->self_ = cache;
+  cache->is_full_ = !cache->Trim("");
+  return cache;
+}
+
+absl::StatusOr<std::shared_ptr<RangeReader>> HostCache::OpenBlob(const std::string& digest, OpenSource open_source) {
+  const std::string path = PathOf(digest);
+  std::unique_ptr<Entry> entry = Entry::Open(path, -1, options_.max_wait_ms);
+  if (entry == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(std::shared_ptr<RangeReader> source, open_source());
+    entry = Entry::Open(path, source->size(), options_.max_wait_ms);
+    if (entry == nullptr) return source;
+  }
+  return std::make_shared<Reader>(Self(), std::move(entry), std::move(open_source));
+}
+
+absl::StatusOr<std::string> HostCache::ReadBlob(const std::string& digest, const OpenSource& open_source) {
+  {
+    XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> reader, OpenBlob(digest, open_source));
+    XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadString(*reader, 0, reader->size()));
+    if (Sha256Hex(bytes) == digest) return bytes;
+  }
+  unlink(PathOf(digest).c_str());
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> source, open_source());
+  XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadString(*source, 0, source->size()));
+  fetched_bytes_ += std::ssize(bytes);
+  if (Sha256Hex(bytes) == digest) return bytes;
+  return absl::DataLossError(absl::StrCat("found other contents than those of blob ", digest));
+}
+
+bool HostCache::HasRoom(int64_t bytes, const std::string& keep) {
+  if ((written_bytes_ += bytes) >= kLookBytes) is_full_ = !Trim(keep);
+  return !is_full_;
+}
+
+// Returns whether more may be written.
+bool HostCache::Trim(const std::string& keep) {
+  struct File {
+    int64_t used_ns = 0;
+    int64_t bytes = 0;
+    std::string path;
+  };
+  written_bytes_ = 0;
+  DIR* const folder = opendir(folder_.c_str());
+  if (folder == nullptr) return false;
+  std::vector<File> files;
+  int64_t total = 0;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string path = JoinPath(folder_, entry->d_name);
+    struct stat status{};
+    if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    files.push_back({status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, status.st_blocks * 512, path});
+    total += files.back().bytes;
+  }
+  closedir(folder);
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used_ns < b.used_ns; });
+  const int64_t wanted = options_.max_bytes - std::min(kLookBytes, options_.max_bytes / 4);
+  for (const File& file : files) {
+    if (total <= wanted) break;
+    // Readers that have the file open continue to use it; its space is free when the last of them closes it.
+    if (file.path != keep && unlink(file.path.c_str()) == 0) total -= file.bytes;
+  }
+  struct statvfs disk{};
+  const bool has_space = statvfs(folder_.c_str(), &disk) == 0 &&
+                         static_cast<int64_t>(disk.f_bavail * disk.f_frsize) >= options_.min_free_bytes;
+  return has_space && total <= wanted;
+}
+
+}  // namespace xlad::storage

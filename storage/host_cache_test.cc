@@ -1,0 +1,202 @@
+#include "storage/host_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "gmock/gmock.h"
+
+namespace xlad::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = 1 << 20;
+
+std::string RandomBytes(uint64_t seed, int64_t size) {
+  std::mt19937_64 random(seed);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+// A source that counts what is read from it, and does something else before each read.
+class Source final : public RangeReader {
+ public:
+  explicit Source(const std::string* bytes) : bytes_(bytes) {}
+  int64_t size() const override { return std::ssize(*bytes_); }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    if (before != nullptr) before();
+    read_bytes += std::ssize(out);
+    std::memcpy(out.data(), bytes_->data() + offset, out.size());
+    return absl::OkStatus();
+  }
+  std::atomic<int64_t> read_bytes = 0;
+  std::function<void()> before;
+
+ private:
+  const std::string* const bytes_;
+};
+
+class HostCacheTest : public testing::Test {
+ protected:
+  HostCacheTest() : folder_(testing::TempDir() + "/host-cache-XXXXXX") {
+    XLAD_CHECK(mkdtemp(folder_.data()) != nullptr);
+  }
+  ~HostCacheTest() override { std::filesystem::remove_all(folder_); }
+
+  // As another process opens it. There is room on the disk of any test machine.
+  std::shared_ptr<HostCache> Open(int64_t max_bytes = 256 * kMiB, int64_t max_wait_ms = 60'000) {
+    auto cache = HostCache::Open(folder_, {max_bytes, /*min_free_bytes=*/0, max_wait_ms});
+    XLAD_CHECK(cache.ok()) << cache.status();
+    return *cache;
+  }
+  static HostCache::OpenSource From(const std::shared_ptr<Source>& source) {
+    return [source]() -> absl::StatusOr<std::shared_ptr<RangeReader>> { return source; };
+  }
+  std::string PathOf(const std::string& digest) const { return folder_ + "/blobs/" + digest; }
+
+  std::string folder_;
+};
+
+TEST_F(HostCacheTest, ReadersOfAllProcessesFetchEachByteOnce) {
+  for (const int64_t size : {int64_t{0}, int64_t{1}, kMiB - 1, kMiB, kMiB + 1, 21 * kMiB + 12345}) {
+    const std::string bytes = RandomBytes(size, size);
+    const std::string digest = Sha256Hex(bytes);
+    const auto source = std::make_shared<Source>(&bytes);
+    std::vector<std::thread> readers;
+    for (uint64_t r = 0; r < 8; ++r) {
+      readers.emplace_back([&, r] {
+        const auto cache = Open();
+        const auto reader = cache->OpenBlob(digest, From(source));
+        ASSERT_TRUE(reader.ok()) << reader.status();
+        ASSERT_EQ((*reader)->size(), size);
+        std::mt19937_64 random(r);
+        for (int i = 0; i < 30 && size > 0; ++i) {
+          const int64_t begin = static_cast<int64_t>(random() % size);
+          const int64_t count = static_cast<int64_t>(random() % (size - begin) + 1);
+          EXPECT_EQ(*ReadString(**reader, begin, count), bytes.substr(begin, count)) << begin << " " << count;
+        }
+        EXPECT_EQ(*ReadString(**reader, 0, size), bytes);
+      });
+    }
+    for (std::thread& reader : readers) reader.join();
+    EXPECT_EQ(source->read_bytes, size);
+    EXPECT_EQ(*Open()->ReadBlob(digest, From(source)), bytes);
+    EXPECT_EQ(source->read_bytes, size) << "later, too";
+  }
+}
+
+TEST_F(HostCacheTest, OnlyBlocksThatAreWantedAreFetched) {
+  const std::string bytes = RandomBytes(1, 16 * kMiB);
+  const auto source = std::make_shared<Source>(&bytes);
+  const auto reader = *Open()->OpenBlob(Sha256Hex(bytes), From(source));
+  EXPECT_EQ(*ReadString(*reader, 5 * kMiB + 7, kMiB), bytes.substr(5 * kMiB + 7, kMiB));
+  EXPECT_EQ(source->read_bytes, 2 * kMiB);
+  EXPECT_TRUE(absl::IsDataLoss(ReadString(*reader, 16 * kMiB, 1).status()));
+}
+
+TEST_F(HostCacheTest, DamageIsFoundAndHealed) {
+  const std::string bytes = RandomBytes(2, 3 * kMiB);
+  const std::string digest = Sha256Hex(bytes);
+  const auto source = std::make_shared<Source>(&bytes);
+  ASSERT_EQ(*Open()->ReadBlob(digest, From(source)), bytes);
+  const std::string path = PathOf(digest);
+  const std::string whole = *RealFileSystem().Read(path);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 200; ++i) {
+    // The begin of the file, with header and checksums, is damaged as often as the blocks.
+    const int64_t at = static_cast<int64_t>(random() % (i % 2 == 0 ? 64 : whole.size()));
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));
+    if (i % 10 == 9) damaged.resize(at);
+    const int file = open(path.c_str(), O_WRONLY | O_TRUNC);
+    ASSERT_EQ(write(file, damaged.data(), damaged.size()), std::ssize(damaged));
+    close(file);
+    ASSERT_EQ(*ReadString(**Open()->OpenBlob(digest, From(source)), 0, 3 * kMiB), bytes) << "a bit of byte " << at;
+    const int64_t before = source->read_bytes;
+    ASSERT_EQ(*Open()->ReadBlob(digest, From(source)), bytes);
+    EXPECT_EQ(source->read_bytes, before) << "it has been written again";
+  }
+}
+
+TEST_F(HostCacheTest, ContentsOfAnotherDigestAreNotReturned) {
+  const std::string bytes = RandomBytes(4, 1000), other = RandomBytes(5, 1000);
+  const auto liar = std::make_shared<Source>(&other), honest = std::make_shared<Source>(&bytes);
+  EXPECT_TRUE(absl::IsDataLoss(Open()->ReadBlob(Sha256Hex(bytes), From(liar)).status()));
+  // What a liar has left is removed.
+  ASSERT_TRUE(Open()->OpenBlob(Sha256Hex(bytes), From(liar)).ok());
+  EXPECT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(honest)), bytes);
+}
+
+TEST_F(HostCacheTest, TheOldestAreRemovedBeyondTheLimit) {
+  constexpr int64_t kLimit = 20 * kMiB;
+  for (uint64_t blob = 0; blob < 8; ++blob) {
+    const std::string bytes = RandomBytes(blob, 4 * kMiB);
+    const auto source = std::make_shared<Source>(&bytes);
+    ASSERT_EQ(*ReadString(**Open(kLimit)->OpenBlob(Sha256Hex(bytes), From(source)), 0, 4 * kMiB), bytes);
+  }
+  const auto used = [&] {
+    int64_t total = 0;
+    for (const auto& file : std::filesystem::directory_iterator(folder_ + "/blobs")) total += file.file_size();
+    return total;
+  };
+  EXPECT_GT(used(), 4 * kMiB);
+  EXPECT_LE(used(), kLimit);
+  EXPECT_TRUE(std::filesystem::exists(PathOf(Sha256Hex(RandomBytes(7, 4 * kMiB))))) << "the newest stays";
+  EXPECT_FALSE(std::filesystem::exists(PathOf(Sha256Hex(RandomBytes(0, 4 * kMiB)))));
+}
+
+TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
+  const std::string bytes(150 * kMiB, 'x');
+  const auto source = std::make_shared<Source>(&bytes);
+  const auto reader = *Open(/*max_bytes=*/kMiB)->OpenBlob(Sha256Hex(bytes), From(source));
+  EXPECT_EQ(*ReadString(*reader, 0, 150 * kMiB), bytes);
+  struct stat status{};
+  ASSERT_EQ(stat(PathOf(Sha256Hex(bytes)).c_str(), &status), 0);
+  EXPECT_LE(status.st_blocks * 512, 65 * kMiB);
+}
+
+TEST_F(HostCacheTest, AReaderDoesNotWaitForAProcessThatIsStopped) {
+  const std::string bytes = RandomBytes(6, 3 * kMiB);
+  const std::string digest = Sha256Hex(bytes);
+  const auto stopped = std::make_shared<Source>(&bytes), source = std::make_shared<Source>(&bytes);
+  const auto reader = *Open(256 * kMiB, /*max_wait_ms=*/1)->OpenBlob(digest, From(source));
+  // The first reader is in the middle of a fetch, with its locks, while the second one reads.
+  stopped->before = [&] { EXPECT_EQ(*ReadString(*reader, 0, 3 * kMiB), bytes); };
+  EXPECT_EQ(*ReadString(**Open()->OpenBlob(digest, From(stopped)), 0, 3 * kMiB), bytes);
+  EXPECT_GT(source->read_bytes, 0);
+}
+
+TEST_F(HostCacheTest, BelongsToOneUser) {
+  ASSERT_TRUE(HostCache::Open(folder_, {}).ok());
+  struct stat status{};
+  ASSERT_EQ(stat((folder_ + "/blobs").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0700u);
+  ASSERT_EQ(chmod((folder_ + "/blobs").c_str(), 0755), 0);
+  const absl::Status refused = HostCache::Open(folder_, {}).status();
+  EXPECT_TRUE(absl::IsPermissionDenied(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("choose another folder"));
+}
+
+TEST_F(HostCacheTest, AFileThatOthersMayReadIsNotUsed) {
+  const std::string bytes = RandomBytes(8, 100);
+  const auto source = std::make_shared<Source>(&bytes);
+  ASSERT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(source)), bytes);
+  ASSERT_EQ(chmod(PathOf(Sha256Hex(bytes)).c_str(), 0644), 0);
+  ASSERT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(source)), bytes);
+  EXPECT_EQ(source->read_bytes, 200);
+}
+
+}  // namespace
+}  // namespace xlad::storage
