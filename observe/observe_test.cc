@@ -9,34 +9,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/network.h"
 #include "observe/http_server.h"
 #include "observe/prometheus.h"
+#include "observe/testing/http_client.h"
 
 namespace xlad::observe {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-// Sends bytes and returns what the server sends until it closes the connection.
-std::string Exchange(const std::string& address, const std::string& request) {
-  const auto connection = TcpNetwork().Dial(address, 2000);
-  if (!connection.ok()) return std::string(connection.status().message());
-  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(request.data()), request.size());
-  (*connection)->Write(bytes).IgnoreError();
-  std::string answer;
-  std::byte buffer[4096];
-  while (true) {
-    const auto n = (*connection)->Read(absl::MakeSpan(buffer));
-    if (!n.ok()) return answer;
-    answer.append(reinterpret_cast<const char*>(buffer), *n);
-  }
-}
-
-std::string Get(const std::string& address, const std::string& path) {
-  return Exchange(address, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
-}
 
 HttpResponse Echo(const HttpRequest& request) {
   HttpResponse response;

@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "security/openssl_deleter.h"
 #include "security/private_files.h"
 
 namespace xlad::security {
@@ -23,16 +24,9 @@ constexpr int64_t kDay = 86'400;
 constexpr int64_t kAuthorityDays = 3650;
 constexpr int64_t kBackdateSeconds = 3600;  // Clocks of clients may be behind.
 
-template <auto kFree>
-struct Deleter {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Deleter<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Deleter<X509_free>>;
-using Buffer = std::unique_ptr<BIO, Deleter<BIO_free_all>>;
+using Key = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
+using Buffer = std::unique_ptr<BIO, OpensslDeleter<BIO_free_all>>;
 
 absl::Status LibraryError(absl::string_view what) {
   char text[256] = "unknown error";

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "security/openssl_deleter.h"
 
 namespace xlad::security {
 namespace {
@@ -22,14 +23,7 @@ constexpr size_t kChunkBytes = 64 << 10;
 // TLS_AES_128_GCM_SHA256, the cipher that every implementation of TLS 1.3 has. A pre-shared key is bound to a hash.
 constexpr unsigned char kCipher[2] = {0x13, 0x01};
 
-template <auto kFree>
-struct Deleter {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Tls = std::unique_ptr<SSL, Deleter<SSL_free>>;
+using Tls = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
 
 // The key and the name by which the client offers it.
 struct SharedKey {

@@ -287,7 +287,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
   const auto method = table_.methods.find(name);
   const auto reactor = table_.reactors.find(name);
   const bool exists = is_ours && (method != table_.methods.end() || reactor != table_.reactors.end());
-  // Who is not known is not told which calls there are.
+  // A client that is not authenticated does not learn which calls exist.
   absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "GetStatus");
   if (!access.ok()) return new RefusedCall(ToGrpcStatus(access.status()));
   if (!exists) {

@@ -10,28 +10,15 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "base/network.h"
+#include "observe/testing/http_client.h"
 #include "service/metrics_text.h"
 
 namespace xlad::service {
 namespace {
 
+using observe::Get;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-std::string Get(const std::string& address, const std::string& path) {
-  const auto connection = TcpNetwork().Dial(address, 2000);
-  if (!connection.ok()) return std::string(connection.status().message());
-  const std::string request = absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-  (*connection)->Write({reinterpret_cast<const std::byte*>(request.data()), request.size()}).IgnoreError();
-  std::string answer;
-  std::byte buffer[4096];
-  while (true) {
-    const auto n = (*connection)->Read(absl::MakeSpan(buffer));
-    if (!n.ok()) return answer;
-    answer.append(reinterpret_cast<const char*>(buffer), *n);
-  }
-}
 
 class HttpPagesTest : public testing::Test {
  protected:

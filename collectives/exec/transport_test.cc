@@ -96,18 +96,24 @@ TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
 
 INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, 100, 64 << 10));
 
-TEST(SharedMemory, FallsBackToTcp) {
-  SetLogLevel(LogLevel::kError);
-  TestWorld world({{0}, {1}});
-  for (const char* name : {"1/2", "x/y/z", "1/0/5", "999999999/3/7", "-1/-1/0", "/etc/passwd"}) {
-    EXPECT_FALSE(SharedSegment::Open(name, 0).ok()) << name;
-  }
+// What device 0, on worker w0 of the test world, says when it connects to device 1.
+PeerHello HelloToDevice1() {
   PeerHello hello;
   hello.set_job_id("job");
   hello.set_attempt(1);
   hello.set_to_device(1);
   hello.set_worker_id("w0");
   hello.set_incarnation(7);
+  return hello;
+}
+
+TEST(SharedMemory, FallsBackToTcp) {
+  SetLogLevel(LogLevel::kError);
+  TestWorld world({{0}, {1}});
+  for (const char* name : {"1/2", "x/y/z", "1/0/5", "999999999/3/7", "-1/-1/0", "/etc/passwd"}) {
+    EXPECT_FALSE(SharedSegment::Open(name, 0).ok()) << name;
+  }
+  PeerHello hello = HelloToDevice1();
   hello.set_machine(MachineName());
   hello.set_segment("1/2/3");
   std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
@@ -187,12 +193,7 @@ TEST(Transports, AFileThatIsNotAPluginIsRefused) {
 // One side sends through a plugin, the other does not.
 TEST(DataPlane, RefusesAHelloOfAnotherTransport) {
   TestWorld world({{0}, {1}});
-  PeerHello hello;
-  hello.set_job_id("job");
-  hello.set_attempt(1);
-  hello.set_to_device(1);
-  hello.set_worker_id("w0");
-  hello.set_incarnation(7);
+  PeerHello hello = HelloToDevice1();
   hello.set_machine("plugin:ucx");
   EXPECT_THAT(Answer(&world, hello),
               AllOf(HasSubstr("without a plugin"), HasSubstr("by ucx"), HasSubstr("the same --transport")));
@@ -200,12 +201,8 @@ TEST(DataPlane, RefusesAHelloOfAnotherTransport) {
 
 TEST(DataPlane, RefusesStaleAndWrongHellos) {
   TestWorld world({{0}, {1}});
-  PeerHello hello;
-  hello.set_job_id("job");
+  PeerHello hello = HelloToDevice1();
   hello.set_attempt(0);
-  hello.set_to_device(1);
-  hello.set_worker_id("w0");
-  hello.set_incarnation(7);
   EXPECT_THAT(Answer(&world, hello), HasSubstr("worker w1 runs job job, attempt 1"));
   hello.set_attempt(1);
   hello.set_incarnation(8);

@@ -199,7 +199,7 @@ void StormClients::Repair() {
   storm_->After(kPatienceMs, [this] { Repair(); });
 }
 
-// --- What they see.
+// --- What clients see.
 
 // Every step's metrics once, in order, without a gap.
 void StormClients::Watch(Client* client) {
@@ -215,7 +215,7 @@ void StormClients::Watch(Client* client) {
   }
 }
 
-// An attempt does not run on lost workers, and stops soon when it is to stop.
+// No attempt runs on lost workers, and an attempt that was asked to stop does so soon.
 void StormClients::CheckAttempts() {
   const auto& context = storm_->core()->context();
   for (const auto& [id, attempt] : context.attempts) {
@@ -334,7 +334,7 @@ void StormClients::CheckEnd() {
   }
 }
 
-// The job has ended as it must, and all of its metrics were seen.
+// The job has ended in a state that its spec allows, and its client has seen all of its metrics.
 void StormClients::CheckEndOf(Client* client) {
   const auto found = storm_->model().jobs().find(client->job_id);
   const JobSpec& spec = client->request.spec();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "tensor/shape.h"
 
 namespace xlad::runtime {
@@ -138,7 +139,8 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
     return Misfit("different numbers of spatial dimensions");
   }
   if (spatial < 1 || spatial > 3) {
-    return absl::UnimplementedError("library op convolution: expected 1 to 3 spatial dimensions");
+    return absl::UnimplementedError(
+        absl::StrCat("library op convolution: found ", spatial, " spatial dimensions, expected 1 to 3"));
   }
   ConvolutionShape shape;
   XLAD_ASSIGN_OR_RETURN(shape.src, Take(op.lhs(), op.input_batch(), op.input_feature(), op.input_spatial()));
