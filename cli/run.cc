@@ -37,6 +37,12 @@ struct Options {
   ProfileOptions profiling;
 };
 
+// Whether `count` devices can run the job. In the mode canonical, a device runs one or more logical shards.
+bool CanRun(const JobSpec& spec, int64_t count) {
+  const int64_t shards = NumDevices(spec.mesh());
+  return count >= shards || (spec.compile().reduction_mode() == CANONICAL && shards % count == 0);
+}
+
 // Completes the devices to start and sets the kind that the job runs on: the first with enough devices for its mesh.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const int64_t needed = NumDevices(spec->mesh());
@@ -45,14 +51,16 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   int64_t total = 0;
   for (const runtime::DeviceRequest& request : *devices) {
     total += request.count;
-    if (request.count < needed) continue;
+    if (!CanRun(*spec, request.count)) continue;
     spec->set_device_name(request.Name());
+    if (spec->compile().reduction_mode() == CANONICAL) spec->set_devices(std::min(request.count, needed));
     return absl::OkStatus();
   }
   const bool needs_several = devices->size() > 1 && total >= needed;
+  const bool is_canonical = spec->compile().reduction_mode() == CANONICAL;
   return absl::InvalidArgumentError(absl::StrCat(
       "--device: found ", DeviceFlagText(*devices), ", expected ", needed, " or more devices of one kind for mesh ",
-      MeshText(spec->mesh()),
+      MeshText(spec->mesh()), is_canonical ? ", or a number that divides it" : "",
       needs_several ? "; mixed jobs, which run on several kinds of device, are not supported yet" : ""));
 }
 
@@ -154,6 +162,11 @@ int Run(Options options) {
   }
   const auto launch = MpirunLaunch();
   if (!launch.ok()) return Fail(launch.status());
+  if (launch->has_value() && (*launch)->launcher == "MPICH" && options.transport == "mpi") {
+    return Fail(absl::InvalidArgumentError(
+        "--transport mpi: found a launch by MPICH, expected mpirun of Open MPI: an attempt of a job is a process of "
+        "its own, and MPICH admits only processes that it has started; use another transport, or mpirun.openmpi"));
+  }
   if (launch->has_value()) options.workers = (*launch)->ranks;
   const absl::Status transport = CheckTransport(options.transport, options.workers);
   if (!transport.ok()) return Fail(transport);
@@ -173,6 +186,7 @@ void AddRun(CLI::App& parent, Action* action) {
               "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --workers 4\n"
               "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
               "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
+              "  xlad run examples/spiral_mlp --mesh dp=8 --mode canonical --devices 2\n"
               "  xlad run examples/spiral_mlp --steps 50 --profile\n"
               "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
               "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");

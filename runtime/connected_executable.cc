@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(c
     return absl::InvalidArgumentError(absl::StrCat("found mesh position ", shard, ", expected one of ", devices));
   }
   std::unique_ptr<ConnectedExecutable> made(new ConnectedExecutable(launch.shards, environment, abort));
+  made->shards_per_device_ = std::max(1, launch.shards_per_device);
   XLAD_ASSIGN_OR_RETURN(made->device_, FindDevice(executable, environment.devices));
   XLAD_ASSIGN_OR_RETURN(made->loaded_, made->device_->Load(std::move(executable)));
   const Executable& loaded = made->executable();
@@ -91,7 +92,7 @@ absl::Status ConnectedExecutable::UseFabric(AttemptFabric* fabric) {
 
 absl::Status ConnectedExecutable::Prepare(int index) {
   Shard& shard = *shards_[index];
-  const int threads = environment_.threads_of_each > 0 ? environment_.threads_of_each
+  const int threads = environment_.threads_of_each > 0 ? std::max(1, environment_.threads_of_each / shards_per_device_)
                                                        : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
   XLAD_ASSIGN_OR_RETURN(shard.stream, device_->MakeStream(threads));
   const MemorySource memory(device_, shard.stream->host_can_access() ? &fabric_->fabric().memory() : nullptr);

@@ -20,6 +20,7 @@ namespace xlad::runtime {
 struct ExecutableLaunch {
   std::vector<int> shards;  // Mesh positions on this worker.
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
+  int shards_per_device = 1;  // These shards share the cores of a device.
 };
 
 // The mesh positions that a launch names for this worker.
@@ -78,6 +79,7 @@ class ConnectedExecutable {
       : positions_(std::move(positions)), environment_(environment), abort_(abort) {}
 
   const std::vector<int> positions_;  // Mesh positions, by index.
+  int shards_per_device_ = 1;
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
   Device* device_ = nullptr;

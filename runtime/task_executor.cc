@@ -59,8 +59,9 @@ void TaskExecutor::Main() {
 absl::Status TaskExecutor::Load() {
   const std::string& digest = launch_.executable_digest();
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, environment_.store->ReadBlob(digest, &abort_));
-  XLAD_ASSIGN_OR_RETURN(executable_,
-                        ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans()}, environment_, &abort_));
+  XLAD_ASSIGN_OR_RETURN(
+      executable_, ConnectedExecutable::Load(bytes, digest, {devices_, launch_.plans(), launch_.shards_per_device()},
+                                             environment_, &abort_));
   if (environment_.on_times) executable_->MeasureSteps(environment_.clock);
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executable_->executable(), environment_.store, &abort_));

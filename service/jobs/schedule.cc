@@ -108,7 +108,7 @@ JobMachine::Devices JobMachine::DevicesFor(const Target& target) {
 }
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
-  const std::pair<int64_t, std::string> key(DeviceCount(job.mesh), job.spec.device_name());
+  const std::pair<int64_t, std::string> key(WantedDevices(job, /*all=*/1), job.spec.device_name());
   const auto found = pass_.selections.find(key);
   if (found != pass_.selections.end()) return found->second;
   return pass_.selections.emplace(key, SelectTarget(AllOffers(), key.first, key.second)).first->second;
@@ -157,7 +157,7 @@ std::optional<Target> JobMachine::TargetFor(Job* job) {
 }
 
 void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
-  const int64_t wanted = DeviceCount(job->mesh);
+  const int64_t wanted = WantedDevices(*job, all);
   SetReason(job, wanted > all ? absl::StrCat("waits for ", wanted, " devices, the workers have ", all)
                               : absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
 }
@@ -169,6 +169,16 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
   if (context_.now_ns < due_ns) {  // The worker may come back.
     WakeAt(due_ns);
     return false;
+  }
+  if (IsCanonical(job->spec)) {
+    const int64_t fewer = LargestDivisor(job->mesh, devices);
+    if (devices < 1 || fewer >= job->devices) return false;
+    JobEvent event = context_.NewEvent(job->id);
+    event.mutable_resized()->set_devices(fewer);
+    event.mutable_resized()->set_reason(absl::StrCat(job->ending, "; ", devices, " devices are left"));
+    context_.Record(std::move(event));
+    context_.Changed(job->id);
+    return true;
   }
   const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
   const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
@@ -190,8 +200,8 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Target& target = plan->second.target;
-  const int64_t wanted = DeviceCount(job->mesh);
   const Devices devices = DevicesFor(target);
+  const int64_t wanted = WantedDevices(*job, devices.all);
   const bool needs_its_workers = WaitsForItsWorkers(*job);
   std::vector<Peer> peers;
   if (needs_its_workers) {
@@ -200,6 +210,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     peers = Free().Take(wanted, target);
   }
   if (!peers.empty()) {
+    GiveShards(DeviceCount(job->mesh) / wanted, &peers);
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
@@ -208,7 +219,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForDevices;
   }
   WaitForDevices(job, devices.free, devices.all);
-  if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTarget(job, target);
+  if (wanted > devices.all) return MayShrink(job, devices.all) ? TryJob(job) : WaitForTarget(job, target);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
 }

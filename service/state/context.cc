@@ -79,7 +79,7 @@ Attempt& Context::AddAttempt(const Job& job) {
 void Context::Occupy(const Job& job, Worker* worker) {
   if (!worker->jobs.insert(job.id).second) return;
   for (const Peer& peer : job.placed.peers()) {
-    if (peer.worker_id() == worker->id.str()) worker->used[peer.device_name()] += peer.devices_size();
+    if (peer.worker_id() == worker->id.str()) worker->used[peer.device_name()] += DevicesOf(peer);
   }
 }
 
@@ -88,7 +88,7 @@ void Context::RemoveAttempt(const Job& job) {
   for (const Peer& peer : job.placed.peers()) {
     Worker* worker = FindWorker(WorkerId(peer.worker_id()));
     if (worker == nullptr || worker->jobs.erase(job.id) == 0) continue;
-    worker->used[peer.device_name()] -= peer.devices_size();
+    worker->used[peer.device_name()] -= DevicesOf(peer);
   }
   reschedule = true;
 }
