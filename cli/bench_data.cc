@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/hash.h"
 #include "tensor/small_float.h"
 
 namespace xlad::cli {
@@ -119,7 +120,35 @@ void BenchData::FillInput(int rank, std::byte* input) const {
   Fill(inputs_[rank], 0, spec_.input_elements(rank), input);
 }
 
+void BenchData::FillRandom(int rank, std::byte* input) const {
+  const bool is_float = tensor::IsFloating(spec_.type);
+  const int64_t count = spec_.input_elements(rank);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t key[] = {rank, i};
+    const uint64_t bits = Hash64(absl::string_view(reinterpret_cast<const char*>(key), sizeof key));
+    // The exponents differ, so that sums in another order have other bits.
+    const double real = std::ldexp(static_cast<double>(bits >> 11) * 0x1p-52 - 1, static_cast<int>(bits % 5));
+    const double value = is_float ? real : static_cast<double>(bits % 2);
+    Encode(spec_.type, value, input + i * width_);
+  }
+}
+
+int64_t BenchData::CountWrongRagged(int rank, const std::byte* output) const {
+  const bool is_all_to_all = spec_.kind == CollectiveKind::kAllToAll;
+  int64_t wrong = 0, at = 0;
+  for (int from = 0; from < spec_.ranks; ++from) {
+    const int64_t* const sizes = spec_.sizes.data() + (is_all_to_all ? int64_t{from} * spec_.ranks : 0);
+    int64_t begin = 0;
+    for (int to = 0; is_all_to_all && to < rank; ++to) begin += sizes[to];
+    const int64_t size = sizes[is_all_to_all ? rank : from];
+    wrong += Differences(inputs_[from], begin, size, output + at * width_);
+    at += size;
+  }
+  return wrong;
+}
+
 int64_t BenchData::CountWrong(int rank, const std::byte* output) const {
+  if (!spec_.sizes.empty()) return CountWrongRagged(rank, output);
   const int64_t count = spec_.output_elements(rank), part = count / spec_.ranks;
   int64_t wrong = 0;
   switch (spec_.kind) {

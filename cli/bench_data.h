@@ -18,10 +18,14 @@ class BenchData {
 
   // Writes the input of `rank`.
   void FillInput(int rank, std::byte* input) const;
+  // Writes random values instead, which depend on the rank and the number of the element alone.
+  void FillRandom(int rank, std::byte* input) const;
   // The number of elements of the output of `rank` that differ from the result of the collective.
   int64_t CountWrong(int rank, const std::byte* output) const;
 
  private:
+  // The same for an AllGather or AllToAll whose parts have different sizes.
+  int64_t CountWrongRagged(int rank, const std::byte* output) const;
   // Element i of a buffer is element (begin + i) % kBenchPeriod of the pattern.
   void Fill(const std::vector<std::byte>& pattern, int64_t begin, int64_t count, std::byte* to) const;
   int64_t Differences(const std::vector<std::byte>& pattern, int64_t begin, int64_t count,

@@ -219,7 +219,12 @@ void AddBench(CLI::App& parent, Action* action) {
   app->add_option("--format", options->format, "without COLLECTIVE: table or json")
       ->capture_default_str()
       ->check(CLI::IsMember({"table", "json"}));
-  app->callback([=] { *action = [=] { return bench->collective.empty() ? Run(*options) : RunBench(*bench); }; });
+  app->callback([=] {
+    *action = [=] {
+      if (!bench->collective.empty()) return RunBench(*bench);
+      return bench->calibrate ? RunCalibration(*bench) : Run(*options);
+    };
+  });
 }
 
 }  // namespace xlad::cli

@@ -1,16 +1,20 @@
 #include "cli/bench_options.h"
 
-#include "absl/strings/numbers.h"
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/transports.h"
+#include "collectives/plan/algorithm.h"
+#include "collectives/plan/calibration.h"
 
 namespace xlad::cli {
 namespace {
 
 using collectives::CollectiveKind;
 using collectives::Reduction;
+using collectives::ReductionMode;
 using tensor::ElementType;
 
 struct TypeName {
@@ -28,6 +32,7 @@ constexpr TypeName kTypes[] = {
 struct CollectiveName {
   const char* name;
   CollectiveKind kind;
+  bool ragged = false;  // The parts of the ranks have different sizes.
 };
 constexpr CollectiveName kCollectives[] = {
     {"all_reduce", CollectiveKind::kAllReduce},
@@ -42,6 +47,11 @@ constexpr CollectiveName kCollectives[] = {
     {"sendrecv", CollectiveKind::kSendRecv},
     {"collective_permute", CollectiveKind::kCollectivePermute},
     {"barrier", CollectiveKind::kBarrier},
+    {"all_gather_v", CollectiveKind::kAllGather, true},
+    {"allgatherv", CollectiveKind::kAllGather, true},
+    {"all_to_all_v", CollectiveKind::kAllToAll, true},
+    {"alltoallv", CollectiveKind::kAllToAll, true},
+    {"ragged_all_to_all", CollectiveKind::kAllToAll, true},
 };
 
 struct OpName {
@@ -59,27 +69,16 @@ std::string Names(const Rows& rows) {
 
 }  // namespace
 
-int64_t ParseBytes(const std::string& text) {
-  absl::string_view digits = text;
-  int shift = 0;
-  for (const auto& [suffix, bits] : {std::pair<const char*, int>{"K", 10}, {"M", 20}, {"G", 30}}) {
-    if (absl::ConsumeSuffix(&digits, suffix) || absl::ConsumeSuffix(&digits, std::string(1, suffix[0] + 32))) {
-      shift = bits;
-      break;
-    }
-  }
-  int64_t value = 0;
-  if (!absl::SimpleAtoi(digits, &value) || value < 0 || value > (int64_t{1} << 40) >> shift) return -1;
-  return value << shift;
-}
-
 absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
   for (const TypeName& row : kTypes) {
     if (name == row.name) return row.type;
   }
-  if (const auto type = tensor::ParseElementType(name)) return *type;
-  return absl::InvalidArgumentError(
-      absl::StrCat("-d: found \"", name, "\", expected one of ", Names(kTypes), ", or a type of HLO"));
+  const auto type = tensor::ParseElementType(name);
+  // The inputs and checks are for real numbers in whole bytes.
+  const bool is_checked = type.has_value() && !tensor::IsComplex(*type) && tensor::BitWidth(*type) >= 8;
+  if (is_checked) return *type;
+  return absl::InvalidArgumentError(absl::StrCat("-d: found \"", name, "\", expected one of ", Names(kTypes),
+                                                 ", or a real type of HLO of 8 bits or more"));
 }
 
 std::string BenchTypeName(ElementType type) {
@@ -98,6 +97,12 @@ absl::StatusOr<CollectiveKind> ParseBenchCollective(const std::string& name) {
       absl::StrCat("found collective \"", name, "\", expected one of ", Names(kCollectives)));
 }
 
+bool IsRaggedBench(const std::string& name) {
+  const std::string base(absl::StripSuffix(name, "_perf"));
+  return std::any_of(std::begin(kCollectives), std::end(kCollectives),
+                     [&](const CollectiveName& row) { return row.ragged && base == row.name; });
+}
+
 absl::StatusOr<Reduction> ParseBenchOp(const std::string& name) {
   for (const OpName& row : kOps) {
     if (name == row.name) return row.reduction;
@@ -105,13 +110,49 @@ absl::StatusOr<Reduction> ParseBenchOp(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("--op: found \"", name, "\", expected one of ", Names(kOps)));
 }
 
+absl::StatusOr<ReductionMode> ParseBenchMode(const std::string& name) {
+  if (name == "run-to-run") return ReductionMode::kRunToRun;
+  if (name == "fast") return ReductionMode::kFast;
+  if (name == "canonical") return ReductionMode::kCanonical;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--mode: found \"", name, "\", expected one of fast, run-to-run, canonical"));
+}
+
+absl::Status CheckBenchOptions(const BenchOptions& o) {
+  const auto error = [](const auto&... what) { return absl::InvalidArgumentError(absl::StrCat(what...)); };
+  XLAD_ASSIGN_OR_RETURN(const CollectiveKind kind, ParseBenchCollective(o.collective));
+  XLAD_ASSIGN_OR_RETURN(const ElementType type, ParseBenchType(o.type));
+  XLAD_ASSIGN_OR_RETURN(const Reduction reduction, ParseBenchOp(o.op));
+  XLAD_RETURN_IF_ERROR(ParseBenchMode(o.mode).status());
+  if (o.min_bytes > o.max_bytes) {
+    return error("-b: found ", o.min_bytes, " bytes with -e ", o.max_bytes,
+                 ", expected a smallest size that is not above the largest (both are 32M by default)");
+  }
+  if (o.factor == 0 && o.step_bytes == 0 && o.min_bytes < o.max_bytes) {
+    return error("-i: found 0 bytes, expected an increment above 0, or a factor (-f)");
+  }
+  if (!o.algorithm.empty()) {
+    const auto plan = collectives::ParsePlan(o.algorithm);
+    if (!plan.ok()) return Annotate(plan.status(), "--algorithm");
+    const auto found = collectives::FindAlgorithm(plan->algorithm);
+    if (!found.ok()) return Annotate(found.status(), "--algorithm");
+  }
+  // A spec over one rank tells whether the type has the reduction.
+  collectives::CollectiveSpec spec;
+  spec.type = type;
+  spec.reduction = reduction;
+  spec.counts = {1};
+  const absl::Status valid = collectives::Reduces(kind) ? collectives::ValidateSpec(spec) : absl::OkStatus();
+  return valid.ok() ? valid : Annotate(valid, "-o");
+}
+
 void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   const auto bytes = [&](const char* flags, int64_t* value, const char* help) {
     app->add_option_function<std::string>(
-           flags, [value](const std::string& text) { *value = ParseBytes(text); }, help)
+           flags, [value](const std::string& text) { *value = collectives::ParseByteCount(text); }, help)
         ->type_name("BYTES")
         ->check([](const std::string& text) {
-          return ParseBytes(text) >= 0 ? std::string()
+          return collectives::ParseByteCount(text) >= 0 ? std::string()
                                        : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
         });
   };
@@ -148,18 +189,25 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->check(CLI::Range(0, 1));
   app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
   app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
+  app->add_option("--plans", o->plans,
+                  "file of plans by size, which --algorithm overrides: lines as \"all_reduce 64K-1M ring chunks=4\"")
+      ->check(CLI::ExistingFile);
+  app->add_flag("--calibrate", o->calibrate,
+                "measure how fast ranks exchange messages here, for the choice of plans, instead of reading what an "
+                "earlier run has kept; without COLLECTIVE: for 2, 4 and 8 ranks");
   AddTransportFlags(app, &o->transport, &o->any_network);
   app->add_flag("--checksums", o->checksums, "messages carry checksums of their payloads (not auto and shm)");
   app->add_option("--mode", o->mode,
-                  "order of reductions; the algorithms for processes of one host keep the same order in all")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fast", "run-to-run"}));
+                  "order of reductions: fast (any), run-to-run (by rank), canonical (a balanced tree over the ranks)")
+      ->capture_default_str();
   bytes("--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file");
   app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
       ->capture_default_str();
-  app->add_flag("--explain", o->explain, "print each plan, its rounds and where it rounds");
+  app->add_flag("--explain", o->explain,
+                "print the plans for each size with their predicted times, the choice, and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
+  app->add_flag("--digest", o->digest, "also run each size on random values and print a hash of all results");
   app->add_flag("--memory", o->memory, "print the shared memory that the group uses");
 }
 

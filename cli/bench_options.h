@@ -24,21 +24,26 @@ struct BenchOptions {
   int ranks = 0;             // 0: the launcher's number; without a launcher, the number of cores, from 2 to 8.
   int registered = 0;        // 1: xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // Iterations use buffers in turn, of this many bytes in total.
-  std::string type = "float", op = "sum", algorithm, transport = "auto", mode = "fast", json;
+  std::string type = "float", op = "sum", algorithm, plans, transport = "auto", mode = "fast", json;
   bool any_network = false, checksums = false;
-  bool explain = false, wide = false, memory = false;
+  bool explain = false, wide = false, memory = false, digest = false, calibrate = false;
+  int64_t calibrate_ms = 1000;  // For --calibrate, or if this machine has not been calibrated.
   int64_t deadline_ms = 30000;
 };
 
 // Declares the flags, without the positional COLLECTIVE.
 void AddBenchFlags(CLI::App* app, BenchOptions* options);
 
+// `xlad bench --calibrate` without a collective: measures this machine with --ranks, or with 2, 4 and 8 ranks, and
+// returns the exit code.
+int RunCalibration(const BenchOptions& options);
+
 // Runs the benchmark and returns the exit code: 1 if a check or a call failed, 2 if an option is wrong. Starts the
 // ranks if no launcher has.
 int RunBench(const BenchOptions& options);
 
-// A size such as "8", "64K", "256M" or "1G", in bytes; -1 if the text is not a size.
-int64_t ParseBytes(const std::string& text);
+// InvalidArgument if options contradict each other or ask for what the benchmark cannot do with any number of ranks.
+absl::Status CheckBenchOptions(const BenchOptions& options);
 
 // Accepts the names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). For any other
 // name, returns InvalidArgument with a list of them.
@@ -47,6 +52,10 @@ absl::StatusOr<tensor::ElementType> ParseBenchType(const std::string& name);
 std::string BenchTypeName(tensor::ElementType type);
 // The collective by its names in xlad and nccl-tests: "all_to_all", "alltoall" or "alltoall_perf".
 absl::StatusOr<collectives::CollectiveKind> ParseBenchCollective(const std::string& name);
+// Whether the name is of a collective whose parts have different sizes: "all_gather_v", "all_to_all_v".
+bool IsRaggedBench(const std::string& name);
 absl::StatusOr<collectives::Reduction> ParseBenchOp(const std::string& name);
+// "run-to-run", "fast" or "canonical".
+absl::StatusOr<collectives::ReductionMode> ParseBenchMode(const std::string& name);
 
 }  // namespace xlad::cli

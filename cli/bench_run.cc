@@ -11,6 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "cli/bench_buffers.h"
+#include "cli/bench_costs.h"
 #include "cli/bench_data.h"
 #include "cli/bench_launch.h"
 #include "cli/bench_options.h"
@@ -18,6 +22,7 @@
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/exec/transports/registry/registry.h"
 #include "collectives/plan/bus_factor.h"
+#include "collectives/plan/calibration.h"
 #include "collectives/plan/mapped.h"
 
 namespace xlad::cli {
@@ -29,13 +34,14 @@ using collectives::MessageGroup;
 using collectives::ProcessGroup;
 using collectives::Reduction;
 
-constexpr int64_t kGuardBytes = 64;
-constexpr std::byte kGuard{0xA5};
+// How long `xlad bench --calibrate` measures in total.
+constexpr int64_t kCalibrationMs = 1800;
 
 struct Side {
   bool available = true;
   double time_us = 0, mean_us = 0, p99_us = 0, algbw = 0, busbw = 0;
   int64_t wrong = 0;
+  uint64_t digest = 0;  // A hash of the results on random values, if it is asked for.
 };
 
 struct Row {
@@ -44,60 +50,63 @@ struct Row {
   Side out_of_place, in_place;
 };
 
-// The buffers of one rank for one size. Those of Allocate lie in memory that other ranks can map.
-template <typename Group>
-class Buffers {
- public:
-  Buffers(Group* group, bool registered) : group_(group), registered_(registered) {}
-  ~Buffers() {
-    for (std::byte* address : owned_) {
-      if (registered_) {
-        group_->Free(address).IgnoreError();
-      } else {
-        std::free(address);
-      }
-    }
-  }
-  Buffers(const Buffers&) = delete;
-  Buffers& operator=(const Buffers&) = delete;
-
-  // A buffer between two guards.
-  absl::StatusOr<std::byte*> Add(int64_t bytes) {
-    const int64_t all = (bytes + 2 * kGuardBytes + 4095) / 4096 * 4096;
-    std::byte* address = nullptr;
-    if (registered_) {
-      XLAD_ASSIGN_OR_RETURN(address, group_->Allocate(all));
-    } else {
-      address = static_cast<std::byte*>(std::aligned_alloc(4096, all));
-      if (address == nullptr) return absl::ResourceExhaustedError(absl::StrCat("no memory for ", all, " bytes"));
-    }
-    std::fill(address, address + all, kGuard);
-    owned_.push_back(address);
-    sizes_.push_back(bytes);
-    return address + kGuardBytes;
-  }
-
-  // The number of guards that were overwritten.
-  int64_t BrokenGuards() const {
-    int64_t broken = 0;
-    for (size_t i = 0; i < owned_.size(); ++i) {
-      const std::byte* const end = owned_[i] + kGuardBytes + sizes_[i];
-      const auto changed = [](std::byte b) { return b != kGuard; };
-      broken += std::any_of(owned_[i], owned_[i] + kGuardBytes, changed);
-      broken += std::any_of(end, end + kGuardBytes, changed);
-    }
-    return broken;
-  }
-
- private:
-  Group* const group_;
-  const bool registered_;
-  std::vector<std::byte*> owned_;
-  std::vector<int64_t> sizes_;
-};
-
 bool HasTotalOfAllRanks(CollectiveKind kind) {
   return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);
+}
+
+// A MessageGroup with the functions of a ProcessGroup that Bench uses.
+class MessageBench {
+ public:
+  using Operation = MessageGroup::Operation;
+
+  explicit MessageBench(MessageGroup* group) : group_(*group) {}
+  int rank() const { return group_.rank(); }
+  int ranks() const { return group_.ranks(); }
+  std::string host(int rank) const { return group_.host(rank); }
+  int64_t pid(int rank) const { return group_.pid(rank); }
+  int64_t shared_bytes() const { return 0; }
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_.Allocate(bytes); }
+  absl::Status Free(std::byte* address) { return group_.Free(address); }
+  absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec,
+                                                     const collectives::PrepareOptions& options = {}) {
+    return group_.Prepare(spec, options.plan);
+  }
+  absl::Status Run(Operation& operation, const void* input, void* output) {
+    return group_.Run(operation, input, output);
+  }
+  absl::Status Barrier() { return group_.Barrier(); }
+  const collectives::CostModel& costs() const { return group_.costs(); }
+
+ private:
+  MessageGroup& group_;
+};
+
+// The plans that a group could run, with their predicted times, fastest first.
+std::vector<collectives::PlanCost> CandidatesOf(const MessageBench& group, const CollectiveSpec& spec,
+                                                const collectives::PrepareOptions&) {
+  return collectives::RankPlans(spec, group.costs()).value_or(std::vector<collectives::PlanCost>());
+}
+
+// Operations on mapped memory send no messages. Windows need registered buffers.
+std::vector<collectives::PlanCost> CandidatesOf(const ProcessGroup&, const CollectiveSpec& spec,
+                                                const collectives::PrepareOptions& options) {
+  const collectives::CostParameters mapped{.windows = true};
+  auto plans = collectives::RankPlans(spec, mapped).value_or(std::vector<collectives::PlanCost>());
+  std::erase_if(plans, [&](const collectives::PlanCost& candidate) {
+    const bool needs_registered = candidate.plan.algorithm == collectives::kMappedWindows;
+    return !collectives::IsMapped(candidate.plan) || (needs_registered && !options.registered);
+  });
+  return plans;
+}
+
+std::string WhyChosen(const MessageBench&, const CollectiveSpec& spec) {
+  const bool any_order = !collectives::Reduces(spec.kind) || spec.mode == collectives::ReductionMode::kFast;
+  if (any_order) return "chosen because its predicted time is the shortest";
+  return "chosen because its predicted time is the shortest among the plans that keep the order of the mode";
+}
+
+std::string WhyChosen(const ProcessGroup&, const CollectiveSpec&) {
+  return "chosen by size: one shot for small data; otherwise windows for registered buffers, and slots for others";
 }
 
 // `Group` is a ProcessGroup or a MessageBench.
@@ -111,11 +120,18 @@ class Bench {
     XLAD_ASSIGN_OR_RETURN(spec_.type, ParseBenchType(options_.type));
     if (collectives::Reduces(spec_.kind)) {
       XLAD_ASSIGN_OR_RETURN(spec_.reduction, ParseBenchOp(options_.op));
+      XLAD_ASSIGN_OR_RETURN(spec_.mode, ParseBenchMode(options_.mode));
     }
     spec_.ranks = group_.ranks();
     spec_.root = collectives::HasRoot(spec_.kind) ? options_.root : 0;
     if (spec_.kind == CollectiveKind::kSendRecv || spec_.kind == CollectiveKind::kCollectivePermute) {
       for (int rank = 0; rank < spec_.ranks; ++rank) spec_.pairs.push_back({rank, (rank + 1) % spec_.ranks});
+    }
+    if (!options_.plans.empty()) {
+      XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(options_.plans));
+      auto rules = collectives::PlanRules::Parse(text);
+      if (!rules.ok()) return Annotate(rules.status(), absl::StrCat("--plans ", options_.plans));
+      rules_ = *std::move(rules);
     }
     XLAD_RETURN_IF_ERROR(PrepareHelpers());
     if (group_.rank() == 0) PrintHead();
@@ -160,15 +176,19 @@ class Bench {
                           : HasTotalOfAllRanks(spec_.kind)       ? bytes / width / spec_.ranks
                                                                  : bytes / width;
     spec_.counts = {collectives::InputHasParts(spec_.kind) ? count * spec_.ranks : count};
+    if (IsRaggedBench(options_.collective)) SetRaggedSizes(count);
     collectives::PrepareOptions prepare;
     prepare.registered = options_.registered != 0;
-    prepare.plan = options_.algorithm;
+    prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
     XLAD_ASSIGN_OR_RETURN(operation_, group_.Prepare(spec_, prepare));
     Row row;
     row.count = count;
     row.bytes = count * width * (HasTotalOfAllRanks(spec_.kind) ? spec_.ranks : 1);
+    if (!spec_.sizes.empty()) {
+      row.bytes = spec_.counts[0] * width / (spec_.kind == CollectiveKind::kAllToAll ? spec_.ranks : 1);
+    }
     row.plan = operation_->plan().ToString();
-    if (options_.explain && group_.rank() == 0) Explain(row);
+    if (options_.explain && group_.rank() == 0) Explain(row, prepare);
     const BenchData data(spec_);
     XLAD_ASSIGN_OR_RETURN(row.out_of_place, RunSide(data, row, false));
     row.in_place.available = collectives::InPlaceOffsetsOf(spec_, group_.rank()).valid ||
@@ -179,6 +199,19 @@ class Bench {
     if (group_.rank() == 0) PrintRow(row);
     rows_.push_back(row);
     return absl::OkStatus();
+  }
+
+  // Parts of none, one or two times `count` elements.
+  void SetRaggedSizes(int64_t count) {
+    const int senders = spec_.kind == CollectiveKind::kAllToAll ? spec_.ranks : 1;
+    spec_.sizes.clear();
+    spec_.counts = {0};
+    for (int sender = 0; sender < senders; ++sender) {
+      for (int rank = 0; rank < spec_.ranks; ++rank) {
+        spec_.sizes.push_back(count * ((sender + rank + 1) % 3));
+        spec_.counts[0] += spec_.sizes.back();
+      }
+    }
   }
 
   struct Pair {
@@ -231,6 +264,9 @@ class Bench {
       XLAD_RETURN_IF_ERROR(run(0));
       found[0] = data.CountWrong(group_.rank(), pairs[0].output);
     }
+    if (options_.digest) {
+      XLAD_ASSIGN_OR_RETURN(side.digest, Digest(data, pairs[0]));
+    }
     found[1] = buffers.BrokenGuards();
     int64_t all[2] = {0, 0};
     XLAD_RETURN_IF_ERROR(group_.Run(*sum_, found, all));
@@ -238,6 +274,18 @@ class Bench {
     wrong_ += all[0];
     broken_guards_ += all[1];
     return side;
+  }
+
+  // A hash of the outputs of all ranks on random inputs.
+  absl::StatusOr<uint64_t> Digest(const BenchData& data, const Pair& pair) {
+    const int rank = group_.rank();
+    data.FillRandom(rank, pair.input);
+    XLAD_RETURN_IF_ERROR(group_.Run(*operation_, pair.input, pair.output));
+    const size_t bytes = spec_.output_elements(rank) * tensor::ByteWidth(spec_.type);
+    const uint64_t own[2] = {Hash64(absl::string_view(reinterpret_cast<const char*>(pair.output), bytes), rank), 0};
+    uint64_t all[2] = {0, 0};
+    XLAD_RETURN_IF_ERROR(group_.Run(*sum_, own, all));
+    return all[0];
   }
 
   int Iterations(int64_t bytes) const {
@@ -330,20 +378,42 @@ class Bench {
       std::printf("  p99 %.2f %.2f  %s", row.out_of_place.p99_us, row.in_place.p99_us, row.plan.c_str());
     }
     std::printf("\n");
+    if (options_.digest) {
+      std::printf("# digest of the results on random values: %016llx out of place",
+                  static_cast<unsigned long long>(row.out_of_place.digest));
+      if (row.in_place.available) {
+        std::printf(", %016llx in place", static_cast<unsigned long long>(row.in_place.digest));
+      }
+      std::printf("\n");
+    }
     std::fflush(stdout);
   }
 
-  void Explain(const Row& row) const {
-    std::printf("# %lld bytes: %s\n", static_cast<long long>(row.bytes), row.plan.c_str());
-    if (collectives::Reduces(spec_.kind)) {
-      const bool widened = tensor::IsFloating(spec_.type) && tensor::BitWidth(spec_.type) < 32;
-      const std::string order = collectives::ReductionOrder(operation_->plan());
-      const bool by_rank = order == collectives::ReductionOrder({.algorithm = collectives::kMappedWindows});
-      std::printf("#   reduced in order of %s%s\n", by_rank ? "rank" : "the plan",
-                  widened                          ? ", in f32, rounded once at the end"
-                  : tensor::IsFloating(spec_.type) ? ", each addition rounded"
-                                                   : "");
-    }
+  const char* OrderText() const {
+    if (spec_.mode == collectives::ReductionMode::kCanonical) return "reduced as a balanced tree over the ranks";
+    return IsReducedOnce() ? "reduced in order of rank" : "reduced in order of the plan, in several operations";
+  }
+
+  // Whether each element is reduced by one operation.
+  bool IsReducedOnce() const {
+    const std::string ascending = collectives::ReductionOrder({.algorithm = collectives::kMappedWindows});
+    return collectives::ReductionOrder(operation_->plan()) == ascending;
+  }
+
+  const char* RoundingText() const {
+    if (!tensor::IsFloating(spec_.type)) return "";
+    if (tensor::BitWidth(spec_.type) >= 32) return ", each addition rounded";
+    return IsReducedOnce() ? ", in f32, rounded once at the end"
+                           : ", in f32, rounded at the end of each operation of the plan";
+  }
+
+  void Explain(const Row& row, const collectives::PrepareOptions& prepare) const {
+    PlanChoice choice{operation_->plan(), "", CandidatesOf(group_, spec_, prepare)};
+    choice.why = !options_.algorithm.empty() ? "given by --algorithm"
+                 : !prepare.plan.empty()     ? "given by --plans"
+                                             : WhyChosen(group_, spec_);
+    std::fputs(ExplainChoice(row.bytes, choice).c_str(), stdout);
+    if (collectives::Reduces(spec_.kind)) std::printf("#   %s%s\n", OrderText(), RoundingText());
   }
 
   absl::Status PrintEnd() const {
@@ -366,8 +436,10 @@ class Bench {
 
   static nlohmann::ordered_json Json(const Side& side) {
     if (!side.available) return nullptr;
-    return {{"time_us", side.time_us}, {"mean_us", side.mean_us}, {"p99_us", side.p99_us},
-            {"algbw", side.algbw},     {"busbw", side.busbw},     {"wrong", side.wrong}};
+    nlohmann::ordered_json json = {{"time_us", side.time_us}, {"mean_us", side.mean_us}, {"p99_us", side.p99_us},
+                                   {"algbw", side.algbw},     {"busbw", side.busbw},     {"wrong", side.wrong}};
+    if (side.digest != 0) json["digest"] = absl::StrCat(absl::Hex(side.digest, absl::kZeroPad16));
+    return json;
   }
 
   absl::Status WriteJson() const {
@@ -390,6 +462,7 @@ class Bench {
   Group& group_;
   CollectiveSpec spec_;
   std::unique_ptr<typename Group::Operation> operation_, gather_, sum_;
+  collectives::PlanRules rules_;
   std::vector<Row> rows_;
   int64_t wrong_ = 0, broken_guards_ = 0;
 };
@@ -399,40 +472,29 @@ int Report(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? 2 : 1;
 }
 
-// A MessageGroup with the functions of a ProcessGroup that Bench uses.
-class MessageBench {
- public:
-  using Operation = MessageGroup::Operation;
-
-  MessageBench(MessageGroup* group, const BenchOptions& options) : group_(*group), fast_(options.mode == "fast") {}
-  int rank() const { return group_.rank(); }
-  int ranks() const { return group_.ranks(); }
-  std::string host(int rank) const { return group_.host(rank); }
-  int64_t pid(int rank) const { return group_.pid(rank); }
-  int64_t shared_bytes() const { return 0; }
-  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_.Allocate(bytes); }
-  absl::Status Free(std::byte* address) { return group_.Free(address); }
-  absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec,
-                                                     const collectives::PrepareOptions& options = {}) {
-    CollectiveSpec ours = spec;
-    if (fast_ && collectives::Reduces(spec.kind)) ours.mode = collectives::ReductionMode::kFast;
-    return group_.Prepare(ours, options.plan);
-  }
-  absl::Status Run(Operation& operation, const void* input, void* output) {
-    return group_.Run(operation, input, output);
-  }
-  absl::Status Barrier() { return group_.Barrier(); }
-
- private:
-  MessageGroup& group_;
-  const bool fast_;  // Plans may reduce in any order.
-};
-
 template <typename Group>
 int RunIn(const BenchOptions& options, Group* group) {
   Bench<Group> bench(options, group);
   if (const absl::Status status = bench.Run(); !status.ok()) return Report(status);
   return bench.failed() ? 1 : 0;
+}
+
+// With a plan for all sizes, the group chooses none. Without a collective, it only measures.
+int RunOn(const BenchOptions& options, const std::string& transport, MessageGroup* group) {
+  if (options.algorithm.empty() || options.calibrate) {
+    const CostSource source{transport, options.calibrate, options.calibrate_ms};
+    if (const absl::Status status = UseMachineCosts(source, group); !status.ok()) return Report(status);
+  }
+  if (options.collective.empty()) {
+    if (group->rank() == 0) {
+      std::printf("# %s, %d ranks: %s\n%s", transport.c_str(), group->ranks(),
+                  CostsPath(transport, group->ranks()).c_str(), collectives::PrintCosts(group->costs()).c_str());
+      std::fflush(stdout);
+    }
+    return 0;
+  }
+  MessageBench bench(group);
+  return RunIn(options, &bench);
 }
 
 // Runs the ranks as threads of this process.
@@ -443,8 +505,7 @@ int RunThreads(const BenchOptions& options, int ranks, const MessageGroup::Optio
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      MessageBench group((*groups)[rank].get(), options);
-      codes[rank] = RunIn(options, &group);
+      codes[rank] = RunOn(options, group_options.transport.name, (*groups)[rank].get());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -454,17 +515,11 @@ int RunThreads(const BenchOptions& options, int ranks, const MessageGroup::Optio
 int RunMessages(const BenchOptions& options, const MessageGroup::Options& group_options) {
   const auto group = MessageGroup::Join(group_options);
   if (!group.ok()) return Report(group.status());
-  MessageBench bench(group->get(), options);
-  return RunIn(options, &bench);
+  return RunOn(options, group_options.transport.name, group->get());
 }
 
-}  // namespace
-
-int RunBench(const BenchOptions& options) {
-  const auto kind = ParseBenchCollective(options.collective);
-  if (!kind.ok()) return Report(kind.status());
-  if (const auto type = ParseBenchType(options.type); !type.ok()) return Report(type.status());
-  if (const auto op = ParseBenchOp(options.op); !op.ok()) return Report(op.status());
+// Starts the ranks, or runs this one.
+int RunRanked(const BenchOptions& options) {
   const auto transport = collectives::ChooseTransport(options.transport, options.any_network);
   if (!transport.ok()) return Report(transport.status());
   const auto launch = collectives::DetectLaunch();
@@ -493,6 +548,35 @@ int RunBench(const BenchOptions& options) {
   if (!transport->shares_memory) return RunMessages(options, messages);
   const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
   return group.ok() ? RunIn(options, group->get()) : Report(group.status());
+}
+
+}  // namespace
+
+int RunCalibration(const BenchOptions& given) {
+  BenchOptions options = given;
+  const auto launch = collectives::DetectLaunch();
+  if (!launch.ok()) return Report(launch.status());
+  // Ranks of one host share memory in the transports auto and shm, for which the choice depends on sizes alone.
+  const bool mapped = options.transport == "auto" || options.transport == "shm";
+  const std::vector<int> ranks = options.ranks > 0 ? std::vector<int>{options.ranks} : std::vector<int>{2, 4, 8};
+  const int64_t parts = std::ssize(ranks) * (mapped ? 2 : 1);
+  options.calibrate_ms = kCalibrationMs / parts;
+  if (mapped) options.transport = "tcp";
+  if (launch->has_value()) return RunRanked(options);
+  for (const int n : ranks) {
+    options.ranks = n;
+    if (const int code = RunRanked(options); code != 0) return code;
+    if (!mapped) continue;
+    BenchOptions threads = options;
+    threads.transport = "in-process";
+    if (const int code = RunRanked(threads); code != 0) return code;
+  }
+  return 0;
+}
+
+int RunBench(const BenchOptions& options) {
+  const absl::Status status = CheckBenchOptions(options);
+  return status.ok() ? RunRanked(options) : Report(status);
 }
 
 }  // namespace xlad::cli

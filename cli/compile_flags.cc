@@ -11,6 +11,12 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
                   "compiled, or op-by-op: every instruction by itself, nothing is fused or combined")
       ->capture_default_str()
       ->check(CLI::IsMember({"compiled", "op-by-op"}));
+  app->add_option("--mode", flags->mode,
+                  "order of reductions among devices: run-to-run (each run has the same bits), canonical (a balanced "
+                  "tree over the mesh's logical shards: the same bits on any number of devices that divides them), or "
+                  "fast (any order)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"run-to-run", "canonical", "fast"}));
   app->add_flag("--check-numerics", flags->check_numerics,
                 "with --executor op-by-op: fail at the first NaN or infinity that an instruction makes, and name it");
   app->add_option("--overlap", flags->overlap,
@@ -33,6 +39,7 @@ absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags) {
   if (flags.overlap == "always") policy.set_overlap(CompilePolicy::ALWAYS);
   if (flags.overlap == "never") policy.set_overlap(CompilePolicy::NEVER);
   policy.set_memory_limit_bytes(flags.memory_limit_bytes);
+  policy.set_reduction_mode(flags.mode == "canonical" ? CANONICAL : flags.mode == "fast" ? FAST : RUN_TO_RUN);
   if (flags.check_numerics && !policy.op_by_op()) {
     return absl::InvalidArgumentError(
         "--check-numerics: found --executor compiled, expected op-by-op, in which every instruction can be checked");

@@ -10,7 +10,7 @@
 namespace xlad::cli {
 
 struct CompileFlags {
-  std::string executor = "compiled", overlap = "by-cost", schedules_path;
+  std::string executor = "compiled", overlap = "by-cost", schedules_path, mode = "run-to-run";
   bool check_numerics = false;
   int64_t memory_limit_bytes = 0;
 };

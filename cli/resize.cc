@@ -4,12 +4,16 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& mesh) {
+int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& mesh, int64_t devices) {
+  if (mesh.empty() == (devices == 0)) {
+    return Fail(absl::InvalidArgumentError(
+        "expected either --mesh, or --devices for a job in the mode canonical, whose mesh stays"));
+  }
   const auto axes = client::ParseMeshFlag(mesh);
   if (!axes.ok()) return Fail(axes.status());
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
-  const absl::Status status = (*client)->Resize(job_id, *axes);
+  const absl::Status status = (*client)->Resize(job_id, *axes, devices);
   return status.ok() ? static_cast<int>(kOk) : Fail(status);
 }
 
@@ -19,12 +23,17 @@ void AddResize(CLI::App& parent, Action* action) {
   auto endpoint = std::make_shared<Endpoint>();
   auto job_id = std::make_shared<std::string>();
   auto mesh = std::make_shared<std::string>();
+  auto devices = std::make_shared<int64_t>(0);
   CLI::App* app = parent.add_subcommand("resize", "continue a job on another mesh, from a state that it saves now");
-  app->footer("Example:\n  xlad resize job-1a2b3c4d --mesh dp=2 --coordinator 127.0.0.1:7411");
+  app->footer("Examples:\n"
+              "  xlad resize job-1a2b3c4d --mesh dp=2 --coordinator 127.0.0.1:7411\n"
+              "  xlad resize job-1a2b3c4d --devices 2 --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
-  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, as dp=2,tp=2")->required();
+  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, as dp=2,tp=2");
+  app->add_option("--devices", *devices, "for a job in the mode canonical: the devices that run its logical shards")
+      ->check(AtLeast(1));
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *mesh); }; });
+  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *mesh, *devices); }; });
 }
 
 }  // namespace xlad::cli

@@ -37,6 +37,12 @@ struct Options {
   ProfileOptions profiling;
 };
 
+// Whether `count` devices can run the job. In the mode canonical, a device runs one or more logical shards.
+bool CanRun(const JobSpec& spec, int64_t count) {
+  const int64_t shards = NumDevices(spec.mesh());
+  return count >= shards || (count > 0 && spec.compile().reduction_mode() == CANONICAL && shards % count == 0);
+}
+
 // Completes the devices to start and sets those that the job runs on: the first kind with enough devices for its mesh,
 // or all kinds together.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
@@ -47,13 +53,16 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const runtime::DeviceRequest* enough = nullptr;
   for (const runtime::DeviceRequest& request : *devices) {
     total += request.count;
-    if (request.count >= needed && enough == nullptr) enough = &request;
+    if (enough == nullptr && CanRun(*spec, request.count)) enough = &request;
   }
-  if (total < needed) {
+  const bool is_canonical = spec->compile().reduction_mode() == CANONICAL;
+  if (enough == nullptr && total < needed) {
     return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed,
-                                                   " or more devices for mesh ", MeshText(spec->mesh())));
+                                                   " or more devices for mesh ", MeshText(spec->mesh()),
+                                                   is_canonical ? ", or a number of one kind that divides it" : ""));
   }
   spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());
+  if (is_canonical && enough != nullptr) spec->set_devices(std::min(enough->count, needed));
   if (devices->size() > 1 && total > needed) {
     std::fprintf(stderr, "xlad: the mesh has %lld devices of the %lld in --device %s; the job runs on %s\n",
                  static_cast<long long>(needed), static_cast<long long>(total), DeviceFlagText(*devices).c_str(),
@@ -167,6 +176,11 @@ int Run(Options options) {
   }
   const auto launch = MpirunLaunch();
   if (!launch.ok()) return Fail(launch.status());
+  if (launch->has_value() && (*launch)->launcher == "MPICH" && options.transport == "mpi") {
+    return Fail(absl::InvalidArgumentError(
+        "--transport mpi: found a launch by MPICH, expected mpirun of Open MPI: an attempt of a job is a process of "
+        "its own, and MPICH admits only processes that it has started; use another transport, or mpirun.openmpi"));
+  }
   if (launch->has_value()) options.workers = (*launch)->ranks;
   const absl::Status transport = CheckTransport(options.transport, options.workers);
   if (!transport.ok()) return Fail(transport);
@@ -188,6 +202,7 @@ void AddRun(CLI::App& parent, Action* action) {
       "  xlad run examples/spiral_mlp --steps 20 --curve curve.json --save-state state.safetensors\n"
       "  xlad run examples/spiral_mlp --mesh dp=8 --device opaque\n"
       "  xlad run examples/spiral_mlp --mesh dp=4,tp=2 --device cpu:6,opaque:2\n"
+      "  xlad run examples/spiral_mlp --mesh dp=8 --mode canonical --devices 2\n"
       "  xlad run examples/spiral_mlp --steps 50 --profile\n"
       "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
       "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");

@@ -13,7 +13,7 @@ namespace {
 
 struct Options {
   std::string directory, mesh, curve, save_state, client_key;
-  int64_t steps = -1;
+  int64_t steps = -1, device_count = 0;
   DeviceRequests devices;
   RecoveryFlags recovery;
   CompileFlags compile;
@@ -30,6 +30,7 @@ int Run(const Options& options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  job->spec.set_devices(options.device_count);
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
@@ -61,6 +62,10 @@ void AddSubmit(CLI::App& parent, Action* action) {
   AddDeviceFlag(app, &options->devices, "COUNT: the most that the job takes of this kind; default any devices");
   app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
       ->check(AtLeast(0));
+  app->add_option("--devices", options->device_count,
+                  "with --mode canonical: the devices that run the mesh's logical shards, a number that divides them; "
+                  "none: as many as the workers have")
+      ->check(AtLeast(1));
   app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
   app->add_option("--save-state", options->save_state, "write the final state to FILE, safetensors (waits)")

@@ -37,7 +37,8 @@ class CoordinatorClient {
   virtual absl::StatusOr<std::vector<JobStatus>> ListJobs() = 0;
   virtual absl::StatusOr<JobStatus> GetJob(const std::string& job_id) = 0;
   virtual absl::Status Cancel(const std::string& job_id) = 0;
-  virtual absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh) = 0;
+  // On another mesh, or, if `devices` is not 0, on another number of devices.
+  virtual absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh, int64_t devices) = 0;
   virtual absl::StatusOr<WhyJobResponse> Why(const std::string& job_id) = 0;
   virtual absl::StatusOr<JobLogResponse> Log(const std::string& job_id) = 0;  // All events.
   // The recorded steps of all workers of a job, as the coordinator keeps them (observe::ReadTraces).

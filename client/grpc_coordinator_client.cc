@@ -88,9 +88,10 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return Call(&Coordinator::Stub::CancelJob, request).status();
   }
 
-  absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh) override {
+  absl::Status Resize(const std::string& job_id, const std::vector<MeshAxis>& mesh, int64_t devices) override {
     ResizeJobRequest request;
     request.set_job_id(job_id);
+    request.set_devices(devices);
     for (const MeshAxis& axis : mesh) *request.add_mesh() = axis;
     return Call(&Coordinator::Stub::ResizeJob, request).status();
   }

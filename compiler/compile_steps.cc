@@ -80,7 +80,7 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
       Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
   XLAD_RETURN_IF_ERROR(CheckMemoryLimit(result.program, result.assignment, policy.memory_limit_bytes()));
   const bool is_gpu = IsGpu(request.target());
-  const StepOptions steps = {context.devices, policy.check_numerics(), &schedules, is_gpu};
+  const StepOptions steps = {context.devices, policy.check_numerics(), policy.reduction_mode(), &schedules, is_gpu};
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, steps);
                         }));

@@ -141,7 +141,7 @@ absl::Status ConnectedExecutable::UseFabric(AttemptFabric* fabric) {
 
 absl::Status ConnectedExecutable::Prepare(int index) {
   Shard& shard = *shards_[index];
-  const int threads = environment_.threads_of_each > 0 ? environment_.threads_of_each
+  const int threads = environment_.threads_of_each > 0 ? std::max(1, environment_.threads_of_each / shards_per_device_)
                                                        : ThreadsOfEach(HostThreads(), static_cast<int>(shards_.size()));
   const Code& code = CodeOf(index);
   XLAD_ASSIGN_OR_RETURN(shard.stream, code.device->MakeStream(threads));

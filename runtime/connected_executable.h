@@ -28,6 +28,7 @@ struct ExecutableLaunch {
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
   // By shard: the number of its executable, if the program has several, one for each kind of device. Empty: 0 for all.
   std::vector<int> executable_of;
+  int shards_per_device = 1;  // These shards share the cores of a device.
 };
 
 // The mesh positions that a launch names for this worker.
@@ -106,7 +107,8 @@ class ConnectedExecutable {
 
   ConnectedExecutable(const ExecutableLaunch& launch, const WorkerEnvironment& environment,
                       collectives::AbortSignal* abort)
-      : positions_(launch.shards), code_of_(launch.executable_of), environment_(environment), abort_(abort) {
+      : positions_(launch.shards), code_of_(launch.executable_of),
+        shards_per_device_(std::max(1, launch.shards_per_device)), environment_(environment), abort_(abort) {
     code_of_.resize(positions_.size());
   }
   absl::Status AddCode(const StoredExecutable& stored);
@@ -115,6 +117,7 @@ class ConnectedExecutable {
 
   const std::vector<int> positions_;  // Mesh positions, by index.
   std::vector<int> code_of_;          // Numbers of codes_, by index.
+  int shards_per_device_ = 1;
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
   std::vector<Code> codes_;

@@ -63,7 +63,7 @@ void TaskExecutor::Main() {
 
 // Reads each executable that the devices here need once.
 absl::Status TaskExecutor::LoadExecutables() {
-  ExecutableLaunch launch{devices_, launch_.plans(), {}};
+  ExecutableLaunch launch{devices_, launch_.plans(), {}, launch_.shards_per_device()};
   std::vector<StoredExecutable> stored;
   for (const LaunchRecord& record : launch_.devices()) {
     const std::string& digest =

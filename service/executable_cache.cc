@@ -80,7 +80,7 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
                      &JobSpec::clear_steps, &JobSpec::clear_start_step, &JobSpec::clear_max_attempts,
                      &JobSpec::clear_keep_final_state, &JobSpec::clear_checkpoint, &JobSpec::clear_resume,
                      &JobSpec::clear_on_loss, &JobSpec::clear_shrink_axes, &JobSpec::clear_stop_when_not_finite,
-                     &JobSpec::clear_device_name}) {
+                     &JobSpec::clear_device_name, &JobSpec::clear_devices}) {
     (spec.*clear)();
   }
   if (spec.data_uri() != storage::kStreamUri) spec.clear_data_uri();  // The data of a stream is not checked.

@@ -107,6 +107,22 @@ absl::Status CheckMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh)
   return absl::OkStatus();
 }
 
+// The devices that run the logical shards of a job, and the mode in which their number is free.
+absl::Status CheckDevices(const JobSpec& spec) {
+  const int mode = static_cast<int>(spec.compile().reduction_mode());
+  if (!ReductionMode_IsValid(mode)) return Bad("compile.reduction_mode", absl::StrCat(mode), "0 to 2");
+  int64_t shards = 1;
+  for (const MeshAxis& axis : spec.mesh()) shards *= axis.size();
+  XLAD_RETURN_IF_ERROR(CheckRange("devices", spec.devices(), 0, shards));
+  if (spec.devices() == 0) return absl::OkStatus();
+  if (spec.compile().reduction_mode() != CANONICAL) {
+    return Bad("devices", absl::StrCat(spec.devices(), " in another mode than canonical"),
+               "0, because every logical shard has a device of its own in this mode");
+  }
+  if (shards % spec.devices() == 0) return absl::OkStatus();
+  return Bad("devices", absl::StrCat(spec.devices()), absl::StrCat("a number that divides the ", shards, " shards"));
+}
+
 template <typename Entry>  // JobSpec::Parameter or JobSpec::Result.
 absl::Status CheckEntries(absl::string_view field, const google::protobuf::RepeatedPtrField<Entry>& entries) {
   XLAD_RETURN_IF_ERROR(CheckCount(field, entries.size()));
@@ -216,6 +232,7 @@ absl::Status Validate(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckText("name", spec.name()));
   XLAD_RETURN_IF_ERROR(CheckAllowedDevices(spec.device_name()));
   XLAD_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
+  XLAD_RETURN_IF_ERROR(CheckDevices(spec));
   XLAD_RETURN_IF_ERROR(CheckStep("steps", spec.steps()));
   XLAD_RETURN_IF_ERROR(CheckStep("batch_size", spec.batch_size()));
   XLAD_RETURN_IF_ERROR(CheckStep("batch_count", spec.batch_count()));
@@ -264,6 +281,7 @@ absl::Status Validate(const WhyJobRequest& request) { return CheckId("job_id", r
 absl::Status Validate(const GetTraceRequest& request) { return CheckId("job_id", request.job_id()); }
 absl::Status Validate(const ResizeJobRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
+  XLAD_RETURN_IF_ERROR(CheckRange("devices", request.devices(), 0, kMaxMeshDevices));
   return CheckMesh(request.mesh());
 }
 absl::Status Validate(const ListWorkersRequest&) { return absl::OkStatus(); }

@@ -74,6 +74,25 @@ TEST(Validate, RefusesNegativeCounts) {
   ExpectBad(Validate(request), "max_attempts");
 }
 
+TEST(Validate, DevicesOfAJobDivideItsShards) {
+  SubmitJobRequest request = GoodJob();
+  JobSpec& spec = *request.mutable_spec();
+  spec.set_devices(4);
+  ExpectBad(Validate(request), "devices: found 4 in another mode than canonical");
+  spec.mutable_compile()->set_reduction_mode(CANONICAL);
+  for (const int64_t devices : {0, 1, 2, 4, 8}) {
+    spec.set_devices(devices);
+    EXPECT_TRUE(Validate(request).ok()) << devices;
+  }
+  for (const int64_t devices : {int64_t{-1}, int64_t{3}, int64_t{16}, INT64_MIN, INT64_MAX}) {
+    spec.set_devices(devices);
+    ExpectBad(Validate(request), "devices");
+  }
+  spec.set_devices(0);
+  spec.mutable_compile()->set_reduction_mode(static_cast<ReductionMode>(3));
+  ExpectBad(Validate(request), "compile.reduction_mode");
+}
+
 TEST(Validate, RefusesImpossibleMeshes) {
   const auto session = [](std::vector<int64_t> sizes) {
     OpenSessionRequest request;

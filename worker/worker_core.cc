@@ -1,5 +1,6 @@
 #include "worker/worker_core.h"
 
+#include <algorithm>
 #include <csignal>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,9 @@ void SetKey(const LaunchTask& launch, Message* message) {
   message->set_attempt(launch.attempt());
   message->set_generation(launch.generation());
 }
+
+// The number of devices here that a task needs.
+int DevicesOf(const LaunchTask& launch) { return launch.devices_size() / std::max(1, launch.shards_per_device()); }
 
 // The answer of a task to a request for one of its steps.
 template <typename Event, typename Message>
@@ -224,7 +228,7 @@ void WorkerCore::OnLaunch(const LaunchTask& launch) {
   for (const TaskKey& other : old) Forget(other, "a later attempt of the job starts");
   LogInfo("task launched", {{"job", key.job_id},
                             {"attempt", absl::StrCat(key.attempt)},
-                            {"devices", absl::StrCat(launch.devices_size())},
+                            {"devices", absl::StrCat(DevicesOf(launch))},
                             {"first_step", absl::StrCat(launch.first_step())}});
   tasks_[key].launch = launch;
   StartTasks();
@@ -234,13 +238,13 @@ void WorkerCore::StartTasks() {
   int free = options_.identity.devices();
   for (const auto& [key, devices] : ending_) free -= devices;
   for (const auto& [key, record] : tasks_) {
-    if (record.task != nullptr) free -= record.launch.devices_size();
+    if (record.task != nullptr) free -= DevicesOf(record.launch);
   }
   for (auto& [key, record] : tasks_) {
     if (record.task != nullptr) continue;
     // If nothing is about to end, waiting does not help.
-    if (record.launch.devices_size() > free && !ending_.empty()) continue;
-    free -= record.launch.devices_size();
+    if (DevicesOf(record.launch) > free && !ending_.empty()) continue;
+    free -= DevicesOf(record.launch);
     record.task = make_task_(record.launch);
   }
 }
@@ -357,7 +361,7 @@ void WorkerCore::Forget(const TaskKey& key, const std::string& why) {
   work_moved_ = work_moved_ || (drain_until_ns_.has_value() && stopped);
   if (record.task != nullptr) {
     if (!why.empty()) record.task->Abort({absl::CancelledError(why), ""});
-    if (options_.tasks_have_processes && !record.exited) ending_[key] = record.launch.devices_size();
+    if (options_.tasks_have_processes && !record.exited) ending_[key] = DevicesOf(record.launch);
     actions_.push_back(DropTask{std::move(record.task)});
   }
   tasks_.erase(found);

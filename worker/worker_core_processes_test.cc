@@ -95,11 +95,14 @@ class TasksWithProcesses : public WorkerCoreTest {
   }
   TasksWithProcesses() : WorkerCoreTest(WithProcesses()) {}
 
-  void LaunchOn(int devices, const std::string& job, int64_t attempt) {
+  void LaunchOn(int devices, const std::string& job, int64_t attempt, int shards_per_device = 0) {
     CoordinatorMessage message;
     message.mutable_launch()->set_job_id(job);
     message.mutable_launch()->set_attempt(attempt);
-    for (int d = 0; d < devices; ++d) message.mutable_launch()->add_devices()->set_device(d);
+    message.mutable_launch()->set_shards_per_device(shards_per_device);
+    for (int d = 0; d < devices * std::max(1, shards_per_device); ++d) {
+      message.mutable_launch()->add_devices()->set_device(d);
+    }
     Handle(message);
   }
 };
@@ -117,6 +120,17 @@ TEST_F(TasksWithProcesses, DevicesAreFreeWhenTheProcessHasEnded) {
   Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
   EXPECT_EQ(alive_, 3) << "nothing is about to end: all start";
   EXPECT_THAT(sent_, IsEmpty()) << "the end was expected";
+}
+
+TEST_F(TasksWithProcesses, ShardsOfOneDeviceNeedOneDevice) {
+  Attach();
+  LaunchOn(1, "job", 1);
+  LaunchOn(1, "other", 1);
+  Abort("cancelled");
+  LaunchOn(1, "shards", 1, /*shards_per_device=*/4);
+  EXPECT_EQ(alive_, 1) << "no device is free yet";
+  Handle(TaskHasExited{{"job", 1}, {.signal = 9}});
+  EXPECT_EQ(alive_, 2);
 }
 
 TEST_F(TasksWithProcesses, TheNextAttemptWaitsForTheEndOfTheLastOne) {

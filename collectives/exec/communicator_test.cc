@@ -72,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(Placements, CommunicatorTest,
                                                               DevicesOfWorkers{{0, 3}, {1}, {2, 4}}),
                                             ::testing::Bool()));
 
-CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, ElementType type = ElementType::kF32) {
+CollectiveSet OneAllReduce(int n, int64_t count, const std::string& plan, ElementType type = ElementType::kF32,
+                           ReductionMode mode = ReductionMode::kRunToRun) {
   CollectiveSet set;
   set.num_devices = n;
   set.max_message_bytes = 1 << 24;
@@ -81,17 +82,18 @@ CollectiveSet OneAllReduce(int n, int64_t count, const std::string& algorithm, E
   spec.ranks = n;
   spec.type = type;
   spec.counts = {count};
-  set.collectives.push_back(MakeCollective(spec, {algorithm, 1, 1}, n));
+  spec.mode = mode;
+  set.collectives.push_back(MakeCollective(spec, *ParsePlan(plan), n));
   return set;
 }
 
 // Returns the bytes of device 0 after an AllReduce of random floats. All devices must have the same bytes.
-std::vector<std::byte> Bits(const DevicesOfWorkers& placement, const std::string& algorithm, ElementType type,
-                            bool mapped = false) {
+std::vector<std::byte> Bits(const DevicesOfWorkers& placement, const std::string& plan, ElementType type,
+                            bool mapped = false, ReductionMode mode = ReductionMode::kRunToRun) {
   TestWorld world(placement);
   if (mapped) world.UseMappedMemory();
   const int n = world.num_devices();
-  const CollectiveSet set = OneAllReduce(n, 5003, algorithm, type);
+  const CollectiveSet set = OneAllReduce(n, 5003, plan, type, mode);
   std::vector<Buffers> results(n);
   const std::vector<absl::Status> statuses = world.RunCommunicators({&set}, [&](int device, Communicator& c) {
     const std::unique_ptr<Random> random = SeededRandom(1000 + device);
@@ -118,6 +120,30 @@ TEST(Communicator, BitsDoNotDependOnThePlacement) {
       EXPECT_EQ(Bits({{0, 1}, {2, 3, 4}, {5}}, algorithm, type), bits) << algorithm;
       EXPECT_EQ(Bits({{0, 1}, {2, 3, 4}, {5}}, algorithm, type, /*mapped=*/true), bits) << algorithm;
     }
+  }
+}
+
+// The balanced tree over the ranks does not depend on the algorithm, its chunks and channels, the placement, or whether
+// memory is mapped.
+TEST(Communicator, CanonicalBitsDependOnTheRanksAlone) {
+  constexpr ReductionMode kMode = ReductionMode::kCanonical;
+  for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+    const DevicesOfWorkers one = {{0, 1, 2, 3, 4, 5, 6, 7}};
+    const std::vector<std::byte> bits = Bits(one, "direct", type, false, kMode);
+    // Sums in f32 that are rounded to bf16 seldom differ.
+    if (type == ElementType::kF32) EXPECT_NE(bits, Bits(one, "direct", type)) << "the order has no influence";
+    std::vector<std::string> plans = {"direct_one_shot", "direct chunks=3 channels=2"};
+    if (type == ElementType::kF32) {
+      for (const char* const plan : {"recursive_doubling", "halving_doubling chunks=5", "hierarchical grid=4x2",
+                                     "hierarchical grid=2x4 chunks=2"}) {
+        plans.push_back(plan);
+      }
+    }
+    for (const std::string& plan : plans) EXPECT_EQ(Bits(one, plan, type, false, kMode), bits) << plan;
+    const DevicesOfWorkers several = {{0, 1, 2}, {3, 4, 5}, {6, 7}};
+    EXPECT_EQ(Bits(several, "direct", type, false, kMode), bits);
+    EXPECT_EQ(Bits(several, "direct chunks=2", type, true, kMode), bits) << "mapped";
+    EXPECT_EQ(Bits(one, "direct", type, true, kMode), bits) << "mapped, in one process";
   }
 }
 

@@ -38,11 +38,18 @@ bool NeedsCopyOfInputs(const CollectiveSpec& spec, int rank, bool in_place, absl
   const std::vector<int64_t> output_counts = spec.output_counts();
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (size_t j = 0; j < outputs.size(); ++j) {
-      const int64_t in_bytes = spec.counts[i] * width, out_bytes = output_counts[j] * width;
+      const bool ragged = !spec.sizes.empty();
+      const int64_t in_bytes = (ragged ? spec.input_elements(rank) : spec.counts[i]) * width;
+      const int64_t out_bytes = (ragged ? spec.output_elements(rank) : output_counts[j]) * width;
       // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter that of its
       // input.
-      const int64_t in = spec.kind == CollectiveKind::kReduceScatter ? rank * out_bytes : 0;
-      const int64_t out = spec.kind == CollectiveKind::kAllGather ? rank * in_bytes : 0;
+      int64_t in = spec.kind == CollectiveKind::kReduceScatter ? rank * out_bytes : 0;
+      int64_t out = spec.kind == CollectiveKind::kAllGather ? rank * in_bytes : 0;
+      if (ragged) {
+        const InPlaceOffsets offsets = InPlaceOffsetsOf(spec, rank);
+        in = offsets.input * width;
+        out = offsets.output * width;
+      }
       if (in_place && i == j && inputs[i] + in == outputs[j] + out) continue;
       const bool empty = in_bytes == 0 || out_bytes == 0;
       if (!empty && inputs[i] < outputs[j] + out_bytes && outputs[j] < inputs[i] + in_bytes) return true;

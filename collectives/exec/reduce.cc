@@ -2,6 +2,7 @@
 #include "collectives/exec/reduce.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <type_traits>
@@ -106,17 +107,55 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   }
 }
 
+// Elements per block of a tree, which keeps a block of values for each of its levels.
+constexpr int64_t kTreeBlock = 256;
+
+// Writes the values of the tree over n <= kTreeBlock elements of the sources.
+template <typename Access, Reduction kReduction, typename Value>
+void TreeValues(absl::Span<const void* const> sources, int64_t begin, int64_t n, Value* values) {
+  if (sources.size() == 1) {
+    const auto* from = static_cast<const typename Access::Storage*>(sources[0]) + begin;
+    for (int64_t i = 0; i < n; ++i) values[i] = Access::Load(from[i]);
+    return;
+  }
+  const size_t half = std::bit_floor(sources.size() - 1);
+  Value right[kTreeBlock];
+  TreeValues<Access, kReduction>(sources.first(half), begin, n, values);
+  TreeValues<Access, kReduction>(sources.subspan(half), begin, n, right);
+  for (int64_t i = 0; i < n; ++i) values[i] = Combine<kReduction, Value>(values[i], right[i]);
+}
+
+template <typename Access, Reduction kReduction>
+void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind) {
+  using Storage = typename Access::Storage;
+  using Value = decltype(Access::Load(Storage()));
+  Value values[kTreeBlock];
+  Storage stored[kTreeBlock];
+  for (int64_t begin = 0; begin < count; begin += kTreeBlock) {
+    const int64_t n = std::min(kTreeBlock, count - begin);
+    TreeValues<Access, kReduction>(sources, begin, n, values);
+    if constexpr (kReduction == Reduction::kAverage) {
+      for (int64_t i = 0; i < n; ++i) values[i] /= static_cast<Value>(sources.size());
+    }
+    for (int64_t i = 0; i < n; ++i) stored[i] = Access::Store(values[i]);
+    for (void* const dst : dsts) std::copy(stored, stored + n, static_cast<Storage*>(dst) + begin);
+  }
+}
+
 // Indexed by reduction; null if the reduction has no meaning for the type.
 struct Row {
   ElementType type;
   ReduceFunction by_reduction[8];
+  // Sum, product and average as balanced trees; null if the result does not depend on the order.
+  ReduceFunction trees[3] = {};
 };
 
 template <typename A>
 constexpr Row Ordered(ElementType type) {
   return {type,
           {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, Reduce<A, Reduction::kMax>,
-           Reduce<A, Reduction::kMin>, nullptr, nullptr, nullptr, Reduce<A, Reduction::kAverage>}};
+           Reduce<A, Reduction::kMin>, nullptr, nullptr, nullptr, Reduce<A, Reduction::kAverage>},
+          {ReduceTree<A, Reduction::kSum>, ReduceTree<A, Reduction::kProduct>, ReduceTree<A, Reduction::kAverage>}};
 }
 
 template <ElementType kType>
@@ -143,7 +182,8 @@ template <typename A>
 constexpr Row Unordered(ElementType type) {
   return {type,
           {Reduce<A, Reduction::kSum>, Reduce<A, Reduction::kProduct>, nullptr, nullptr, nullptr, nullptr, nullptr,
-           nullptr}};
+           nullptr},
+          {ReduceTree<A, Reduction::kSum>, ReduceTree<A, Reduction::kProduct>, nullptr}};
 }
 
 constexpr Row kRows[] = {
@@ -189,6 +229,40 @@ absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduct
       absl::StrCat("found a reduction by ", ToString(reduction), " of ", tensor::ToString(type),
                    ", for which collectives have no kernel; expected ",
                    "sum or product of numbers, max or min of real ones, and/or of integers"));
+}
+
+bool DependsOnOrder(ElementType type, Reduction reduction) {
+  const bool accumulates =
+      reduction == Reduction::kSum || reduction == Reduction::kProduct || reduction == Reduction::kAverage;
+  return accumulates && (tensor::IsFloating(type) || tensor::IsComplex(type));
+}
+
+absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(ElementType type, Reduction reduction) {
+  if (!DependsOnOrder(type, reduction)) return FindScalarReduceFunction(type, reduction);
+  const int index = reduction == Reduction::kAverage ? 2 : static_cast<int>(reduction) - 1;
+  for (const Row& row : kRows) {
+    if (row.type == type && row.trees[index] != nullptr) return row.trees[index];
+  }
+  return FindScalarReduceFunction(type, reduction).status();
+}
+
+absl::StatusOr<ReduceFunction> FindTreeReduceFunction(ElementType type, Reduction reduction) {
+  if (!DependsOnOrder(type, reduction)) return FindReduceFunction(type, reduction);
+  const ReduceFunction vector = FindVectorReduceKernels(type, reduction).tree;
+  if (vector != nullptr) return vector;
+  return FindScalarTreeReduceFunction(type, reduction);
+}
+
+absl::StatusOr<ReduceFunction> ReduceFunctionOf(const CollectiveSpec& spec) {
+  return spec.mode == ReductionMode::kCanonical ? FindTreeReduceFunction(spec.type, spec.reduction)
+                                                : FindReduceFunction(spec.type, spec.reduction);
+}
+
+absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op) {
+  const bool is_tree = op.kind == OpKind::kReduceTree;
+  if (is_tree == (spec.mode == ReductionMode::kCanonical) || op.sources.size() <= 2) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("found operation \"", Print(op), "\" in a schedule of ", spec.ToString(),
+                                          ", expected reductions ", is_tree ? "from left to right" : "as trees"));
 }
 
 absl::StatusOr<ReduceFunction> FindReduceFunction(ElementType type, Reduction reduction) {

@@ -6,6 +6,7 @@
 
 #include "absl/types/span.h"
 #include "base/status.h"
+#include "collectives/plan/schedule.h"
 #include "collectives/plan/spec.h"
 
 namespace xlad::collectives {
@@ -26,8 +27,24 @@ using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const v
 // Unimplemented if there is no kernel for the pair. ValidateSpec refuses pairs that have no meaning.
 absl::StatusOr<ReduceFunction> FindReduceFunction(tensor::ElementType type, Reduction reduction);
 
+// The same, but combines the sources as the balanced tree of OpKind::kReduceTree (collectives/plan/schedule.h). All
+// partial results have the type in which elements are accumulated, and each result is rounded once to the type of the
+// elements.
+absl::StatusOr<ReduceFunction> FindTreeReduceFunction(tensor::ElementType type, Reduction reduction);
+
+// The function for the order of reduction that the spec asks for. The spec reduces.
+absl::StatusOr<ReduceFunction> ReduceFunctionOf(const CollectiveSpec& spec);
+
+// Internal if the function of ReduceFunctionOf does not combine as the operation, which reduces, says.
+absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op);
+
+// Whether another order of the sources, or another tree, may give another result: floating-point sums and products.
+bool DependsOnOrder(tensor::ElementType type, Reduction reduction);
+
 // The function that FindReduceFunction returns if the CPU has no vector instructions. The tests compare both.
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type, Reduction reduction);
+// The same for FindTreeReduceFunction.
+absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(tensor::ElementType type, Reduction reduction);
 
 // The same for bytes [offset, offset + bytes) of each source, without the costs of long arrays. The sources have
 // kSmallBytes bytes that may be read, and offset and bytes are multiples of the size of an element.
@@ -38,6 +55,7 @@ using SmallReduceFunction = void (*)(void* dst, absl::Span<const void* const> so
 struct ReduceKernels {
   ReduceFunction reduce = nullptr;
   SmallReduceFunction small = nullptr;
+  ReduceFunction tree = nullptr;  // Null as well if the result does not depend on the order.
 };
 ReduceKernels FindVectorReduceKernels(tensor::ElementType type, Reduction reduction);
 

@@ -272,6 +272,83 @@ TEST(Reduce, CopiesWithStreamingStoresAtAnyAlignment) {
   }
 }
 
+// The definition of OpKind::kReduceTree, in the type in which elements are accumulated.
+template <typename T>
+T TreeOf(const std::vector<T>& values, bool product) {
+  if (values.size() == 1) return values[0];
+  size_t half = 1;
+  while (half * 2 < values.size()) half *= 2;
+  const T left = TreeOf<T>({values.begin(), values.begin() + half}, product);
+  const T right = TreeOf<T>({values.begin() + half, values.end()}, product);
+  return product ? left * right : left + right;
+}
+
+// Random operands of very different sizes, so that another order has another result.
+template <typename T, typename Load, typename Store>
+void CheckTrees(ElementType type, const Load& load, const Store& store) {
+  const std::unique_ptr<Random> random = SeededRandom(11);
+  for (const int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 31, 64}) {
+    for (const int64_t count : {0, 1, 7, 64, 65, 257, 1003}) {
+      std::vector<std::vector<T>> bits(sources, std::vector<T>(count + 1));
+      std::vector<const void*> from;
+      for (auto& source : bits) {
+        for (T& value : source) value = store((random->Unit() - 0.5) * std::ldexp(1.0, random->Below(12)));
+        from.push_back(source.data() + count % 2);
+      }
+      for (const Reduction reduction : {Reduction::kSum, Reduction::kAverage, Reduction::kProduct}) {
+        SCOPED_TRACE(absl::StrCat(tensor::ToString(type), " ", ToString(reduction), " of ", sources, " x ", count));
+        std::vector<T> scalar(count), vector(count + 16);
+        void* const scalar_dsts[] = {scalar.data()};
+        void* const vector_dsts[] = {vector.data() + 3};
+        (*FindScalarTreeReduceFunction(type, reduction))(scalar_dsts, from, count, StoreKind::kCached);
+        (*FindTreeReduceFunction(type, reduction))(vector_dsts, from, count,
+                                                  count % 2 == 0 ? StoreKind::kStreaming : StoreKind::kCached);
+        for (int64_t i = 0; i < count; ++i) {
+          std::vector<decltype(load(T()))> values;
+          for (const auto& source : bits) values.push_back(load(source[i + count % 2]));
+          auto expected = TreeOf(values, reduction == Reduction::kProduct);
+          if (reduction == Reduction::kAverage) expected /= static_cast<decltype(load(T()))>(sources);
+          const T stored = store(expected);
+          ASSERT_EQ(std::memcmp(&scalar[i], &stored, sizeof stored), 0) << "scalar, element " << i;
+          ASSERT_EQ(std::memcmp(&vector[i + 3], &stored, sizeof stored), 0) << "vector, element " << i;
+        }
+      }
+    }
+  }
+}
+
+template <ElementType kType>
+void CheckSmallTrees() {
+  using Codec = tensor::SmallFloat<kType>;
+  CheckTrees<typename Codec::Storage>(kType, Codec::Decode,
+                                      [](double value) { return Codec::Encode(static_cast<float>(value)); });
+}
+
+TEST(Reduce, TreesAreBalancedAndRoundOnce) {
+  CheckTrees<float>(
+      ElementType::kF32, [](float value) { return value; }, [](double value) { return static_cast<float>(value); });
+  CheckTrees<double>(
+      ElementType::kF64, [](double value) { return value; }, [](double value) { return value; });
+  CheckSmallTrees<ElementType::kF16>();
+  CheckSmallTrees<ElementType::kBF16>();
+  CheckSmallTrees<ElementType::kF8E4M3FN>();
+  CheckSmallTrees<ElementType::kF8E5M2>();
+}
+
+TEST(Reduce, TreesMayOverwriteASource) {
+  for (int dst = 0; dst < 5; ++dst) {
+    std::vector<std::vector<float>> operands(5, std::vector<float>(1000));
+    std::vector<const void*> sources;
+    for (int k = 0; k < 5; ++k) {
+      for (int i = 0; i < 1000; ++i) operands[k][i] = static_cast<float>(i + k);
+      sources.push_back(operands[k].data());
+    }
+    void* const dsts[] = {operands[dst].data()};
+    (*FindTreeReduceFunction(ElementType::kF32, Reduction::kSum))(dsts, sources, 1000, StoreKind::kCached);
+    for (int i = 0; i < 1000; ++i) ASSERT_EQ(operands[dst][i], static_cast<float>(5 * i + 10));
+  }
+}
+
 TEST(Reduce, RefusesUnsupportedPairs) {
   EXPECT_THAT(std::string(FindReduceFunction(ElementType::kC64, Reduction::kMax).status().message()),
               HasSubstr("found a reduction by max of c64"));

@@ -149,21 +149,82 @@ HWY_INLINE V Final(D d, V value, size_t sources) {
 
 constexpr int kUnroll = 4;
 
+// How sources are combined: from left to right, or as a balanced tree. Trees of the usual numbers of sources have loops
+// of their own.
+enum class Shape { kChain, kTree, kTreeOf4, kTreeOf8 };
+
+// One vector of the tree over kCount sources.
+template <class Access, Reduction kReduction, size_t kCount>
+HWY_INLINE typename Access::V TreeOf(const void* const* sources, int64_t at) {
+  if constexpr (kCount == 1) {
+    return Access::Load(static_cast<const typename Access::Storage*>(sources[0]) + at);
+  } else {
+    constexpr size_t kHalf = std::bit_floor(kCount - 1);
+    const auto left = TreeOf<Access, kReduction, kHalf>(sources, at);
+    return Combine<kReduction>(typename Access::D(), left,
+                               TreeOf<Access, kReduction, kCount - kHalf>(sources + kHalf, at));
+  }
+}
+
+// The same over any number of sources.
+template <class Access, Reduction kReduction>
+typename Access::V TreeOfAny(const void* const* sources, size_t count, int64_t at) {
+  if (count == 1) return TreeOf<Access, kReduction, 1>(sources, at);
+  if (count == 2) return TreeOf<Access, kReduction, 2>(sources, at);
+  if (count == 3) return TreeOf<Access, kReduction, 3>(sources, at);
+  if (count == 4) return TreeOf<Access, kReduction, 4>(sources, at);
+  if (count == 8) return TreeOf<Access, kReduction, 8>(sources, at);
+  const size_t half = std::bit_floor(count - 1);
+  const auto left = TreeOfAny<Access, kReduction>(sources, half, at);
+  return Combine<kReduction>(typename Access::D(), left,
+                             TreeOfAny<Access, kReduction>(sources + half, count - half, at));
+}
+
+// The same for `bytes` bytes of each source, fewer than a vector has.
+template <class Access, Reduction kReduction>
+typename Access::V TreeOfRest(const void* const* sources, size_t count, int64_t at, size_t bytes) {
+  using Storage = typename Access::Storage;
+  if (count == 1) {
+    HWY_ALIGN Storage buffer[hn::MaxLanes(typename Access::D())] = {};
+    std::memcpy(buffer, static_cast<const Storage*>(sources[0]) + at, bytes);
+    return Access::Load(buffer);
+  }
+  const size_t half = std::bit_floor(count - 1);
+  const auto left = TreeOfRest<Access, kReduction>(sources, half, at, bytes);
+  return Combine<kReduction>(typename Access::D(), left,
+                             TreeOfRest<Access, kReduction>(sources + half, count - half, at, bytes));
+}
+
+// One vector of all sources.
+template <class Access, Reduction kReduction, Shape kShape>
+HWY_INLINE typename Access::V TreeAt(absl::Span<const void* const> sources, int64_t at) {
+  if constexpr (kShape == Shape::kTreeOf4) return TreeOf<Access, kReduction, 4>(sources.data(), at);
+  if constexpr (kShape == Shape::kTreeOf8) return TreeOf<Access, kReduction, 8>(sources.data(), at);
+  if constexpr (kShape == Shape::kTree) return TreeOfAny<Access, kReduction>(sources.data(), sources.size(), at);
+}
+
 // Reduces kUnroll vectors of each source.
-template <class Access, Reduction kReduction, bool kStream>
+template <class Access, Reduction kReduction, Shape kShape, bool kStream>
 HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t at) {
   using Storage = typename Access::Storage;
   const typename Access::D d;
   const int64_t lanes = hn::Lanes(d);
-  const Storage* from = static_cast<const Storage*>(sources[0]) + at;
-  auto v0 = Access::Load(from), v1 = Access::Load(from + lanes);
-  auto v2 = Access::Load(from + 2 * lanes), v3 = Access::Load(from + 3 * lanes);
-  for (size_t s = 1; s < sources.size(); ++s) {
-    from = static_cast<const Storage*>(sources[s]) + at;
-    v0 = Combine<kReduction>(d, v0, Access::Load(from));
-    v1 = Combine<kReduction>(d, v1, Access::Load(from + lanes));
-    v2 = Combine<kReduction>(d, v2, Access::Load(from + 2 * lanes));
-    v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
+  typename Access::V v0, v1, v2, v3;
+  if constexpr (kShape == Shape::kChain) {
+    const Storage* from = static_cast<const Storage*>(sources[0]) + at;
+    v0 = Access::Load(from), v1 = Access::Load(from + lanes);
+    v2 = Access::Load(from + 2 * lanes), v3 = Access::Load(from + 3 * lanes);
+    for (size_t s = 1; s < sources.size(); ++s) {
+      from = static_cast<const Storage*>(sources[s]) + at;
+      v0 = Combine<kReduction>(d, v0, Access::Load(from));
+      v1 = Combine<kReduction>(d, v1, Access::Load(from + lanes));
+      v2 = Combine<kReduction>(d, v2, Access::Load(from + 2 * lanes));
+      v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
+    }
+  } else {
+    v0 = TreeAt<Access, kReduction, kShape>(sources, at), v1 = TreeAt<Access, kReduction, kShape>(sources, at + lanes);
+    v2 = TreeAt<Access, kReduction, kShape>(sources, at + 2 * lanes);
+    v3 = TreeAt<Access, kReduction, kShape>(sources, at + 3 * lanes);
   }
   v0 = Final<kReduction>(d, v0, sources.size());
   v1 = Final<kReduction>(d, v1, sources.size());
@@ -179,7 +240,7 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
 }
 
 // Reduces fewer elements than a block has, through copies that are padded with zeros.
-template <class Access, Reduction kReduction>
+template <class Access, Reduction kReduction, Shape kShape>
 void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t at, int64_t count) {
   using Storage = typename Access::Storage;
   const typename Access::D d;
@@ -187,11 +248,16 @@ void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   HWY_ALIGN Storage buffer[hn::MaxLanes(typename Access::D())] = {};
   for (int64_t i = 0; i < count; i += lanes) {
     const size_t bytes = std::min(lanes, count - i) * sizeof(Storage);
-    std::memcpy(buffer, static_cast<const Storage*>(sources[0]) + at + i, bytes);
-    auto value = Access::Load(buffer);
-    for (size_t s = 1; s < sources.size(); ++s) {
-      std::memcpy(buffer, static_cast<const Storage*>(sources[s]) + at + i, bytes);
-      value = Combine<kReduction>(d, value, Access::Load(buffer));
+    typename Access::V value;
+    if constexpr (kShape == Shape::kChain) {
+      std::memcpy(buffer, static_cast<const Storage*>(sources[0]) + at + i, bytes);
+      value = Access::Load(buffer);
+      for (size_t s = 1; s < sources.size(); ++s) {
+        std::memcpy(buffer, static_cast<const Storage*>(sources[s]) + at + i, bytes);
+        value = Combine<kReduction>(d, value, Access::Load(buffer));
+      }
+    } else {
+      value = TreeOfRest<Access, kReduction>(sources.data(), sources.size(), at + i, bytes);
     }
     Access::template Store<false>(Final<kReduction>(d, value, sources.size()), buffer);
     for (void* const dst : dsts) std::memcpy(static_cast<Storage*>(dst) + at + i, buffer, bytes);
@@ -211,7 +277,7 @@ int64_t ElementsBeforeAligned(absl::Span<void* const> dsts, int64_t vector_bytes
   return missing % sizeof(Storage) == 0 ? missing / sizeof(Storage) : -1;
 }
 
-template <class Access, Reduction kReduction>
+template <class Access, Reduction kReduction, Shape kShape = Shape::kChain>
 void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
   using Storage = typename Access::Storage;
   constexpr bool kCanStream = std::is_same_v<Storage, hn::TFromD<typename Access::D>>;
@@ -223,13 +289,24 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
                                ? ElementsBeforeAligned<Storage>(dsts, lanes * sizeof(Storage))
                                : -1;
     if (before >= 0 && before + block <= count) {
-      ReduceRest<Access, kReduction>(dsts, sources, 0, before);
-      for (at = before; at + block <= count; at += block) ReduceBlock<Access, kReduction, true>(dsts, sources, at);
+      ReduceRest<Access, kReduction, kShape>(dsts, sources, 0, before);
+      for (at = before; at + block <= count; at += block) {
+        ReduceBlock<Access, kReduction, kShape, true>(dsts, sources, at);
+      }
       hwy::FlushStream();
     }
   }
-  for (; at + block <= count; at += block) ReduceBlock<Access, kReduction, false>(dsts, sources, at);
-  ReduceRest<Access, kReduction>(dsts, sources, at, count - at);
+  for (; at + block <= count; at += block) ReduceBlock<Access, kReduction, kShape, false>(dsts, sources, at);
+  ReduceRest<Access, kReduction, kShape>(dsts, sources, at, count - at);
+}
+
+// The tree over up to three sources is the chain.
+template <class Access, Reduction kReduction>
+void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
+  if (sources.size() <= 3) return Reduce<Access, kReduction>(dsts, sources, count, store);
+  if (sources.size() == 4) return Reduce<Access, kReduction, Shape::kTreeOf4>(dsts, sources, count, store);
+  if (sources.size() == 8) return Reduce<Access, kReduction, Shape::kTreeOf8>(dsts, sources, count, store);
+  Reduce<Access, kReduction, Shape::kTree>(dsts, sources, count, store);
 }
 
 // Reduces payloads by vectors of 16 bytes, which stay inside the payloads because these have a multiple of 16 bytes.
@@ -259,20 +336,23 @@ void ReduceSmall(void* dst, absl::Span<const void* const> sources, int64_t offse
 
 template <class Full, class Half, Reduction kReduction>
 constexpr ReduceKernels kKernels = {Reduce<Full, kReduction>, ReduceSmall<Half, kReduction>};
+template <class Full, class Half, Reduction kReduction>
+constexpr ReduceKernels kOrderedKernels = {Reduce<Full, kReduction>, ReduceSmall<Half, kReduction>,
+                                           ReduceTree<Full, kReduction>};
 
 template <typename Full, typename Half>
-ReduceKernels Ordered(Reduction reduction) {
+ReduceKernels Floating(Reduction reduction) {
   switch (reduction) {
     case Reduction::kSum:
-      return kKernels<Full, Half, Reduction::kSum>;
+      return kOrderedKernels<Full, Half, Reduction::kSum>;
     case Reduction::kProduct:
-      return kKernels<Full, Half, Reduction::kProduct>;
+      return kOrderedKernels<Full, Half, Reduction::kProduct>;
     case Reduction::kMax:
       return kKernels<Full, Half, Reduction::kMax>;
     case Reduction::kMin:
       return kKernels<Full, Half, Reduction::kMin>;
     case Reduction::kAverage:
-      return kKernels<Full, Half, Reduction::kAverage>;
+      return kOrderedKernels<Full, Half, Reduction::kAverage>;
     default:
       return {};
   }
@@ -280,12 +360,12 @@ ReduceKernels Ordered(Reduction reduction) {
 
 template <typename T>
 ReduceKernels Float(Reduction reduction) {
-  return Ordered<Plain<T>, Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>>(reduction);
+  return Floating<Plain<T>, Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>>(reduction);
 }
 
 template <ElementType kType>
 ReduceKernels SmallFloat(Reduction reduction) {
-  return Ordered<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
+  return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
 // Products of integers of 8 and 64 bits are left to the scalar loop.

@@ -43,10 +43,12 @@ void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
       NeedsCopyOfInputs(spec, program_.rank, program_.schedule.in_place, launch_.inputs, launch_.outputs);
   inputs_.assign(launch_.inputs.begin(), launch_.inputs.end());
   if (!stage) return;
-  staging->resize(std::max(staging->size(), static_cast<size_t>(spec.input_bytes())));
+  const int64_t ragged = spec.input_elements(program_.rank) * width;  // There is one operand if parts differ in size.
+  const int64_t all = spec.sizes.empty() ? spec.input_bytes() : ragged;
+  staging->resize(std::max(staging->size(), static_cast<size_t>(all)));
   std::byte* at = staging->data();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const size_t bytes = spec.counts[i] * width;
+    const size_t bytes = spec.sizes.empty() ? spec.counts[i] * width : ragged;
     if (bytes > 0) std::memcpy(at, inputs_[i], bytes);
     inputs_[i] = at;
     at += bytes;

@@ -32,8 +32,13 @@ class Compiler {
       : collective_(collective), schedule_(std::move(schedule)), open_link_(std::move(open_link)) {
     const CollectiveSpec& spec = collective.spec;
     const int64_t bytes = tensor::ByteWidth(spec.type);
-    layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
-    layouts_.emplace_back(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, bytes);
+    if (spec.sizes.empty()) {
+      layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
+      layouts_.emplace_back(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, bytes);
+    } else {  // One operand, whose elements are those of the schedule.
+      layouts_.emplace_back(std::vector<int64_t>{schedule_.input}, 1, bytes);
+      layouts_.emplace_back(std::vector<int64_t>{schedule_.output}, 1, bytes);
+    }
     layouts_.emplace_back(std::vector<int64_t>{schedule_.scratch}, 1, bytes);
   }
 
@@ -43,7 +48,7 @@ class Compiler {
     program.spec_index = spec_index;
     program.rank = schedule_.rank;
     if (Reduces(collective_.spec.kind)) {
-      XLAD_ASSIGN_OR_RETURN(program.reduce, FindReduceFunction(collective_.spec.type, collective_.spec.reduction));
+      XLAD_ASSIGN_OR_RETURN(program.reduce, ReduceFunctionOf(collective_.spec));
     }
     for (const ScheduleOp& op : schedule_.ops) {
       XLAD_ASSIGN_OR_RETURN(program.ops.emplace_back(), CompileOp(op));
@@ -76,11 +81,12 @@ class Compiler {
   }
 
   absl::StatusOr<ScheduleInstruction> CompileOp(const ScheduleOp& op) {
-    if (NeedsWindows(op, schedule_.rank) || !op.more_dsts.empty() || op.kind == OpKind::kReduceTree) {
+    if (NeedsWindows(op, schedule_.rank) || !op.more_dsts.empty()) {
       return absl::UnimplementedError(absl::StrCat("found operation \"", Print(op),
                                                    "\", which this communicator cannot run; expected operations on "
                                                    "its own memory with one destination"));
     }
+    if (HasSources(op.kind)) XLAD_RETURN_IF_ERROR(CheckOrder(collective_.spec, op));
     ScheduleInstruction out;
     out.kind = op.kind;
     if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return out;  // Operations run in order of the list.

@@ -44,9 +44,11 @@ absl::Span<const Algorithm> Algorithms();
 // The algorithm with that name, or InvalidArgument with the names of all algorithms.
 absl::StatusOr<const Algorithm*> FindAlgorithm(absl::string_view name);
 
-// Whether the algorithm can run a collective of this spec with default parameters.
+// Whether the algorithm can run a collective of this spec, in its mode and with its reduction, with default parameters.
 bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec);
 // Whether it can run it in the order of ReductionMode::kCanonical.
 bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec);
+// Whether it can compute averages: an algorithm that sends partial results would divide more than once.
+bool CanAverage(const Algorithm& algorithm, const CollectiveSpec& spec);
 
 }  // namespace xlad::collectives

@@ -96,6 +96,17 @@ TEST(CheckPlan, CanonicalOrderOfEveryAlgorithmThatKeepsIt) {
   EXPECT_GT(checked, 100);
 }
 
+TEST(CheckPlan, AveragesDivideOnce) {
+  CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 8, 37);
+  spec.reduction = Reduction::kAverage;
+  for (const CollectivePlan& plan : PlansOf(spec, 1, 1)) {
+    EXPECT_THAT(plan.algorithm, AnyOf(HasSubstr("direct"), HasSubstr("mapped")));
+    EXPECT_TRUE(CheckPlan(plan, spec).ok());
+  }
+  const absl::Status refused = BuildSchedule({.algorithm = "ring"}, spec, 0).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("would divide more than once; expected one of direct"));
+}
+
 TEST(CheckPlan, GridsOrdersAndRaggedParts) {
   for (const char* const text : {"ring_2d grid=3x5", "ring_2d grid=15x1 channels=4", "ring_3d grid=3x1x5 channels=6",
                                  "hierarchical grid=5x3", "ring order=3,1,2,0,4,14,13,12,11,10,9,8,7,6,5",

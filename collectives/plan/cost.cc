@@ -2,43 +2,85 @@
 #include "collectives/plan/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithm.h"
 
 namespace xlad::collectives {
 namespace {
 
-double Predict(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec,
-               const CostParameters& costs) {
+CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec, int directions) {
   const AlgorithmCost cost = algorithm.cost(plan, spec);
   const double bytes = static_cast<double>(tensor::ByteWidth(spec.type));
-  const double rounds = static_cast<double>(cost.rounds + cost.pipeline_rounds);
+  const int64_t rounds = cost.rounds + cost.pipeline_rounds;
   // A rank sends its elements one after the other; along the longest chain, each round sends a chunk.
-  const double sent = static_cast<double>(std::max(
-      cost.sent_elements, (cost.rounds + cost.pipeline_rounds) * cost.round_elements / std::max(plan.chunks, 1)));
-  const double rate = costs.gigabytes_per_s * 1e3 * std::min(plan.channels, costs.directions);
-  return rounds * costs.round_us + static_cast<double>(cost.messages) * costs.message_us + sent * bytes / rate +
-         static_cast<double>(cost.reduced_elements) * bytes / (costs.reduce_gigabytes_per_s * 1e3) +
-         static_cast<double>(cost.window_elements) * bytes / (costs.window_gigabytes_per_s * 1e3) +
-         static_cast<double>(cost.signal_rounds) * costs.signal_us;
+  const int64_t sent = std::max(cost.sent_elements, rounds * cost.round_elements / std::max(plan.chunks, 1));
+  CostTerms terms;
+  terms.rounds = static_cast<double>(rounds);
+  terms.messages = static_cast<double>(cost.messages);
+  terms.sent_bytes = static_cast<double>(sent) * bytes / std::min(plan.channels, directions);
+  terms.reduced_bytes = static_cast<double>(cost.reduced_elements) * bytes;
+  terms.window_bytes = static_cast<double>(cost.window_elements) * bytes;
+  terms.signal_rounds = static_cast<double>(cost.signal_rounds);
+  return terms;
+}
+
+// The factor for this number of bytes, on a logarithmic scale.
+double FactorAt(const std::vector<CostCorrection>& points, double bytes) {
+  const auto is_after = [&](const CostCorrection& point) { return point.bytes >= bytes; };
+  const auto after = std::find_if(points.begin(), points.end(), is_after);
+  if (after == points.begin()) return points.front().factor;
+  if (after == points.end()) return points.back().factor;
+  const CostCorrection& before = *(after - 1);
+  const double part = std::log(bytes / before.bytes) / std::log(after->bytes / before.bytes);
+  return before.factor + part * (after->factor - before.factor);
+}
+
+double Predict(const Algorithm& algorithm, const CollectivePlan& plan, const CollectiveSpec& spec,
+               const CostModel& costs) {
+  const CostParameters& speeds = costs.parameters;
+  const CostTerms terms = Terms(algorithm, plan, spec, speeds.directions);
+  const double us = terms.rounds * speeds.round_us + terms.messages * speeds.message_us +
+                    terms.sent_bytes / (speeds.gigabytes_per_s * 1e3) +
+                    terms.reduced_bytes / (speeds.reduce_gigabytes_per_s * 1e3) +
+                    terms.window_bytes / (speeds.window_gigabytes_per_s * 1e3) +
+                    terms.signal_rounds * speeds.signal_us;
+  const auto known = costs.corrections.find(CorrectionKey(plan, spec));
+  if (known == costs.corrections.end() || known->second.empty()) return us;
+  return us * FactorAt(known->second, std::max(1.0, static_cast<double>(MovedBytes(spec))));
 }
 
 }  // namespace
 
-absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const CostParameters& costs) {
+int64_t MovedBytes(const CollectiveSpec& spec) {
+  return std::max(spec.input_elements(), spec.output_elements()) * tensor::ByteWidth(spec.type);
+}
+
+std::string CorrectionKey(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  return absl::StrCat(ToString(spec.kind), " ", plan.algorithm, plan.chunks > 1 ? " chunks" : "");
+}
+
+absl::StatusOr<CostTerms> TermsOf(const CollectivePlan& plan, const CollectiveSpec& spec, int directions) {
+  XLAD_RETURN_IF_ERROR(Rounds(plan, spec).status());
+  XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
+  return Terms(*algorithm, plan, spec, directions);
+}
+
+absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_RETURN_IF_ERROR(Rounds(plan, spec).status());
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   return Predict(*algorithm, plan, spec, costs);
 }
 
-absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostParameters& costs) {
+absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   constexpr int kMaxChunks = 64;
   std::vector<PlanCost> ranked;
   for (const Algorithm& algorithm : Algorithms()) {
-    if (!Applies(algorithm, spec) || (algorithm.needs_windows && !costs.windows)) continue;
+    if (!Applies(algorithm, spec) || (algorithm.needs_windows && !costs.parameters.windows)) continue;
     PlanCost best;
-    for (int channels = 1; channels <= costs.directions; channels *= 2) {
+    for (int channels = 1; channels <= costs.parameters.directions; channels *= 2) {
       for (int chunks = 1; chunks <= kMaxChunks; chunks *= 2) {
         const CollectivePlan plan{.algorithm = std::string(algorithm.name), .chunks = chunks, .channels = channels};
         const double us = Predict(algorithm, plan, spec, costs);

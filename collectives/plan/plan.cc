@@ -59,6 +59,11 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
                                                    ", which does not keep the canonical order of reduction; expected ",
                                                    "one of ", NamesOf(spec, KeepsCanonicalOrder)));
   }
+  if (spec.reduction == Reduction::kAverage && !CanAverage(*algorithm, spec)) {
+    return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.AlgorithmText(), " for ", spec.ToString(),
+                                                   ", which sends partial results, so that it would divide more than ",
+                                                   "once; expected one of ", NamesOf(spec, CanAverage)));
+  }
   return algorithm;
 }
 
@@ -67,7 +72,13 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
 bool Applies(const Algorithm& algorithm, const CollectiveSpec& spec) {
   const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
   const bool canonical = spec.mode == ReductionMode::kCanonical && Reduces(spec.kind);
+  if (spec.reduction == Reduction::kAverage && !CanAverage(algorithm, spec)) return false;
   return algorithm.refuses(plan, spec).empty() && (!canonical || KeepsCanonicalOrder(algorithm, spec));
+}
+
+bool CanAverage(const Algorithm& algorithm, const CollectiveSpec& spec) {
+  const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
+  return algorithm.reduces_once && algorithm.refuses(plan, spec).empty();
 }
 
 bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec) {
@@ -80,6 +91,10 @@ bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec)
 }
 
 absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostParameters& costs) {
+  return ChoosePlan(spec, costs);
+}
+
+absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
   if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
   // The order must be a function of the spec alone.

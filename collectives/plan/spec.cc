@@ -88,6 +88,9 @@ absl::Status ValidateReduction(const CollectiveSpec& spec) {
   if (bitwise && (tensor::IsFloating(spec.type) || tensor::IsComplex(spec.type))) {
     return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)), "integers or pred");
   }
+  if (spec.reduction == Reduction::kAverage && spec.type == ElementType::kPred) {
+    return Error(spec, "avg of pred", "numbers");
+  }
   if (ordered && tensor::IsComplex(spec.type)) {
     return Error(spec, absl::StrCat(ToString(spec.reduction), " of ", tensor::ToString(spec.type)), "an ordered type");
   }

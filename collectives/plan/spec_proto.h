@@ -35,6 +35,11 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
   CollectiveSpec spec;
   spec.kind = static_cast<CollectiveKind>(proto.kind());
   spec.reduction = Reduces(spec.kind) ? static_cast<Reduction>(proto.reduction()) : Reduction::kNone;
+  if (Reduces(spec.kind)) {
+    const int mode = static_cast<int>(proto.mode());
+    if (mode < 0 || mode > 2) return error("found reduction mode ", mode, ", expected 0 to 2");
+    spec.mode = static_cast<ReductionMode>(mode);
+  }
   spec.type = static_cast<tensor::ElementType>(proto.element_type());
   spec.counts.assign(proto.counts().begin(), proto.counts().end());
   const std::vector<std::vector<int>> groups = GroupsFromProto(proto, num_devices);

@@ -180,6 +180,7 @@ class StepBuilder {
     XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, options_.devices));
     // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
+    if (spec.reduction() != CollectiveSpec::REDUCTION_UNSPECIFIED) spec.set_mode(options_.reduction_mode);
     step->set_spec(result_.collectives.size());
     step->set_request(op.request);
     result_.collectives.push_back(std::move(spec));

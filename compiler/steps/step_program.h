@@ -26,6 +26,7 @@ struct StepProgram {
 struct StepOptions {
   int64_t devices = 1;          // Groups and pairs of collectives are checked against it.
   bool check_numerics = false;  // Fill Step.checked_operands and Step.checked_results.
+  ReductionMode reduction_mode = RUN_TO_RUN;  // All collectives that reduce have this mode.
   const ScheduleTables* schedules = nullptr;  // Kernel schedules other than the compiler's own; may be null.
   bool one_row_tiles = false;  // Kernels in row form have a tile for each row, which is a block of a GPU.
 };

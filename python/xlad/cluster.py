@@ -65,6 +65,7 @@ class Cluster:
         shuffle: bool | int = False,
         drop_last: bool = False,
         stop_when_not_finite: bool = False,
+        mode: str = "run-to-run",
         on_step: Callable[[Step], Any] | None = None,
         evaluate: Callable[[Any, int], Any] | None = None,
         evaluate_every: int | None = None,
@@ -92,6 +93,9 @@ class Cluster:
         With `stop_when_not_finite` the job fails at the first step whose loss or metric is NaN or infinite; the error
         names the step, the value and the first such tensor of the state.
 
+        `mode` is the order of sums among devices: "run-to-run" has the same bits in every run, "canonical" also on any
+        number of devices that divides those of the mesh (a device then runs several shards), "fast" has any order.
+
         `on_step` is called with each `Step`, and `evaluate(state, step)` with the state before every
         `evaluate_every`-th step, and with the final one if the number of steps is a multiple, while the run is iterated
         over or waited for; what it returns is in `run.evaluations`. A bar of progress is drawn on a terminal or in a
@@ -102,7 +106,8 @@ class Cluster:
             resume = resume.job_id
         watching = Watching([], on_step=on_step, draws_steps=progress, progress=for_user(progress),
                             first_step=whole_number(start_step, "start_step"))
-        recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite)
+        recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite,
+                            mode=mode)
         if isinstance(step, (str, pathlib.Path)):
             given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name,
                      "evaluate": evaluate, "evaluate_every": evaluate_every, "shuffle": shuffle or None,
@@ -178,8 +183,9 @@ class Cluster:
         return self.jit(put, mesh=mesh, in_shardings=split, out_shardings=shardings, donate_argnums=0)(tree)
 
     def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
-        with self._lock:
-            self._make_room(job.axes)
+        if recovery.mode != "canonical":  # Otherwise the job runs on the devices that there are.
+            with self._lock:
+                self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
         recovery.fill(spec)
         watching.progress.phase("upload")

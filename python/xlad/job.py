@@ -14,6 +14,7 @@ from xlad.connection import sha256
 Axes = dict[str, int]
 MAX_KEPT = 64  # Checkpoints that are kept for evaluations that come later than the training.
 
+_MODES = ("run-to-run", "fast", "canonical")  # By their numbers in proto/executable.proto.
 _PARAMETER_KINDS = {"state": 1, "rng": 1, "data": 2, "step": 3}
 _RESULT_KINDS = {"state": 1, "rng": 1, "loss": 2, "metric": 3}
 
@@ -44,13 +45,14 @@ def whole_number(value: Any, what: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """When a job saves its state, and the state from which it starts."""
+    """When a job saves its state, the state from which it starts, and the order of its reductions among devices."""
 
     checkpoint_every: int | None = None  # Steps; None: by time, every 5 minutes.
     resume: str | None = None  # A job's id or the URI of a checkpoint; None: the initial state of the job.
     start_step: int = 0
     keep: int = 0  # How many checkpoints are kept; 0: 2.
     stop_when_not_finite: bool = False
+    mode: str = "run-to-run"
 
     def with_evaluation(self, evaluate: Any, every: int | None, steps: int) -> Recovery:
         """Returns the same with the checkpoints that evaluations need."""
@@ -74,6 +76,9 @@ class Recovery:
                 raise ValueError(f"found checkpoint_every={self.checkpoint_every}, expected 1 or more steps")
             spec.checkpoint.every_steps = self.checkpoint_every
             spec.checkpoint.keep = self.keep
+        if self.mode not in _MODES:
+            raise ValueError(f"found mode={self.mode!r}, expected one of {', '.join(_MODES)}")
+        spec.compile.reduction_mode = _MODES.index(self.mode)
         spec.stop_when_not_finite = self.stop_when_not_finite
         spec.resume = self.resume or ""
         spec.start_step = self.start_step

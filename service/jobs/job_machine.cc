@@ -76,6 +76,13 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has ended already"));
   }
+  if (request.devices() > 0) return ResizeDevices(job, request);
+  if (IsCanonical(job->spec)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "job ", request.job_id(), " runs in the mode canonical, in which its mesh of ", MeshText(job->mesh),
+        " stays so that its bits do; expected another number of devices: xlad resize ", request.job_id(),
+        " --devices N"));
+  }
   XLAD_RETURN_IF_ERROR(CheckMesh(request.mesh()));
   const bool same_axes =
       std::equal(request.mesh().begin(), request.mesh().end(), job->spec.mesh().begin(), job->spec.mesh().end(),
@@ -87,14 +94,34 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   if (MeshText(request.mesh()) == MeshText(job->mesh)) return absl::OkStatus();
   JobEvent event = context_.NewEvent(job->id);
   *event.mutable_resized()->mutable_mesh() = request.mesh();
-  event.mutable_resized()->set_reason("a client asked for it");
-  context_.Record(std::move(event));
   building_.erase(job->id);
   context_.effects.actions.push_back(StopBuild{job->id});
+  RecordResize(job, std::move(event));
+  return absl::OkStatus();
+}
+
+// Continues a job in the mode canonical on another number of devices.
+absl::Status JobMachine::ResizeDevices(Job* job, const ResizeJobRequest& request) {
+  const int64_t shards = DeviceCount(job->mesh);
+  if (!IsCanonical(job->spec) || shards % request.devices() != 0 || !request.mesh().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", request.devices(), " devices for job ", job->id.str(), ", which runs in the mode ",
+        ModeText(job->spec), " with ", shards, " logical shards; expected ",
+        IsCanonical(job->spec) ? "a number that divides the shards, and no mesh" : "a mesh in this mode"));
+  }
+  if (request.devices() == job->devices) return absl::OkStatus();
+  JobEvent event = context_.NewEvent(job->id);
+  event.mutable_resized()->set_devices(request.devices());
+  RecordResize(job, std::move(event));
+  return absl::OkStatus();
+}
+
+void JobMachine::RecordResize(Job* job, JobEvent event) {
+  event.mutable_resized()->set_reason("a client asked for it");
+  context_.Record(std::move(event));
   context_.Changed(job->id);
   context_.reschedule = true;
   attempts_.OnTick();  // Stops the running attempt.
-  return absl::OkStatus();
 }
 
 absl::StatusOr<ResolvedResume> JobMachine::NewestCheckpoint(const JobId& id) const {
@@ -127,6 +154,10 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_since_unix_ns(job.since_unix_ns);
   status.set_failures(job.failures);
   status.set_on_loss(job.spec.on_loss());
+  status.set_reduction_mode(job.spec.compile().reduction_mode());
+  int64_t devices = 0;
+  for (const Peer& peer : job.placed.peers()) devices += DevicesOf(peer);
+  status.set_devices(devices);
   if (!job.checkpoints.empty()) {
     status.set_has_checkpoint(true);
     status.set_checkpoint_step(job.checkpoints.back().step);

@@ -108,6 +108,8 @@ class JobMachine {
   void WaitForDevices(Job* job, int64_t free, int64_t all);
   Outcome WaitForTargets(Job* job, const Parts& parts);
   bool MayShrink(Job* job, int64_t devices);
+  absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);
+  void RecordResize(Job* job, JobEvent event);
   static void SetReason(Job* job, const std::string& reason);
 
   Context& context_;

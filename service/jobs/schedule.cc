@@ -117,7 +117,7 @@ JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
 }
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
-  const std::pair<int64_t, std::string> key(DeviceCount(job.mesh), job.spec.device_name());
+  const std::pair<int64_t, std::string> key(WantedDevices(job, /*all=*/1), job.spec.device_name());
   const auto found = pass_.selections.find(key);
   if (found != pass_.selections.end()) return found->second;
   return pass_.selections.emplace(key, SelectTargets(AllOffers(), key.first, key.second)).first->second;
@@ -167,7 +167,7 @@ std::vector<Target> JobMachine::TargetsFor(Job* job) {
 }
 
 void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
-  const int64_t wanted = DeviceCount(job->mesh);
+  const int64_t wanted = WantedDevices(*job, all);
   SetReason(job, wanted > all ? absl::StrCat("waits for ", wanted, " devices, the workers have ", all)
                               : absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
 }
@@ -179,6 +179,16 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
   if (context_.now_ns < due_ns) {  // The worker may come back.
     WakeAt(due_ns);
     return false;
+  }
+  if (IsCanonical(job->spec)) {
+    const int64_t fewer = LargestDivisor(job->mesh, devices);
+    if (devices < 1 || fewer >= job->devices) return false;
+    JobEvent event = context_.NewEvent(job->id);
+    event.mutable_resized()->set_devices(fewer);
+    event.mutable_resized()->set_reason(absl::StrCat(job->ending, "; ", devices, " devices are left"));
+    context_.Record(std::move(event));
+    context_.Changed(job->id);
+    return true;
   }
   const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
   const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
@@ -200,8 +210,8 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForEvent;
   }
   const Parts parts = PartsOf(*job, plan->second.target);
-  const int64_t wanted = DeviceCount(job->mesh);
   const Devices devices = DevicesFor(parts);
+  const int64_t wanted = WantedDevices(*job, devices.all);
   const bool needs_its_workers = WaitsForItsWorkers(*job);
   FreeDevices::MayHave may_have = nullptr;
   if (needs_its_workers) may_have = [job](const std::string& worker) { return HasPeer(*job, worker); };
@@ -214,6 +224,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     peers = Free().Take(wanted, parts[0].target);
   }
   if (!peers.empty()) {
+    GiveShards(DeviceCount(job->mesh) / wanted, &peers);
     attempts_.Launch(job, peers, plan->second.plans);
     return Outcome::kDone;
   }
@@ -222,7 +233,7 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForDevices;
   }
   WaitForDevices(job, devices.free, devices.all);
-  if (wanted > devices.all) return MayShrink(job, devices.all) ? Build(job) : WaitForTargets(job, parts);
+  if (wanted > devices.all) return MayShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
 }

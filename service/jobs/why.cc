@@ -13,6 +13,16 @@ std::string WithRanks(const Job& job, const Peer& peer) {
   return absl::StrCat(Context::WorkerText(job, peer.worker_id()), with, absl::StrJoin(peer.devices(), ", "));
 }
 
+// What determines the order of reductions.
+std::string OrderText(const Job& job) {
+  if (job.spec.session()) return "";
+  int64_t devices = 0;
+  for (const Peer& peer : job.placed.peers()) devices += DevicesOf(peer);
+  const std::string mode = absl::StrCat(" (mode ", ModeText(job.spec));
+  if (!IsCanonical(job.spec)) return absl::StrCat(mode, ")");
+  return absl::StrCat(mode, ", ", DeviceCount(job.placed_mesh), " logical shards on ", devices, " devices)");
+}
+
 void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why) {
   for (const Peer& peer : job.placed.peers()) {
     const auto known = context.workers.find(WorkerId(peer.worker_id()));
@@ -40,12 +50,12 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,
                                start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
   }
-  const int64_t wanted = DeviceCount(job.mesh);
+  const int64_t wanted = WantedDevices(job, /*all=*/1);
   const TargetSelection fitting = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name());
   if (fitting.devices < wanted) {
     why->add_advice(absl::StrCat("start workers with ", wanted - fitting.devices,
                                  " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
-                                 " --mesh ..."));
+                                 IsCanonical(job.spec) ? " --devices ..." : " --mesh ..."));
   } else {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
   }
@@ -55,7 +65,7 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
 }
 
 void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why) {
-  why->set_what(absl::StrCat("attempt ", job.attempt, " runs at ", Steps(job)));
+  why->set_what(absl::StrCat("attempt ", job.attempt, " runs at ", Steps(job), OrderText(job)));
   const auto found = context.attempts.find(job.id);
   if (found == context.attempts.end()) return;
   const Attempt& attempt = found->second;
@@ -72,7 +82,7 @@ void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why)
 }
 
 void ExplainStarting(const Context& context, const Job& job, WhyJobResponse* why) {
-  why->set_what(absl::StrCat("attempt ", job.attempt, " starts from step ", job.placed.first_step()));
+  why->set_what(absl::StrCat("attempt ", job.attempt, " starts from step ", job.placed.first_step(), OrderText(job)));
   const auto found = context.attempts.find(job.id);
   if (found == context.attempts.end()) return;
   std::vector<std::string> missing;

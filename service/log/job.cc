@@ -16,6 +16,7 @@ void ApplySubmitted(const JobEvent& event, Job* job) {
   job->spec_digest = submitted.spec_digest();
   job->spec = submitted.spec();
   job->mesh = submitted.spec().mesh();
+  job->devices = submitted.spec().devices();
   job->state = PENDING;
   job->submitted_unix_ns = event.unix_ns();
   job->first_step = submitted.first_step();
@@ -73,10 +74,14 @@ void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
 }
 
 void ApplyResized(const JobResized& resized, Job* job) {
-  job->mesh = resized.mesh();
-  job->executable_digest.clear();
-  job->others.clear();
-  job->batch_axes.clear();
+  if (resized.devices() > 0) {
+    job->devices = resized.devices();
+  } else {
+    job->mesh = resized.mesh();
+    job->executable_digest.clear();
+    job->others.clear();
+    job->batch_axes.clear();
+  }
   job->resized = true;
   if (job->attempt_running) return;  // It is stopped first.
   job->state = PENDING;
@@ -121,7 +126,10 @@ void ApplyByKind(const JobEvent& event, Job* job) {
 
 // "4 devices", or "2 cpu, 2 opaque" in a job that runs on several kinds.
 std::string DevicesText(const Peer& peer) {
-  if (peer.kinds().empty()) return absl::StrCat(peer.devices_size(), " devices");
+  if (peer.kinds().empty()) {
+    const int64_t shards = ShardsPerDevice(peer);
+    return absl::StrCat(DevicesOf(peer), " devices", shards > 1 ? absl::StrCat(" of ", shards, " logical shards each") : "");
+  }
   return absl::StrJoin(peer.kinds(), ", ", [](std::string* out, const PeerDevices& kind) {
     absl::StrAppend(out, kind.devices_size(), " ", kind.device_name());
   });
@@ -140,8 +148,12 @@ std::string DescribeSubmitted(const JobSpec& spec) {
   if (spec.session()) {
     return absl::StrCat("opened session \"", spec.name(), "\" on ", DeviceCount(spec.mesh()), " devices");
   }
-  return absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), " steps on ", DeviceCount(spec.mesh()),
-                      " devices");
+  const int64_t shards = DeviceCount(spec.mesh());
+  const std::string mode = absl::StrCat(", mode ", ModeText(spec));
+  const std::string steps = absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), " steps on ");
+  if (!IsCanonical(spec)) return absl::StrCat(steps, shards, " devices", mode);
+  const std::string devices = spec.devices() > 0 ? absl::StrCat(spec.devices(), " devices") : "any number of devices";
+  return absl::StrCat(steps, devices, ", ", shards, " logical shards", mode);
 }
 
 std::string DescribeBuilt(const JobBuilt& built) {
@@ -185,7 +197,10 @@ std::string Describe(const JobEvent& event) {
       return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
                           absl::StrJoin(event.dropped().steps(), ", "), " dropped");
     case JobEvent::kResized:
-      return absl::StrCat("resized to ", MeshText(event.resized().mesh()), ": ", event.resized().reason());
+      return absl::StrCat("resized to ",
+                          event.resized().devices() > 0 ? absl::StrCat(event.resized().devices(), " devices")
+                                                        : MeshText(event.resized().mesh()),
+                          ": ", event.resized().reason());
     case JobEvent::kEnded:
       return absl::StrCat(JobState_Name(event.ended().state()), event.ended().reason().empty() ? "" : ": ",
                           event.ended().reason());
@@ -275,6 +290,26 @@ int64_t DeviceCount(const Mesh& mesh) {
     devices *= axis.size();
   }
   return devices;
+}
+
+int64_t LargestDivisor(const Mesh& mesh, int64_t most) {
+  const int64_t shards = std::max<int64_t>(1, DeviceCount(mesh));
+  int64_t devices = std::clamp<int64_t>(most, 1, shards);
+  while (shards % devices != 0) --devices;
+  return devices;
+}
+
+int64_t WantedDevices(const Job& job, int64_t all) {
+  if (!IsCanonical(job.spec)) return DeviceCount(job.mesh);
+  return job.devices > 0 ? job.devices : LargestDivisor(job.mesh, all);
+}
+
+std::string ModeText(const JobSpec& spec) {
+  switch (spec.compile().reduction_mode()) {
+    case CANONICAL: return "canonical";
+    case FAST: return "fast";
+    default: return "run-to-run";
+  }
 }
 
 std::string MeshText(const Mesh& mesh) {

@@ -1,6 +1,7 @@
 // One job: the state that results from applying its events in order. Pure data: no clock, no I/O.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct Job {
   std::string spec_digest;
   JobSpec spec;
   Mesh mesh;           // The mesh of the attempts from now on: that of the spec, or of the last resize.
+  int64_t devices = 0;  // The same for JobSpec.devices.
   JobState state = PENDING;
   std::string reason;
   int64_t submitted_unix_ns = 0;
@@ -101,6 +103,17 @@ inline bool HasEnded(const Job& job) { return HasEnded(job.state); }
 // The number of devices in the mesh, or -1 if it is more than kMaxDevices or an axis is empty.
 inline constexpr int64_t kMaxDevices = 1 << 20;
 int64_t DeviceCount(const Mesh& mesh);
+// In the mode canonical, the mesh of a job stays, and so do its bits; a device runs one or more logical shards.
+inline bool IsCanonical(const JobSpec& spec) { return spec.compile().reduction_mode() == CANONICAL; }
+// The largest number of devices up to `most`, at least 1, that divides the logical shards of the mesh.
+int64_t LargestDivisor(const Mesh& mesh, int64_t most);
+// The number of devices that the next attempt needs if the workers have `all`.
+int64_t WantedDevices(const Job& job, int64_t all);
+// "run-to-run", "fast" or "canonical".
+std::string ModeText(const JobSpec& spec);
+inline int64_t ShardsPerDevice(const Peer& peer) { return std::max<int64_t>(1, peer.shards_per_device()); }
+// The number of devices of a worker that an attempt has.
+inline int64_t DevicesOf(const Peer& peer) { return peer.devices_size() / ShardsPerDevice(peer); }
 inline bool HasPeer(const Job& job, const std::string& worker_id) {
   for (const Peer& peer : job.placed.peers()) {
     if (peer.worker_id() == worker_id) return true;

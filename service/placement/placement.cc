@@ -210,6 +210,20 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
   return peers;
 }
 
+void GiveShards(int64_t shards, std::vector<Peer>* peers) {
+  if (shards <= 1) return;
+  for (Peer& peer : *peers) {
+    const google::protobuf::RepeatedField<int32_t> devices = peer.devices();
+    peer.clear_devices();
+    peer.set_shards_per_device(static_cast<int32_t>(shards));
+    for (const int32_t device : devices) {
+      for (int64_t shard = 0; shard < shards; ++shard) {
+        peer.add_devices(static_cast<int32_t>(device * shards + shard));
+      }
+    }
+  }
+}
+
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices) {
   std::vector<CollectivePlanProto> plans;
   for (const CollectiveSpec& proto : executable.collectives()) {
@@ -297,6 +311,7 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
   launch.set_checkpoint_uri(job.placed.checkpoint_uri());
   launch.set_checkpoint_digest(job.placed.checkpoint_digest());
   launch.set_checkpoints(true);
+  launch.set_shards_per_device(peer.shards_per_device());
   const std::string& secret = job.placed.session_secret();
   const bool is_first = std::find(peer.devices().begin(), peer.devices().end(), 0) != peer.devices().end();
   const bool has_own_key = !secret.empty() && !is_first;

@@ -29,6 +29,11 @@ std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 // Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5.
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
 
+// Assigns `shards` mesh positions instead of one to each device of `peers`, which PlaceOnWorkers has returned.
+//
+// Example: with 2 shards per device, a worker with the positions 1 and 2 gets 2, 3, 4 and 5.
+void GiveShards(int64_t shards, std::vector<Peer>* peers);
+
 // What a job should be compiled for.
 struct TargetSelection {
   // Set if the workers have such devices, though not necessarily enough yet. Several: the job runs on all of them, and

@@ -60,10 +60,30 @@ class BenchTest(unittest.TestCase):
                     self.assertEqual(rows(self.bench("all_reduce", "-b", "512", "-e", "512", "-f", "2", "-d", kind, "-o", op))[0][2:4],
                                      (kind, op))
 
+    def test_ragged_parts(self):
+        for collective in ("all_gather_v", "all_to_all_v", "ragged_all_to_all"):
+            for transport in ("in-process", "tcp"):
+                for ranks in (2, 3, 8):
+                    with self.subTest(collective=collective, transport=transport, ranks=ranks):
+                        code, out, err = xlad("bench", collective, "--ranks", ranks, "-b", 4, "-e", "40000", "-f", 100,
+                                              "--batches", 2, "-n", 2, "--transport", transport)
+                        self.assertEqual((code, err), (0, ""), out)
+        code, _, err = xlad("bench", "all_gather_v", "--ranks", 2, "-b", 64, "-e", 64)
+        self.assertNotEqual(code, 0)
+        self.assertIn("parts of equal size", err)
+
     def test_options_that_make_no_sense_are_refused(self):
         for arguments, words in ((("all_reduse",), "found collective"), (("all_reduce", "-d", "flaot"), "-d: found"),
                                  (("all_reduce", "-o", "mean"), "--op: found"), (("all_reduce", "-b", "8X"), "8X"),
-                                 (("all_reduce", "--algorithm", "ring 3"), "ring 3")):
+                                 (("all_reduce", "--algorithm", "ring 3"), "ring 3"),
+                                 (("all_reduce", "--algorithm", "rink"), "rink"),
+                                 (("all_reduce", "--mode", "exact"), "fast, run-to-run, canonical"),
+                                 (("all_reduce", "-b", "1M", "-e", "1K"), "-b: found 1048576"),
+                                 (("all_reduce", "-b", "0", "-e", "1K", "-i", "0"), "-i: found 0"),
+                                 (("all_reduce", "-d", "c64"), "-d: found"),
+                                 (("all_reduce", "-d", "float", "-o", "xor"), "integers"),
+                                 (("all_reduce", "-d", "pred", "-o", "avg"), "numbers"),
+                                 (("broadcast", "-b", "8", "-e", "8", "-r", "2"), "root 2")):
             code, _, err = xlad("bench", *arguments, "--ranks", 2)
             self.assertIn(code, (1, 2))
             self.assertIn(words, err)

@@ -154,6 +154,13 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertEqual(json.loads(curve.read_text())["loss"], expected)
 
+    def test_mpich_cannot_carry_the_messages_of_a_job(self):
+        environment = mpi_environment() | {"PMI_RANK": "0", "PMI_SIZE": "2"}
+        done = subprocess.run([XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--transport", "mpi"],
+                              capture_output=True, text=True, timeout=60, env=environment)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("found a launch by MPICH, expected mpirun of Open MPI", done.stderr)
+
     def test_wrong_transports_are_refused_before_anything_starts(self):
         code, _, err = xlad("run", OWN_EXAMPLES / "spiral_mlp", "--transport", "smoke")
         self.assertEqual(code, 1)

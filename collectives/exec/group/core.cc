@@ -114,8 +114,11 @@ absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const 
     command.output_bytes.push_back((one ? spec.output_elements(schedule.rank) : count) * command.element_bytes);
   }
   if (Reduces(spec.kind)) {
-    XLAD_ASSIGN_OR_RETURN(command.reduce, FindReduceFunction(spec.type, spec.reduction));
-    if (ReducesPayloads(command.program, spec.ranks)) {
+    XLAD_ASSIGN_OR_RETURN(command.reduce, ReduceFunctionOf(spec));
+    // The function for small arrays combines from left to right.
+    const bool is_tree =
+        spec.mode == ReductionMode::kCanonical && spec.ranks > 3 && DependsOnOrder(spec.type, spec.reduction);
+    if (!is_tree && ReducesPayloads(command.program, spec.ranks)) {
       command.small_reduce = FindVectorReduceKernels(spec.type, spec.reduction).small;
     }
   }

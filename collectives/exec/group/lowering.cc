@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/exec/layout.h"
+#include "collectives/exec/reduce.h"
 
 namespace xlad::collectives {
 namespace {
@@ -11,7 +12,8 @@ namespace {
 class Lowering {
  public:
   Lowering(const CollectiveSpec& spec, const Schedule& schedule, GroupProtocol protocol)
-      : schedule_(schedule),
+      : spec_(spec),
+        schedule_(schedule),
         width_(tensor::ByteWidth(spec.type)),
         protocol_(protocol),
         input_(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, width_),
@@ -70,6 +72,8 @@ class Lowering {
         sources.push_back(Lower(op.src));
         break;
       case OpKind::kReduceMany:
+      case OpKind::kReduceTree:
+        XLAD_RETURN_IF_ERROR(CheckOrder(spec_, op));
         step.kind = GroupStep::Kind::kReduce;
         for (const ReduceSource& source : op.sources) {
           if (source.peer >= 0) return NotOfMemory();
@@ -188,6 +192,7 @@ class Lowering {
     return absl::OkStatus();
   }
 
+  const CollectiveSpec& spec_;
   const Schedule& schedule_;
   const int64_t width_;
   const GroupProtocol protocol_;

@@ -38,8 +38,9 @@ int64_t HostGroup::AreaBytes(int ranks) { return ControlBytes(ranks) + 2 * ranks
 bool HostGroup::CanRun(const Collective& collective) {
   const CollectiveSpec& spec = collective.spec;
   if (spec.ranks < 2 || spec.ranks > kMaxGroupRanks || !spec.sizes.empty()) return false;
-  if (std::ssize(spec.counts) > kMaxOperands || spec.mode == ReductionMode::kCanonical) return false;
-  return !Reduces(spec.kind) || spec.mode == ReductionMode::kFast ||
+  if (std::ssize(spec.counts) > kMaxOperands) return false;
+  // All plans have the same order in the mode canonical.
+  return !Reduces(spec.kind) || spec.mode != ReductionMode::kRunToRun ||
          ReductionOrder(collective.plan) == ReductionOrder({.algorithm = kMappedWindows});
 }
 

@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
   collective.name = std::string(ToString(spec.kind));
   collective.spec = spec;
   if (plan.empty()) {
-    XLAD_ASSIGN_OR_RETURN(collective.plan, MakePlan(spec));
+    XLAD_ASSIGN_OR_RETURN(collective.plan, ChoosePlan(spec, costs_));
   } else {
     XLAD_ASSIGN_OR_RETURN(collective.plan, ParsePlan(plan));
   }

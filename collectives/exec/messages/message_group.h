@@ -19,6 +19,7 @@
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/scheduled_communicator.h"
+#include "collectives/plan/cost.h"
 
 namespace xlad::collectives {
 
@@ -62,6 +63,10 @@ class MessageGroup {
   // InvalidArgument for a spec or plan that cannot run by messages.
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec, const std::string& plan = "");
 
+  // The parameters by which Prepare chooses plans from now on; equal on all ranks.
+  void UseCosts(const CostModel& costs) { costs_ = costs; }
+  const CostModel& costs() const { return costs_; }
+
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes.
   absl::Status Run(Operation& operation, const void* input, void* output);
   // Returns when all ranks have called it.
@@ -100,6 +105,7 @@ class MessageGroup {
   };
   std::map<std::byte*, Allocated> allocated_;
   std::unique_ptr<Operation> barrier_;
+  CostModel costs_;
 };
 
 }  // namespace xlad::collectives

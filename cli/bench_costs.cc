@@ -1,0 +1,109 @@
+#include "cli/bench_costs.h"
+
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/file_system.h"
+#include "base/hash.h"
+#include "collectives/exec/messages/calibrate.h"
+#include "collectives/plan/calibration.h"
+#include "service/executable_cache.h"
+
+namespace xlad::cli {
+namespace {
+
+using collectives::CollectiveKind;
+using collectives::CollectiveSpec;
+using collectives::MessageGroup;
+
+// The name of the CPU as Linux tells it.
+std::string CpuName() {
+  const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/cpuinfo");
+  if (!text.ok()) return "";
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    if (absl::ConsumePrefix(&line, "model name") || absl::ConsumePrefix(&line, "CPU part")) return std::string(line);
+  }
+  return "";
+}
+
+// What the parameters depend on.
+std::string MachineKey(const std::string& transport, int ranks) {
+  return absl::StrCat("# ", transport, ", ", ranks, " ranks, ", std::thread::hardware_concurrency(), " cores, CPU",
+                      CpuName(), ", xlad ", XLAD_VERSION, " ", service::CompilerVersion(OwnExecutablePath()), "\n");
+}
+
+// Copies `bytes` bytes of rank 0 to all ranks.
+absl::Status FromRankZero(MessageGroup* group, void* data, int64_t bytes) {
+  CollectiveSpec spec;
+  spec.kind = CollectiveKind::kBroadcast;
+  spec.type = tensor::ElementType::kU8;
+  spec.counts = {bytes};
+  spec.ranks = group->ranks();
+  XLAD_ASSIGN_OR_RETURN(const auto operation, group->Prepare(spec, "direct"));
+  return group->Run(*operation, data, data);
+}
+
+absl::StatusOr<std::string> KeptText(const CostSource& source, MessageGroup* group) {
+  std::string text;
+  if (group->rank() == 0 && !source.refresh) {
+    const std::string path = CostsPath(source.transport, group->ranks());
+    const absl::StatusOr<std::string> found = path.empty() ? absl::NotFoundError("") : RealFileSystem().Read(path);
+    // What another version has written, or a damaged file, is measured again.
+    if (found.ok() && collectives::ParseCosts(*found).ok()) text = *found;
+  }
+  int64_t bytes = std::ssize(text);
+  XLAD_RETURN_IF_ERROR(FromRankZero(group, &bytes, sizeof bytes));
+  text.resize(bytes);
+  if (bytes > 0) XLAD_RETURN_IF_ERROR(FromRankZero(group, text.data(), bytes));
+  return text;
+}
+
+void Keep(const CostSource& source, int ranks, const collectives::CostModel& costs) {
+  const std::string path = CostsPath(source.transport, ranks);
+  if (path.empty()) return;
+  const std::string text = MachineKey(source.transport, ranks) + collectives::PrintCosts(costs);
+  absl::Status kept = RealFileSystem().MakeDirectories(path.substr(0, path.rfind('/')));
+  if (kept.ok()) kept = RealFileSystem().WriteAtomically(path, text);
+  if (!kept.ok()) std::fprintf(stderr, "xlad: warning: the calibration is not kept: %s\n", kept.ToString().c_str());
+}
+
+}  // namespace
+
+std::string CostsPath(const std::string& transport, int ranks) {
+  const std::string folder = service::CacheFolder("", service::UserCacheFolder());
+  if (folder.empty()) return "";
+  return JoinPath(folder, absl::StrCat("collectives/", transport, "-", ranks, "-",
+                                       absl::Hex(Hash64(MachineKey(transport, ranks)), absl::kZeroPad16)));
+}
+
+absl::Status UseMachineCosts(const CostSource& source, MessageGroup* group) {
+  if (group->ranks() == 1) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::string text, KeptText(source, group));
+  collectives::CostModel costs;
+  if (text.empty()) {
+    XLAD_ASSIGN_OR_RETURN(costs, collectives::Calibrate(group, RealClock(), source.budget_ms));
+    if (group->rank() == 0) Keep(source, group->ranks(), costs);
+  } else {
+    XLAD_ASSIGN_OR_RETURN(costs, collectives::ParseCosts(text));
+  }
+  group->UseCosts(costs);
+  return absl::OkStatus();
+}
+
+std::string ExplainChoice(int64_t bytes, const PlanChoice& choice) {
+  std::string out = absl::StrCat("# ", bytes, " bytes: ", choice.plan.ToString(), ", ", choice.why, "\n");
+  for (const collectives::PlanCost& candidate : choice.candidates) {
+    const bool is_chosen = candidate.plan == choice.plan;
+    absl::StrAppendFormat(&out, "#   %-44s predicted %12.2f us%s\n", candidate.plan.ToString(), candidate.predicted_us,
+                          is_chosen ? "  (chosen)" : "");
+  }
+  return out;
+}
+
+}  // namespace xlad::cli

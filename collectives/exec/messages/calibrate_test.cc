@@ -1,0 +1,42 @@
+// The calibration of groups whose ranks are threads.
+#include "collectives/exec/messages/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "collectives/plan/calibration.h"
+
+namespace xlad::collectives {
+namespace {
+
+TEST(Calibrate, AllRanksHaveTheSamePositiveParameters) {
+  constexpr int kRanks = 3;
+  auto groups = *MessageGroup::InProcess(kRanks, {});
+  std::vector<CostModel> found(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      absl::StatusOr<CostModel> costs = Calibrate(groups[rank].get(), RealClock(), 100);
+      ASSERT_TRUE(costs.ok()) << costs.status();
+      found[rank] = *std::move(costs);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(PrintCosts(found[0]), PrintCosts(found[1]));
+  EXPECT_EQ(PrintCosts(found[0]), PrintCosts(found[2]));
+  EXPECT_TRUE(found[0].corrections.contains("all_reduce direct"));
+  CollectiveSpec spec;
+  spec.reduction = Reduction::kSum;
+  spec.ranks = kRanks;
+  spec.counts = {4096};
+  for (const PlanCost& plan : *RankPlans(spec, found[0])) EXPECT_GT(plan.predicted_us, 0) << plan.plan.ToString();
+}
+
+TEST(Calibrate, WithoutTimeNothingIsMeasured) {
+  auto groups = *MessageGroup::InProcess(1, {});
+  EXPECT_EQ(PrintCosts(*Calibrate(groups[0].get(), RealClock(), 0)), PrintCosts(CostModel()));
+}
+
+}  // namespace
+}  // namespace xlad::collectives

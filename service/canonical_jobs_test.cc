@@ -1,0 +1,127 @@
+// Jobs in the mode canonical: their mesh stays, and their devices run one or more logical shards.
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+JobSpec CanonicalSpec(Cluster* cluster, int64_t shards, int64_t devices) {
+  JobSpec spec = cluster->Spec(shards);
+  spec.mutable_compile()->set_reduction_mode(CANONICAL);
+  spec.set_devices(devices);
+  return spec;
+}
+
+// The launches of the latest attempt, by worker.
+std::map<std::string, LaunchTask> Launches(const Cluster& cluster) {
+  std::map<std::string, LaunchTask> launches;
+  for (const SendMessage& sent : cluster.sent) {
+    if (!sent.message.has_launch()) continue;
+    const LaunchTask& launch = sent.message.launch();
+    for (const Peer& peer : launch.peers()) {
+      if (peer.devices(0) == launch.devices(0).device()) launches[peer.worker_id()] = launch;
+    }
+  }
+  return launches;
+}
+
+std::vector<int> Shards(const LaunchTask& launch) {
+  std::vector<int> shards;
+  for (const LaunchRecord& record : launch.devices()) shards.push_back(record.device());
+  return shards;
+}
+
+absl::Status Resize(Cluster* cluster, const std::string& job, int64_t devices) {
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  request.set_devices(devices);
+  absl::Status status;
+  cluster->Do([&](CoordinatorCore& c) { status = c.Resize(request); });
+  return status;
+}
+
+TEST(CanonicalJobs, ADeviceRunsSeveralShards) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 4));
+  std::map<std::string, LaunchTask> launches = Launches(cluster);
+  EXPECT_THAT(Shards(launches["a"]), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(Shards(launches["b"]), ElementsAre(4, 5, 6, 7));
+  EXPECT_EQ(launches["b"].shards_per_device(), 2);
+  EXPECT_EQ(cluster.Status(job).devices(), 4);
+  // All four devices are busy, and free again when it ends.
+  const std::string other = cluster.Submit(cluster.Spec(1), "other");
+  cluster.Built("other");
+  EXPECT_EQ(cluster.Status(other).state(), PENDING);
+  cluster.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(job)).ok()); });
+  EXPECT_EQ(cluster.Status(other).state(), STARTING);
+}
+
+TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesThatTheWorkersHave) {
+  for (const auto& [shards, devices] : {std::pair(8, 4), std::pair(6, 3), std::pair(5, 1), std::pair(2, 2)}) {
+    Cluster cluster;
+    cluster.Register(1, "a");
+    cluster.Register(2, "b");
+    const std::string job = cluster.Submit(CanonicalSpec(&cluster, shards, 0));
+    cluster.Built();
+    EXPECT_EQ(cluster.Status(job).state(), STARTING);
+    EXPECT_EQ(cluster.Status(job).devices(), devices) << shards << " shards";
+  }
+}
+
+TEST(CanonicalJobs, SaySoInTheirEventsAndReasons) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 2));
+  const WhyJobResponse why = *cluster.coordinator().Why(JobId(job));
+  EXPECT_THAT(why.text(), HasSubstr("(mode canonical, 8 logical shards on 2 devices)"));
+  EXPECT_EQ(cluster.Status(job).reduction_mode(), CANONICAL);
+}
+
+TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 4));
+  EXPECT_THAT(std::string(Resize(&cluster, job, 3).message()), HasSubstr("a number that divides the shards"));
+  ResizeJobRequest mesh;
+  mesh.set_job_id(job);
+  *mesh.mutable_mesh() = cluster.Spec(4).mesh();
+  cluster.Do([&](CoordinatorCore& c) {
+    EXPECT_THAT(std::string(c.Resize(mesh).message()), HasSubstr("xlad resize " + job + " --devices N"));
+  });
+  ASSERT_TRUE(Resize(&cluster, job, 1).ok());
+  cluster.Restart();
+  EXPECT_EQ(cluster.JobOf(job).devices, 1) << "the number is in the log";
+  EXPECT_EQ(cluster.JobOf(job).executable_digest, "digest");
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 8);
+}
+
+TEST(CanonicalJobs, OtherJobsKeepOneDeviceForEachShard) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  EXPECT_THAT(std::string(Resize(&cluster, job, 2).message()), HasSubstr("the mode run-to-run"));
+  EXPECT_EQ(Launches(cluster)["a"].shards_per_device(), 0);
+  EXPECT_EQ(cluster.Status(job).devices(), 4);
+}
+
+TEST(CanonicalJobs, AfterALossTheyContinueOnFewerDevicesWithTheSameProgram) {
+  for (const int64_t asked : {0, 4}) {
+    Cluster cluster;
+    JobSpec spec = CanonicalSpec(&cluster, 8, asked);
+    if (asked > 0) spec.set_on_loss(JobSpec::SHRINK);
+    const std::string job = cluster.RunningJob(spec);
+    const size_t builds = cluster.builds.size();
+    cluster.CommitCheckpoint(job, 10);
+    cluster.Gone(2);
+    cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
+    cluster.RunFor(15'000, {1});
+    EXPECT_EQ(cluster.Status(job).state(), STARTING) << cluster.Status(job).reason();
+    EXPECT_EQ(cluster.Status(job).devices(), 2);
+    EXPECT_EQ(cluster.Status(job).mesh(0).size(), 8);
+    EXPECT_EQ(cluster.builds.size(), builds) << "nothing is compiled again";
+    EXPECT_EQ(Launches(cluster)["a"].first_step(), 10);
+    EXPECT_EQ(Launches(cluster)["a"].shards_per_device(), 4);
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service
