@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     worker.argv.insert(worker.argv.end(), connection.begin(), connection.end());
     if (options.any_network) worker.argv.push_back("--insecure-network");
     if (!options.trace_folder.empty()) {
-      worker.argv.insert(worker.argv.end(), {"--trace", options.trace_folder});
+      worker.argv.insert(worker.argv.end(), {"--timelines", options.trace_folder});
     }
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));

@@ -229,13 +229,15 @@ void AddRun(CLI::App& parent, Action* action) {
   AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
-  app->add_option("--trace", options->trace_folder, "write each worker's timeline of the first steps to this folder");
+  app->add_option("--timelines", options->trace_folder,
+                  "write the timeline of the first steps of each worker to this folder");
   auto* const profile = app->add_flag("--profile", options->profile,
                                       "train in this process and print the time of every kernel, its operations and "
                                       "bytes, and its share of what this machine can do");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other :
-       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
+       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace",
+        "--timelines"}) {
     profile->excludes(other);
   }
   app->callback([=] { *action = [=] { return Run(*options); }; });

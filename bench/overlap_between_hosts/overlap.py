@@ -4,7 +4,7 @@
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
 
 Two network namespaces are two hosts; htb limits what each of them sends. A job is trained on a device of each host,
-with --overlap never and by-cost in turn. From the timelines (xlad worker --trace) of device 0, per step:
+with --overlap never and by-cost in turn. From the timelines (xlad worker --timelines) of device 0, per step:
 
 computation    the time of kernels, library calls and copies
 communication  the time of collectives
@@ -107,7 +107,7 @@ def train(args, overlap, where):
         run(args.xlad, "token", "--data", where / "data", "--role", "worker", "-o", token)
         for side in (0, 1):
             start(side, f"worker{side}", args.xlad, "worker", "--join", token, "--listen", f"{SUBNET}.{side + 1}",
-                  "--devices", args.devices // 2, "--id", f"w{side}", "--trace", where / "trace")
+                  "--devices", args.devices // 2, "--id", f"w{side}", "--timelines", where / "trace")
         while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < 2:
             time.sleep(0.2)
         run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps, "--overlap", overlap,
