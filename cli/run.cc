@@ -56,16 +56,17 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
     if (enough == nullptr && CanRun(*spec, request.count)) enough = &request;
   }
   const bool is_canonical = spec->compile().reduction_mode() == CANONICAL;
-  if (enough == nullptr && total < needed) {
+  if (enough == nullptr && !CanRun(*spec, total)) {
     return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed,
                                                    " or more devices for mesh ", MeshText(spec->mesh()),
-                                                   is_canonical ? ", or a number of one kind that divides it" : ""));
+                                                   is_canonical ? ", or a number that divides it" : ""));
   }
+  const int64_t used = std::min(enough == nullptr ? total : enough->count, needed);
   spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());
-  if (is_canonical && enough != nullptr) spec->set_devices(std::min(enough->count, needed));
-  if (devices->size() > 1 && total > needed) {
-    std::fprintf(stderr, "xlad: the mesh has %lld devices of the %lld in --device %s; the job runs on %s\n",
-                 static_cast<long long>(needed), static_cast<long long>(total), DeviceFlagText(*devices).c_str(),
+  if (is_canonical) spec->set_devices(used);
+  if (devices->size() > 1 && total > used) {
+    std::fprintf(stderr, "xlad: the job runs on %lld devices of the %lld in --device %s: %s\n",
+                 static_cast<long long>(used), static_cast<long long>(total), DeviceFlagText(*devices).c_str(),
                  enough == nullptr ? "the first of them" : enough->Name().c_str());
   }
   return absl::OkStatus();

@@ -246,7 +246,7 @@ JobMachine::Outcome JobMachine::WaitForTargets(Job* job, const Parts& parts) {
       std::equal(parts.begin(), parts.end(), selection.targets.begin(), selection.targets.end(),
                  [](const FreeDevices::Part& part, const Target& target) { return IsSameTarget(part.target, target); });
   if (selection.targets.empty() || selection.is_last_resort) SetReason(job, selection.reason);
-  if (!selection.targets.empty() && !are_same && selection.devices >= DeviceCount(job->mesh)) {
+  if (!selection.targets.empty() && !are_same && selection.devices >= WantedDevices(*job, 1)) {
     if (!selection.is_last_resort) {
       const auto target_text = [](std::string* out, const FreeDevices::Part& part) {
         out->append(TargetText(part.target));

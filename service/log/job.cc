@@ -126,12 +126,9 @@ void ApplyByKind(const JobEvent& event, Job* job) {
 
 // "4 devices", or "2 cpu, 2 opaque" in a job that runs on several kinds.
 std::string DevicesText(const Peer& peer) {
-  if (peer.kinds().empty()) {
-    const int64_t shards = ShardsPerDevice(peer);
-    return absl::StrCat(DevicesOf(peer), " devices", shards > 1 ? absl::StrCat(" of ", shards, " logical shards each") : "");
-  }
-  return absl::StrJoin(peer.kinds(), ", ", [](std::string* out, const PeerDevices& kind) {
-    absl::StrAppend(out, kind.devices_size(), " ", kind.device_name());
+  if (peer.kinds().empty()) return absl::StrCat(DevicesOf(peer), " devices");
+  return absl::StrJoin(peer.kinds(), ", ", [&](std::string* out, const PeerDevices& kind) {
+    absl::StrAppend(out, kind.devices_size() / ShardsPerDevice(peer), " ", kind.device_name());
   });
 }
 
@@ -140,7 +137,11 @@ std::string DescribePlaced(const AttemptPlaced& placed) {
                       placed.checkpoint_uri().empty() ? "" : ", from a checkpoint,", " placed on ",
                       absl::StrJoin(placed.peers(), ", ", [](std::string* out, const Peer& peer) {
                         absl::StrAppend(out, peer.worker_id(), " (", peer.host(), ", pid ", peer.pid(), ", ",
-                                        DevicesText(peer), ")");
+                                        DevicesText(peer),
+                                        ShardsPerDevice(peer) > 1
+                                            ? absl::StrCat(" of ", ShardsPerDevice(peer), " logical shards each")
+                                            : "",
+                                        ")");
                       }));
 }
 

@@ -212,15 +212,17 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
 
 void GiveShards(int64_t shards, std::vector<Peer>* peers) {
   if (shards <= 1) return;
-  for (Peer& peer : *peers) {
-    const google::protobuf::RepeatedField<int32_t> devices = peer.devices();
-    peer.clear_devices();
-    peer.set_shards_per_device(static_cast<int32_t>(shards));
+  const auto give = [shards](google::protobuf::RepeatedField<int32_t>* positions) {
+    const google::protobuf::RepeatedField<int32_t> devices = *positions;
+    positions->Clear();
     for (const int32_t device : devices) {
-      for (int64_t shard = 0; shard < shards; ++shard) {
-        peer.add_devices(static_cast<int32_t>(device * shards + shard));
-      }
+      for (int64_t shard = 0; shard < shards; ++shard) positions->Add(static_cast<int32_t>(device * shards + shard));
     }
+  };
+  for (Peer& peer : *peers) {
+    peer.set_shards_per_device(static_cast<int32_t>(shards));
+    give(peer.mutable_devices());
+    for (PeerDevices& kind : *peer.mutable_kinds()) give(kind.mutable_devices());
   }
 }
 

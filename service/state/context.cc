@@ -81,7 +81,9 @@ namespace {
 // Adds `sign` times the devices of the peer to those that its worker uses.
 void CountUsed(const Peer& peer, int64_t sign, Worker* worker) {
   if (peer.kinds().empty()) worker->used[peer.device_name()] += sign * DevicesOf(peer);
-  for (const PeerDevices& kind : peer.kinds()) worker->used[kind.device_name()] += sign * kind.devices_size();
+  for (const PeerDevices& kind : peer.kinds()) {
+    worker->used[kind.device_name()] += sign * kind.devices_size() / ShardsPerDevice(peer);
+  }
 }
 
 }  // namespace
