@@ -29,7 +29,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }
 
 // Names the ranks that a signal ended. Returns the exit code for a status of waitpid.
-int ExitCode(int rank, int status) {
+int CodeOf(int rank, int status) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   std::fprintf(stderr, "xlad: error: rank %d was ended by signal %d (%s)\n", rank, WTERMSIG(status),
                strsignal(WTERMSIG(status)));
@@ -65,7 +65,7 @@ absl::StatusOr<int> RunRanks(int ranks) {
     const pid_t pid = waitpid(-1, &status, 0);
     if (pid < 0) break;
     if (const auto at = running.find(pid); at != running.end()) {
-      code = std::max(code, ExitCode(at->second, status));
+      code = std::max(code, CodeOf(at->second, status));
       running.erase(at);
     }
   }
