@@ -150,35 +150,22 @@ HWY_INLINE V Final(D d, V value, size_t sources) {
 
 constexpr int kUnroll = 4;
 
-// How sources are combined: from left to right, or as a balanced tree. Trees of the usual numbers of sources have loops
-// of their own.
-enum class Shape { kChain, kTree, kTreeOf4, kTreeOf8 };
+// How sources are combined: from left to right, or as a balanced tree.
+enum class Shape { kChain, kTree };
 
-// One vector of the tree over kCount sources.
-template <class Access, Reduction kReduction, size_t kCount>
-HWY_INLINE typename Access::V TreeOf(const void* const* sources, int64_t at) {
-  if constexpr (kCount == 1) {
-    return Access::Load(static_cast<const typename Access::Storage*>(sources[0]) + at);
-  } else {
-    constexpr size_t kHalf = std::bit_floor(kCount - 1);
-    const auto left = TreeOf<Access, kReduction, kHalf>(sources, at);
-    return Combine<kReduction>(typename Access::D(), left,
-                               TreeOf<Access, kReduction, kCount - kHalf>(sources + kHalf, at));
-  }
-}
-
-// The same over any number of sources.
+// One vector of the tree over all sources.
 template <class Access, Reduction kReduction>
-typename Access::V TreeOfAny(const void* const* sources, size_t count, int64_t at) {
-  if (count == 1) return TreeOf<Access, kReduction, 1>(sources, at);
-  if (count == 2) return TreeOf<Access, kReduction, 2>(sources, at);
-  if (count == 3) return TreeOf<Access, kReduction, 3>(sources, at);
-  if (count == 4) return TreeOf<Access, kReduction, 4>(sources, at);
-  if (count == 8) return TreeOf<Access, kReduction, 8>(sources, at);
+HWY_NOINLINE typename Access::V TreeOf(const void* const* sources, size_t count, int64_t at) {
+  const typename Access::D d;
+  const auto load = [&](size_t s) { return Access::Load(static_cast<const typename Access::Storage*>(sources[s]) + at); };
+  if (count == 1) return load(0);
+  if (count == 2) return Combine<kReduction>(d, load(0), load(1));
+  if (count == 4) {
+    return Combine<kReduction>(d, Combine<kReduction>(d, load(0), load(1)), Combine<kReduction>(d, load(2), load(3)));
+  }
   const size_t half = std::bit_floor(count - 1);
-  const auto left = TreeOfAny<Access, kReduction>(sources, half, at);
-  return Combine<kReduction>(typename Access::D(), left,
-                             TreeOfAny<Access, kReduction>(sources + half, count - half, at));
+  const auto left = TreeOf<Access, kReduction>(sources, half, at);
+  return Combine<kReduction>(d, left, TreeOf<Access, kReduction>(sources + half, count - half, at));
 }
 
 // The same for `bytes` bytes of each source, fewer than a vector has.
@@ -194,14 +181,6 @@ typename Access::V TreeOfRest(const void* const* sources, size_t count, int64_t 
   const auto left = TreeOfRest<Access, kReduction>(sources, half, at, bytes);
   return Combine<kReduction>(typename Access::D(), left,
                              TreeOfRest<Access, kReduction>(sources + half, count - half, at, bytes));
-}
-
-// One vector of all sources.
-template <class Access, Reduction kReduction, Shape kShape>
-HWY_INLINE typename Access::V TreeAt(absl::Span<const void* const> sources, int64_t at) {
-  if constexpr (kShape == Shape::kTreeOf4) return TreeOf<Access, kReduction, 4>(sources.data(), at);
-  if constexpr (kShape == Shape::kTreeOf8) return TreeOf<Access, kReduction, 8>(sources.data(), at);
-  if constexpr (kShape == Shape::kTree) return TreeOfAny<Access, kReduction>(sources.data(), sources.size(), at);
 }
 
 // Reduces kUnroll vectors of each source.
@@ -223,9 +202,10 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
       v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
     }
   } else {
-    v0 = TreeAt<Access, kReduction, kShape>(sources, at), v1 = TreeAt<Access, kReduction, kShape>(sources, at + lanes);
-    v2 = TreeAt<Access, kReduction, kShape>(sources, at + 2 * lanes);
-    v3 = TreeAt<Access, kReduction, kShape>(sources, at + 3 * lanes);
+    v0 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at);
+    v1 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + lanes);
+    v2 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + 2 * lanes);
+    v3 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + 3 * lanes);
   }
   v0 = Final<kReduction>(d, v0, sources.size());
   v1 = Final<kReduction>(d, v1, sources.size());
@@ -285,7 +265,7 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   const int64_t lanes = hn::Lanes(typename Access::D());
   const int64_t block = kUnroll * lanes;
   int64_t at = 0;
-  if constexpr (kCanStream) {
+  if constexpr (kCanStream && kShape == Shape::kChain) {
     const int64_t before = store == StoreKind::kStreaming && !dsts.empty()
                                ? ElementsBeforeAligned<Storage>(dsts, lanes * sizeof(Storage))
                                : -1;
@@ -305,8 +285,6 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
 template <class Access, Reduction kReduction>
 void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
   if (sources.size() <= 3) return Reduce<Access, kReduction>(dsts, sources, count, store);
-  if (sources.size() == 4) return Reduce<Access, kReduction, Shape::kTreeOf4>(dsts, sources, count, store);
-  if (sources.size() == 8) return Reduce<Access, kReduction, Shape::kTreeOf8>(dsts, sources, count, store);
   Reduce<Access, kReduction, Shape::kTree>(dsts, sources, count, store);
 }
 
