@@ -53,7 +53,7 @@ TEST(Roles, WhatTheTableDoesNotNameIsDenied) {
 
 TEST(Roles, ReadersChangeNothingAndWorkersSeeNoJobs) {
   const std::set<std::string> reads = {"ListJobs", "GetJob",      "WatchJob", "JobLog",
-                                       "WhyJob",   "ListWorkers", "GetStatus"};
+                                       "WhyJob",   "ListWorkers", "GetStatus", "GetTrace"};
   std::set<std::string> calls;
   for (const CallRule& rule : CallRules()) {
     EXPECT_TRUE(calls.insert(rule.call).second) << rule.call << " is in the table twice";

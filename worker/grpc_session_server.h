@@ -29,8 +29,8 @@ class SessionServer {
   // Reads an executable by its digest.
   using ReadExecutable = std::function<absl::StatusOr<std::string>(const std::string& digest)>;
 
-  // Listens on a port of `listen_host`. Off loopback connections are TLS, with a key and an authority that are made here
-  // for this server alone. `host` must outlive the server.
+  // Listens on a port of `listen_host`. Off loopback connections are TLS, with a key and an authority that are made
+  // here for this server alone. `host` must outlive the server.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
                                                               const SessionAccess& access, runtime::SessionHost* host,
                                                               ReadExecutable read);

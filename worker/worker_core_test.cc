@@ -371,8 +371,8 @@ TEST_F(WorkerCoreTest, RandomEvents) {
   ::testing::internal::GetCapturedStderr();
 }
 
-// Traces go with the clock samples that have come since the one before. Without a coordinator they wait, but not without
-// limit, and the first one, which names the instructions, is kept. An older coordinator gets none.
+// Traces go with the clock samples that have come since the one before. Without a coordinator a limited number of them
+// waits, and the first one, which names the instructions, is kept. An older coordinator gets none.
 TEST_F(WorkerCoreTest, TracesGoWithSamplesOfTheClock) {
   const auto attach = [this](bool answers_clock) {
     Handle(Connected{});

@@ -9,7 +9,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/exec/reduce_vector.cc"
-// Of x86, AVX2 and AVX-512 are compiled, and code without vector instructions for older machines.
+// On x86, AVX2 and AVX-512 are compiled, and code without vector instructions for older machines.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
@@ -157,7 +157,9 @@ enum class Shape { kChain, kTree };
 template <class Access, Reduction kReduction>
 HWY_NOINLINE typename Access::V TreeOf(const void* const* sources, size_t count, int64_t at) {
   const typename Access::D d;
-  const auto load = [&](size_t s) { return Access::Load(static_cast<const typename Access::Storage*>(sources[s]) + at); };
+  const auto load = [&](size_t s) {
+    return Access::Load(static_cast<const typename Access::Storage*>(sources[s]) + at);
+  };
   if (count == 1) return load(0);
   if (count == 2) return Combine<kReduction>(d, load(0), load(1));
   if (count == 4) {

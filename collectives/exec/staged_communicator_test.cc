@@ -196,7 +196,8 @@ TEST(StagedCommunicator, ErrorsComeFromTheStreamTheCollectiveAndTheLaunch) {
 
   Staged wrong;
   EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()), HasSubstr("found collective 2, expected one below 2"));
-  EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()), HasSubstr("found 1 inputs and 1 outputs, expected 2 and 2"));
+  EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()),
+              HasSubstr("found 1 inputs and 1 outputs, expected 2 and 2"));
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ class Trace(unittest.TestCase):
         return len(ends["s"])
 
     def check_collectives(self, timeline, devices):
-        """No device leaves a collective of all devices before the last one has entered it, but for 1 ms."""
+        """No device leaves a collective of all devices more than 1 ms before the last one has entered it."""
         steps = {}  # By thread: the steps with their beginnings and ends.
         for span in spans_of(timeline, "step"):
             number = int(span["name"].split()[1])

@@ -214,7 +214,8 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (instruction.opcode() == Opcode::kRaggedDot &&
       (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
-    return Refuse(instruction, "found several ragged dimensions or lists of group sizes, expected one of each", why_not);
+    return Refuse(instruction, "found several ragged dimensions or lists of group sizes, expected one of each",
+                  why_not);
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {

@@ -30,6 +30,7 @@ struct Running {
   Values initial;
 };
 
+// It has more than 25 methods because each form of a statement, on a CPU and on a GPU, has one.
 class NestEmitter {
  public:
   // `shared` is null unless parts of a block are emitted.

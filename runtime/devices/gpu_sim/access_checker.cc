@@ -106,7 +106,8 @@ void AccessChecker::Report(const Shadow& shadow, bool is_store, int64_t thread) 
   const bool with_write = shadow.write_tile >= 0;
   report_.race = absl::StrCat(
       "kernel ", report_.kernel, ": found a race: block ", tile_, ", thread ", thread, " ",
-      is_store ? "writes" : "reads", " in part ", part_, " what block ", with_write ? shadow.write_tile : shadow.read_tile, ", thread ",
+      is_store ? "writes" : "reads", " in part ", part_, " what block ",
+      with_write ? shadow.write_tile : shadow.read_tile, ", thread ",
       with_write ? shadow.write_thread : shadow.read_thread, " ", with_write ? "writes" : "reads", " in part ",
       with_write ? shadow.write_part : shadow.read_part, ", expected a barrier between them");
 }

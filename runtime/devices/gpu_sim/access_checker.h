@@ -3,8 +3,8 @@
 // Code that is compiled for gpu_sim_checked reports each access of global and shared memory
 // (compiler/codegen/nvptx/host_threads.h). Two accesses of one byte by different threads, of which one is a store, are
 // a race unless a barrier orders them: the threads must be in one block and the accesses in different parts of the
-// kernel. Nothing orders different blocks. Because every access is compared, a race is found even if the order in which the CPU
-// runs the threads gives the right result.
+// kernel. Nothing orders different blocks. Because every access is compared, a race is found even if the
+// order in which the CPU runs the threads gives the right result.
 //
 // Traffic is counted as a GPU moves it: in sectors of 32 bytes. A sector that several threads of a warp (32 threads)
 // access in one part of the kernel is moved once, because it stays in the cache for that time.
