@@ -3,8 +3,9 @@
 import json
 import unittest
 
+import hosts_e2e
 from harness import OWN_EXAMPLES, REPO, folder, wait_for, xlad
-from hosts_e2e import SUBNET, SeveralHosts, cannot_make_hosts, hosts
+from hosts_e2e import SUBNET, cannot_make_hosts, hosts
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 STEPS = 400
@@ -13,7 +14,7 @@ PYTHON = REPO / "build/venv/bin/python"
 
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 class HostFaults(unittest.TestCase):
-    start_cluster = SeveralHosts.start_cluster
+    start_cluster = hosts_e2e.SeveralHosts.start_cluster
 
     def ask(self, net, env, *args):
         code, out, err = net.run(1, *args, env=env)
@@ -23,21 +24,19 @@ class HostFaults(unittest.TestCase):
     def job(self, net, env, job):
         return next(row for row in json.loads(self.ask(net, env, "ps", "--format", "json")) if row["id"] == job)
 
-    def submit(self, net, env, *args):
-        job = self.ask(net, env, "submit", JOB, "--mesh", "dp=4", "--checkpoint-every", "20", *args).split()[0]
+    def submit(self, net, env, where, steps):
+        """Starts a command that submits a job and writes its final state; returns the job and the command."""
+        command = net.start(1, where / "submit.log", "submit", JOB, "--mesh", "dp=4", "--checkpoint-every", 20,
+                            "--steps", steps, "--save-state", where / "state.safetensors", env=env)
+        listed = lambda: json.loads(self.ask(net, env, "ps", "--format", "json"))
+        job = wait_for(lambda: (jobs := listed()) and jobs[0]["id"], "the job to be accepted")
         wait_for(lambda: self.job(net, env, job)["step"] >= 30, "the job to run")
-        return job
+        return job, command
 
     def ends(self, net, env, job):
         """The attempts that ended: their events, with the time as `unix_ns`."""
         events = json.loads(self.ask(net, env, "events", job, "--format", "json"))
         return [event for event in events if event["kind"] == "attempt_ended"]
-
-    def finish(self, net, env, where, job):
-        """Waits for the end; returns losses and final state."""
-        wait_for(lambda: self.job(net, env, job)["state"] == "SUCCEEDED", "the job to succeed", 180)
-        self.ask(net, env, "ckpt", "export", job, "-o", where / f"{job}.safetensors")
-        return (where / f"{job}.safetensors").read_bytes()
 
     def undisturbed(self, where):
         code, _, err = xlad("run", JOB, "--mesh", "dp=4", "--workers", 2, "--steps", STEPS, "--save-state",
@@ -46,16 +45,21 @@ class HostFaults(unittest.TestCase):
         return (where / "undisturbed.safetensors").read_bytes()
 
     def wait_until_named(self, net, env, job, worker):
-        """Within five seconds `xlad why` names the worker that says nothing any more, its host, pid and the step."""
-        said = lambda: (text := self.ask(net, env, "why", job)) and worker in text.partition("Concerned:")[2] and text
-        text = wait_for(lambda: said() or self.ends(net, env, job) and said(), "why to name the worker", 5)
-        for word in (f"worker {worker}", "host ", "pid ", "with ranks ", "step "):
+        """Within five seconds `xlad why`, or the event of the end of the attempt, names the worker, its host, its pid and
+        the step."""
+        def named():
+            said = self.ask(net, env, "why", job)
+            ends = [event["text"] for event in self.ends(net, env, job)]
+            return next((text for text in (said, *ends) if f"worker {worker} (host " in text), None)
+
+        text = wait_for(named, "the worker to be named", 5)
+        for word in ("pid ", "step "):
             self.assertIn(word, text)
 
     def test_a_killed_process_and_a_host_that_comes_back(self):
         with folder() as where, hosts(4) as net:
             env = self.start_cluster(net, where, 3)
-            job = self.submit(net, env, "--steps", STEPS * 50)
+            job, _ = self.submit(net, env, where, STEPS * 50)
             used = {worker["id"] for worker in self.job(net, env, job)["workers"]}
             victim = sorted(used)[-1]
             host = int(victim[1:])
@@ -76,7 +80,7 @@ class HostFaults(unittest.TestCase):
     def test_a_cut_link_changes_no_bits(self):
         with folder() as where, hosts(4) as net:
             env = self.start_cluster(net, where, 3)
-            job = self.submit(net, env, "--steps", STEPS)
+            job, command = self.submit(net, env, where, STEPS)
             running = self.job(net, env, job)
             victim = sorted(worker["id"] for worker in running["workers"])[-1]
             host = int(victim[1:])
@@ -87,15 +91,15 @@ class HostFaults(unittest.TestCase):
             ends = self.ends(net, env, job)
             self.assertTrue(ends, "the job ended before the link was cut: it needs more steps")
             self.assertEqual(ends[0]["worker"], victim)
-            state = self.finish(net, env, where, job)
-            self.assertTrue(state == self.undisturbed(where), "the final states differ")
+            self.assertEqual(command.wait(180), 0, (where / "submit.log").read_text())
+            self.assertTrue((where / "state.safetensors").read_bytes() == self.undisturbed(where), "the final states differ")
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
 
 
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 @unittest.skipUnless(PYTHON.exists(), "the Python package is not set up (scripts/setup.sh --python)")
 class SessionsOnHosts(unittest.TestCase):
-    start_cluster = SeveralHosts.start_cluster
+    start_cluster = hosts_e2e.SeveralHosts.start_cluster
 
     PROGRAM = """
 import sys
