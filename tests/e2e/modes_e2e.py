@@ -69,16 +69,15 @@ class CanonicalCollectives(unittest.TestCase):
         return [side["digest"] for row in rows for side in (row["out_of_place"], row["in_place"]) if side]
 
     def test_digests_are_equal_on_all_transports_and_plans(self):
-        for collective in ("all_reduce", "reduce_scatter", "reduce"):
-            for kind in ("float", "bfloat16"):
-                for ranks in (3, 8):
-                    common = ("--mode", "canonical", "-d", kind)
-                    first = self.digests(collective, ranks, *common)
-                    for args in (("-R", 1), ("--transport", "tcp"), ("--transport", "in-process"),
-                                 ("--transport", "in-process", "--algorithm", "direct chunks=3 channels=2"),
-                                 ("--algorithm", "mapped_slots chunks=17")):
-                        with self.subTest(collective=collective, kind=kind, ranks=ranks, args=args):
-                            self.assertEqual(self.digests(collective, ranks, *common, *args), first)
+        for collective, kind, ranks in (("all_reduce", "float", 8), ("all_reduce", "bfloat16", 3),
+                                        ("reduce_scatter", "float", 3), ("reduce", "half", 5)):
+            common = ("--mode", "canonical", "-d", kind)
+            first = self.digests(collective, ranks, *common)
+            for args in (("-R", 1), ("--transport", "tcp"),
+                         ("--transport", "in-process", "--algorithm", "direct chunks=3 channels=2"),
+                         ("--algorithm", "mapped_slots chunks=17")):
+                with self.subTest(collective=collective, kind=kind, ranks=ranks, args=args):
+                    self.assertEqual(self.digests(collective, ranks, *common, *args), first)
 
     def test_the_order_of_ranks_has_other_bits(self):
         self.assertNotEqual(self.digests("all_reduce", 8, "--mode", "canonical"),
