@@ -197,24 +197,29 @@ int LloLowering::Permuted(int buffer, const Dims& sizes, const Dims& permutation
 bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   const Shape &operand = broadcast.operand(0)->shape(), &shape = broadcast.shape();
   if (!IsKnown(shape)) return false;
-  const int from = Materialize(broadcast.operand(0));
+  int from = Materialize(broadcast.operand(0));
   if (operand.elements() == 1) {
     EmitFill(from, out);
     return true;
   }
-  if (!std::is_sorted(broadcast.dimensions().begin(), broadcast.dimensions().end())) return false;
+  // The dimensions of the operand in the order of the result.
+  Dims order(operand.ndim());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](int64_t a, int64_t b) { return broadcast.dimensions()[a] < broadcast.dimensions()[b]; });
+  from = Permuted(from, operand.dims(), order);
+  const Dims positions = Select(broadcast.dimensions(), order), operand_sizes = Select(operand.dims(), order);
   // Copied up to the last dimension that the operand has, and each element then repeated along a row.
   int64_t last = -1;
-  for (size_t d = 0; d < broadcast.dimensions().size(); ++d) {
-    if (operand.dim(static_cast<int64_t>(d)) > 1) last = broadcast.dimensions()[d];
+  for (size_t d = 0; d < positions.size(); ++d) {
+    if (operand_sizes[d] > 1) last = positions[d];
   }
   const Dims sizes(shape.dims().begin(), shape.dims().begin() + last + 1);
   const int64_t copied = Elements(sizes), width = shape.elements() / copied;
-  const Dims operand_strides = DenseStrides(operand.dims());
+  const Dims operand_strides = DenseStrides(operand_sizes);
   Dims strides(sizes.size(), 0);
-  for (size_t d = 0; d < broadcast.dimensions().size(); ++d) {
-    const int64_t to = broadcast.dimensions()[d];
-    if (to <= last && operand.dim(static_cast<int64_t>(d)) > 1) strides[to] = operand_strides[d];
+  for (size_t d = 0; d < positions.size(); ++d) {
+    if (positions[d] <= last && operand_sizes[d] > 1) strides[positions[d]] = operand_strides[d];
   }
   const int rows = width == 1 ? out : NewBuffer(broadcast, shape, ".rows");
   if (width != 1) result_.program.buffers[rows].elements = copied;

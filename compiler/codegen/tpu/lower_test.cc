@@ -193,21 +193,29 @@ class LoweredPrograms {
     while (instructions > 0) {
       Instruction* const x = pool_[Below(static_cast<int>(pool_.size()))];
       Instruction* const made = Value(builder, x);
-      if (made == nullptr || made->shape().elements() > 20000) continue;
+      if (made == nullptr || made->shape().elements() > kMaxElements) continue;
       pool_.push_back(made);
       --instructions;
     }
     std::vector<Instruction*> results = {pool_.back(), pool_[pool_.size() - 2], pool_[Below(4)]};
     entry->set_root(builder.Tuple(results));
+    entry->RemoveDead();
     return std::move(module_);
   }
 
  private:
+  static constexpr int64_t kMaxElements = 4000;
   int Below(int n) { return static_cast<int>(random_->Below(static_cast<uint64_t>(n))); }
   Dims RandomDims() {
     static constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 9, 16, 130};
     Dims dims;
-    for (int d = 1 + Below(3); d > 0; --d) dims.push_back(kSizes[Below(8)]);
+    int64_t elements = 1;
+    for (int d = 1 + Below(3); d > 0; --d) {
+      const int64_t size = kSizes[Below(8)];
+      if (elements * size > kMaxElements) break;
+      elements *= size;
+      dims.push_back(size);
+    }
     return dims;
   }
   Dims Permutation(int64_t ndim) {
