@@ -48,8 +48,9 @@ class Analysis {
   // registers.
   int64_t BlockRows() const {
     const int64_t columns = op_.columns();
-    const int64_t rows = columns <= 512 ? 96 : columns <= 2048 ? 48 : columns <= 8192 ? 24 : 12;
-    return std::min(rows, rows_);
+    // Blocks of few rows leave out more masked columns.
+    const int64_t rows = columns <= 2048 ? std::clamp<int64_t>(RoundUp(columns / 8, 12), 24, 48) : 24;
+    return std::min(columns <= 8192 ? rows : 12, rows_);
   }
 
   std::optional<Linear> LinearOf(int v) const {

@@ -154,7 +154,8 @@ void SetLapack(const Instruction& instruction, LapackOp* lapack) {
 }  // namespace
 
 bool IsLibraryOp(const Instruction& instruction) {
-  if (instruction.opcode() == Opcode::kFft || IsAttention(instruction) || IsLapackOp(instruction)) return true;
+  if (instruction.opcode() == Opcode::kFft || IsLapackOp(instruction)) return true;
+  if (IsAttention(instruction)) return MakeAttentionOp(instruction).has_value();
   if (instruction.opcode() == Opcode::kConvolution) {
     return instruction.operand(0)->shape().type() != ElementType::kF16 &&
            IsLibraryType(instruction.operand(0)->shape().type(), instruction.operand(1)->shape().type(),

@@ -6,7 +6,7 @@ namespace xlad::compiler {
 namespace {
 
 // Larger neighborhoods are not attention.
-constexpr size_t kMaxSize = 2000;
+constexpr size_t kMaxSize = 1000;
 
 // The order of the dimensions of size greater than 1 of two shapes with equal elements must be the same.
 std::optional<ScoreDims> ThroughReshape(const Shape& from, const Shape& to, const ScoreDims& dims) {
@@ -145,21 +145,26 @@ bool ScoreSpace::Enter(const Instruction& start, ScoreDims dims) {
   return true;
 }
 
-// Whether the instruction, which has been entered, is computed from scores.
+// Whether the instruction is computed from scores, as far as is known.
 bool ScoreSpace::IsHeavy(const Instruction& instruction) {
   if (heavy_.contains(&instruction)) return true;
   if (light_.contains(&instruction)) return false;
   const auto at = dims_.find(&instruction);
   if (at == dims_.end()) return false;
   bool heavy = instruction.opcode() == Opcode::kDot && CountDims(at->second) == full_;
-  if (instruction.opcode() == Opcode::kReduce && instruction.operand_count() == 2) {
-    heavy = dims_.contains(instruction.operand(0)) && IsHeavy(*instruction.operand(0));
-  }
   for (int64_t k = 0; k < instruction.operand_count(); ++k) {
     if (OperandScoreDims(instruction, k, at->second).has_value()) heavy |= IsHeavy(*instruction.operand(k));
   }
-  (heavy ? heavy_ : light_).insert(&instruction);
+  if (heavy) {
+    AddHeavy(instruction);
+  } else {
+    light_.insert(&instruction);
+  }
   return heavy;
+}
+
+void ScoreSpace::AddHeavy(const Instruction& instruction) {
+  if (heavy_.insert(&instruction).second) pending_.push_back(&instruction);
 }
 
 // Follows what is computed from scores to its users, and everything to its operands.
@@ -167,30 +172,23 @@ bool ScoreSpace::Grow(const Instruction& seed) {
   ScoreDims all;
   for (size_t d = 0; d < sizes_.size(); ++d) all.push_back(sizes_[d] == 1 ? -1 : static_cast<int>(d));
   if (!Enter(seed, all) || !IsHeavy(seed)) return false;
-  std::vector<const Instruction*> pending;
-  absl::flat_hash_set<const Instruction*> done;
-  const auto add_heavy = [&] {
-    for (const Instruction* at : heavy_) {
-      if (done.insert(at).second) pending.push_back(at);
-    }
-  };
-  add_heavy();
-  while (!pending.empty()) {
-    const Instruction* at = pending.back();
-    pending.pop_back();
+  while (!pending_.empty()) {
+    const Instruction* at = pending_.back();
+    pending_.pop_back();
     const ScoreDims dims = dims_.at(at);
     if (CountDims(dims) == 0) continue;  // Scalars.
     for (const Instruction* user : at->users()) {
+      // A reduction, and what is computed from it, may have been entered before its operand.
+      if (user->opcode() == Opcode::kBroadcast && dims_.contains(user)) AddHeavy(*user);
       for (int64_t k = 0; k < user->operand_count(); ++k) {
         if (user->operand(k) != at) continue;
         std::optional<ScoreDims> found = UserScoreDims(*user, k, dims);
         if (!found.has_value()) continue;
         if (!Enter(*user, *std::move(found))) return false;
-        light_.clear();  // A reduction may have been entered before its operand.
-        IsHeavy(*user);
+        AddHeavy(*user);
+        for (const Instruction* operand : user->operands()) IsHeavy(*operand);
       }
     }
-    add_heavy();
   }
   return std::none_of(ambiguous_.begin(), ambiguous_.end(), [&](const Instruction* at) { return heavy_.contains(at); });
 }
@@ -208,6 +206,7 @@ bool ScoreSpace::ChooseRoles() {
     if (column.has_value() && column != reduced[0]) return false;
     column = reduced[0];
   }
+  has_reduction_ = column.has_value();
   // The first product in the order of the program decides, so that the result does not depend on hashing.
   for (const auto& at : dims_.begin()->first->parent()->instructions()) {
     if (at->opcode() != Opcode::kDot || !heavy_.contains(at.get())) continue;

@@ -38,6 +38,8 @@ class ScoreSpace {
   const std::vector<int>& batch() const { return batch_; }
   const std::vector<int>& rows() const { return rows_; }
   int column() const { return column_; }
+  // Whether scores are reduced over the column.
+  bool has_reduction() const { return has_reduction_; }
   int64_t SizeOf(int dimension) const { return sizes_[static_cast<size_t>(dimension)]; }
   // Everything that depends on scores, in no order.
   const absl::flat_hash_set<const Instruction*>& scores() const { return heavy_; }
@@ -47,6 +49,7 @@ class ScoreSpace {
   bool Grow(const Instruction& seed);
   bool Enter(const Instruction& start, ScoreDims dims);
   bool IsHeavy(const Instruction& instruction);
+  void AddHeavy(const Instruction& instruction);
   bool ChooseRoles();
 
   std::vector<int64_t> sizes_;
@@ -56,6 +59,8 @@ class ScoreSpace {
   absl::flat_hash_map<const Instruction*, ScoreDims> dims_;
   absl::flat_hash_set<const Instruction*> ambiguous_;  // Arrays without scores that are used with several dimensions.
   absl::flat_hash_set<const Instruction*> heavy_, light_;
+  std::vector<const Instruction*> pending_;  // Members of heavy_ whose users have not been looked at.
+  bool has_reduction_ = false;
 };
 
 // The dimensions of operand `k` if those of `user` are `dims`. Nullopt unless the user is elementwise, a broadcast, a

@@ -16,6 +16,7 @@
 #include "compiler/analysis/library_op.h"
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/passes.h"
+#include "compiler/passes/split_batches.h"
 #include "hlo/build/builder.h"
 
 namespace xlad::compiler {
@@ -103,8 +104,24 @@ class Finder {
       case Opcode::kTranspose:
         return true;
       default:
-        return space_.IsFull(value) || IsOfPositions(value);
+        // A mask that is combined of smaller arrays is not stored. If a part of it is stored anyway, such as random
+        // bits, then the mask is smaller than that.
+        return IsOfPositions(value) || (space_.IsFull(value) && !ReadsFull(value));
     }
+  }
+
+  // Whether a value without scores is computed from an array that has one element for each score.
+  bool ReadsFull(const Instruction& value) {
+    const auto known = reads_full_.find(&value);
+    if (known != reads_full_.end()) return known->second;
+    bool reads = false;
+    for (const Instruction* operand : value.operands()) {
+      if (!space_.IsFull(*operand)) continue;
+      const bool stored = operand->opcode() != Opcode::kBroadcast && operand->opcode() != Opcode::kIota &&
+                          (operand->operand_count() == 0 || !IsScoreOperation(*operand, space_));
+      reads = reads || stored || ReadsFull(*operand);
+    }
+    return reads_full_[&value] = reads;
   }
 
   // Adds a value and what it is computed from, operands first.
@@ -166,7 +183,7 @@ class Finder {
   const Computation& computation_;
   const ScoreSpace& space_;
   Set made_;  // By the regions that have been collected.
-  absl::flat_hash_map<const Instruction*, bool> of_positions_;
+  absl::flat_hash_map<const Instruction*, bool> of_positions_, reads_full_;
 };
 
 // The fusion of a region; its operands are not instructions of the region.
@@ -245,7 +262,8 @@ class Fuser {
 bool IsWorth(const ScoreSpace& space, const Instruction& seed) {
   int64_t rows = 1;
   for (const int d : space.rows()) rows *= space.SizeOf(d);
-  return space.SizeOf(space.column()) >= kMinColumns && rows >= kMinRows && seed.shape().elements() >= kMinScores;
+  return space.has_reduction() && space.SizeOf(space.column()) >= kMinColumns && rows >= kMinRows &&
+         seed.shape().elements() >= kMinScores;
 }
 
 bool HasFewFeatures(const Instruction& fusion) {
@@ -285,6 +303,7 @@ void FuseAround(const Instruction& seed, Computation* computation) {
 
 absl::Status FuseAttention(hlo::Module& module, PassContext&) {
   for (Computation* computation : StepComputations(module)) {
+    SplitBatches(computation);
     bool changed = true;
     // A fusion makes the scores around it dead, so the next seed is looked for from the beginning.
     Set tried;

@@ -31,41 +31,47 @@ constexpr int64_t kMinGroupRows = 96;  // Sums over fewer rows are not worth a p
 constexpr int64_t kChunkElements = 2048;
 
 void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stride, absl::Span<float> to) {
-  if (type == ElementType::kF32) {
+  const int64_t count = std::ssize(to);
+  int64_t i = 0;
+  if (type == ElementType::kF32 || type == ElementType::kS32) {
     const float* x = static_cast<const float*>(from) + offset;
     if (stride == 1) {
       std::memcpy(to.data(), x, to.size() * sizeof(float));
     } else {
-      for (size_t i = 0; i < to.size(); ++i) to[i] = x[static_cast<int64_t>(i) * stride];
+      for (; i < count; ++i) std::memcpy(&to[i], x + i * stride, sizeof(float));
     }
   } else if (type == ElementType::kBF16) {
     const uint16_t* x = static_cast<const uint16_t*>(from) + offset;
-    for (size_t i = 0; i < to.size(); ++i) to[i] = tensor::DecodeBf16(x[static_cast<int64_t>(i) * stride]);
-  } else if (type == ElementType::kS32) {
-    const int32_t* x = static_cast<const int32_t*>(from) + offset;
-    for (size_t i = 0; i < to.size(); ++i) std::memcpy(&to[i], x + static_cast<int64_t>(i) * stride, sizeof(float));
+    if (stride == 1) i = AttentionKernelsOfCpu().from_bf16(x, count, to.data());
+    for (; i < count; ++i) to[i] = tensor::DecodeBf16(x[i * stride]);
   } else {
     const uint8_t* x = static_cast<const uint8_t*>(from) + offset;
-    for (size_t i = 0; i < to.size(); ++i) {
-      const int32_t bit = x[static_cast<int64_t>(i) * stride] != 0;
+    if (stride == 1) i = AttentionKernelsOfCpu().from_predicates(x, count, to.data());
+    for (; i < count; ++i) {
+      const int32_t bit = x[i * stride] != 0;
       std::memcpy(&to[i], &bit, sizeof(float));
     }
   }
 }
 
 void StoreFloats(ElementType type, absl::Span<const float> from, int64_t offset, int64_t stride, void* to) {
-  for (size_t i = 0; i < from.size(); ++i) {
-    const int64_t at = offset + static_cast<int64_t>(i) * stride;
-    if (type == ElementType::kF32) {
-      static_cast<float*>(to)[at] = from[i];
-    } else if (type == ElementType::kBF16) {
-      static_cast<uint16_t*>(to)[at] = tensor::EncodeBf16(from[i]);
-    } else if (type == ElementType::kS32) {
-      std::memcpy(static_cast<int32_t*>(to) + at, &from[i], sizeof(float));
+  const int64_t count = std::ssize(from);
+  if (type == ElementType::kF32 || type == ElementType::kS32) {
+    float* x = static_cast<float*>(to) + offset;
+    if (stride == 1) {
+      std::memcpy(x, from.data(), from.size() * sizeof(float));
     } else {
+      for (int64_t i = 0; i < count; ++i) std::memcpy(x + i * stride, &from[i], sizeof(float));
+    }
+  } else if (type == ElementType::kBF16) {
+    uint16_t* x = static_cast<uint16_t*>(to) + offset;
+    for (int64_t i = 0; i < count; ++i) x[i * stride] = tensor::EncodeBf16(from[i]);
+  } else {
+    uint8_t* x = static_cast<uint8_t*>(to) + offset;
+    for (int64_t i = 0; i < count; ++i) {
       int32_t bits;
       std::memcpy(&bits, &from[i], sizeof(bits));
-      static_cast<uint8_t*>(to)[at] = bits != 0;
+      x[i * stride] = bits != 0;
     }
   }
 }
@@ -84,9 +90,8 @@ class PreparedAttention final : public PreparedLibraryOp {
       : program_(std::move(program)), kernels_(AttentionKernelsOfCpu()), panel_(kernels_.panel) {
     blocks_ = std::ssize(program_.block_columns);
     columns_ = RoundUp(program_.columns, kRowAlignment);
-    // Rows of tiles must not all be at the same distance from a multiple of 4 KiB, because rows at such distances share
-    // cache sets.
-    row_stride_ = columns_ + kRowAlignment;
+    // Rows at a distance of a large power of two would share cache sets.
+    row_stride_ = columns_ % 512 == 0 ? columns_ + kRowAlignment : columns_;
     chunk_rows_ = std::clamp<int64_t>(kChunkElements / row_stride_, 1, std::min(kRowAlignment, program_.block_rows));
     const int64_t wanted = CeilDiv(kWantedTasks, program_.Batches());
     const int64_t most = std::max<int64_t>(1, program_.Rows() / std::max(kMinGroupRows, program_.block_rows));
@@ -214,7 +219,8 @@ class BlockRunner {
   }
   void SetRow(int64_t row) {
     const size_t batch = program_.batch.size();
-    for (size_t d = program_.rows.size(); d-- > 0; row /= program_.rows[d]) index_[batch + d] = row % program_.rows[d];
+    for (size_t d = program_.rows.size(); d-- > 1; row /= program_.rows[d]) index_[batch + d] = row % program_.rows[d];
+    if (!program_.rows.empty()) index_[batch] = row;
   }
   void LeaveRow() { std::fill(index_.begin() + std::ssize(program_.batch), index_.end(), 0); }
 
@@ -274,19 +280,38 @@ class BlockRunner {
   }
 
   void RunProduct(const AttentionProduct& product, const Pack& pack) {
-    LoadRows(program_.operands[product.left], buffers_[product.left], product.depth, side_);
+    const AttentionArray& left = program_.operands[product.left];
     TileProduct tile;
-    tile.a = side_;
-    tile.a_row = product.depth;
+    tile.a = Direct(left, buffers_[product.left]);
+    tile.a_row = RowStride(left);
+    if (tile.a == nullptr) {
+      LoadRows(left, buffers_[product.left], product.depth, side_);
+      tile.a = side_;
+      tile.a_row = product.depth;
+    }
     tile.a_depth = 1;
     tile.b = packs_ + pack.offset;
     tile.b_panel = op_.panel_ * product.depth;
+    tile.b_row = op_.panel_;
     tile.c = Tile(product.slot);
     tile.c_row = op_.row_stride_;
     tile.m = count_;
-    tile.n = RoundUp(columns_, op_.panel_);
+    tile.n = RoundUp(columns_, kernels_.lanes);
     tile.k = product.depth;
     kernels_.multiply(tile);
+  }
+
+  int64_t RowStride(const AttentionArray& array) const {
+    return program_.rows.empty() ? 0 : array.strides[program_.batch.size()];
+  }
+  // The rows of the block in the operand itself if they are f32 at one distance, with features side by side; or null.
+  const float* Direct(const AttentionArray& array, const void* from) {
+    const bool beside = array.strides[program_.FeatureDimension()] == 1;
+    if (array.type != ElementType::kF32 || !beside || program_.rows.size() > 1) return nullptr;
+    SetRow(first_);
+    const float* rows = static_cast<const float*>(from) + Offset(array);
+    LeaveRow();
+    return rows;
   }
 
   void LoadRows(const AttentionArray& array, const void* from, int64_t width, float* to) {
@@ -383,10 +408,11 @@ class BlockRunner {
     tile.a_depth = 1;
     tile.b = packs_ + pack.offset;
     tile.b_panel = program_.columns * panel;
+    tile.b_row = panel;
     tile.c = side_;
     tile.c_row = width;
     tile.m = count_;
-    tile.n = width;
+    tile.n = RoundUp(result.width, kernels_.lanes);
     tile.k = columns_;
     kernels_.multiply(tile);
     for (int64_t r = 0; r < count_; ++r) {
@@ -399,21 +425,27 @@ class BlockRunner {
 
   void AddColumnProduct(const AttentionResult& result) {
     const AttentionArray& array = program_.operands[result.operand];
-    PackPanels(result.width, count_, side_, [&](int64_t r, absl::Span<float> to) {
-      SetRow(first_ + r);
-      LoadFloats(array.type, buffers_[result.operand], Offset(array), array.strides[program_.FeatureDimension()], to);
-    });
-    LeaveRow();
     TileProduct tile;
     tile.a = Tile(result.slot);
     tile.a_row = 1;
     tile.a_depth = op_.row_stride_;
-    tile.b = side_;
-    tile.b_panel = count_ * op_.panel_;
+    tile.b = result.width % kernels_.lanes == 0 ? Direct(array, buffers_[result.operand]) : nullptr;
+    tile.b_panel = op_.panel_;
+    tile.b_row = RowStride(array);
+    if (tile.b == nullptr) {
+      PackPanels(result.width, count_, side_, [&](int64_t r, absl::Span<float> to) {
+        SetRow(first_ + r);
+        LoadFloats(array.type, buffers_[result.operand], Offset(array), array.strides[program_.FeatureDimension()], to);
+      });
+      LeaveRow();
+      tile.b = side_;
+      tile.b_panel = count_ * op_.panel_;
+      tile.b_row = op_.panel_;
+    }
     tile.c = sums_ + op_.sum_offsets_[static_cast<size_t>(result.number)];
     tile.c_row = op_.Panels(result.width) * op_.panel_;
     tile.m = columns_;
-    tile.n = tile.c_row;
+    tile.n = RoundUp(result.width, kernels_.lanes);
     tile.k = count_;
     tile.add = true;
     kernels_.multiply(tile);

@@ -31,9 +31,9 @@ constexpr int kMaxRows = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 12 :
 // Rows of b that are used by all rows of a before the next ones: a panel of them fits into the first-level cache.
 constexpr int64_t kDepth = 256;
 
-// The product of kRows rows of a and one panel of b; m and n are not looked at. Addresses are formed from one pointer
-// for three rows each.
-template <int kRows>
+// The product of kRows rows of a and one panel of b, or its first half; m and n are not looked at. Addresses are formed
+// from one pointer for three rows each.
+template <int kRows, bool kHalf>
 HWY_INLINE void MultiplyRows(const TileProduct& p) {
   const Floats d;
   constexpr int kGroups = (kRows + 2) / 3;
@@ -44,17 +44,17 @@ HWY_INLINE void MultiplyRows(const TileProduct& p) {
 #pragma clang loop unroll(full)
   for (int r = 0; r < kRows; ++r) {
     left[r] = p.add ? hn::LoadU(d, p.c + r * p.c_row) : hn::Zero(d);
-    right[r] = p.add ? hn::LoadU(d, p.c + r * p.c_row + kLanes) : hn::Zero(d);
+    if (!kHalf) right[r] = p.add ? hn::LoadU(d, p.c + r * p.c_row + kLanes) : hn::Zero(d);
   }
   const int64_t a_row = p.a_row, a_depth = p.a_depth;
   const float* b = p.b;
-  for (int64_t l = 0; l < p.k; ++l, b += kPanel) {
-    const Vector b0 = hn::Load(d, b), b1 = hn::Load(d, b + kLanes);
+  for (int64_t l = 0; l < p.k; ++l, b += p.b_row) {
+    const Vector b0 = hn::LoadU(d, b), b1 = kHalf ? b0 : hn::LoadU(d, b + kLanes);
 #pragma clang loop unroll(full)
     for (int r = 0; r < kRows; ++r) {
       const Vector x = hn::Set(d, rows[r / 3][(r % 3) * a_row]);
       left[r] = hn::MulAdd(x, b0, left[r]);
-      right[r] = hn::MulAdd(x, b1, right[r]);
+      if (!kHalf) right[r] = hn::MulAdd(x, b1, right[r]);
     }
 #pragma clang loop unroll(full)
     for (int g = 0; g < kGroups; ++g) rows[g] += a_depth;
@@ -62,16 +62,16 @@ HWY_INLINE void MultiplyRows(const TileProduct& p) {
 #pragma clang loop unroll(full)
   for (int r = 0; r < kRows; ++r) {
     hn::StoreU(left[r], d, p.c + r * p.c_row);
-    hn::StoreU(right[r], d, p.c + r * p.c_row + kLanes);
+    if (!kHalf) hn::StoreU(right[r], d, p.c + r * p.c_row + kLanes);
   }
 }
 
 // Calls MultiplyRows for p.m rows, 1 <= p.m <= kMaxRows.
-template <int kRows = kMaxRows>
+template <bool kHalf, int kRows = kMaxRows>
 HWY_INLINE void MultiplySome(const TileProduct& p) {
   if constexpr (kRows > 0) {
-    if (p.m == kRows) return MultiplyRows<kRows>(p);
-    return MultiplySome<kRows - 1>(p);
+    if (p.m == kRows) return MultiplyRows<kRows, kHalf>(p);
+    return MultiplySome<kHalf, kRows - 1>(p);
   }
 }
 
@@ -81,13 +81,17 @@ void Multiply(const TileProduct& p) {
     int64_t l = 0;
     do {  // A product over no elements is zero.
       part.k = std::min(kDepth, p.k - l);
-      part.b = p.b + (j / kPanel) * p.b_panel + l * kPanel;
+      part.b = p.b + (j / kPanel) * p.b_panel + l * p.b_row;
       part.add = p.add || l > 0;
       for (int64_t i = 0; i < p.m; i += kMaxRows) {
         part.m = std::min<int64_t>(kMaxRows, p.m - i);
         part.a = p.a + i * p.a_row + l * p.a_depth;
         part.c = p.c + i * p.c_row + j;
-        MultiplySome(part);
+        if (p.n - j > kLanes) {
+          MultiplySome<false>(part);
+        } else {
+          MultiplySome<true>(part);
+        }
       }
       l += part.k;
     } while (l < p.k);
@@ -149,19 +153,39 @@ HWY_INLINE void CompareInteger(const RowOperation& o, int64_t count, const F& f)
   BinaryInteger(o, count, [&](auto x, auto y) HWY_ATTR { return OneWhere(f(x, y)); });
 }
 
-HWY_INLINE void Select(const RowOperation& o, int64_t count) {
+// An input that is a row, or one element.
+template <bool kNarrow>
+HWY_INLINE Vector At(const float* row, int64_t i) {
+  return kNarrow ? hn::Set(Floats(), *row) : hn::LoadU(Floats(), row + i);
+}
+
+template <bool kNarrowCondition, bool kNarrowYes, bool kNarrowNo>
+void SelectAs(const RowOperation& o, int64_t count) {
   const Floats d;
+  const Integers integers;
   for (int64_t r = 0; r < o.rows; ++r) {
-    const auto at = [&](int k, int64_t i) HWY_ATTR {
-      const RowInput& input = o.inputs[k];
-      const float* row = input.at + r * input.stride;
-      return input.narrow ? hn::Set(d, *row) : hn::LoadU(d, row + i);
-    };
+    const float* condition = o.inputs[0].at + r * o.inputs[0].stride;
+    const float* yes = o.inputs[1].at + r * o.inputs[1].stride;
+    const float* no = o.inputs[2].at + r * o.inputs[2].stride;
+    float* result = o.result + r * o.result_stride;
     for (int64_t i = 0; i < count; i += kLanes) {
-      const auto condition = hn::Ne(hn::BitCast(Integers(), at(0, i)), hn::Zero(Integers()));
-      hn::StoreU(hn::IfThenElse(hn::RebindMask(d, condition), at(1, i), at(2, i)), d,
-                 o.result + r * o.result_stride + i);
+      const auto mask = hn::Ne(hn::BitCast(integers, At<kNarrowCondition>(condition, i)), hn::Zero(integers));
+      hn::StoreU(hn::IfThenElse(hn::RebindMask(d, mask), At<kNarrowYes>(yes, i), At<kNarrowNo>(no, i)), d, result + i);
     }
+  }
+}
+
+void Select(const RowOperation& o, int64_t count) {
+  const int narrow = (o.inputs[0].narrow ? 4 : 0) + (o.inputs[1].narrow ? 2 : 0) + (o.inputs[2].narrow ? 1 : 0);
+  switch (narrow) {
+    case 0: return SelectAs<false, false, false>(o, count);
+    case 1: return SelectAs<false, false, true>(o, count);
+    case 2: return SelectAs<false, true, false>(o, count);
+    case 3: return SelectAs<false, true, true>(o, count);
+    case 4: return SelectAs<true, false, false>(o, count);
+    case 5: return SelectAs<true, false, true>(o, count);
+    case 6: return SelectAs<true, true, false>(o, count);
+    default: return SelectAs<true, true, true>(o, count);
   }
 }
 
@@ -174,25 +198,22 @@ HWY_INLINE Vector Smaller(Vector x, Vector y) {
 }
 
 // e^x = 2^n e^r with n = round(x / ln 2); e^r by its Taylor polynomial of degree 7, whose error for |r| <= ln 2 / 2 is
-// below 6e-9. 2^n is applied in two factors, because it may be below the smallest normal number.
+// below 6e-9. Results below the smallest normal number are zero.
 HWY_INLINE Vector Exponential(Vector x) {
   const Floats d;
   const Integers i;
-  const Vector bounded = hn::Min(hn::Max(x, hn::Set(d, -105.0f)), hn::Set(d, 89.0f));
-  const auto n = hn::NearestInt(hn::Mul(bounded, hn::Set(d, 1.44269504f)));
+  const auto n = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504f)));
   const Vector whole = hn::ConvertTo(d, n);
   // ln 2 in two parts; the first has zeros at its end, so that its product with n is exact.
-  Vector r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), bounded);
+  Vector r = hn::NegMulAdd(whole, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(whole, hn::Set(d, -2.12194440e-4f), r);
   Vector p = hn::Set(d, 1.0f / 5040);
   for (const float c : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) {
     p = hn::MulAdd(p, r, hn::Set(d, c));
   }
-  const auto half = hn::ShiftRight<1>(n);
-  const auto power = [&](hn::Vec<Integers> e) HWY_ATTR {
-    return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(e, hn::Set(i, 127))));
-  };
-  p = hn::Mul(hn::Mul(p, power(half)), power(hn::Sub(n, half)));
+  p = hn::BitCast(d, hn::Add(hn::BitCast(i, p), hn::ShiftLeft<23>(n)));
+  p = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72283f)), hn::Set(d, std::numeric_limits<float>::infinity()), p);
+  p = hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.33654f)), p);
   return hn::IfThenElse(hn::IsNaN(x), x, p);
 }
 
@@ -328,40 +349,71 @@ void Apply(const RowOperation& o, int64_t count) {
   }
 }
 
-// Combines the elements of a row: four vectors beside each other, because each combination waits for the one before,
-// then these, then the lanes, then the elements that do not fill a vector.
-template <typename F, typename G>
-HWY_INLINE float Reduce(const float* x, int64_t count, float neutral, const F& combine, const G& combine_two) {
+// The maximum without regard to NaN, and separately whether there is one. Four vectors beside each other, because each
+// combination waits for the one before.
+float RowMax(const float* x, int64_t count) {
   const Floats d;
-  Vector sums[4];
-  for (Vector& sum : sums) sum = hn::Set(d, neutral);
+  const Integers integers;
+  Vector largest[4];
+  for (Vector& v : largest) v = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto bad = hn::Zero(integers);
+  const auto take = [&](Vector v, Vector* into) HWY_ATTR {
+    *into = hn::Max(v, *into);
+    bad = hn::Or(bad, OneWhere(hn::IsNaN(v)));
+  };
   int64_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    for (int s = 0; s < 4; ++s) sums[s] = combine(sums[s], hn::LoadU(d, x + i + s * kLanes));
+    for (int s = 0; s < 4; ++s) take(hn::LoadU(d, x + i + s * kLanes), &largest[s]);
   }
-  for (; i + kLanes <= count; i += kLanes) sums[0] = combine(sums[0], hn::LoadU(d, x + i));
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(combine(combine(sums[0], sums[1]), combine(sums[2], sums[3])), d, lanes);
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
-    for (int64_t l = 0; l < width; ++l) lanes[l] = combine_two(lanes[l], lanes[l + width]);
+  for (; i + kLanes <= count; i += kLanes) take(hn::LoadU(d, x + i), &largest[0]);
+  const Vector both = hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]));
+  float result = hn::GetLane(hn::MaxOfLanes(d, both));
+  bool is_bad = hn::GetLane(hn::MaxOfLanes(integers, bad)) != 0;
+  for (; i < count; ++i) {
+    is_bad |= std::isnan(x[i]);
+    result = std::max(result, x[i]);
   }
-  for (; i < count; ++i) lanes[0] = combine_two(lanes[0], x[i]);
-  return lanes[0];
-}
-
-float RowMax(const float* x, int64_t count) {
-  return Reduce(
-      x, count, -std::numeric_limits<float>::infinity(), [](Vector a, Vector b) HWY_ATTR { return Larger(a, b); },
-      [](float a, float b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); });
+  return is_bad ? std::numeric_limits<float>::quiet_NaN() : result;
 }
 
 float RowSum(const float* x, int64_t count) {
-  return Reduce(
-      x, count, 0.0f, [](Vector a, Vector b) HWY_ATTR { return hn::Add(a, b); },
-      [](float a, float b) { return a + b; });
+  const Floats d;
+  Vector sums[4];
+  for (Vector& sum : sums) sum = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    for (int s = 0; s < 4; ++s) sums[s] = hn::Add(sums[s], hn::LoadU(d, x + i + s * kLanes));
+  }
+  for (; i + kLanes <= count; i += kLanes) sums[0] = hn::Add(sums[0], hn::LoadU(d, x + i));
+  float result = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]))));
+  for (; i < count; ++i) result += x[i];
+  return result;
 }
 
-AttentionKernels Kernels() { return {kPanel, Multiply, Apply, RowMax, RowSum}; }
+// Widens whole vectors; the caller does the rest.
+int64_t FromBf16(const uint16_t* x, int64_t count, float* to) {
+  const Integers d;
+  const hn::Rebind<uint16_t, Integers> narrow;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(narrow, x + i)));
+    hn::StoreU(hn::BitCast(Floats(), bits), Floats(), to + i);
+  }
+  return i;
+}
+
+int64_t FromPredicates(const uint8_t* x, int64_t count, float* to) {
+  const Integers d;
+  const hn::Rebind<uint8_t, Integers> narrow;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto bytes = hn::PromoteTo(d, hn::LoadU(narrow, x + i));
+    hn::StoreU(hn::BitCast(Floats(), OneWhere(hn::Ne(bytes, hn::Zero(d)))), Floats(), to + i);
+  }
+  return i;
+}
+
+AttentionKernels Kernels() { return {kPanel, kLanes, Multiply, Apply, RowMax, RowSum, FromBf16, FromPredicates}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace xlad::runtime

@@ -10,12 +10,12 @@ namespace xlad::runtime {
 
 // c[i, j] = (add ? c[i, j] : 0) + sum over l < k of a[i, l] * b[l, j] for i < m and j < n.
 // a[i, l] is at a + i * a_row + l * a_depth. b consists of panels of `panel` columns: column j of row l is at
-// b + (j / panel) * b_panel + l * panel + j % panel. n is a multiple of `panel`; c has that many columns.
+// b + (j / panel) * b_panel + l * b_row + j % panel. n is a multiple of `lanes`; c has that many columns.
 struct TileProduct {
   const float* a = nullptr;
   int64_t a_row = 0, a_depth = 0;
   const float* b = nullptr;
-  int64_t b_panel = 0;
+  int64_t b_panel = 0, b_row = 0;
   float* c = nullptr;
   int64_t c_row = 0;
   int64_t m = 0, n = 0, k = 0;
@@ -76,13 +76,17 @@ struct RowOperation {
 
 // The loops for one instruction set. None of the functions allocates memory.
 struct AttentionKernels {
-  int64_t panel = 0;  // A multiple of the vector length.
+  int64_t panel = 0;  // Two vectors.
+  int64_t lanes = 0;  // One vector.
   void (*multiply)(const TileProduct& product);
   // Computes `count` elements of each row, rounded up to whole vectors.
   void (*apply)(const RowOperation& operation, int64_t count);
   // These reduce exactly `count` elements. The maximum is NaN if any element is.
   float (*row_max)(const float* x, int64_t count);
   float (*row_sum)(const float* x, int64_t count);
+  // These convert the whole vectors among `count` elements, to floats and to 0 or 1, and return how many elements.
+  int64_t (*from_bf16)(const uint16_t* x, int64_t count, float* to);
+  int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
 };
 
 inline constexpr int64_t kRowAlignment = 32;  // Elements. All kernels' vectors and panels are at most as long.
