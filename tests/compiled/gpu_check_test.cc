@@ -161,7 +161,9 @@ TEST(GpuCheck, DamagedKernelsHaveRaces) {
     if (!report.race.empty()) ++found;
     if (report.race.empty()) missed += report.kernel + ": " + damage + "\n" + text + "\n";
   };
-  for (const char* text : kAll) {
+  // Kernels whose threads use what others have written. If a store of the others is moved in all threads, their results
+  // are wrong, but no two threads write the same element.
+  for (const char* text : {kSoftmax, kRows, kTranspose, kScatter}) {
     Damageable all;
     HostOptions options;
     options.count = &all;
@@ -183,8 +185,8 @@ TEST(GpuCheck, DamagedKernelsHaveRaces) {
 
 TEST(GpuCheck, ARaceNamesTheThreads) {
   HostOptions options;
-  options.store_to_move = 0;
-  const std::string race = Check(kElementwise, options).race;
+  options.barrier_to_remove = 0;
+  const std::string race = Check(kSoftmax, options).race;
   for (const char* word : {"kernel checked", "race", "block", "thread", "expected a barrier"}) {
     EXPECT_NE(race.find(word), std::string::npos) << race;
   }

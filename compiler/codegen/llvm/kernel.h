@@ -50,6 +50,11 @@ class KernelContext {
   // a CPU, one thread computes a tile.
   void SetThread(llvm::Value* thread) { thread_ = thread; }
   bool has_threads() const { return thread_ != nullptr; }
+  // One thread computes everything. Called instead of the functions that divide the kernel.
+  void UseOneThread() {
+    thread_ = nullptr;
+    wanted_tiles_ = 1;
+  }
   // Instead of Divide: one thread for each of `positions` positions. Afterward ForPositions and ForLinear (tiling.h)
   // compute the position of this thread if there are more positions than that, and nothing otherwise.
   void DivideThreads(int64_t positions);
@@ -99,6 +104,9 @@ void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 // dimensions. Operands come first.
 using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;
 ReductionGroups GroupReductions(KernelContext& kernel);
+
+// Whether every reduction is needed only at the position of its own result: a thread can compute a position alone.
+bool ReadOwnReductions(KernelContext& kernel);
 
 // Computes all outputs by element rules: reductions first, then one loop over the rest.
 void EmitLoops(KernelContext& kernel);

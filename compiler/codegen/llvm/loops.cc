@@ -6,6 +6,7 @@
 // reductions at their own position only (CanEmit), so each tile computes everything for its positions.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/status.h"
 #include "compiler/codegen/llvm/kernel.h"
@@ -174,6 +175,34 @@ int64_t ColumnsOf(const Dims& dims) {
   return last == dims.rend() ? 1 : *last;
 }
 
+// Whether every reduction that `instruction` depends on is needed at the position of its own result only, so that the
+// thread which computes it is the one that reads it. `is_own` is whether `instruction` is needed so.
+bool ReadsOwnReductions(const Elements& elements, const Instruction* instruction, bool is_own,
+                        std::set<std::pair<const Instruction*, bool>>* known) {
+  if (elements.IsBound(instruction) || !known->insert({instruction, is_own}).second) return true;
+  const bool is_reduction = instruction->opcode() == Opcode::kReduce;
+  if (is_reduction && !is_own) return false;
+  const bool passes = HasScalarOp(*instruction) || instruction->opcode() == Opcode::kReshape ||
+                      instruction->opcode() == Opcode::kBitcast || instruction->opcode() == Opcode::kGetTupleElement ||
+                      instruction->opcode() == Opcode::kTuple || instruction->opcode() == Opcode::kOptBarrier;
+  return std::all_of(instruction->operands().begin(), instruction->operands().end(), [&](const Instruction* operand) {
+    const bool same_size = !operand->shape().is_array() || !instruction->shape().is_array() ||
+                           operand->shape().elements() == instruction->shape().elements();
+    return ReadsOwnReductions(elements, operand, is_own && passes && same_size && !is_reduction, known);
+  });
+}
+
+}  // namespace
+
+bool ReadOwnReductions(KernelContext& kernel) {
+  std::set<std::pair<const Instruction*, bool>> known;
+  return std::all_of(kernel.outputs().begin(), kernel.outputs().end(), [&](const Output& output) {
+    return ReadsOwnReductions(kernel.elements(), output.instruction, true, &known);
+  });
+}
+
+namespace {
+
 // One thread for each position of the largest loop. Loops of other sizes use the first of them: positions of different
 // loops do not depend on each other.
 void DivideAmongThreads(KernelContext& kernel, const ReductionGroups& groups) {
@@ -224,6 +253,7 @@ void EmitLoops(KernelContext& kernel) {
   Ir& ir = kernel.ir();
   std::vector<bool> written(kernel.outputs().size(), false);
   const ReductionGroups groups = GroupReductions(kernel);
+  if (kernel.has_threads() && !ReadOwnReductions(kernel)) kernel.UseOneThread();
   if (kernel.has_threads()) {
     DivideAmongThreads(kernel, groups);
   } else {

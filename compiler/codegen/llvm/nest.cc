@@ -66,6 +66,7 @@ class NestEmitter {
       }
     }
     running_.resize(kernel_.statements.size());
+    if (in_block_) HoldInputs(shared);
   }
 
   void RunPart(const BlockPart& part) {
@@ -74,6 +75,7 @@ class NestEmitter {
     llvm::Value* thread = context_.thread();
     switch (part.kind) {
       case BlockPart::Kind::kLoop:
+        open_loop_ = LoopOf(part.nodes.back());
         EmitNodes(part.nodes);
         for (const NestNode& node : part.nodes) {
           if (node.kind == NestNode::Kind::kStart) {
@@ -154,6 +156,74 @@ class NestEmitter {
     const Values total =
         reducer.Combine(context_.elements(), {LoadPartial(s, ir_.I64(0))}, {LoadPartial(s, ir_.I64(1))});
     Store(statement, reducer.Combine(context_.elements(), Apply(statement.initial), total));
+  }
+
+  // A row of an input that several loops over the columns read. The first of them copies it to shared memory. Each
+  // element is read by the thread that has copied it.
+  struct HeldInput {
+    ArrayView row;
+    std::vector<int64_t> factors;  // The position of an element in it: for each loop, the factor of its iteration.
+    int first_loop = 0;
+  };
+
+  // A loop over the columns is identified by the first statement in it.
+  static int LoopOf(const NestNode& node) {
+    return node.kind == NestNode::Kind::kLoop ? LoopOf(node.body[0]) : node.index;
+  }
+  static void NumberStatements(const NestNode& node, int loop, std::vector<int>* loops) {
+    if (node.kind == NestNode::Kind::kCompute) (*loops)[node.index] = loop;
+    for (const NestNode& inner : node.body) NumberStatements(inner, loop, loops);
+  }
+
+  void HoldInputs(SharedMemory* shared) {
+    const std::vector<NestNode>* level = &scheduled_.nest;
+    for (size_t i = 0; i < scheduled_.bound.size(); ++i) level = &(*level)[0].body;
+    std::vector<int> loops(kernel_.statements.size(), -1);
+    for (const NestNode& node : *level) {
+      if (node.kind == NestNode::Kind::kLoop) NumberStatements(node, LoopOf(node), &loops);
+    }
+    held_.resize(kernel_.arrays.size());
+    for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
+      if (kernel_.arrays[a].role == KernelArray::Role::kInput) HoldInput(static_cast<int>(a), loops, shared);
+    }
+  }
+
+  void HoldInput(int array, const std::vector<int>& loops, SharedMemory* shared) {
+    const Affine* at = nullptr;
+    int first = -1, last = -1;
+    for (size_t s = 0; s < kernel_.statements.size(); ++s) {
+      for (const KernelCode* code : {&kernel_.statements[s].value, &kernel_.statements[s].initial}) {
+        for (const KernelRead& read : code->reads) {
+          if (read.array != array) continue;
+          if (loops[s] < 0 || (at != nullptr && *at != read.at)) return;
+          at = &read.at;
+          if (first < 0) first = loops[s];
+          last = loops[s];
+        }
+      }
+    }
+    if (first == last) return;
+    HeldInput held{{}, std::vector<int64_t>(iterations_.size(), 0), first};
+    int64_t elements = 1;
+    for (size_t l = scheduled_.bound.size(); l < iterations_.size(); ++l) {
+      held.factors[l] = at->factors[scheduled_.loops[l].dim] * scheduled_.loops[l].factor;
+      if (held.factors[l] < 0) return;
+      elements += held.factors[l] * (scheduled_.loops[l].size - 1);
+    }
+    const ElementType type = kernel_.arrays[array].type;
+    held.row = {shared->Place(ir_, StorageType(ir_.context(), type), elements), {type, {elements}}};
+    if (held.row.base != nullptr) held_[array] = std::move(held);
+  }
+
+  llvm::Value* LoadHeld(const HeldInput& held, const KernelRead& read) {
+    llvm::Value* place = ir_.I64(0);
+    for (size_t l = 0; l < iterations_.size(); ++l) {
+      if (held.factors[l] != 0) place = ir_.Add(place, ir_.Mul(iterations_[l], held.factors[l]));
+    }
+    if (open_loop_ != held.first_loop) return LoadFrom(ir_, held.row, Index::OfLinear(place));
+    llvm::Value* value = LoadFrom(ir_, memory_[read.array], Index::OfLinear(PositionOf(read.at)));
+    StoreTo(ir_, held.row, Index::OfLinear(place), value);
+    return value;
   }
 
   void SetRow(llvm::Value* position) {
@@ -260,6 +330,7 @@ class NestEmitter {
     for (const PendingStore& store : pending_) {
       if (store.array == read.array) return store.value;
     }
+    if (in_block_ && held_[read.array].has_value()) return LoadHeld(*held_[read.array], read);
     return LoadFrom(ir_, memory_[read.array], Index::OfLinear(PlaceOf(read.array, read.at)));
   }
 
@@ -356,6 +427,8 @@ class NestEmitter {
   std::vector<std::vector<Running>> running_;  // For each statement, none or one.
   std::vector<PendingStore> pending_;
   Values partial_;  // In a block, for each reduction: the partial results of its threads.
+  std::vector<std::optional<HeldInput>> held_;  // In a block, for each array.
+  int open_loop_ = -1;                          // In a block, the loop over the columns that is emitted.
 };
 
 // Whether all statements in these loops are in loop `lane`, and none is a reduction's begin or end.

@@ -25,7 +25,7 @@ struct HostOptions {
   bool check = false;
 
   // Damage, which tests of the checking mode do: the barrier of this number in the module is removed, and the store of
-  // this number writes the element of the thread before it. -1: none.
+  // this number writes the next element, in all threads. -1: none.
   int64_t barrier_to_remove = -1;
   int64_t store_to_move = -1;
   Damageable* count = nullptr;  // Set to what could be damaged, if it is not null.
