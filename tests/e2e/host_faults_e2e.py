@@ -45,8 +45,8 @@ class HostFaults(unittest.TestCase):
         return (where / "undisturbed.safetensors").read_bytes()
 
     def wait_until_named(self, net, env, job, worker):
-        """Within five seconds `xlad why`, or the event of the end of the attempt, names the worker, its host, its pid and
-        the step."""
+        """Within five seconds `xlad why`, or the event of the end of the attempt, names the worker, its host, its pid
+        and the step."""
         def named():
             said = self.ask(net, env, "why", job)
             ends = [event["text"] for event in self.ends(net, env, job)]
@@ -92,7 +92,8 @@ class HostFaults(unittest.TestCase):
             self.assertTrue(ends, "the job ended before the link was cut: it needs more steps")
             self.assertEqual(ends[0]["worker"], victim)
             self.assertEqual(command.wait(180), 0, (where / "submit.log").read_text())
-            self.assertTrue((where / "state.safetensors").read_bytes() == self.undisturbed(where), "the final states differ")
+            state = (where / "state.safetensors").read_bytes()
+            self.assertTrue(state == self.undisturbed(where), "the final states differ")
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
 
 
