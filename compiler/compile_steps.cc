@@ -61,6 +61,8 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
   const CompilePolicy& policy = request.policy();
+  // A simulated chip computes the products of attention by itself.
+  if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
   XLAD_ASSIGN_OR_RETURN(const ScheduleTables schedules, ScheduleTables::Read(policy));
   XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));

@@ -11,9 +11,10 @@ namespace xlad::simulate {
 namespace {
 
 // Passes that a prediction does not need: the first proves a property that has no effect on time, with the labels of
-// the parameters of each device; the second replaces convolutions for a library of CPUs.
+// the parameters of each device; the second replaces convolutions, and the third attention, for a library of CPUs.
 const std::set<std::string>& OmittedPasses() {
-  static const auto* const names = new std::set<std::string>{"check-uniform-conditions", "lower-convolutions"};
+  static const auto* const names =
+      new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention"};
   return *names;
 }
 
