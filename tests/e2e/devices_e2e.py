@@ -76,6 +76,21 @@ class DevicesTest(unittest.TestCase):
             self.assertEqual(curve["loss"], expected["loss"][-len(curve["loss"]):])
             self.assertEqual(resumed, state)
 
+    def test_a_mix_of_all_kinds_follows_the_losses_of_cpu_devices(self):
+        axes = {"dp": 4, "tp": 2}
+        directories = [directory for directory, _ in job_directories() if directory.name == "nano_gpt"] or [JOB]
+        with folder() as where:
+            expected, _ = self.run_job(directories[0], axes, "cpu", where, steps=8)
+            first = None
+            for workers in (1, 2):
+                curve, _ = self.run_job(directories[0], axes, "cpu:4,gpu_sim:2,tpu_sim:v5e:2", where, steps=8,
+                                        workers=workers)
+                for a, b in zip(curve["loss"], expected["loss"], strict=True):  # tpu_sim computes with bf16.
+                    self.assertAlmostEqual(a, b, delta=0.1 * abs(b))
+                self.assertEqual(set(curve["launches"]), {"cpu", "gpu_sim", "tpu_sim"})
+                first = first or curve
+                self.assertEqual(curve["loss"], first["loss"], "the bits do not depend on the workers")
+
     def test_jobs_on_a_cluster_of_two_kinds(self):
         with cluster(workers=0, devices=1) as made:
             made.start_worker("w0", "--device", "cpu:2,opaque:2")
@@ -106,7 +121,7 @@ class DevicesTest(unittest.TestCase):
     def test_requests_that_make_no_sense_are_refused(self):
         for command in (("run", JOB), ("up",), ("worker",), ("bench",)):
             self.refused(*command, "--device", "opqaue", words=["found kind", "did you mean opaque?"])
-            self.refused(*command, "--device", "cuda:2", words=["not available: ", "NVIDIA"])
+            self.refused(*command, "--device", "rocm:2", words=["not available: ", "AMD"])
             self.refused(*command, "--device", "cpu:fast", words=["cpu has no models"])
             self.refused(*command, "--device", "cpu:0", words=["found count 0", "a number from 1 to 1024"])
             self.refused(*command, "--device", "cpu:1,cpu:1", words=["twice"])
