@@ -153,7 +153,12 @@ TEST(Recovery, AnAttemptWithoutStepsMaySaveItsStateBeforeItIsKnownToBeReady) {
   cluster.Register(2, "b");
   const std::string job = cluster.Submit(4);
   cluster.Built();
-  cluster.CommitCheckpoint(job, 1000);
+  for (const int64_t connection : {1, 2}) cluster.Shard(connection, job, 1000);
+  EXPECT_TRUE(cluster.indexes.empty()) << "nothing is committed before the attempt has started";
+  for (const int64_t connection : {1, 2}) cluster.Ready(connection, job);
+  cluster.Advance(100);
+  ASSERT_EQ(cluster.indexes.size(), 1u);
+  cluster.IndexStored();
   EXPECT_EQ(cluster.Status(job).checkpoint_step(), 1000);
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   for (const int64_t connection : {1, 2}) {

@@ -182,10 +182,7 @@ void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
   context_.Changed(job->id);
 }
 
-// A worker whose message that it is ready was lost may have no step to run: then its shard comes first.
 void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& message) {
-  Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job != nullptr && HasPeer(*job, worker.str())) NoteReady(worker, job);
   checkpoints_.OnShardWritten(worker, message);
 }
 
@@ -298,6 +295,7 @@ void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& mess
 
 // Ends an attempt that all workers have finished or stopped, as soon as its state is saved. Every tick repeats this.
 void AttemptMachine::Complete(Job* job) {
+  if (job->state != RUNNING) return;
   Attempt& attempt = context_.attempts.at(job->id);
   const size_t workers = job->placed.peers_size();
   const bool is_finished = attempt.finished.size() == workers;

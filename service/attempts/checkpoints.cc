@@ -83,6 +83,7 @@ void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& mes
 
 void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
   Attempt& attempt = context_.attempts.at(job->id);
+  if (job->state != RUNNING) return;  // Workers may write shards before the coordinator knows that they are ready.
   const auto& shards = attempt.shards.at(step);
   if (std::ssize(shards) < job->placed.peers_size() || attempt.storing_step >= step) return;
   attempt.storing_step = step;

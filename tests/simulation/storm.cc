@@ -150,24 +150,29 @@ void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, 
 // Sometimes two workers of an attempt that is adopted cannot be reached: one does not come back for long, and the other
 // is lost meanwhile.
 void Storm::AimAtAdoption() {
-  if (is_quiet() || !aims_ || !Has(StormFault::kCut) || random_->Below(4) != 0) return;
+  if (calm_ || !aims_ || !Has(StormFault::kCut)) return;
+  const LogModel::Job* adopted = nullptr;  // An attempt that has not started is rarer, and preferred.
   for (const auto& [id, job] : model_.jobs()) {
-    if (!job.running || job.placed.peers_size() < 2) continue;
-    const int64_t first = Between(0, job.placed.peers_size() - 1);
-    const int64_t second = (first + Between(1, job.placed.peers_size() - 1)) % job.placed.peers_size();
-    return workers_->CutDuringAdoption(job.placed.peers(static_cast<int>(first)).worker_id(),
-                                       job.placed.peers(static_cast<int>(second)).worker_id());
+    const bool is_better = adopted == nullptr || (adopted->started && !job.started);
+    if (job.running && job.placed.peers_size() >= 2 && is_better) adopted = &job;
   }
+  if (adopted == nullptr || random_->Below(adopted->started ? 8 : 2) != 0) return;
+  const auto& peers = adopted->placed.peers();
+  const int64_t first = Between(0, peers.size() - 1);
+  const int64_t second = (first + Between(1, peers.size() - 1)) % peers.size();
+  workers_->CutDuringAdoption(peers[static_cast<int>(first)].worker_id(),
+                              peers[static_cast<int>(second)].worker_id());
 }
 
 // Sometimes plans a fault that meets the command, or what the worker does next.
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
-  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 15 : 40;
+  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 8 : 40;
   if (is_quiet() || !aims_ || !is_aim || random_->Below(rarity) != 0) return;
-  if (random_->Below(2) == 0) KeepQuiet(Between(3000, 12'000));
-  const uint64_t fate = random_->Below(4);
+  // A quiet time covers a restart of the coordinator and what follows from it.
+  if (random_->Below(2) == 0) KeepQuiet(Between(3000, 18'000));
+  const uint64_t fate = random_->Below(2) == 0 && message.has_stop_at() ? 0 : random_->Below(4);
   After(random_->Below(2) == 0 ? 0 : Between(0, 200), [this, fate, connection] {
     if (calm_) return;
     if (fate == 0 && Has(StormFault::kDeath)) Die("after a command");
@@ -328,8 +333,9 @@ StormResult Storm::Run() {
   const int64_t limit_ns = options_.limit_ms * kNsPerMs;
   while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();
   clients_->CheckEnd();
-  // The workers are told soon what has ended.
-  for (const int64_t end_ns = clock_.NowNs() + kSettleMs * kNsPerMs; clock_.NowNs() < end_ns;) HandleNext();
+  // The workers are told soon what has ended, or when they continue.
+  const int64_t end_ns = std::max(clock_.NowNs(), workers_->StoppedUntilNs()) + kSettleMs * kNsPerMs;
+  while (clock_.NowNs() < end_ns) HandleNext();
   workers_->CheckEnd();
   result_.violations.insert(result_.violations.end(), model_.violations().begin(), model_.violations().end());
   result_.attempts = model_.attempts();

@@ -22,6 +22,7 @@ constexpr int64_t kMaxStepsOfLongJobs = 800;
 constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if all its workers can be reached,
 constexpr int64_t kMaxStandstillMs = 8000;  // and makes progress within this time.
 constexpr int64_t kMaxIdleMs = 5000;        // A job that can be placed is placed within this time.
+constexpr int64_t kTickGraceMs = 1000;      // A silent worker is lost at the next tick.
 
 }  // namespace
 
@@ -178,7 +179,7 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
   Insist(ask, [this, drain, worker](const absl::Status& status) {
     operator_waits_ = false;
     if (drain && status.ok()) drained_.insert(worker);
-    if (drain && storm_->random().Below(2) == 0) {
+    if (drain && storm_->random().Below(4) != 0) {
       storm_->After(storm_->Between(0, 1000), [this, worker] {
         if (drained_.contains(worker)) SetDrain(worker, /*drain=*/false);
       });
@@ -215,9 +216,14 @@ void StormClients::Watch(Client* client) {
   }
 }
 
-// No attempt runs on lost workers, and an attempt that was asked to stop does so soon.
+// A silent worker is lost. No attempt runs on lost workers, and an attempt that was asked to stop does so soon.
 void StormClients::CheckAttempts() {
   const auto& context = storm_->core()->context();
+  for (const auto& [id, worker] : context.workers) {
+    const int64_t silent_ms = (context.now_ns - worker.last_heard_ns) / kNsPerMs;
+    if (worker.state == service::WorkerState::kLost || silent_ms < context.options.lost_ms + kTickGraceMs) continue;
+    storm_->Violate(absl::StrCat("worker ", id.str(), " is not lost after ", silent_ms, " ms of silence"));
+  }
   for (const auto& [id, attempt] : context.attempts) {
     const auto& peers = context.jobs.Find(id)->placed.peers();
     const auto is_lost = [&](const Peer& peer) {

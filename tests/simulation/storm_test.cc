@@ -1,5 +1,6 @@
 // Runs the real coordinator and its real log under many simulated faults. XLAD_STORM_SEEDS is the number of seeds
-// (default 30). XLAD_STORM_SEED is the only seed to run, for a replay, and XLAD_STORM_TRACE=1 prints the events.
+// (default 30). XLAD_STORM_SEED is the first seed, and the only one if XLAD_STORM_SEEDS is not set: this replays a
+// failure. XLAD_STORM_TRACE=1 prints the events.
 #include "tests/simulation/storm.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   constexpr uint64_t kDefaultSeeds = 30;
   const bool one = std::getenv("XLAD_STORM_SEED") != nullptr;
   const uint64_t first = NumberFrom("XLAD_STORM_SEED", 1);
-  const uint64_t count = one ? 1 : NumberFrom("XLAD_STORM_SEEDS", kDefaultSeeds);
+  const uint64_t count = NumberFrom("XLAD_STORM_SEEDS", one ? 1 : kDefaultSeeds);
   const auto start = std::chrono::steady_clock::now();
   StormResult sum;
   int failed = 0;

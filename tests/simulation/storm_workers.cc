@@ -326,6 +326,12 @@ bool StormWorkers::IsReachable(const std::string& id) const {
   });
 }
 
+int64_t StormWorkers::StoppedUntilNs() const {
+  int64_t latest_ns = 0;
+  for (const auto& process : processes_) latest_ns = std::max(latest_ns, process->stopped_until_ns);
+  return latest_ns;
+}
+
 void StormWorkers::CheckEnd() const {
   for (const auto& process : processes_) {
     for (const auto& [key, task] : process->tasks) {
@@ -399,6 +405,7 @@ void StormWorkers::CutDuringAdoption(const std::string& late, const std::string&
 void StormWorkers::Misfortune() {
   const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
   if (is_rack && storm_->random().Below(8) == 0) {  // A rack loses its power.
+    if (storm_->random().Below(2) == 0) storm_->KeepQuiet(15'000);  // Jobs shrink, and grow again.
     for (int i = 0; i < kRack; ++i) {
       Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 12'000));
     }
