@@ -232,8 +232,13 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     if (status.ok()) return absl::OkStatus();
     const auto code = static_cast<absl::StatusCode>(status.error_code());
     if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
-      const char* const what = status.error_details().empty() ? " cannot be reached: " : " cannot serve the call now: ";
-      return absl::UnavailableError(absl::StrCat("coordinator ", address_, what, status.error_message()));
+      if (!status.error_details().empty()) {
+        return absl::UnavailableError(
+            absl::StrCat("coordinator ", address_, " cannot serve the call now: ", status.error_message()));
+      }
+      return absl::UnavailableError(absl::StrCat("coordinator ", address_, " cannot be reached: ",
+                                                 status.error_message(), "; xlad up starts one on this machine, and ",
+                                                 "--coordinator HOST:PORT names another one"));
     }
     // No call whose status is used is cancelled here: the coordinator ended it, because it is stopping.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {

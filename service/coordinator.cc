@@ -155,7 +155,7 @@ void CoordinatorCore::OnTick() {
 
 absl::StatusOr<WhyJobResponse> CoordinatorCore::Why(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str(), "; xlad ps lists the jobs"));
   return WhyJob(context_, *job);
 }
 

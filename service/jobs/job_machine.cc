@@ -16,6 +16,10 @@ absl::Status CheckMesh(const Mesh& mesh) {
                                                  ", expected axes of 1 or more and at most ", kMaxDevices, " devices"));
 }
 
+absl::Status NoSuchJob(const std::string& id) {
+  return absl::NotFoundError(absl::StrCat("no job ", id, "; xlad ps lists the jobs"));
+}
+
 }  // namespace
 
 absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& request, const ResolvedResume& resume) {
@@ -59,7 +63,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
 
 absl::Status JobMachine::Cancel(const JobId& id) {
   Job* job = context_.jobs.Find(id);
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+  if (job == nullptr) return NoSuchJob(id.str());
   if (job->state == CANCELLED) return absl::OkStatus();
   if (HasEnded(*job)) {
     return absl::FailedPreconditionError(
@@ -71,7 +75,7 @@ absl::Status JobMachine::Cancel(const JobId& id) {
 
 absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   Job* job = context_.jobs.Find(JobId(request.job_id()));
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", request.job_id()));
+  if (job == nullptr) return NoSuchJob(request.job_id());
   if (HasEnded(*job) || job->spec.session()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has ended already"));
@@ -126,7 +130,7 @@ void JobMachine::RecordResize(Job* job, JobEvent event) {
 
 absl::StatusOr<ResolvedResume> JobMachine::NewestCheckpoint(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str(), " to resume"));
+  if (job == nullptr) return NoSuchJob(id.str());
   if (job->checkpoints.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("job ", id.str(), " has no checkpoint to resume from"));
   }
@@ -185,7 +189,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
 
 absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
   const Job* job = context_.jobs.Find(id);
-  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.str()));
+  if (job == nullptr) return NoSuchJob(id.str());
   JobStatus status = StatusOf(*job);
   for (const Checkpoint& checkpoint : job->checkpoints) {
     JobCheckpoint* out = status.add_checkpoints();
