@@ -182,9 +182,11 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
     traced_[index].last_step = step;
   }
   environment.tracer = tracer;
-  if (tracer != nullptr) recorders_[index]->KeepMessages(tracer->messages());
+  // Collectives by messages may run on a thread of their own. None outlasts a step that succeeds; after an error the
+  // log must not be read, because that thread may still write.
+  if (tracer != nullptr) message_recorders_[index]->KeepMessages(tracer->messages());
   const absl::Status status = CodeOf(index).steps->Run(environment);
-  recorders_[index]->KeepMessages(nullptr);
+  if (status.ok()) message_recorders_[index]->KeepMessages(nullptr);
   return status;
 }
 

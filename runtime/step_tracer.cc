@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/step_listing.h"
@@ -67,7 +68,9 @@ TracedStep StepTracer::End(int device) {
 TracedProgram TracedProgramOf(const Executable& executable, const collectives::CollectiveSet& collectives,
                               const std::vector<int>& devices) {
   TracedProgram program;
+  std::set<int> started;  // Collectives whose steps end before they do.
   for (const Step* step : NumberedSteps(executable)) {
+    if (step->has_collective() && step->collective().request() != 0) started.insert(step->collective().spec());
     TracedInstruction* out = program.add_instructions();
     out->set_name(step->name());
     out->set_kind(std::string(StepKind(executable, *step)));
@@ -78,7 +81,7 @@ TracedProgram TracedProgramOf(const Executable& executable, const collectives::C
     TracedCollective* out = program.add_collectives();
     out->set_name(absl::StrCat(collective.spec.ToString(), ", plan ", collective.plan.ToString()));
     out->set_why(collective.why);
-    out->set_joins(Joins(collective.spec));
+    out->set_joins(Joins(collective.spec) && !started.contains(program.collectives_size() - 1));
     for (const std::vector<int>& group : collective.groups) {
       const bool is_here = std::any_of(group.begin(), group.end(), [&](int device) {
         return std::find(devices.begin(), devices.end(), device) != devices.end();

@@ -183,10 +183,7 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step, int64_t save_ns) {
   DeviceBuffers& buffers = executable_->buffers(index);
   XLAD_RETURN_IF_ERROR(buffers.RestoreState());
   XLAD_RETURN_IF_ERROR(data_->WriteInputs(index, step, &buffers));
-  if (const absl::Status ran = executable_->Run(index, step, tracer); !ran.ok()) {
-    if (tracer != nullptr) ReportTrace(index, tracer);
-    return ran;
-  }
+  XLAD_RETURN_IF_ERROR(executable_->Run(index, step, tracer));
   if (devices_[index] == 0) {
     StepMetrics metrics;
     metrics.set_step(step);

@@ -43,9 +43,10 @@ void TraceStore::NoteShares(const std::string& job_id, const TraceRecord& record
       const int number = step.instruction(s);
       if (number < 0 || number >= program.instructions_size()) continue;
       const std::string& kind = program.instructions(number).kind();
-      if (kind == "collective") collective_ns += step.span_ns(s);
+      const bool is_collective = kind == "collective" || kind == "wait";
       const bool contains_others = kind == "loop" || kind == "branch";
-      if (kind != "collective" && !contains_others) compute_ns += step.span_ns(s);
+      if (is_collective) collective_ns += step.span_ns(s);
+      if (!is_collective && !contains_others) compute_ns += step.span_ns(s);
     }
     const double all_ms = static_cast<double>(step.end_ns() - step.begin_ns()) / kNsPerMs;
     StepShare& share = live.shares[step.device()];

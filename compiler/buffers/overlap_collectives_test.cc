@@ -8,6 +8,7 @@
 #include "compiler/compile.h"
 #include "compiler/testing/random_inputs.h"
 #include "compiler/testing/run_steps.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 
 namespace xlad::compiler {
@@ -84,32 +85,7 @@ TEST(OverlapCollectives, AnOperandThatIsReadLaterKeepsItsMemory) {
 }
 
 TEST(OverlapCollectives, LoopsKeepTheirMeaning) {
-  const std::string text = R"(HloModule m, num_partitions=2
-%add { p = f32[] parameter(0) q = f32[] parameter(1) ROOT s = f32[] add(p, q) }
-below { s = (s32[], f32[8,8], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(5)
-  ROOT r = pred[] compare(i, n), direction=LT }
-body { s = (s32[], f32[8,8], f32[8,8]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  one = s32[] constant(1)
-  next = s32[] add(i, one)
-  x = f32[8,8] get-tuple-element(s), index=1
-  y = f32[8,8] get-tuple-element(s), index=2
-  r = f32[8,8] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=%add
-  d = f32[8,8] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = f32[8,8] tanh(r)
-  e = f32[8,8] tanh(d)
-  ROOT out = (s32[], f32[8,8], f32[8,8]) tuple(next, e, t) }
-ENTRY e {
-  x = f32[8,8] parameter(0)
-  zero = s32[] constant(0)
-  s = (s32[], f32[8,8], f32[8,8]) tuple(zero, x, x)
-  w = (s32[], f32[8,8], f32[8,8]) while(s), condition=below, body=body
-  a = f32[8,8] get-tuple-element(w), index=1
-  b = f32[8,8] get-tuple-element(w), index=2
-  ROOT r = (f32[8,8], f32[8,8]) tuple(a, b)
-})";
+  const std::string text = hlo::TestText("compiler/buffers/testdata/loop_with_a_collective.hlo");
   CompilePolicy always;
   always.set_overlap(CompilePolicy::ALWAYS);
   EXPECT_THAT(Ops(text, always), HasSubstr("all-reduce-done"));

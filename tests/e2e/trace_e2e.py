@@ -80,9 +80,6 @@ class Trace(unittest.TestCase):
     def test_clocks_that_differ_become_one(self):
         self.check_skewed("auto")
 
-    # Collectives by messages run beside computation: their messages are not recorded yet, and a step that only starts a
-    # collective is taken for all of it.
-    @unittest.expectedFailure
     def test_messages_arrive_after_they_were_sent(self):
         self.assertGreater(self.check_skewed("tcp"), 100)
 

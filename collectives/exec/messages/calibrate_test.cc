@@ -30,7 +30,9 @@ TEST(Calibrate, AllRanksHaveTheSamePositiveParameters) {
   spec.reduction = Reduction::kSum;
   spec.ranks = kRanks;
   spec.counts = {4096};
-  for (const PlanCost& plan : *RankPlans(spec, found[0])) EXPECT_GT(plan.predicted_us, 0) << plan.plan.ToString();
+  const auto plans = RankPlans(spec, found[0]);
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  for (const PlanCost& plan : *plans) EXPECT_GT(plan.predicted_us, 0) << plan.plan.ToString();
 }
 
 TEST(Calibrate, WithoutTimeNothingIsMeasured) {
