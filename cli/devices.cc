@@ -38,6 +38,14 @@ void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom) {
       ->envname(runtime::kThreadsVariable);
 }
 
+absl::Status CheckAvailable(const DeviceRequests& devices) {
+  for (const runtime::DeviceRequest& request : devices) {
+    const absl::Status offered = runtime::MakeOffer(request, runtime::AllDeviceKinds()).status();
+    if (!offered.ok()) return Annotate(offered, "--device");
+  }
+  return absl::OkStatus();
+}
+
 std::string DeviceFlagText(const DeviceRequests& devices) {
   return absl::StrJoin(devices, ",", [](std::string* out, const runtime::DeviceRequest& request) {
     out->append(request.ToString());

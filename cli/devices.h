@@ -24,6 +24,9 @@ CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::st
 // given.
 void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom);
 
+// Unavailable, with the reason, if this machine has no device of a requested kind.
+absl::Status CheckAvailable(const DeviceRequests& devices);
+
 // "cpu:2,opaque:1": the value of --device that requests these devices.
 std::string DeviceFlagText(const DeviceRequests& devices);
 

@@ -49,6 +49,7 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const int64_t needed = NumDevices(spec->mesh());
   if (devices->empty()) *devices = {{"cpu", "", needed}};
   if (devices->size() == 1 && (*devices)[0].count == 0) (*devices)[0].count = needed;
+  XLAD_RETURN_IF_ERROR(CheckAvailable(*devices));
   int64_t total = 0;
   const runtime::DeviceRequest* enough = nullptr;
   for (const runtime::DeviceRequest& request : *devices) {

@@ -69,6 +69,7 @@ absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& op
   DeviceRequests devices = options.devices;
   if (devices.empty()) devices = {{"cpu", "", options.cpu_devices.empty() ? 0 : options.cpu_devices[0]}};
   if (devices[0].count == 0) devices[0].count = kDefaultDevices;
+  XLAD_RETURN_IF_ERROR(CheckAvailable(devices));
   std::vector<DeviceRequests> by_worker(workers, devices);
   for (size_t w = 0; w < options.cpu_devices.size() && options.cpu_devices.size() > 1; ++w) {
     by_worker[w][0].count = options.cpu_devices[w];

@@ -32,7 +32,7 @@ class GpuTest(unittest.TestCase):
             self.train(JOB, {}, "gpu_sim_checked", where)
 
     def test_requests_for_real_gpus_are_refused_with_the_reason(self):
-        for command in (("run", JOB), ("worker", "--coordinator", "127.0.0.1:1")):
+        for command in (("run", JOB), ("up",), ("worker", "--coordinator", "127.0.0.1:1")):
             code, _, err = xlad(*command, "--device", "cuda:1")
             self.assertNotEqual(code, 0)
             for word in ("cuda", "libcuda.so.1", "gpu_sim"):

@@ -65,7 +65,8 @@ class Trace(unittest.TestCase):
             job = made.submit(JOB, "--mesh", "dp=8", "--steps", 60)
             wait_for(lambda: made.job(job)["state"] == "SUCCEEDED", "the job to end")
             timeline = self.trace(made, job)
-        self.check_collectives(timeline, 8)
+        if transport != "tcp":  # Collectives by messages run beside computation: a step only starts them.
+            self.check_collectives(timeline, 8)
         self.assertGreater(len(spans_of(timeline, "kernel")), 100)
         traced = {span["name"] for span in spans_of(timeline, "step")}
         self.assertTrue({f"step {step}" for step in range(16)} <= traced, traced)
