@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "collectives/exec/reduce.h"
 #include "tensor/small_float.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/exec/reduce_vector.cc"
-// On x86, AVX2 and AVX-512 are compiled, and code without vector instructions for older machines.
+// On x86, AVX2 and AVX-512 are compiled. Older machines use the scalar loops of reduce.cc.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
@@ -18,6 +19,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace xlad::collectives {
 namespace HWY_NAMESPACE {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+
+ReduceKernels Find(tensor::ElementType, Reduction) { return {}; }
+void Copy(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, bytes); }
+
+#else
 
 namespace hn = hwy::HWY_NAMESPACE;
 using tensor::ElementType;
@@ -351,7 +358,7 @@ ReduceKernels SmallFloat(Reduction reduction) {
 
 // Products of integers of 8 and 64 bits are left to the scalar loop.
 template <typename T>
-ReduceKernels Integer(Reduction reduction) {
+ReduceKernels Unsigned(Reduction reduction) {
   using Full = Plain<T>;
   using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
   if (reduction == Reduction::kAnd) return kKernels<Full, Half, Reduction::kAnd>;
@@ -364,6 +371,16 @@ ReduceKernels Integer(Reduction reduction) {
     if (reduction == Reduction::kProduct) return kKernels<Full, Half, Reduction::kProduct>;
   }
   return {};
+}
+
+// All reductions but the two that compare have the same bits as those of the unsigned type.
+template <typename T>
+ReduceKernels Signed(Reduction reduction) {
+  using Full = Plain<T>;
+  using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
+  if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
+  if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
+  return Unsigned<std::make_unsigned_t<T>>(reduction);
 }
 
 ReduceKernels Logical(Reduction reduction) {
@@ -379,21 +396,21 @@ ReduceKernels Find(ElementType type, Reduction reduction) {
     case ElementType::kPred:
       return Logical(reduction);
     case ElementType::kS8:
-      return Integer<int8_t>(reduction);
+      return Signed<int8_t>(reduction);
     case ElementType::kS16:
-      return Integer<int16_t>(reduction);
+      return Signed<int16_t>(reduction);
     case ElementType::kS32:
-      return Integer<int32_t>(reduction);
+      return Signed<int32_t>(reduction);
     case ElementType::kS64:
-      return Integer<int64_t>(reduction);
+      return Signed<int64_t>(reduction);
     case ElementType::kU8:
-      return Integer<uint8_t>(reduction);
+      return Unsigned<uint8_t>(reduction);
     case ElementType::kU16:
-      return Integer<uint16_t>(reduction);
+      return Unsigned<uint16_t>(reduction);
     case ElementType::kU32:
-      return Integer<uint32_t>(reduction);
+      return Unsigned<uint32_t>(reduction);
     case ElementType::kU64:
-      return Integer<uint64_t>(reduction);
+      return Unsigned<uint64_t>(reduction);
     case ElementType::kF8E4M3FN:
       return SmallFloat<ElementType::kF8E4M3FN>(reduction);
     case ElementType::kF8E5M2:
@@ -417,6 +434,7 @@ void Copy(void* dst, const void* src, int64_t bytes) {
   Reduce<Plain<uint8_t>, Reduction::kOr>(dsts, sources, bytes, StoreKind::kStreaming);
 }
 
+#endif  // HWY_TARGET
 }  // namespace HWY_NAMESPACE
 }  // namespace xlad::collectives
 HWY_AFTER_NAMESPACE();
