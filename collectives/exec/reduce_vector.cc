@@ -160,24 +160,56 @@ constexpr int kUnroll = 4;
 // How sources are combined: from left to right, or as a balanced tree.
 enum class Shape { kChain, kTree };
 
-// One vector of the tree over all sources.
+// One vector of the tree over at most the first four of `count` sources.
 template <class Access, Reduction kReduction>
-HWY_NOINLINE typename Access::V TreeOf(const void* const* sources, size_t count, int64_t at) {
+HWY_INLINE typename Access::V TreeOfFour(const void* const* sources, size_t count, int64_t at) {
   const typename Access::D d;
   const auto load = [&](size_t s) {
     return Access::Load(static_cast<const typename Access::Storage*>(sources[s]) + at);
   };
-  if (count == 1) return load(0);
-  if (count == 2) return Combine<kReduction>(d, load(0), load(1));
-  if (count == 4) {
-    return Combine<kReduction>(d, Combine<kReduction>(d, load(0), load(1)), Combine<kReduction>(d, load(2), load(3)));
-  }
-  const size_t half = std::bit_floor(count - 1);
-  const auto left = TreeOf<Access, kReduction>(sources, half, at);
-  return Combine<kReduction>(d, left, TreeOf<Access, kReduction>(sources + half, count - half, at));
+  const auto first = load(0);
+  if (count == 1) return first;
+  const auto both = Combine<kReduction>(d, first, load(1));
+  if (count == 2) return both;
+  if (count == 3) return Combine<kReduction>(d, both, load(2));
+  return Combine<kReduction>(d, both, Combine<kReduction>(d, load(2), load(3)));
 }
 
-// The same for `bytes` bytes of each source, fewer than a vector has.
+// The number of subtrees that can be kept at once, one for each bit of a number of groups of four sources.
+constexpr int kMaxKept = 32;
+
+// kUnroll vectors of the tree over all sources. Four sources at a time are a subtree. Complete subtrees of equal size
+// are combined as soon as there are two, as a binary counter carries, and those that are left at the end.
+template <class Access, Reduction kReduction, class V>
+HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0, V& v1, V& v2, V& v3) {
+  const typename Access::D d;
+  const int64_t lanes = hn::Lanes(d);
+  HWY_ALIGN hn::TFromD<typename Access::D> kept[kMaxKept * kUnroll * hn::MaxLanes(typename Access::D())];
+  int num_kept = 0;
+  for (size_t first = 0;; first += 4) {
+    const void* const* const four = sources.data() + first;
+    const size_t left = sources.size() - first;
+    v0 = TreeOfFour<Access, kReduction>(four, left, at);
+    v1 = TreeOfFour<Access, kReduction>(four, left, at + lanes);
+    v2 = TreeOfFour<Access, kReduction>(four, left, at + 2 * lanes);
+    v3 = TreeOfFour<Access, kReduction>(four, left, at + 3 * lanes);
+    for (int carries = left <= 4 ? num_kept : std::countr_one(first / 4); carries > 0; --carries) {
+      const auto* const top = kept + --num_kept * kUnroll * lanes;
+      v0 = Combine<kReduction>(d, hn::Load(d, top), v0);
+      v1 = Combine<kReduction>(d, hn::Load(d, top + lanes), v1);
+      v2 = Combine<kReduction>(d, hn::Load(d, top + 2 * lanes), v2);
+      v3 = Combine<kReduction>(d, hn::Load(d, top + 3 * lanes), v3);
+    }
+    if (left <= 4) return;
+    auto* const next = kept + num_kept++ * kUnroll * lanes;
+    hn::Store(v0, d, next);
+    hn::Store(v1, d, next + lanes);
+    hn::Store(v2, d, next + 2 * lanes);
+    hn::Store(v3, d, next + 3 * lanes);
+  }
+}
+
+// One vector of the tree over all sources, for `bytes` bytes of each, fewer than a vector has.
 template <class Access, Reduction kReduction>
 typename Access::V TreeOfRest(const void* const* sources, size_t count, int64_t at, size_t bytes) {
   using Storage = typename Access::Storage;
@@ -211,10 +243,7 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
       v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
     }
   } else {
-    v0 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at);
-    v1 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + lanes);
-    v2 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + 2 * lanes);
-    v3 = TreeOf<Access, kReduction>(sources.data(), sources.size(), at + 3 * lanes);
+    TreeOf<Access, kReduction>(sources, at, v0, v1, v2, v3);
   }
   v0 = Final<kReduction>(d, v0, sources.size());
   v1 = Final<kReduction>(d, v1, sources.size());
@@ -274,7 +303,7 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   const int64_t lanes = hn::Lanes(typename Access::D());
   const int64_t block = kUnroll * lanes;
   int64_t at = 0;
-  if constexpr (kCanStream && kShape == Shape::kChain) {
+  if constexpr (kCanStream) {
     const int64_t before = store == StoreKind::kStreaming && !dsts.empty()
                                ? ElementsBeforeAligned<Storage>(dsts, lanes * sizeof(Storage))
                                : -1;
