@@ -136,6 +136,20 @@ TEST(CheckPlan, GridsOrdersAndRaggedParts) {
       HasSubstr("a grid of 2 dimensions with 15 ranks"));
 }
 
+TEST(CheckPlan, MoreThanTwoToThe31Elements) {
+  for (int i = 0; i < kNumCollectiveKinds; ++i) {
+    for (const int ranks : {2, 3, 5}) {
+      for (const int64_t count : {(int64_t{1} << 31) + 1, (int64_t{1} << 33) + 3}) {
+        const CollectiveSpec spec = MakeSpec(KindAt(i), ranks, count);
+        for (const CollectivePlan& plan : PlansOf(spec, 3, 2)) {
+          const absl::Status status = CheckPlan(plan, spec);
+          EXPECT_TRUE(status.ok()) << plan.ToString() << " " << status;
+        }
+      }
+    }
+  }
+}
+
 TEST(CheckPlan, SeveralOperands) {
   for (int i = 0; i < kNumCollectiveKinds; ++i) {
     CollectiveSpec spec = MakeSpec(KindAt(i), 4, 3);
