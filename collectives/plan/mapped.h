@@ -23,6 +23,9 @@ inline constexpr char kMappedWindows[] = "mapped_windows";
 // Whether the plan is for one of these.
 bool IsMapped(const CollectivePlan& plan);
 
+// The elements of the largest input of a rank.
+int64_t LargestInput(const CollectiveSpec& spec);
+
 // The elements of scratch that mapped_slots needs with that many chunks.
 int64_t MappedSlotsScratch(const CollectiveSpec& spec, int64_t chunks);
 

@@ -36,6 +36,21 @@ TEST(MappedSchedules, AreAccepted) {
   }
 }
 
+TEST(MappedSchedules, PartsOfDifferentSizesAreAccepted) {
+  for (const char* text :
+       {"all_gather f32[21] over 4 ranks sizes 7,0,13,1", "reduce_scatter(sum) f32[21] over 4 ranks sizes 7,0,13,1",
+        "gather f32[21] over 4 ranks root 2 sizes 7,0,13,1", "scatter f32[21] over 4 ranks root 3 sizes 7,0,13,1",
+        "all_to_all f32[36] over 3 ranks sizes 1,2,3,4,0,6,7,8,5", "all_to_all f32[90] over 2 ranks sizes 0,1,89,0",
+        "all_gather f32[0] over 3 ranks sizes 0,0,0", "all_to_all f32[0] over 2 ranks sizes 0,0,0,0",
+        "all_gather bf16[300] over 5 ranks sizes 100,1,99,33,67"}) {
+    const absl::StatusOr<CollectiveSpec> spec = ParseSpec(text);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    Check({.algorithm = kMappedOneShot}, *spec);
+    Check({.algorithm = kMappedWindows}, *spec);
+    for (const int chunks : {1, 2, 3, 5}) Check({.algorithm = kMappedSlots, .chunks = chunks}, *spec);
+  }
+}
+
 TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 64);
   for (const char* algorithm : {kMappedOneShot, kMappedSlots, kMappedWindows}) {
@@ -49,6 +64,12 @@ TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
     }
     EXPECT_FALSE(CheckSchedules(spec, schedules).ok()) << algorithm;
   }
+}
+
+TEST(MappedSchedules, SlotsTakeMoreChunksThanMessages) {
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 200'000);
+  EXPECT_TRUE(BuildSchedule({.algorithm = kMappedSlots, .chunks = 5000}, spec, 1).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(BuildSchedule({.algorithm = "ring", .chunks = 5000}, spec, 1).status()));
 }
 
 TEST(MappedSchedules, OtherPlansAreRefused) {

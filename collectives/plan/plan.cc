@@ -9,7 +9,9 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr int kMaxChannels = 4096;
+constexpr int kMaxChannels = 4096, kMaxChunks = 4096;
+// Chunks through slots of mapped memory, whose size does not grow with that of the data.
+constexpr int kMaxMappedChunks = 1 << 20;
 
 // In the mode run-to-run, up to this many ranks reduce in ascending order, with one rounding: `direct` does, which
 // sends as few bytes as a ring, and so do all algorithms on mapped memory. Beyond, the messages of `direct` to every
@@ -25,13 +27,13 @@ std::string NamesOf(const CollectiveSpec& spec, bool (*fits)(const Algorithm&, c
   return names;
 }
 
-absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& spec) {
+absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& spec, int most_chunks) {
   const auto error = [&](absl::string_view expected) {
     return absl::InvalidArgumentError(
         absl::StrCat("found plan ", plan.ToString(), " for ", spec.ToString(), ", expected ", expected));
   };
-  if (plan.chunks < 1 || plan.chunks > kMaxChannels || plan.channels < 1 || plan.channels > kMaxChannels) {
-    return error(absl::StrCat("chunks and channels of 1 to ", kMaxChannels));
+  if (plan.chunks < 1 || plan.chunks > most_chunks || plan.channels < 1 || plan.channels > kMaxChannels) {
+    return error(absl::StrCat("chunks of 1 to ", most_chunks, " and channels of 1 to ", kMaxChannels));
   }
   if (plan.order.empty()) return absl::OkStatus();
   std::vector<bool> seen(spec.ranks);
@@ -46,7 +48,7 @@ absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& s
 absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
-  XLAD_RETURN_IF_ERROR(CheckParameters(plan, spec));
+  XLAD_RETURN_IF_ERROR(CheckParameters(plan, spec, algorithm->needs_windows ? kMaxMappedChunks : kMaxChunks));
   const std::string expected = algorithm->refuses(plan, spec);
   if (!expected.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.algorithm, " for ", spec.ToString(),

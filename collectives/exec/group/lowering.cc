@@ -16,8 +16,10 @@ class Lowering {
         schedule_(schedule),
         width_(tensor::ByteWidth(spec.type)),
         protocol_(protocol),
-        input_(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, width_),
-        output_(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, width_) {
+        // Parts of different sizes have one operand, whose elements are those of the schedule.
+        input_(spec.counts, spec.sizes.empty() && InputHasParts(spec.kind) ? spec.ranks : 1, width_),
+        output_(spec.sizes.empty() ? spec.output_counts() : spec.counts,
+                spec.sizes.empty() && OutputHasParts(spec.kind) ? spec.ranks : 1, width_) {
     program_.bases.inputs = static_cast<int>(spec.counts.size());
     program_.bases.outputs = static_cast<int>(spec.output_counts().size());
   }

@@ -23,7 +23,7 @@ constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
   CollectivePlan plan;
   const int64_t width = tensor::ByteWidth(spec.type);
-  const int64_t bytes = spec.input_elements() * width;
+  const int64_t bytes = LargestInput(spec) * width;
   const int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
   if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
     plan.algorithm = kMappedWindows;

@@ -18,6 +18,8 @@
 #include "base/file_system.h"
 #include "base/random.h"
 #include "collectives/exec/group/meeting.h"
+#include "collectives/exec/group/plans.h"
+#include "collectives/plan/expected.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/testing/make_spec.h"
 
@@ -77,6 +79,12 @@ std::vector<float> Expected(const CollectiveSpec& spec, int rank) {
     for (int r = 0; r < spec.ranks; ++r) total += Value(r, i);
     return total;
   };
+  for (const ExpectedOutput& at : spec.sizes.empty() ? std::vector<ExpectedOutput>() : ExpectedOutputOf(spec, rank)) {
+    for (int64_t i = at.begin; i < at.end; ++i) {
+      out[i] = at.source == ExpectedOutput::kAllRanks ? sum(i + at.shift) : Value(at.source, i + at.shift);
+    }
+  }
+  if (!spec.sizes.empty()) return out;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t part = std::max<int64_t>(1, n / spec.ranks);
     switch (spec.kind) {
@@ -182,6 +190,48 @@ TEST(ProcessGroup, EveryPlanHasTheSameResults) {
         }
       }
     });
+  }
+}
+
+TEST(ProcessGroup, PartsMayHaveDifferentSizes) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    OnRanks(ranks, [&](ProcessGroup* group) {
+      for (const CollectiveKind kind : {CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
+                                        CollectiveKind::kGather, CollectiveKind::kScatter, CollectiveKind::kAllToAll}) {
+        for (const int64_t scale : {0, 1, 100, 40'000}) {
+          CollectiveSpec spec = MakeSpec(kind, ranks, 0);
+          const int senders = kind == CollectiveKind::kAllToAll ? ranks : 1;
+          for (int i = 0; i < senders * ranks; ++i) {
+            spec.sizes.push_back(scale * (i % 3) + (scale + i) % 2);
+            spec.counts[0] += spec.sizes.back();
+          }
+          for (const bool registered : {false, true}) {
+            PrepareOptions options;
+            options.registered = registered;
+            RunAndCompare(group, spec, options);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
+  for (int kind = 1; kind <= kNumCollectiveKinds; ++kind) {
+    for (const int ranks : {2, 3, 8}) {
+      for (const bool exclusive : {false, true}) {
+        for (int64_t count = 1; count < int64_t{1} << 33; count = count * 7 + 1) {
+          const CollectiveSpec spec = MakeSpec(static_cast<CollectiveKind>(kind), ranks, count / ranks);
+          const GroupMachine machine{ranks, exclusive, /*scratch_bytes=*/256 << 10, /*cache_bytes=*/32 << 20};
+          const CollectivePlan plan = ChooseGroupPlan(spec, /*registered=*/false, machine);
+          SCOPED_TRACE(absl::StrCat(spec.ToString(), " by ", plan.ToString()));
+          ASSERT_TRUE(Rounds(plan, spec).ok()) << Rounds(plan, spec).status();
+          const int64_t scratch =
+              plan.algorithm == kMappedSlots ? MappedSlotsScratch(spec, plan.chunks) : LargestInput(spec);
+          EXPECT_LE(scratch * 4, machine.scratch_bytes);
+        }
+      }
+    }
   }
 }
 

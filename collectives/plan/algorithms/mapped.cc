@@ -34,8 +34,8 @@ class Builder {
     schedule_.output = spec.output_elements(rank);
     schedule_.in_place = InPlaceOffsetsOf(spec, rank).valid;
     align_ = std::max<int64_t>(1, kLineBytes / tensor::ByteWidth(spec.type));
-    // The elements of one part, for the kinds that have parts; otherwise all elements.
-    part_ = InputHasParts(spec.kind) ? spec.input_elements() / n_ : spec.input_elements();
+    // The elements of the largest part, for the kinds that have parts; otherwise all elements.
+    part_ = InputHasParts(spec.kind) || OutputHasParts(spec.kind) ? LargestPart(spec) : spec.input_elements();
   }
 
   Schedule Finish(int64_t scratch) {
@@ -102,7 +102,9 @@ class Builder {
     if (Offers()) Copy(Slot(0, schedule_.input), In({0, schedule_.input}));
     Peers(OpKind::kSignal, kFilled, Readers());
     Peers(OpKind::kWait, kFilled, Writers());
-    Consume({0, part_}, 0, part_, /*own_in_slot=*/Offers());
+    Consume({0, part_}, [&](int rank, int, Range at) {
+      return rank == me_ && !Offers() ? In(at) : Slot(at.begin, at.size(), Peer(rank));
+    });
     Peers(OpKind::kSignal, kRead, Writers());
     Peers(OpKind::kWait, kRead, Readers());
   }
@@ -113,10 +115,10 @@ class Builder {
     const auto at = [&](int64_t c) { return Range{std::min(part_, c * unit), std::min(part_, (c + 1) * unit)}; };
     const auto fill = [&](int64_t c) {
       const int64_t begin = c % 2 * slot;
-      const Range range = at(c);
-      for (int64_t i = 0; Offers() && i < PartsInSlot(); ++i) {
+      for (int i = 0; Offers() && i < PartsInSlot(); ++i) {
         if (PartsInSlot() > 1 && i == me_) continue;
-        Copy(Slot(begin + i * unit, range.size()), In({i * part_ + range.begin, i * part_ + range.end}));
+        const Range range = InPart(me_, i, at(c));
+        Copy(Slot(begin + i * unit, range.size()), In(range));
       }
       Peers(OpKind::kSignal, kFilled, Readers());
     };
@@ -127,7 +129,9 @@ class Builder {
         fill(c + 1);
       }
       Peers(OpKind::kWait, kFilled, Writers());
-      Consume(at(c), c % 2 * slot, unit, /*own_in_slot=*/false);
+      Consume(at(c), [&](int rank, int part, Range range) {
+        return rank == me_ ? In(range) : Slot(c % 2 * slot + part * unit, range.size(), Peer(rank));
+      });
       Peers(OpKind::kSignal, kRead, Writers());
     }
     for (int64_t c = std::max<int64_t>(0, chunks - 2); c < chunks; ++c) Peers(OpKind::kWait, kRead, Readers());
@@ -180,12 +184,9 @@ class Builder {
     } else if (spec_.kind == CollectiveKind::kBroadcast) {
       BroadcastByWindows();
     } else if (spec_.kind == CollectiveKind::kGather) {
-      Copy(Out({me_ * part_, (me_ + 1) * part_}, Peer(spec_.root)), In({0, part_}));
+      Copy(Out(OutPart(spec_.root, me_, {0, part_}), Peer(spec_.root)), In(InPart(me_, 0, {0, part_})));
     } else {
-      const auto source = [&](int rank, Range at) { return In(at, Peer(rank)); };
-      ConsumeFrom({0, part_}, [&](int rank, int64_t part, Range at) {
-        return source(rank, {part * part_ + at.begin, part * part_ + at.end});
-      });
+      Consume({0, part_}, [&](int rank, int, Range at) { return In(at, Peer(rank)); });
     }
     Peers(OpKind::kSignal, kRead, partners);
     Peers(OpKind::kWait, kRead, partners);
@@ -237,47 +238,62 @@ class Builder {
     return Select([&](int peer) { return Reads(peer, me_) || Reads(me_, peer); });
   }
 
-  // What this rank does with `at` of each part, which is in the slots that begin at `slot`, `unit` elements a part. The
-  // own data is in the own slot too, or only in the input.
-  void Consume(Range at, int64_t slot, int64_t unit, bool own_in_slot) {
-    ConsumeFrom(at, [&](int rank, int64_t part, Range range) {
-      if (rank == me_ && !own_in_slot) return In({part * part_ + range.begin, part * part_ + range.end});
-      return Slot(slot + part * unit, range.size(), Peer(rank));
-    });
+  // The elements `at` of a part of the input or output of a rank, which may have fewer. Inputs and outputs that have no
+  // parts are one.
+  Range InPart(int rank, int part, Range at) const {
+    if (!InputHasParts(spec_.kind)) return Within({0, spec_.input_elements(rank)}, at);
+    return Within(PartOf(int64_t{rank} * n_, 1, part), at);
+  }
+  Range OutPart(int rank, int part, Range at) const {
+    if (!OutputHasParts(spec_.kind)) return Within({0, spec_.output_elements(rank)}, at);
+    return Within(PartOf(rank, n_, part), at);
+  }
+  static Range Within(Range part, Range at) {
+    return {std::min(part.end, part.begin + at.begin), std::min(part.end, part.begin + at.end)};
+  }
+  // Part i of several. In an AllToAll, their sizes are spec.sizes[first + stride * i].
+  Range PartOf(int64_t first, int64_t stride, int part) const {
+    if (spec_.sizes.empty()) return {part * part_, (part + 1) * part_};
+    if (spec_.kind != CollectiveKind::kAllToAll) first = 0, stride = 1;
+    Range range;
+    for (int i = 0; i <= part; ++i) range = {range.end, range.end + spec_.sizes[first + stride * i]};
+    return range;
   }
 
-  // `source(rank, part, at)` is the region of `at` of a part of the input of a rank.
+  // What this rank does with the elements `at` of each part. `source(rank, part, range)` is where it finds the range of
+  // the input of a rank, in part `part`.
   template <typename F>
-  void ConsumeFrom(Range at, const F& source) {
-    const auto out = [&](int64_t part) { return Out({part * part_ + at.begin, part * part_ + at.end}); };
+  void Consume(Range at, const F& source) {
+    const auto from = [&](int rank, int part) { return source(rank, part, InPart(rank, part, at)); };
+    const auto out = [&](int part) { return Out(OutPart(me_, part, at)); };
     switch (spec_.kind) {
       case CollectiveKind::kAllReduce:
-        Reduce({Out(at)}, [&](int rank) { return source(rank, 0, at); });
+        Reduce({out(0)}, [&](int rank) { return from(rank, 0); });
         break;
       case CollectiveKind::kReduce:
-        if (IsRoot()) Reduce({Out(at)}, [&](int rank) { return source(rank, 0, at); });
+        if (IsRoot()) Reduce({out(0)}, [&](int rank) { return from(rank, 0); });
         break;
       case CollectiveKind::kReduceScatter:
-        Reduce({Out(at)}, [&](int rank) { return source(rank, me_, at); });
+        Reduce({out(0)}, [&](int rank) { return from(rank, me_); });
         break;
       case CollectiveKind::kAllGather:
-        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), source((me_ + i) % n_, 0, at));
+        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), from((me_ + i) % n_, 0));
         break;
       case CollectiveKind::kGather:
-        for (int rank = 0; IsRoot() && rank < n_; ++rank) Copy(out(rank), source(rank, 0, at));
+        for (int rank = 0; IsRoot() && rank < n_; ++rank) Copy(out(rank), from(rank, 0));
         break;
       case CollectiveKind::kAllToAll:
-        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), source((me_ + i) % n_, me_, at));
+        for (int i = 0; i < n_; ++i) Copy(out((me_ + i) % n_), from((me_ + i) % n_, me_));
         break;
       case CollectiveKind::kScatter:
-        Copy(Out(at), source(spec_.root, me_, at));
+        Copy(out(0), from(spec_.root, me_));
         break;
       case CollectiveKind::kBroadcast:
-        Copy(Out(at), IsRoot() ? In(at) : source(spec_.root, 0, at));
+        Copy(out(0), IsRoot() ? In(at) : from(spec_.root, 0));
         break;
       case CollectiveKind::kCollectivePermute:
       case CollectiveKind::kSendRecv:
-        ConsumePair(at, source);
+        ConsumePair(at, from);
         break;
       case CollectiveKind::kBarrier:
         break;
@@ -285,10 +301,10 @@ class Builder {
   }
 
   template <typename F>
-  void ConsumePair(Range at, const F& source) {
+  void ConsumePair(Range at, const F& from) {
     for (const RankPair& pair : spec_.pairs) {
       if (pair.target != me_) continue;
-      return Copy(Out(at), pair.source == me_ ? In(at) : source(pair.source, 0, at));
+      return Copy(Out(at), pair.source == me_ ? In(at) : from(pair.source, 0));
     }
     if (spec_.kind == CollectiveKind::kCollectivePermute) Zero(Out(at));
   }
@@ -316,15 +332,14 @@ class Builder {
   Schedule schedule_;
 };
 
-std::string Refuses(const CollectivePlan& plan, const CollectiveSpec& spec) {
-  if (!spec.sizes.empty()) return "parts of equal size";
+std::string Refuses(const CollectivePlan& plan, const CollectiveSpec&) {
   return plan.order.empty() ? "" : "the ranks in ascending order";
 }
 
 Schedule BuildOneShot(const CollectivePlan&, const CollectiveSpec& spec, int rank) {
   Builder builder(spec, rank);
   builder.OneShot();
-  return builder.Finish(spec.input_elements());
+  return builder.Finish(LargestInput(spec));
 }
 
 Schedule BuildSlots(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
@@ -385,6 +400,12 @@ Algorithm Mapped(absl::string_view name, absl::string_view summary, decltype(Alg
 bool IsMapped(const CollectivePlan& plan) {
   const absl::StatusOr<const Algorithm*> algorithm = FindAlgorithm(plan.algorithm);
   return algorithm.ok() && (*algorithm)->needs_windows;
+}
+
+int64_t LargestInput(const CollectiveSpec& spec) {
+  int64_t largest = 0;
+  for (int rank = 0; rank < spec.ranks; ++rank) largest = std::max(largest, spec.input_elements(rank));
+  return largest;
 }
 
 int64_t MappedSlotsScratch(const CollectiveSpec& spec, int64_t chunks) {
