@@ -1,14 +1,10 @@
 // The object emitter: collects kernels and programs in one LLVM module and generates one object file from it.
-#include <llvm/IR/DiagnosticInfo.h>
-#include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/Module.h>
-#include <llvm/Support/raw_ostream.h>
-
 #include <utility>
 
 #include "base/kernel_abi.h"
 #include "compiler/codegen/llvm/code_generator.h"
 #include "compiler/codegen/llvm/cpu_emitter.h"
+#include "compiler/codegen/llvm/emitted_module.h"
 #include "compiler/codegen/llvm/kernel.h"
 #include "compiler/codegen/llvm/program.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
@@ -22,61 +18,36 @@ using hlo::Opcode;
 
 class LlvmEmitter final : public ObjectEmitter {
  public:
-  explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator)
-      : generator_(std::move(generator)), module_(std::make_unique<llvm::Module>("xlad", context_)) {
-    // Keeps only the errors: LLVM also reports loops that it did not vectorize or unroll.
-    context_.setDiagnosticHandlerCallBack([](const llvm::DiagnosticInfo* info, void* errors) {
-      if (info->getSeverity() != llvm::DS_Error) return;
-      llvm::raw_string_ostream stream(*static_cast<std::string*>(errors));
-      llvm::DiagnosticPrinterRawOStream printer(stream);
-      info->print(printer);
-    }, &errors_);
+  explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator) : generator_(std::move(generator)) {
     generator_->Prepare(*module_);
   }
 
   const Target& target() const override { return generator_->target(); }
 
   absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) override {
-    XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
+    XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(request.symbol));
     return Finished(request.symbol, EmitKernelFunction(module_.get(), request));
   }
 
   absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) override {
-    XLAD_RETURN_IF_ERROR(CheckSymbol(request.symbol));
+    XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(request.symbol));
     return Finished(request.symbol, EmitProgramFunction(module_.get(), request, functions_));
   }
 
   absl::StatusOr<std::string> Finish() override {
-    if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
-    finished_ = true;
+    XLAD_RETURN_IF_ERROR(module_.Finish());
     XLAD_RETURN_IF_ERROR(generator_->Optimize(*module_));
-    auto object = generator_->Object(*module_);
-    if (!errors_.empty()) return absl::InternalError(absl::StrCat("code generation: ", errors_));
-    return object;
+    return module_.UnlessErrors(generator_->Object(*module_));
   }
 
-  std::string IrText() const override {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    module_->print(stream, nullptr);
-    return stream.str();
-  }
+  std::string IrText() const override { return module_.IrText(); }
 
   absl::StatusOr<std::string> AssemblyText() override {
-    if (!finished_) return absl::FailedPreconditionError("ObjectEmitter::AssemblyText before Finish");
+    XLAD_RETURN_IF_ERROR(module_.CheckFinished());
     return generator_->Assembly(*module_);
   }
 
  private:
-  absl::Status CheckSymbol(const std::string& symbol) const {
-    if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
-    if (symbol.empty() || functions_.contains(symbol) || module_->getFunction(symbol) != nullptr) {
-      return absl::InvalidArgumentError("found kernel symbol '" + symbol +
-                                        "', expected a name that the object does not have yet");
-    }
-    return absl::OkStatus();
-  }
-
   absl::StatusOr<EmittedKernel> Finished(const std::string& symbol, absl::StatusOr<EmittedFunction> function) {
     if (!function.ok()) return function.status();
     generator_->Prepare(*function->body);
@@ -87,13 +58,13 @@ class LlvmEmitter final : public ObjectEmitter {
 
   // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body for each tile.
   llvm::Function* EmitEntry(const std::string& symbol, const EmittedFunction& function) {
-    llvm::IRBuilder<> b(context_);
+    llvm::IRBuilder<> b(module_.context());
     llvm::FunctionType* type = llvm::FunctionType::get(
         b.getInt32Ty(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()}, false);
     llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());
     entry->addFnAttr(llvm::Attribute::NoUnwind);
     generator_->Prepare(*entry);
-    llvm::BasicBlock* start = llvm::BasicBlock::Create(context_, "entry", entry);
+    llvm::BasicBlock* start = llvm::BasicBlock::Create(module_.context(), "entry", entry);
     b.SetInsertPoint(start);
     std::vector<llvm::Value*> arguments;
     for (int64_t i = 0; i < function.arguments; ++i) {
@@ -107,8 +78,8 @@ class LlvmEmitter final : public ObjectEmitter {
       b.CreateRet(b.CreateCall(function.body, arguments));
       return entry;
     }
-    llvm::BasicBlock* loop = llvm::BasicBlock::Create(context_, "tile", entry);
-    llvm::BasicBlock* done = llvm::BasicBlock::Create(context_, "done", entry);
+    llvm::BasicBlock* loop = llvm::BasicBlock::Create(module_.context(), "tile", entry);
+    llvm::BasicBlock* done = llvm::BasicBlock::Create(module_.context(), "done", entry);
     b.CreateBr(loop);
     b.SetInsertPoint(loop);
     llvm::PHINode* tile = b.CreatePHI(b.getInt64Ty(), 2);
@@ -125,11 +96,8 @@ class LlvmEmitter final : public ObjectEmitter {
   }
 
   std::unique_ptr<CodeGenerator> generator_;
-  llvm::LLVMContext context_;
-  std::string errors_;  // LLVM's error messages.
-  std::unique_ptr<llvm::Module> module_;
+  EmittedModule module_;
   EmittedFunctions functions_;
-  bool finished_ = false;
 };
 
 bool IsSupportedType(ElementType type) {

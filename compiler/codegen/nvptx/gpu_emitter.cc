@@ -1,10 +1,5 @@
 #include "compiler/codegen/nvptx/gpu_emitter.h"
 
-#include <llvm/IR/DiagnosticInfo.h>
-#include <llvm/IR/DiagnosticPrinter.h>
-#include <llvm/IR/Module.h>
-#include <llvm/Support/raw_ostream.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -12,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "compiler/codegen/llvm/code_generator.h"
+#include "compiler/codegen/llvm/emitted_module.h"
 #include "compiler/codegen/nvptx/device_math.h"
 #include "compiler/codegen/nvptx/host_threads.h"
 #include "compiler/codegen/nvptx/thread_kernel.h"
@@ -39,30 +35,14 @@ class GpuEmitter final : public ObjectEmitter {
   // `host` is for the CPU that simulates a GPU, or null.
   GpuEmitter(std::unique_ptr<CodeGenerator> ptx, std::unique_ptr<CodeGenerator> host, Target target,
              const HostOptions& options)
-      : ptx_(std::move(ptx)),
-        host_(std::move(host)),
-        target_(std::move(target)),
-        options_(options),
-        module_(std::make_unique<llvm::Module>("xlad", context_)) {
-    context_.setDiagnosticHandlerCallBack(
-        [](const llvm::DiagnosticInfo* info, void* errors) {
-          if (info->getSeverity() != llvm::DS_Error) return;
-          llvm::raw_string_ostream stream(*static_cast<std::string*>(errors));
-          llvm::DiagnosticPrinterRawOStream printer(stream);
-          info->print(printer);
-        },
-        &errors_);
+      : ptx_(std::move(ptx)), host_(std::move(host)), target_(std::move(target)), options_(options) {
     ptx_->Prepare(*module_);
   }
 
   const Target& target() const override { return target_; }
 
   absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) override {
-    if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
-    if (request.symbol.empty() || module_->getFunction(request.symbol) != nullptr) {
-      return absl::InvalidArgumentError("found kernel symbol '" + request.symbol +
-                                        "', expected a name that the object does not have yet");
-    }
+    XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(request.symbol));
     return EmitThreadKernel(module_.get(), request);
   }
 
@@ -73,8 +53,7 @@ class GpuEmitter final : public ObjectEmitter {
   }
 
   absl::StatusOr<std::string> Finish() override {
-    if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
-    finished_ = true;
+    XLAD_RETURN_IF_ERROR(module_.Finish());
     CodeGenerator& generator = host_ != nullptr ? *host_ : *ptx_;
     if (host_ != nullptr) {
       XLAD_RETURN_IF_ERROR(ReplaceThreadsByLoops(*module_, options_));
@@ -86,20 +65,13 @@ class GpuEmitter final : public ObjectEmitter {
       if (!function.isDeclaration()) generator.Prepare(function);
     }
     XLAD_RETURN_IF_ERROR(generator.Optimize(*module_));
-    auto code = host_ != nullptr ? host_->Object(*module_) : ptx_->Assembly(*module_);
-    if (!errors_.empty()) return absl::InternalError(absl::StrCat("code generation: ", errors_));
-    return code;
+    return module_.UnlessErrors(host_ != nullptr ? host_->Object(*module_) : ptx_->Assembly(*module_));
   }
 
-  std::string IrText() const override {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    module_->print(stream, nullptr);
-    return stream.str();
-  }
+  std::string IrText() const override { return module_.IrText(); }
 
   absl::StatusOr<std::string> AssemblyText() override {
-    if (!finished_) return absl::FailedPreconditionError("ObjectEmitter::AssemblyText before Finish");
+    XLAD_RETURN_IF_ERROR(module_.CheckFinished());
     return (host_ != nullptr ? *host_ : *ptx_).Assembly(*module_);
   }
 
@@ -107,10 +79,7 @@ class GpuEmitter final : public ObjectEmitter {
   const std::unique_ptr<CodeGenerator> ptx_, host_;
   const Target target_;
   const HostOptions options_;
-  llvm::LLVMContext context_;
-  std::string errors_;  // LLVM's error messages.
-  std::unique_ptr<llvm::Module> module_;
-  bool finished_ = false;
+  EmittedModule module_;
 };
 
 }  // namespace
