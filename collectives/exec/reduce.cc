@@ -85,12 +85,24 @@ T Combine(T a, T b) {
   }
 }
 
+// Divides the values, if the reduction is an average, and writes them to all destinations from element `begin`.
+template <typename Access, Reduction kReduction, typename Value>
+void StoreBlock(absl::Span<Value> values, int64_t ranks, absl::Span<void* const> dsts, int64_t begin) {
+  if constexpr (kReduction == Reduction::kAverage) {
+    for (Value& value : values) value /= static_cast<Value>(ranks);
+  }
+  typename Access::Storage stored[kBlock];
+  for (size_t i = 0; i < values.size(); ++i) stored[i] = Access::Store(values[i]);
+  for (void* const dst : dsts) {
+    std::copy_n(stored, values.size(), static_cast<typename Access::Storage*>(dst) + begin);
+  }
+}
+
 template <typename Access, Reduction kReduction>
 void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind) {
   using Storage = typename Access::Storage;
   using Value = decltype(Access::Load(Storage()));
   Value values[kBlock];
-  Storage stored[kBlock];
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t n = std::min(kBlock, count - begin);
     const auto* first = static_cast<const Storage*>(sources[0]) + begin;
@@ -99,11 +111,7 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
       const auto* next = static_cast<const Storage*>(sources[s]) + begin;
       for (int64_t i = 0; i < n; ++i) values[i] = Combine<kReduction, Value>(values[i], Access::Load(next[i]));
     }
-    if constexpr (kReduction == Reduction::kAverage) {
-      for (int64_t i = 0; i < n; ++i) values[i] /= static_cast<Value>(sources.size());
-    }
-    for (int64_t i = 0; i < n; ++i) stored[i] = Access::Store(values[i]);
-    for (void* const dst : dsts) std::copy(stored, stored + n, static_cast<Storage*>(dst) + begin);
+    StoreBlock<Access, kReduction>(absl::MakeSpan(values, n), std::ssize(sources), dsts, begin);
   }
 }
 
@@ -127,18 +135,12 @@ void TreeValues(absl::Span<const void* const> sources, int64_t begin, int64_t n,
 
 template <typename Access, Reduction kReduction>
 void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind) {
-  using Storage = typename Access::Storage;
-  using Value = decltype(Access::Load(Storage()));
+  using Value = decltype(Access::Load(typename Access::Storage()));
   Value values[kTreeBlock];
-  Storage stored[kTreeBlock];
   for (int64_t begin = 0; begin < count; begin += kTreeBlock) {
     const int64_t n = std::min(kTreeBlock, count - begin);
     TreeValues<Access, kReduction>(sources, begin, n, values);
-    if constexpr (kReduction == Reduction::kAverage) {
-      for (int64_t i = 0; i < n; ++i) values[i] /= static_cast<Value>(sources.size());
-    }
-    for (int64_t i = 0; i < n; ++i) stored[i] = Access::Store(values[i]);
-    for (void* const dst : dsts) std::copy(stored, stored + n, static_cast<Storage*>(dst) + begin);
+    StoreBlock<Access, kReduction>(absl::MakeSpan(values, n), std::ssize(sources), dsts, begin);
   }
 }
 
