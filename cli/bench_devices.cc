@@ -13,6 +13,7 @@
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
+#include "proto/device_name.h"
 #include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
@@ -124,8 +125,7 @@ absl::StatusOr<Row> Measure(const Options& options, const std::vector<runtime::D
   for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
   Row row;
   for (int rank = 0; rank < devices; ++rank) {
-    const std::string name = of_ranks[rank]->Name();
-    row.launches[name.substr(0, name.find(':'))] += std::ssize(*times_us[rank]);
+    row.launches[KindOfDevice(of_ranks[rank]->Name())] += std::ssize(*times_us[rank]);
   }
   std::vector<double>& times = *times_us[0];
   std::sort(times.begin(), times.end());

@@ -220,8 +220,8 @@ void ConnectedExecutable::MeasureSteps(const Clock* clock) {
 RunReport ConnectedExecutable::Report() const {
   RunReport report;
   for (size_t index = 0; index < shards_.size(); ++index) {
-    const std::string name = CodeOf(static_cast<int>(index)).device->Name();
-    (*report.mutable_launches())[name.substr(0, name.find(':'))] += shards_[index]->launches;
+    const std::string kind = KindOfDevice(CodeOf(static_cast<int>(index)).device->Name());
+    (*report.mutable_launches())[kind] += shards_[index]->launches;
   }
   return report;
 }
