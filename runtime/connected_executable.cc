@@ -110,12 +110,12 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
   const Executable& first = made->codes_.at(0).loaded->executable();
   XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,
                                                                            static_cast<int>(NumDevices(first.mesh()))));
-  for (const int shard : launch.shards) {
-    for (auto* const list : {&made->recorders_, &made->message_recorders_}) {
-      list->push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
+  for (int copy = 0; copy < 2; ++copy) {
+    for (const int shard : launch.shards) {
+      made->recorders_.push_back(std::make_unique<Recorder>(shard, &made->collectives_, environment.clock));
     }
-    made->shards_.push_back(std::make_unique<Shard>());
   }
+  for (size_t i = 0; i < launch.shards.size(); ++i) made->shards_.push_back(std::make_unique<Shard>());
   return made;
 }
 
@@ -135,7 +135,6 @@ absl::Status ConnectedExecutable::UseFabric(AttemptFabric* fabric) {
   XLAD_ASSIGN_OR_RETURN(first_channel_, fabric->fabric().ReserveChannels(collectives_));
   fabric_ = fabric;
   for (const auto& recorder : recorders_) fabric_->Watch(recorder.get());
-  for (const auto& recorder : message_recorders_) fabric_->Watch(recorder.get());
   return absl::OkStatus();
 }
 
@@ -156,9 +155,9 @@ absl::Status ConnectedExecutable::Prepare(int index) {
 
 absl::Status ConnectedExecutable::Connect(int index) {
   const int position = positions_[index];
-  XLAD_ASSIGN_OR_RETURN(auto formed, fabric_->fabric().MakeCommunicator(
-                                         {position, &collectives_, recorders_[index].get(), first_channel_,
-                                          message_recorders_[index].get()}));
+  XLAD_ASSIGN_OR_RETURN(
+      auto formed, fabric_->fabric().MakeCommunicator(
+                       {position, &collectives_, &MappedRecorder(index), first_channel_, &MessageRecorder(index)}));
   Shard& shard = *shards_[index];
   shard.communicator =
       std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, std::move(formed));
@@ -184,18 +183,16 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   environment.tracer = tracer;
   // Collectives by messages may run on a thread of their own. None outlasts a step that succeeds; after an error the
   // log must not be read, because that thread may still write.
-  if (tracer != nullptr) message_recorders_[index]->KeepMessages(tracer->messages());
+  if (tracer != nullptr) MessageRecorder(index).KeepMessages(tracer->messages());
   const absl::Status status = CodeOf(index).steps->Run(environment);
-  if (status.ok()) message_recorders_[index]->KeepMessages(nullptr);
+  if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);
   return status;
 }
 
 void ConnectedExecutable::TraceSteps(const Clock* clock) {
   traced_.resize(shards_.size());
   for (Traced& traced : traced_) traced.trace.clock = clock;
-  for (auto* const list : {&recorders_, &message_recorders_}) {
-    for (const auto& recorder : *list) recorder->KeepEnded(StepTrace::kMaxSpans);
-  }
+  for (const auto& recorder : recorders_) recorder->KeepEnded(StepTrace::kMaxSpans);
 }
 
 std::string ConnectedExecutable::Timeline() const {
@@ -206,8 +203,8 @@ std::string ConnectedExecutable::Timeline() const {
       std::erase_if(all, [&](const Recorder::Ended& ended) { return ended.step > traced_[index].last_step; });
       return all;
     };
-    devices.push_back({positions_[index], &traced_[index].trace, of_traced_runs(*recorders_[index]),
-                       of_traced_runs(*message_recorders_[index])});
+    devices.push_back({positions_[index], &traced_[index].trace, of_traced_runs(MappedRecorder(index)),
+                       of_traced_runs(MessageRecorder(index))});
   }
   return TimelineJson(environment_.worker_id, devices);
 }
@@ -229,14 +226,12 @@ RunReport ConnectedExecutable::Report() const {
 std::string ConnectedExecutable::RecentCollectives() const {
   std::string out;
   for (const auto& recorder : recorders_) out += recorder->ToString();
-  for (const auto& recorder : message_recorders_) out += recorder->ToString();
   return out;
 }
 
 ConnectedExecutable::~ConnectedExecutable() {
   if (fabric_ == nullptr) return;
   for (const auto& recorder : recorders_) fabric_->Unwatch(recorder.get());
-  for (const auto& recorder : message_recorders_) fabric_->Unwatch(recorder.get());
 }
 
 }  // namespace xlad::runtime

@@ -114,6 +114,8 @@ class ConnectedExecutable {
   absl::Status AddCode(const StoredExecutable& stored);
   absl::Status CheckSameCollectives(const Executable& other) const;
   const Code& CodeOf(int index) const { return codes_[code_of_.empty() ? 0 : code_of_[index]]; }
+  collectives::Recorder& MappedRecorder(size_t index) const { return *recorders_[index]; }
+  collectives::Recorder& MessageRecorder(size_t index) const { return *recorders_[positions_.size() + index]; }
 
   const std::vector<int> positions_;  // Mesh positions, by index.
   std::vector<int> code_of_;          // Numbers of codes_, by index.
@@ -122,8 +124,9 @@ class ConnectedExecutable {
   collectives::AbortSignal* const abort_;
   std::vector<Code> codes_;
   collectives::CollectiveSet collectives_;
-  // One for each shard: for collectives on mapped memory, and for those by messages, which may run at the same time.
-  std::vector<std::unique_ptr<collectives::Recorder>> recorders_, message_recorders_;
+  // Two for each shard, because collectives on mapped memory and those by messages may run at the same time: first
+  // those of all shards for the former, then those for the latter.
+  std::vector<std::unique_ptr<collectives::Recorder>> recorders_;
   AttemptFabric* fabric_ = nullptr;
   int first_channel_ = 0;
   std::vector<std::unique_ptr<Shard>> shards_;
