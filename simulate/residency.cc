@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/step_computations.h"
 
 namespace xlad::simulate {
 namespace {
@@ -19,12 +20,8 @@ bool IsKernel(const Instruction& instruction) {
 }  // namespace
 
 bool IsTransparent(const Instruction& instruction) {
+  if (compiler::IsTransparent(instruction)) return true;
   switch (instruction.opcode()) {
-    case Opcode::kParameter:
-    case Opcode::kConstant:
-    case Opcode::kTuple:
-    case Opcode::kGetTupleElement:
-    case Opcode::kReshape:
     case Opcode::kBitcast:
     case Opcode::kAfterAll:
     case Opcode::kAddDependency:

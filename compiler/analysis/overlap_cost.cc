@@ -7,6 +7,7 @@
 #include "compiler/analysis/flops.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
+#include "compiler/analysis/step_computations.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/cost/cost.h"
 
@@ -33,13 +34,8 @@ double RoundsOf(int64_t ranks) { return 2 * std::ceil(std::log2(static_cast<doub
 }  // namespace
 
 double ComputeNs(const Instruction& instruction) {
+  if (IsTransparent(instruction)) return 0;
   switch (instruction.opcode()) {
-    case Opcode::kParameter:
-    case Opcode::kConstant:
-    case Opcode::kTuple:
-    case Opcode::kGetTupleElement:
-    case Opcode::kReshape:
-      return 0;
     case Opcode::kWhile: {
       const auto trips = static_cast<double>(std::max<int64_t>(hlo::NotedTripCount(instruction).value_or(1), 1));
       return trips * (NsOfAll(*instruction.called()[0]) + NsOfAll(*instruction.called()[1]));

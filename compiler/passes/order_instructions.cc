@@ -32,20 +32,6 @@ using Order = std::vector<Instruction*>;
 // How much higher the peak may be so that collectives overlap with computation.
 constexpr double kMaxPeakGrowth = 1.05;
 
-// Whether the instruction makes no buffer of its own.
-bool IsTransparent(const Instruction& instruction) {
-  switch (instruction.opcode()) {
-    case Opcode::kTuple:
-    case Opcode::kGetTupleElement:
-    case Opcode::kParameter:
-    case Opcode::kConstant:
-    case Opcode::kReshape:
-      return true;
-    default:
-      return false;
-  }
-}
-
 int64_t OwnBytes(const Instruction& instruction) {
   return IsTransparent(instruction) ? 0 : instruction.shape().bytes();
 }
