@@ -35,4 +35,14 @@ Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> 
   return copies.at(from.root());
 }
 
+void FinishEdits(Computation* computation) {
+  computation->SortTopologically();
+  computation->RemoveDead();
+}
+
+void FinishEdits(Module* module) {
+  module->RemoveUnusedComputations();
+  module->SortComputations();
+}
+
 }  // namespace xlad::compiler

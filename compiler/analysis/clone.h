@@ -1,4 +1,4 @@
-// Copying instructions, and lists of instructions that stay valid while a computation is edited.
+// Editing computations: lists of instructions that stay valid meanwhile, copies, and what follows the last edit.
 #pragma once
 
 #include <vector>
@@ -19,5 +19,10 @@ Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instru
 // Appends copies of all instructions of `from` to `to`, with `arguments` in place of the parameters. Returns the copy
 // of the root.
 Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> arguments, Computation* to);
+
+// To be called after edits: restores the order of operands before users, and removes dead instructions.
+void FinishEdits(Computation* computation);
+// To be called after edits: removes unused computations, and restores the order of callees before callers.
+void FinishEdits(Module* module);
 
 }  // namespace xlad::compiler

@@ -244,8 +244,7 @@ absl::Status CanonicalizeIn(Computation* computation, int64_t devices) {
     XLAD_ASSIGN_OR_RETURN(Instruction * better, Rewriter(instruction, size).Rewrite());
     if (better != nullptr) instruction->ReplaceAllUsesWith(better);
   }
-  computation->SortTopologically();
-  computation->RemoveDead();
+  FinishEdits(computation);
   return absl::OkStatus();
 }
 

@@ -75,8 +75,7 @@ absl::Status CanonicalizeDots(hlo::Module& module, PassContext&) {
       if (instruction->opcode() != Opcode::kTranspose) continue;
       if (Instruction* swapped = SwapForTranspose(instruction)) instruction->ReplaceAllUsesWith(swapped);
     }
-    computation->SortTopologically();
-    computation->RemoveDead();
+    FinishEdits(computation);
     for (Instruction* instruction : Snapshot(*computation)) {
       if (instruction->opcode() != Opcode::kDot || instruction->operand_count() != 2) continue;
       FoldTransposedOperand(instruction, 0);

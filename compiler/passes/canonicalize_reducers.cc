@@ -34,8 +34,7 @@ absl::Status CanonicalizeReducers(hlo::Module& module, PassContext&) {
   for (Computation* computation : all) {
     for (Instruction* instruction : Snapshot(*computation)) CanonicalizeReducer(instruction);
   }
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

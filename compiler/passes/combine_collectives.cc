@@ -69,10 +69,7 @@ class Combiner {
       Join(bucket);
       changed = true;
     }
-    if (changed) {
-      computation_->SortTopologically();
-      computation_->RemoveDead();
-    }
+    if (changed) FinishEdits(computation_);
     return absl::OkStatus();
   }
 

@@ -104,16 +104,14 @@ void FuseIn(Computation* computation) {
       group.roots[i]->ReplaceAllUsesWith(builder.GetTupleElement(fusion, i));
     }
   }
-  computation->SortTopologically();
-  computation->RemoveDead();
+  FinishEdits(computation);
 }
 
 }  // namespace
 
 absl::Status Fuse(hlo::Module& module, PassContext&) {
   for (Computation* computation : StepComputations(module)) FuseIn(computation);
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

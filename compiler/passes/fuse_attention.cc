@@ -314,15 +314,13 @@ absl::Status FuseAttention(hlo::Module& module, PassContext&) {
         const size_t before = computation->instructions().size();
         FuseAround(*at, computation);
         if (computation->instructions().size() == before) continue;
-        computation->SortTopologically();
-        computation->RemoveDead();
+        FinishEdits(computation);
         changed = true;
         break;
       }
     }
   }
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

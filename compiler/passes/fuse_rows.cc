@@ -284,11 +284,9 @@ absl::Status FuseRows(hlo::Module& module, PassContext&) {
         places.erase(found);
       }
     }
-    computation->SortTopologically();
-    computation->RemoveDead();
+    FinishEdits(computation);
   }
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

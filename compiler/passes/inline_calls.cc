@@ -38,10 +38,7 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
     call->ReplaceAllUsesWith(result);
     changed = true;
   }
-  if (changed) {
-    computation->SortTopologically();
-    computation->RemoveDead();
-  }
+  if (changed) FinishEdits(computation);
   return absl::OkStatus();
 }
 
@@ -75,8 +72,7 @@ absl::Status InlineCalls(hlo::Module& module, PassContext&) {
   absl::flat_hash_set<Computation*> owned;
   total = 0;
   XLAD_RETURN_IF_ERROR(CloneSharedComputations(module.entry(), &owned, &total));
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

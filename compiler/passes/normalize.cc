@@ -115,12 +115,9 @@ absl::Status Normalize(hlo::Module& module, PassContext&) {
         changed = true;
       }
     }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
+    if (changed) FinishEdits(computation.get());
   }
-  module.RemoveUnusedComputations();
-  module.SortComputations();
+  FinishEdits(&module);
   return absl::OkStatus();
 }
 

@@ -14,9 +14,7 @@ void ReplaceInstructions(Module& module, absl::FunctionRef<Instruction*(Instruct
       instruction->ReplaceAllUsesWith(replaced_by);
       changed = true;
     }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
+    if (changed) FinishEdits(computation);
   }
 }
 

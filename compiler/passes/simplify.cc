@@ -28,10 +28,7 @@ bool SimplifyOnce(Computation* computation) {
       break;
     }
   }
-  if (changed) {
-    computation->SortTopologically();
-    computation->RemoveDead();
-  }
+  if (changed) FinishEdits(computation);
   return changed;
 }
 

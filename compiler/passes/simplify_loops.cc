@@ -197,9 +197,7 @@ absl::Status SimplifyLoops(hlo::Module& module, PassContext&) {
       SinkConstants(loop);
       DropDeadElements(loop);
     }
-    if (!changed) continue;
-    computation->SortTopologically();
-    computation->RemoveDead();
+    if (changed) FinishEdits(computation);
   }
   module.RemoveUnusedComputations();
   return absl::OkStatus();

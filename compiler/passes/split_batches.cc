@@ -98,8 +98,7 @@ void SplitBatches(Computation* computation) {
     Instruction* split = SplitDot(at, sizes);
     at->ReplaceAllUsesWith(hlo::Builder(computation).Reshape(split, at->shape().dims()));
   }
-  computation->SortTopologically();
-  computation->RemoveDead();
+  FinishEdits(computation);
   for (Instruction* at : Snapshot(*computation)) {
     if (at->opcode() != Opcode::kReshape || at->shape().elements() < kMinScores) continue;
     Instruction* dot = at->operand(0);
@@ -107,8 +106,7 @@ void SplitBatches(Computation* computation) {
     const Dims sizes = SplitOf(dot->shape().dims(), at->shape().dims());
     if (!sizes.empty()) at->ReplaceAllUsesWith(SplitDot(dot, sizes));
   }
-  computation->SortTopologically();
-  computation->RemoveDead();
+  FinishEdits(computation);
 }
 
 }  // namespace xlad::compiler

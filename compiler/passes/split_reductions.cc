@@ -69,8 +69,7 @@ absl::Status SplitReductions(hlo::Module& module, PassContext&) {
     for (Instruction* instruction : Snapshot(*computation)) {
       if (Instruction* split = Split(instruction)) instruction->ReplaceAllUsesWith(split);
     }
-    computation->SortTopologically();
-    computation->RemoveDead();
+    FinishEdits(computation);
   }
   return absl::OkStatus();
 }
