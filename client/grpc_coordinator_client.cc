@@ -119,12 +119,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     PrepareCall(&context, token_, kTransferTimeoutMs);
     GetTraceRequest request;
     request.set_job_id(job_id);
-    const auto reader = stub_->GetTrace(&context, request);
-    std::string bytes;
-    Chunk chunk;
-    while (reader->Read(&chunk)) bytes += chunk.data();
-    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
-    return bytes;
+    return ReadChunks(stub_->GetTrace(&context, request).get());
   }
 
   absl::StatusOr<ListWorkersResponse> ListWorkers() override {
@@ -158,11 +153,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     PrepareCall(&context, token_, kTransferTimeoutMs);
     GetBlobRequest request;
     request.set_digest(digest);
-    const auto reader = stub_->GetBlob(&context, request);
-    std::string bytes;
-    Chunk chunk;
-    while (reader->Read(&chunk)) bytes += chunk.data();
-    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadChunks(stub_->GetBlob(&context, request).get()));
     if (Sha256Hex(bytes) != digest) {
       return absl::DataLossError(
           absl::StrCat("found other contents than those of blob ", digest, " in the coordinator's reply"));
@@ -204,6 +195,14 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     const std::string digest_;
     const int64_t size_;
   };
+
+  absl::StatusOr<std::string> ReadChunks(grpc::ClientReader<Chunk>* reader) const {
+    std::string bytes;
+    Chunk chunk;
+    while (reader->Read(&chunk)) bytes += chunk.data();
+    XLAD_RETURN_IF_ERROR(ToStatus(reader->Finish()));
+    return bytes;
+  }
 
   // Fills `out`, and sets *size to the size of the blob unless it is null.
   absl::Status GetBlobRange(const std::string& digest, int64_t offset, absl::Span<std::byte> out, int64_t* size) {

@@ -30,6 +30,23 @@ struct SegmentHead {
   uint64_t nonce = 0;
 };
 
+// `bytes` bytes of a ring of `ring_bytes` that follow the first `position` bytes ever written to it.
+struct RingPart {
+  uint64_t position = 0;
+  size_t bytes = 0;
+  size_t ring_bytes = 0;
+};
+
+// Calls `copy` once or twice, with the place of a piece in the ring, its place in the part, and its size: the part
+// continues at the beginning of the ring after the ring's end.
+template <typename Copy>
+void ForEachPiece(const RingPart& part, const Copy& copy) {
+  const size_t at = part.position % part.ring_bytes;
+  const size_t first = std::min(part.bytes, part.ring_bytes - at);
+  copy(at, 0, first);
+  if (part.bytes > first) copy(0, first, part.bytes - first);
+}
+
 absl::Status SystemError(const char* what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
@@ -210,10 +227,9 @@ absl::StatusOr<size_t> SharedPipe::Write(absl::Span<const std::byte> bytes) {
   const size_t n = std::min(room, bytes.size());
   if (n == 0) return n;
   const uint64_t written = out_->written.load(std::memory_order_relaxed);
-  const size_t at = written % ring_bytes_;
-  const size_t first = std::min(n, ring_bytes_ - at);
-  std::memcpy(out_bytes_ + at, bytes.data(), first);
-  if (n > first) std::memcpy(out_bytes_, bytes.data() + first, n - first);
+  ForEachPiece({written, n, ring_bytes_}, [&](size_t at, size_t begin, size_t size) {
+    std::memcpy(out_bytes_ + at, bytes.data() + begin, size);
+  });
   out_->written.store(written + n);
   return n;
 }
@@ -225,10 +241,9 @@ absl::StatusOr<size_t> SharedPipe::Read(absl::Span<std::byte> bytes) {
   const size_t n = std::min(there, bytes.size());
   if (n == 0) return n;
   const uint64_t read = in_->read.load(std::memory_order_relaxed);
-  const size_t at = read % ring_bytes_;
-  const size_t first = std::min(n, ring_bytes_ - at);
-  std::memcpy(bytes.data(), in_bytes_ + at, first);
-  if (n > first) std::memcpy(bytes.data() + first, in_bytes_, n - first);
+  ForEachPiece({read, n, ring_bytes_}, [&](size_t at, size_t begin, size_t size) {
+    std::memcpy(bytes.data() + begin, in_bytes_ + at, size);
+  });
   in_->read.store(read + n);
   if (in_->room_wanted.load() != 0) NotifyPeer();
   return n;
