@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "base/file_system.h"
+#include "base/cgroup.h"
 
 namespace xlad {
 namespace {
@@ -39,17 +36,8 @@ std::vector<uint64_t> AffinityMask() {
 }
 
 double CpuQuota() {
-  const absl::StatusOr<std::string> membership = RealFileSystem().Read("/proc/self/cgroup");
-  if (!membership.ok()) return kUnlimited;
   double quota = kUnlimited;
-  for (absl::string_view line : absl::StrSplit(*membership, '\n')) {
-    if (!absl::ConsumePrefix(&line, "0::")) continue;
-    for (std::string group(line);; group.resize(group.rfind('/'))) {
-      const absl::StatusOr<std::string> text = RealFileSystem().Read(absl::StrCat("/sys/fs/cgroup", group, "/cpu.max"));
-      if (text.ok()) quota = std::min(quota, CpuQuotaOf(*text));
-      if (group.find('/') == std::string::npos) break;
-    }
-  }
+  ForEachCgroupFile("cpu.max", [&](absl::string_view text) { quota = std::min(quota, CpuQuotaOf(text)); });
   return quota;
 }
 

@@ -1,0 +1,25 @@
+#include "base/cgroup.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/file_system.h"
+
+namespace xlad {
+
+void ForEachCgroupFile(absl::string_view file, absl::FunctionRef<void(absl::string_view)> visit) {
+  const absl::StatusOr<std::string> membership = RealFileSystem().Read("/proc/self/cgroup");
+  if (!membership.ok()) return;
+  for (absl::string_view line : absl::StrSplit(*membership, '\n')) {
+    if (!absl::ConsumePrefix(&line, "0::")) continue;
+    for (std::string group(line);; group.resize(group.rfind('/'))) {
+      const auto text = RealFileSystem().Read(absl::StrCat("/sys/fs/cgroup", group, "/", file));
+      if (text.ok()) visit(*text);
+      if (group.find('/') == std::string::npos) break;
+    }
+  }
+}
+
+}  // namespace xlad
