@@ -7,13 +7,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/build_id.h"
+#include "base/cache_folder.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "collectives/exec/messages/calibrate.h"
 #include "collectives/plan/calibration.h"
-#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -35,7 +36,7 @@ std::string CpuName() {
 // What the parameters depend on.
 std::string MachineKey(const std::string& transport, int ranks) {
   return absl::StrCat("# ", transport, ", ", ranks, " ranks, ", std::thread::hardware_concurrency(), " cores, CPU",
-                      CpuName(), ", xlad ", XLAD_VERSION, " ", service::CompilerVersion(OwnExecutablePath()), "\n");
+                      CpuName(), ", xlad ", XLAD_VERSION, " ", BuildId(OwnExecutablePath()), "\n");
 }
 
 // Copies `bytes` bytes of rank 0 to all ranks.
@@ -76,7 +77,7 @@ void Keep(const CostSource& source, int ranks, const collectives::CostModel& cos
 }  // namespace
 
 std::string CostsPath(const std::string& transport, int ranks) {
-  const std::string folder = service::CacheFolder("", service::UserCacheFolder());
+  const std::string folder = CacheFolder("", UserCacheFolder());
   if (folder.empty()) return "";
   return JoinPath(folder, absl::StrCat("collectives/", transport, "-", ranks, "-",
                                        absl::Hex(Hash64(MachineKey(transport, ranks)), absl::kZeroPad16)));

@@ -106,7 +106,7 @@ std::string OwnUserName();
 inline constexpr char kAdvertiseHelp[] = "host by which other machines reach this one; default: that of --listen";
 // Help of --http; docs/reference/metrics.md.
 inline constexpr char kHttpHelp[] = "HOST:PORT for metrics (/metrics), health (/livez, /readyz) and the dashboard (/)";
-// Help of --cache; service::CacheFolder reads it.
+// Help of --cache; CacheFolder reads it.
 inline constexpr char kCacheHelp[] = "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
 
 }  // namespace xlad::cli

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/cache_folder.h"
 #include "base/child_process.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -9,7 +10,6 @@
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "service/coordinator_daemon.h"
-#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -65,7 +65,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
       if (!chosen.ok()) return Fail(chosen.status());
       options->coordinator = *chosen;
       options->build_limits.memory_bytes = flags->build_memory_bytes;
-      options->cache_folder = service::CacheFolder(*cache, JoinPath(options->data_folder, "executables"));
+      options->cache_folder = CacheFolder(*cache, JoinPath(options->data_folder, "executables"));
       return Run(*options);
     };
   });

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/cache_folder.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
@@ -18,7 +19,6 @@
 #include "cli/tuned.h"
 #include "proto/mesh.h"
 #include "runtime/host_threads.h"
-#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -88,7 +88,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   KeepFilesPrivate();
   LocalClusterOptions cluster_options;
   cluster_options.data_folder = folder;
-  cluster_options.cache_folder = service::CacheFolder(options.cache, service::UserCacheFolder());
+  cluster_options.cache_folder = CacheFolder(options.cache, UserCacheFolder());
   cluster_options.devices = runtime::DealDevices(options.devices, options.workers);
   cluster_options.threads = options.threads;
   if (launched != nullptr) {
@@ -165,7 +165,7 @@ int Run(Options options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
-  const std::string cache = service::CacheFolder(options.cache, service::UserCacheFolder());
+  const std::string cache = CacheFolder(options.cache, UserCacheFolder());
   job->spec.mutable_compile()->set_tuned_schedules(ReadTuned(cache));
   if (options.profile) {
     options.profiling.threads = options.threads;

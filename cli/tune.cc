@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+#include "base/cache_folder.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/measure_schedules.h"
@@ -13,7 +14,6 @@
 #include "compiler/kernel/candidate_schedules.h"
 #include "runtime/host_threads.h"
 #include "service/build.h"
-#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -109,7 +109,7 @@ void Print(const std::vector<TunedKernel>& kernels, const std::string& format, c
 }
 
 absl::Status Run(const Options& options) {
-  const std::string folder = service::CacheFolder(options.cache, service::UserCacheFolder());
+  const std::string folder = CacheFolder(options.cache, UserCacheFolder());
   const std::string path = options.output.empty() ? TunedPath(folder) : options.output;
   if (path.empty()) {
     return absl::InvalidArgumentError("found no cache folder, expected one, or a file for the schedules by -o FILE");

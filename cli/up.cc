@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/cache_folder.h"
 #include "base/file_system.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "cli/devices.h"
 #include "cli/local_cluster.h"
-#include "service/executable_cache.h"
 
 namespace xlad::cli {
 namespace {
@@ -86,8 +86,8 @@ int Run(UpOptions options) {
   options.cluster.coordinator = *coordinator;
   options.cluster.build_limits.memory_bytes = options.coordinator.build_memory_bytes;
   // If the data folder is removed at the end, executables are kept in the user's cache folder.
-  options.cluster.cache_folder = service::CacheFolder(
-      options.cache, options.remove_data ? service::UserCacheFolder()
+  options.cluster.cache_folder = CacheFolder(
+      options.cache, options.remove_data ? UserCacheFolder()
                                          : JoinPath(options.cluster.data_folder, "executables"));
   const int code = RunCluster(options);
   std::error_code ignored;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 
+#include "base/build_id.h"
 #include "base/log.h"
 #include "base/spawn.h"
 
@@ -27,7 +28,7 @@ Engine::Engine(const EngineOptions& options)
     : options_(options),
       started_unix_ns_(RealClock().WallNs()),
       random_(SystemRandom()),
-      cache_({.folder = options.cache_folder, .compiler = CompilerVersion(options.program_path)}) {}
+      cache_({.folder = options.cache_folder, .compiler = BuildId(options.program_path)}) {}
 
 Engine::~Engine() { Stop(); }
 

@@ -56,13 +56,4 @@ class ExecutableCache {
   std::map<std::string, std::shared_future<Outcome>> under_way_;
 };
 
-// Returns the build id of the running program, or the size and time of its file if it has no build id.
-std::string CompilerVersion(const std::string& program_path);
-
-// Returns the user's cache folder: xlad in $XDG_CACHE_HOME or ~/.cache. Empty if neither is known.
-std::string UserCacheFolder();
-// Returns the folder from the flag, otherwise from $XLAD_CACHE, otherwise `usual`. Empty (no cache) if the choice is
-// "off".
-std::string CacheFolder(const std::string& flag, const std::string& usual);
-
 }  // namespace xlad::service

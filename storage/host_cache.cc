@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <thread>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/cache_folder.h"
 #include "base/file_descriptor.h"
 #include "base/file_system.h"
 #include "base/hash.h"
@@ -278,15 +278,10 @@ class HostCache::Reader final : public RangeReader {
 };
 
 std::string HostCache::DefaultFolder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return value == nullptr || value[0] != '/' ? std::string() : std::string(value);
-  };
-  if (const std::string folder = variable("CACHE_DIRECTORY"); !folder.empty()) {
+  if (const std::string folder = FolderVariable("CACHE_DIRECTORY"); !folder.empty()) {
     return folder.substr(0, folder.find(':'));  // systemd separates several folders by colons.
   }
-  if (const std::string folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder + "/xlad";
-  if (const std::string folder = variable("HOME"); !folder.empty()) return folder + "/.cache/xlad";
+  if (const std::string folder = UserCacheFolder(); !folder.empty()) return folder;
   return absl::StrCat("/var/tmp/xlad-cache-", geteuid());
 }
 

@@ -34,8 +34,8 @@ class HostCache {
   // others may use it.
   static absl::StatusOr<std::shared_ptr<HostCache>> Open(const std::string& folder, const Options& options);
 
-  // The folder that is used if none is given: that of systemd ($CACHE_DIRECTORY), $XDG_CACHE_HOME/xlad,
-  // $HOME/.cache/xlad, or /var/tmp/xlad-cache-UID.
+  // The folder that is used if none is given: that of systemd ($CACHE_DIRECTORY), the user's (base/cache_folder.h), or
+  // /var/tmp/xlad-cache-UID.
   static std::string DefaultFolder();
 
   // Opens the source of a blob. Called when something of the blob is not in the cache.
