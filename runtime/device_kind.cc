@@ -23,18 +23,17 @@ absl::Status Unexpected(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected));
 }
 
-// Names under which users ask for devices that no binary of this version has, and what it lacks.
-constexpr std::pair<const char*, const char*> kNotAvailable[] = {
-    {"cuda", "this version of xlad has no device for NVIDIA GPUs (driver, cuBLASLt, NCCL)"},
-    {"nvidia", "this version of xlad has no device for NVIDIA GPUs (driver, cuBLASLt, NCCL)"},
-    {"gpu", "this version of xlad has no device for GPUs"},
-    {"rocm", "this version of xlad has no device for AMD GPUs"},
-    {"tpu", "this version of xlad has no device for TPUs"},
+// Names under which users ask for devices of which no kind has the name, and what they may use instead.
+constexpr std::pair<const char*, const char*> kHints[] = {
+    {"nvidia", "NVIDIA GPUs are devices of kind cuda; "},
+    {"gpu", "NVIDIA GPUs are devices of kind cuda, and gpu_sim simulates them; "},
+    {"rocm", "not available: this version of xlad has no device for AMD GPUs; "},
+    {"tpu", "not available: this version of xlad has no device for TPUs, but tpu_sim simulates them; "},
 };
 
-std::string WhyNotAvailable(const std::string& name) {
-  for (const auto& [known, why] : kNotAvailable) {
-    if (name == known) return absl::StrCat("not available: ", why, "; ");
+std::string HintFor(const std::string& name) {
+  for (const auto& [known, hint] : kHints) {
+    if (name == known) return hint;
   }
   return "";
 }
@@ -45,12 +44,13 @@ absl::StatusOr<const DeviceKind*> FindKind(const std::string& name, DeviceKinds 
     if (kind.name == name) return &kind;
     names.push_back(kind.name);
   }
-  const std::string nearest = NearestName(name, names);
+  const std::string hint = HintFor(name);
+  const std::string nearest = hint.empty() ? NearestName(name, names) : "";
   const absl::Status unknown =
       Unexpected(absl::StrCat("kind \"", name, "\""),
                  absl::StrCat("one of ", absl::StrJoin(names, ", "),
                               nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
-  return absl::InvalidArgumentError(absl::StrCat(WhyNotAvailable(name), unknown.message()));
+  return absl::InvalidArgumentError(absl::StrCat(hint, unknown.message()));
 }
 
 absl::Status ReadModel(const DeviceKind& kind, const std::string& model, DeviceRequest* request) {

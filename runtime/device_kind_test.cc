@@ -60,6 +60,9 @@ TEST(DeviceRequests, ErrorsSayWhatWasFoundAndWhatIsExpected) {
   EXPECT_EQ(Parse("opqaue:2"), "found kind \"opqaue\", expected one of cpu, opaque, gpu_sim; did you mean opaque?");
   EXPECT_EQ(Parse("4"), "found kind \"4\", expected one of cpu, opaque, gpu_sim");
   EXPECT_EQ(Parse("CPU"), "found kind \"CPU\", expected one of cpu, opaque, gpu_sim");
+  EXPECT_THAT(Parse("gpu:2"), HasSubstr("devices of kind cuda, and gpu_sim simulates them; found kind"));
+  EXPECT_THAT(Parse("tpu"), HasSubstr("tpu_sim simulates them; found kind \"tpu\""));
+  EXPECT_THAT(Parse("rocm"), HasSubstr("no device for AMD GPUs; found kind \"rocm\""));
   EXPECT_EQ(Parse("cpu:znver5"),
             "found model \"znver5\" of kind cpu, expected cpu or cpu:COUNT, because cpu has no models");
   EXPECT_THAT(Parse("cpu:znver5:2"), HasSubstr("because cpu has no models"));
