@@ -6,12 +6,6 @@
 namespace xlad::compiler {
 namespace {
 
-std::string Program(const std::string& body) {
-  return "HloModule m\nadd {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\nENTRY e "
-         "{\n" +
-         body + "\n}\n";
-}
-
 TEST(InPlace, Elementwise) {
   Batch batch;
   batch.Add(Program("x = f32[100] parameter(0)\n y = f32[100] parameter(1)\n ROOT z = f32[100] add(x, y)"));

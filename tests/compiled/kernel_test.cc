@@ -13,22 +13,6 @@
 namespace xlad::compiler {
 namespace {
 
-// A program whose entry is `body`, with reducers add, mul, max, min, lt, ge of `type`.
-std::string Program(const std::string& body, const std::string& type = "f32") {
-  std::string text = "HloModule m\n";
-  for (const auto& [name, opcode] : std::vector<std::pair<std::string, std::string>>{
-           {"add", "add"}, {"mul", "multiply"}, {"max", "maximum"}, {"min", "minimum"}}) {
-    absl::StrAppend(&text, name, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = T[] ", opcode,
-                    "(a, b)\n}\n");
-  }
-  for (const char* direction : {"LT", "GE"}) {
-    if (type[0] == 'c') break;  // Complex numbers have no order.
-    absl::StrAppend(&text, direction, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = pred[] ",
-                    "compare(a, b), direction=", direction, "\n}\n");
-  }
-  return absl::StrReplaceAll(absl::StrCat(text, "ENTRY e {\n", body, "\n}\n"), {{"T[", type + "["}});
-}
-
 TEST(Kernel, FusesElementwiseChains) {
   Batch batch;
   batch.Add(Program("x = f32[37] parameter(0)\n y = f32[37] parameter(1)\n ROOT z = f32[37] add(x, y)"));

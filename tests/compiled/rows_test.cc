@@ -11,26 +11,11 @@
 namespace xlad::compiler {
 namespace {
 
-// A program with R rows, C columns, type T, and reducers max and add.
-std::string Program(const std::string& body, int64_t rows, int64_t columns, const std::string& type) {
-  const std::string text = absl::StrCat(R"(HloModule m
-max {
-  a = T[] parameter(0)
-  b = T[] parameter(1)
-  ROOT r = T[] maximum(a, b)
-}
-add {
-  a = T[] parameter(0)
-  b = T[] parameter(1)
-  ROOT r = T[] add(a, b)
-}
-ENTRY e {
-)",
-                                        body, "}\n");
-  const std::string sized = absl::StrReplaceAll(text, {{"R,C", absl::StrCat(rows, ",", columns)},
-                                                       {"[R]", absl::StrCat("[", rows, "]")},
-                                                       {"[C]", absl::StrCat("[", columns, "]")}});
-  return absl::StrReplaceAll(sized, {{"T[", type + "["}});
+// A program with R rows, C columns and type T.
+std::string RowProgram(const std::string& body, int64_t rows, int64_t columns, const std::string& type) {
+  return absl::StrReplaceAll(Program(body, type), {{"R,C", absl::StrCat(rows, ",", columns)},
+                                                   {"[R]", absl::StrCat("[", rows, "]")},
+                                                   {"[C]", absl::StrCat("[", columns, "]")}});
 }
 
 constexpr char kSoftmax[] = R"(
@@ -84,25 +69,25 @@ TEST(Rows, SoftmaxAndNorms) {
   Batch batch;
   for (const int64_t columns : {5, 64, 100}) {
     for (const char* body : {kSoftmax, kSoftmaxGradient, kNorm}) {
-      batch.Add(Program(body, 7, columns, "f32"), Close(1e-4));
+      batch.Add(RowProgram(body, 7, columns, "f32"), Close(1e-4));
     }
   }
-  batch.Add(Program(kSoftmax, 9, 33, "f64"), Close(1e-12));
-  batch.Add(Program(kNorm, 9, 33, "bf16"), Close(0.1));
-  batch.Add(Program(kSoftmax, 2, 257, "bf16"), Close(0.05));
+  batch.Add(RowProgram(kSoftmax, 9, 33, "f64"), Close(1e-12));
+  batch.Add(RowProgram(kNorm, 9, 33, "bf16"), Close(0.1));
+  batch.Add(RowProgram(kSoftmax, 2, 257, "bf16"), Close(0.05));
   batch.Run();
 }
 
 // A result over an operand that is read in every pass over its row.
 TEST(Rows, InPlace) {
   Batch batch;
-  batch.Add(Program(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
+  batch.Add(RowProgram(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
   batch.InPlace({{0, 0}});
-  batch.Add(Program(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
+  batch.Add(RowProgram(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));
   batch.InPlace({{0, 1}});
-  batch.Add(Program(kSoftmax, 11, 70, "f32"), Close(1e-4));
+  batch.Add(RowProgram(kSoftmax, 11, 70, "f32"), Close(1e-4));
   batch.InPlace({{0, 0}});
-  batch.Add(Program(kNorm, 11, 130, "f32"), Close(1e-4));
+  batch.Add(RowProgram(kNorm, 11, 130, "f32"), Close(1e-4));
   batch.InPlace({{0, 0}});
   batch.Run();
 }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/kernel_abi.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/gpu_target.h"
@@ -69,6 +71,21 @@ double RandomFloat(Random& random, bool specials) {
 }
 
 }  // namespace
+
+std::string Program(const std::string& body, const std::string& type) {
+  std::string text = "HloModule m\n";
+  for (const auto& [name, opcode] : std::vector<std::pair<std::string, std::string>>{
+           {"add", "add"}, {"mul", "multiply"}, {"max", "maximum"}, {"min", "minimum"}}) {
+    absl::StrAppend(&text, name, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = T[] ", opcode,
+                    "(a, b)\n}\n");
+  }
+  for (const char* direction : {"LT", "GE"}) {
+    if (type[0] == 'c') break;  // Complex numbers have no order.
+    absl::StrAppend(&text, direction, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = pred[] ",
+                    "compare(a, b), direction=", direction, "\n}\n");
+  }
+  return absl::StrReplaceAll(absl::StrCat(text, "ENTRY e {\n", body, "\n}\n"), {{"T[", type + "["}});
+}
 
 const Instruction* AsKernel(hlo::Module* module) {
   Computation* entry = module->entry();

@@ -14,6 +14,9 @@
 
 namespace xlad::compiler {
 
+// A program whose entry is `body`, with the reducers add, mul, max and min and the comparators LT and GE of `type`.
+std::string Program(const std::string& body, const std::string& type = "f32");
+
 // The instruction to compile as a kernel: the root of the entry if its operands are the parameters, otherwise a fusion
 // of the whole entry.
 const hlo::Instruction* AsKernel(hlo::Module* module);

@@ -12,12 +12,6 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr char kAdd[] = "add {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n";
-
-std::string Program(const std::string& body) {
-  return absl::StrCat("HloModule m\n", kAdd, "ENTRY e {\n", body, "\n}\n");
-}
-
 TEST(Tiles, ColumnReductionsInStrips) {
   Batch batch;
   for (const char* dims : {"7,1000", "7,1024", "3,64", "3,65", "40,2048", "2,9,130", "5,1,3000", "6,4,129"}) {

@@ -83,20 +83,7 @@ class PtxTest(unittest.TestCase):
 
 
 ADD = "add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }"
-SOFTMAX = """
-max { x = f32[] parameter(0) y = f32[] parameter(1) ROOT m = f32[] maximum(x, y) }
-ENTRY main {
-  x = f32[48,1000] parameter(0)
-  low = f32[] constant(-inf)
-  zero = f32[] constant(0)
-  m = f32[48] reduce(x, low), dimensions={1}, to_apply=max
-  mb = f32[48,1000] broadcast(m), dimensions={0}
-  d = f32[48,1000] subtract(x, mb)
-  e = f32[48,1000] exponential(d)
-  s = f32[48] reduce(e, zero), dimensions={1}, to_apply=add
-  sb = f32[48,1000] broadcast(s), dimensions={0}
-  ROOT y = f32[48,1000] divide(e, sb)
-}"""
+SOFTMAX = (REPO / "tests/compiled/testdata/softmax.hlo").read_text()
 
 
 def binary(opcode):
@@ -110,7 +97,7 @@ class StructureTest(unittest.TestCase):
     def ptx(self, body):
         with folder() as where:
             program = where / "program.hlo"
-            program.write_text(f"HloModule program\n{ADD}\n{body}\n")
+            program.write_text(body if "HloModule" in body else f"HloModule program\n{ADD}\n{body}\n")
             code, text, err = xlad("compile", program, "--target", "nvptx-sm_90", "--emit", "ptx")
             self.assertEqual(code, 0, err)
         self.assertIn(".target sm_90", text)
