@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/in_place.h"
 #include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/leaf_values.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/buffers/linear_program.h"
 #include "compiler/kernel/cpu_lowering.h"
@@ -87,20 +88,10 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeInstruction(const Instruction& ins
     case Opcode::kConstant:
       if (!instruction.shape().is_array()) break;
       return ValueIds{Constant(instruction)};
-    case Opcode::kTuple: {
-      ValueIds all;
-      for (const Instruction* operand : instruction.operands()) {
-        const ValueIds& leaves = known.at(operand);
-        all.insert(all.end(), leaves.begin(), leaves.end());
-      }
-      return all;
-    }
-    case Opcode::kGetTupleElement: {
-      const Instruction* tuple = instruction.operand(0);
-      const ValueIds& all = known.at(tuple);
-      auto first = all.begin() + FirstLeaf(tuple->shape(), instruction.number());
-      return ValueIds(first, first + CountLeaves(instruction.shape()));
-    }
+    case Opcode::kTuple:
+      return LeavesOfTuple(instruction, known);
+    case Opcode::kGetTupleElement:
+      return LeavesOfElement(instruction, known);
     case Opcode::kReshape:
     case Opcode::kOptBarrier:
       return known.at(instruction.operand(0));

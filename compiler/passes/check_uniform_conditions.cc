@@ -23,6 +23,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/instruction_facts.h"
+#include "compiler/analysis/leaf_values.h"
 #include "compiler/analysis/step_computations.h"
 #include "hlo/analysis/collectives.h"
 #include "hlo/analysis/leaves.h"
@@ -113,19 +114,10 @@ class DivergenceAnalysis {
 
   absl::StatusOr<LeafLabels> Value(const Instruction& at, const Known& known) {
     switch (at.opcode()) {
-      case Opcode::kTuple: {
-        LeafLabels all;
-        for (const Instruction* operand : at.operands()) {
-          const LeafLabels& leaves = known.at(operand);
-          all.insert(all.end(), leaves.begin(), leaves.end());
-        }
-        return all;
-      }
-      case Opcode::kGetTupleElement: {
-        const LeafLabels& all = known.at(at.operand(0));
-        auto first = all.begin() + FirstLeaf(at.operand(0)->shape(), at.number());
-        return LeafLabels(first, first + CountLeaves(at.shape()));
-      }
+      case Opcode::kTuple:
+        return LeavesOfTuple(at, known);
+      case Opcode::kGetTupleElement:
+        return LeavesOfElement(at, known);
       case Opcode::kOptBarrier:
         return known.at(at.operand(0));
       case Opcode::kWhile:

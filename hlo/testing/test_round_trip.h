@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 #include "hlo/wire/proto.h"
 
 namespace xlad::hlo {
@@ -19,6 +20,15 @@ inline absl::Status CheckRoundTrips(const Module& module) {
   if (PrintText(**from_proto) != text) return absl::InternalError(absl::StrCat("a proto changes the module\n", text));
   XLAD_ASSIGN_OR_RETURN(const std::string again, SerializeProto(**from_proto));
   return again == proto ? absl::OkStatus() : absl::InternalError(absl::StrCat("bytes of the proto change\n", text));
+}
+
+// For fuzz targets: a module that has been read survives round trips if it is valid. Modules that the verifier refuses
+// need not round-trip, but must not crash.
+inline void CheckRead(const absl::StatusOr<std::unique_ptr<Module>>& module) {
+  if (!module.ok()) return;
+  const absl::Status round_trips = CheckRoundTrips(**module);
+  const bool valid = Verify(**module).ok();
+  XLAD_CHECK(round_trips.ok() || !valid) << round_trips;
 }
 
 }  // namespace xlad::hlo

@@ -72,20 +72,11 @@ bool ParseUnreduced(Lexer& lexer, NamedSharding* named) {
   return true;
 }
 
-bool ParseNamedMetadata(Lexer& lexer, NamedSharding* named) {
-  const char* const at = lexer.Here();
-  if (!lexer.Expect('{')) return false;
-  const bool list = lexer.Peek() == '{';
-  lexer.Rewind(at);
-  if (!list) return ParseMetadata(lexer, &named->metadata.emplace_back());
-  return ParseBraced(lexer, [&] { return ParseMetadata(lexer, &named->metadata.emplace_back()); });
-}
-
 bool ParsePart(Lexer& lexer, NamedSharding* named) {
   if (lexer.Accept('[')) return ParseDimensions(lexer, named);
   if (lexer.AcceptWord("device_ids")) return lexer.Expect('=') && ParseDeviceIds(lexer, named);
   if (lexer.AcceptWord("unreduced")) return ParseUnreduced(lexer, named);
-  if (lexer.AcceptWord("metadata")) return lexer.Expect('=') && ParseNamedMetadata(lexer, named);
+  if (lexer.AcceptWord("metadata")) return lexer.Expect('=') && ParseMetadataList(lexer, &named->metadata);
   const bool manual = lexer.AcceptWord("manual");
   if (!manual && !lexer.AcceptWord("replicated")) {
     return lexer.FailExpected("[dimensions], device_ids, replicated, unreduced, manual or metadata");

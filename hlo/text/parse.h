@@ -36,6 +36,7 @@ bool ParseInts(Lexer& lexer, Dims* values);  // {1,2,3}
 bool ParseBools(Lexer& lexer, std::vector<bool>* values);  // {true,false}, or a single word without braces.
 bool ParseStringMap(Lexer& lexer, StringMap* map);
 bool ParseMetadata(Lexer& lexer, Metadata* metadata);
+bool ParseMetadataList(Lexer& lexer, std::vector<Metadata>* list);  // {op_name="a"} or {{op_name="a"},{op_name="b"}}
 bool ParseWindow(Lexer& lexer, Window* window);
 bool ParseConvolutionDimensions(Lexer& lexer, ConvolutionDimensions* dimensions);
 bool ParsePadding(Lexer& lexer, std::vector<PaddingDimension>* padding);

@@ -67,15 +67,6 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
                                      ", expected as many"));
 }
 
-bool ParseShardingMetadata(Lexer& lexer, OpSharding* sharding) {
-  const char* const at = lexer.Here();
-  if (!lexer.Expect('{')) return false;
-  const bool list = lexer.Peek() == '{';
-  lexer.Rewind(at);
-  if (!list) return ParseMetadata(lexer, &sharding->metadata.emplace_back());
-  return ParseBraced(lexer, [&] { return ParseMetadata(lexer, &sharding->metadata.emplace_back()); });
-}
-
 // Parses one word or key of a sharding. They may be in any order.
 bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
   const char* const at = lexer.Here();
@@ -92,7 +83,7 @@ bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
     return lexer.Expect('=') &&
            ParseBraced(lexer, [&] { return ParseKind(lexer, &sharding->last_tile_dims.emplace_back()); });
   }
-  if (lexer.AcceptWord("metadata")) return lexer.Expect('=') && ParseShardingMetadata(lexer, sharding);
+  if (lexer.AcceptWord("metadata")) return lexer.Expect('=') && ParseMetadataList(lexer, &sharding->metadata);
   const bool as = lexer.AcceptWord("shard_as");
   if (as || lexer.AcceptWord("shard_like")) {
     sharding->group = as ? OpSharding::Group::kAs : OpSharding::Group::kLike;

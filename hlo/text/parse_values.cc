@@ -184,6 +184,15 @@ bool ParseMetadata(Lexer& lexer, Metadata* metadata) {
   return true;
 }
 
+bool ParseMetadataList(Lexer& lexer, std::vector<Metadata>* list) {
+  const char* const at = lexer.Here();
+  if (!lexer.Expect('{')) return false;
+  const bool is_list = lexer.Peek() == '{';
+  lexer.Rewind(at);
+  const auto one = [&] { return ParseMetadata(lexer, &list->emplace_back()); };
+  return is_list ? ParseBraced(lexer, one) : one();
+}
+
 bool ParseWindow(Lexer& lexer, Window* window) {
   if (!lexer.Expect('{')) return false;
   absl::string_view first_key;

@@ -26,22 +26,15 @@ int64_t IdCount(const Instruction& instruction) {
   return module.replica_count * module.num_partitions;
 }
 
-// The product of `sizes`. A size below 1 or a product above kMaxDevices is an error.
-absl::StatusOr<int64_t> DeviceProduct(const Dims& sizes) {
-  int64_t product = 1;
-  for (const int64_t size : sizes) {
-    if (size < 1 || size > kMaxDevices / product) {
-      return Violation("replica-groups-size", absl::StrCat("sizes ", Brief(sizes)),
-                       absl::StrCat("1 or more each, and at most ", kMaxDevices, " devices"));
-    }
-    product *= size;
-  }
-  return product;
+absl::StatusOr<int64_t> GroupProduct(const Dims& sizes) {
+  if (const std::optional<int64_t> product = DeviceProduct(sizes)) return *product;
+  return Violation("replica-groups-size", absl::StrCat("sizes ", Brief(sizes)),
+                   absl::StrCat("1 or more each, and at most ", kMaxDevices, " devices"));
 }
 
 absl::Status CheckIota(const ReplicaGroups::Iota& iota) {
-  XLAD_ASSIGN_OR_RETURN(const int64_t total, DeviceProduct(iota.dims));
-  XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, DeviceProduct(iota.reshape_dims));
+  XLAD_ASSIGN_OR_RETURN(const int64_t total, GroupProduct(iota.dims));
+  XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, GroupProduct(iota.reshape_dims));
   if (iota.dims.size() != 2 || total != reshaped) {
     return Violation("replica-groups-iota", absl::StrCat(Brief(iota.dims), " of ", Brief(iota.reshape_dims)),
                      "[groups,size] of as many devices");
@@ -62,7 +55,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
                                     [&name = name](const auto& axis) { return axis.first == name; });
     if (same > 1) return Violation("replica-groups-mesh", absl::StrCat("axis '", name, "' twice"), "each once");
   }
-  XLAD_ASSIGN_OR_RETURN(const int64_t devices, DeviceProduct(sizes));
+  XLAD_ASSIGN_OR_RETURN(const int64_t devices, GroupProduct(sizes));
   if (!mesh_axes.device_ids.empty() && std::ssize(mesh_axes.device_ids) != devices) {
     return Violation("replica-groups-mesh", Counted(mesh_axes.device_ids.size(), "device id"), absl::StrCat(devices));
   }
@@ -80,7 +73,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
     }
     parts.push_back(axis.size == 0 ? found->second : axis.size);
   }
-  XLAD_RETURN_IF_ERROR(DeviceProduct(parts).status());
+  XLAD_RETURN_IF_ERROR(GroupProduct(parts).status());
   if (!AxesFit(mesh_axes)) {
     return Violation("replica-groups-mesh", "axes that overlap", "parts of axes that do not");
   }
@@ -173,6 +166,15 @@ absl::Status CheckPairs(const Instruction& instruction) {
 }
 
 }  // namespace
+
+std::optional<int64_t> DeviceProduct(const Dims& sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (size < 1 || size > kMaxDevices / product) return std::nullopt;
+    product *= size;
+  }
+  return product;
+}
 
 absl::Status VerifyCollective(const Instruction& instruction) {
   if (!IsCollective(instruction.opcode())) return absl::OkStatus();

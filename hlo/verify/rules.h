@@ -2,6 +2,7 @@
 // before it. Internal to the verifier.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -32,6 +33,8 @@ const Shape* PartAt(const Shape& shape, const Dims& index);
 absl::Status VerifyAttributes(const Instruction& instruction);
 // collective.cc: replica groups, pairs and channels. It never expands groups of more than kMaxDevices devices.
 absl::Status VerifyCollective(const Instruction& instruction);
+// The product of `sizes`, or nullopt if a size is below 1 or the product above kMaxDevices.
+std::optional<int64_t> DeviceProduct(const Dims& sizes);
 // sharding.cc: sharding={...} against the shape of the instruction.
 absl::Status VerifySharding(const Instruction& instruction);
 // header.cc: device counts, aliases, donors, entry layout and stack frames.

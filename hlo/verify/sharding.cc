@@ -7,16 +7,10 @@
 namespace xlad::hlo {
 namespace {
 
-absl::StatusOr<int64_t> Product(const Dims& sizes) {
-  int64_t product = 1;
-  for (const int64_t size : sizes) {
-    if (size < 1 || size > kMaxDevices / product) {
-      return Violation("sharding-tiles", absl::StrCat("tile sizes ", Brief(sizes)),
-                       absl::StrCat("1 or more each, and at most ", kMaxDevices, " tiles"));
-    }
-    product *= size;
-  }
-  return product;
+absl::StatusOr<int64_t> TileProduct(const Dims& sizes) {
+  if (const std::optional<int64_t> product = DeviceProduct(sizes)) return *product;
+  return Violation("sharding-tiles", absl::StrCat("tile sizes ", Brief(sizes)),
+                   absl::StrCat("1 or more each, and at most ", kMaxDevices, " tiles"));
 }
 
 absl::Status CheckDevices(const Dims& devices) {
@@ -33,7 +27,7 @@ absl::Status CheckDevices(const Dims& devices) {
 }
 
 absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
-  XLAD_ASSIGN_OR_RETURN(const int64_t tiles, Product(sharding.tile_dims));
+  XLAD_ASSIGN_OR_RETURN(const int64_t tiles, TileProduct(sharding.tile_dims));
   const auto subgroups =
       std::ssize(sharding.last_tile_dims) + (sharding.replicate_on_last_tile_dim ? 1 : 0);
   if (shape.is_array() && std::ssize(sharding.tile_dims) != shape.ndim() + subgroups) {
@@ -47,7 +41,7 @@ absl::Status CheckTiled(const OpSharding& sharding, const Shape& shape) {
     }
     return CheckDevices(sharding.devices);
   }
-  XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, Product(sharding.iota_reshape_dims));
+  XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, TileProduct(sharding.iota_reshape_dims));
   if (reshaped != tiles) {
     return Violation("sharding-devices", Counted(reshaped, "device"),
                      absl::StrCat("one for each of ", tiles, " tiles"));

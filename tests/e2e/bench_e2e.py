@@ -8,7 +8,7 @@ import subprocess
 import unittest
 import uuid
 
-from harness import XLAD, folder, wait_for, xlad
+from harness import XLAD, CommunicationTest, wait_for, xlad
 
 # A row as scripts for nccl-tests read it: size, count, type, op and root; then time, algbw, busbw and #wrong, twice.
 SIDE = r"\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+(\d+|N/A)"
@@ -21,13 +21,7 @@ def rows(text):
     return [match.groups() for match in map(ROW.match, text.splitlines()) if match]
 
 
-class BenchTest(unittest.TestCase):
-    def setUp(self):
-        made = folder()
-        self.where = made.__enter__()
-        self.addCleanup(made.__exit__, None, None, None)
-        os.environ["XLAD_COMM_DIR"] = str(self.where)
-
+class BenchTest(CommunicationTest):
     def bench(self, *args):
         code, out, err = xlad("bench", *args, "--ranks", 2, "--batches", 3, "-n", 2)
         self.assertEqual((code, err), (0, ""), out)

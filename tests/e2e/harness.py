@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 XLAD = os.environ["XLAD"]
 REPO = pathlib.Path(os.environ["XLAD_REPO"])
@@ -41,6 +42,16 @@ def folder():
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+class CommunicationTest(unittest.TestCase):
+    """Tests of `xlad bench`, whose ranks find each other in a folder of their own, `where`."""
+
+    def setUp(self):
+        made = folder()
+        self.where = made.__enter__()
+        self.addCleanup(made.__exit__, None, None, None)
+        os.environ["XLAD_COMM_DIR"] = str(self.where)
 
 
 class Process:

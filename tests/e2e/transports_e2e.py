@@ -10,7 +10,7 @@ import time
 import unittest
 import uuid
 
-from harness import OWN_EXAMPLES, XLAD, folder, mesh_text, xlad
+from harness import OWN_EXAMPLES, XLAD, CommunicationTest, folder, mesh_text, xlad
 
 OK = re.compile(r"^# Out of bounds values\s+: 0 OK$", re.MULTILINE)
 FOLDER = pathlib.Path(XLAD).parent
@@ -33,13 +33,7 @@ def mpi_environment():
     return os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
-class BenchTest(unittest.TestCase):
-    def setUp(self):
-        made = folder()
-        self.where = made.__enter__()
-        self.addCleanup(made.__exit__, None, None, None)
-        os.environ["XLAD_COMM_DIR"] = str(self.where)
-
+class BenchTest(CommunicationTest):
     def test_all_collectives_over_all_transports(self):
         for transport in transports():
             for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",

@@ -98,10 +98,8 @@ void LloLowering::Lower(const Instruction* instruction) {
     case Opcode::kGetTupleElement: {
       const std::vector<int> all = LeavesOf(instruction->operand(0));
       const Shape& tuple = instruction->operand(0)->shape();
-      size_t begin = 0;
-      for (int64_t i = 0; i < instruction->number(); ++i) begin += hlo::ArrayLeaves(tuple.tuple()[i]).size();
-      const size_t count = hlo::ArrayLeaves(instruction->shape()).size();
-      leaves_[instruction] = {all.begin() + begin, all.begin() + begin + count};
+      const auto first = all.begin() + hlo::FirstArrayLeaf(tuple, instruction->number());
+      leaves_[instruction] = {first, first + hlo::CountArrayLeaves(instruction->shape())};
       return;
     }
     case Opcode::kBitcast:
