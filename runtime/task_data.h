@@ -37,7 +37,7 @@ class TaskData {
   // The boxes of the state for whose checkpoints the devices here are responsible: of all devices that hold the same
   // box, the lowest saves it. They refer to this object.
   std::vector<SavedBox> SavedBoxes() const;
-  // The first tensor of the state with a NaN or an infinity in the part that the device holds; empty if there is none.
+  // The first tensor of the state with a NaN or an infinity in the part that the device holds, or "" if all are finite.
   absl::StatusOr<std::string> FirstNotFinite(int index, const DeviceBuffers& buffers) const;
   // The losses and metrics of a step, in the order of the spec's results.
   absl::StatusOr<std::vector<float>> ReadScalars(const DeviceBuffers& buffers) const;

@@ -45,7 +45,7 @@ absl::StatusOr<CallerAccess> Authorize(const security::Caller& caller, absl::str
 
 // The key under which a submission of this caller is recorded.
 std::string OwnedKey(const security::Caller& caller, const std::string& client_key);
-// The user in such a key; "" if there is none.
+// The user in such a key, or "" if there is none.
 std::string OwnerOfKey(absl::string_view key);
 
 // NotFound, as for a job that does not exist, if the caller sees only its own jobs and `key` is another user's.

@@ -38,7 +38,7 @@ class CoordinatorDaemon {
 
   // The HOST:PORT on which it listens, or by which other machines reach it if it has made its own certificate.
   virtual std::string Address() const = 0;
-  // The HOST:PORT of metrics, health and dashboard; empty if there is none.
+  // The HOST:PORT of metrics, health and dashboard, or empty if there is none.
   virtual std::string HttpAddress() const = 0;
   // Stops serving and closes all connections. Running jobs continue on their workers. Idempotent.
   virtual void Shutdown() = 0;

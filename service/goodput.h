@@ -27,7 +27,8 @@ struct AttemptTime {
 std::vector<JobTime> TimeByCause(const std::vector<JobEvent>& events, const std::map<int64_t, AttemptTime>& steps,
                                  int64_t now_unix_ns);
 
-// "step 93.1 %, compile 4.0 %, load 2.9 %": largest first, without those below a thousandth; empty if there is none.
+// As "step 93.1 %, compile 4.0 %, load 2.9 %": the causes by their share, largest first, without those below 0.1 %.
+// Empty if `time` is empty.
 std::string TimeText(const std::vector<JobTime>& time);
 
 // Reads from the log what TimeByCause needs, and remembers the sums of the steps that it has read. Thread-safe.

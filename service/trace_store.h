@@ -36,7 +36,7 @@ class TraceStore {
   std::map<int, StepShare> Shares(const std::string& job_id);
   // Writes what has been added.
   void Flush();
-  // The file of a job, with everything that was added; empty if there is none. DataLoss if it cannot be read.
+  // The file of a job, with everything that was added, or "" if nothing was. DataLoss if it cannot be read.
   absl::StatusOr<std::string> Read(const std::string& job_id);
 
  private:

@@ -51,7 +51,7 @@ absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(tensor::ElementType 
 constexpr int64_t kSmallBytes = 48;
 using SmallReduceFunction = void (*)(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes);
 
-// The kernels for the vector instructions of this CPU; null if there are none for the pair.
+// The kernels for the vector instructions of this CPU, or null if there are none for the pair.
 struct ReduceKernels {
   ReduceFunction reduce = nullptr;
   SmallReduceFunction small = nullptr;

@@ -297,7 +297,7 @@ class Execution {
     int64_t count;
   };
 
-  // All destinations = the combined sources; zero if there are none.
+  // All destinations = the combined sources, or zero if there are none.
   absl::StatusOr<bool> TryWrite(int rank, const ScheduleOp& op, const std::vector<ReduceSource>& sources) {
     std::vector<Place> dsts, reads;
     XLAD_ASSIGN_OR_RETURN(dsts.emplace_back(), Find(rank, op.dst));

@@ -87,7 +87,7 @@ class RaceDetector {
   std::vector<Clock> clocks_;                 // By thread.
   std::vector<std::vector<Ranges>> memories_;
   std::vector<MessageRead> messages_;
-  std::vector<Clock> foreign_;  // By rank: the last access of each thread of other ranks; empty if there is none.
+  std::vector<Clock> foreign_;  // By rank: the last access of each thread of other ranks, or empty if there is none.
 };
 
 }  // namespace xlad::collectives

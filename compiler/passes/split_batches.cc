@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMinScores = 1 << 14;
 
-// If `split` is `merged` with the first dimension split into several: those. Otherwise empty.
+// If `split` is `merged` with its first dimension split into several, returns their sizes, otherwise nothing.
 Dims SplitOf(const Dims& merged, const Dims& split) {
   if (split.size() <= merged.size() || merged.empty()) return {};
   const size_t extra = split.size() - merged.size();
@@ -76,7 +76,8 @@ bool HasExponential(const Instruction* value) {
   return false;
 }
 
-// The split of the batch dimension that the scores among the operands have; empty if there is none.
+// The sizes of the dimensions that a reshape has merged into the batch dimension of an operand that consists of scores,
+// or empty if no operand does.
 Dims SplitOfOperands(const Instruction& dot) {
   for (int64_t k = 0; k < 2; ++k) {
     const Instruction* operand = dot.operand(k);

@@ -17,7 +17,7 @@ MatrixRef<T> CopyToResult(const LapackProblem& p, int64_t in, int64_t out) {
 }
 
 // A = L L^H (uplo 'L') or U^H U in place; the other triangle is unchanged. info is the number, from 1, of the first
-// column whose diagonal is not positive, where the factorization stops; 0 if there is none.
+// column whose diagonal is not positive, where the factorization stops, or 0 if there is none.
 template <typename T>
 absl::Status Potrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);

@@ -98,7 +98,8 @@ std::vector<std::string> MissingNames(const std::vector<Pool>& pools, const std:
   return missing;
 }
 
-// The pool that can run the job alone: the first that is named, otherwise the largest. Null if there is none.
+// The pool that can run the job alone, or null if none can. If several can, it is the first of those that the job
+// names, and the largest if the job names none.
 const Pool* FindEnough(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed, int64_t devices) {
   const Pool* found = nullptr;
   for (const Pool& pool : pools) {

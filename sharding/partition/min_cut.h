@@ -30,7 +30,8 @@ class FlowNetwork {
 
   // The distances of all nodes from the source in the residual graph.
   void ComputeLevels(int source);
-  // Finds a path along ascending levels and uses up its least residual capacity, which is returned; 0 if there is none.
+  // Finds a path along ascending levels and uses up its least residual capacity. Returns that capacity, or 0 if there
+  // is no path.
   int64_t AugmentPath(int sink, std::vector<int>* path, int source);
 
   std::vector<Edge> edges_;

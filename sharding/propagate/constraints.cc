@@ -31,7 +31,7 @@ class ConstraintRouter {
                        [](const hlo::Instruction* user) { return IsManualBorder(*user); });
   }
 
-  // The only constraint among the users; null if there is none or there are several.
+  // The only constraint among the users, or null if there is none or there are several.
   hlo::Instruction* OnlyConstraint(const hlo::Instruction& value) const {
     hlo::Instruction* only = nullptr;
     for (hlo::Instruction* user : value.users()) {

@@ -58,6 +58,8 @@ RULES = [
     (r"\bstrangers?\b|\bmeans? no good\b", '"unknown client", "untrusted input", "malicious client"'),
     (r"\b(?:InvalidArgument|NotFound|AlreadyExists|Unavailable|FailedPrecondition|Aborted|Unimplemented)\b[^.;]* if there is "
      r"none\b", "what is missing: \"NotFound if the job has no checkpoint\""),
+    (r"; (?:\"_*\"|-?\d+|null|nullopt|empty|zero|false|nothing) if there (?:is|are) none\b",
+     'one sentence: "..., or null if there is none"'),
     (r"\bfor people\b", '"for display"'),
     (r"\b(?:any more|no more) goes\b|\b(?:went|go|goes|gone|gets?|got) lost\b", '"is dropped", "was lost"'),
     # Figures of speech.

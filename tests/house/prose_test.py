@@ -54,11 +54,14 @@ The URI of the state. NotFound if there is none.
 The rank gives way to other processes.
 The check is called now and then.
 Starts so many processes.
+The rows of the widest array; 0 if there is none.
+The user in such a key; "" if there is none.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.
 ACCEPTED = """
 The kind, or null if there is none.
+The address to listen on, "" for none; the port is 0 if there are none to choose from.
 Returns the place where the shard begins.
 Records where each array is stored.
 The file where executables are kept.

@@ -286,7 +286,8 @@ int EmitFirst(LloBuilder* builder, const TileDomain& domain, const TileStep& ste
 
 int64_t UnrollOf(int64_t trips) { return trips % 4 == 0 ? 4 : trips % 2 == 0 ? 2 : 1; }
 
-// The rows of the widest array of `elements` that has whole tiles as rows; 0 if there is none.
+// The largest multiple of kLanes that divides `elements` and is at most 16 * kLanes, or 0 if there is none. A flat
+// array is then lowered as rows of this width.
 int64_t FlatWidth(int64_t elements) {
   for (int64_t width = 16 * kLanes; width >= kLanes; width -= kLanes) {
     if (elements % width == 0) return width;

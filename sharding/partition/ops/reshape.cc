@@ -11,7 +11,7 @@ namespace {
 
 using hlo::Instruction;
 
-// The major factor of a dimension, not counting factors of size 1; -1 if there is none.
+// The major factor of a dimension, not counting factors of size 1, or -1 if there is none.
 int MajorFactor(const OpRule& rule, const DimensionFactors& factors) {
   for (int f : factors) {
     if (rule.factors[f].size > 1) return f;
