@@ -87,7 +87,7 @@ TEST(Compile, MakesOneKernelOfXPlusOne) {
               testing::HasSubstr("total 800; 400 bytes of parameters read, 400 of results written"));
 }
 
-// jax.checkpoint computes values again behind an opt-barrier to save memory. Equal values on its two sides must not be
+// jax.checkpoint computes values again after an opt-barrier to save memory. Equal values on its two sides must not be
 // merged.
 TEST(Compile, KeepsRecomputationBehindBarriers) {
   const auto count = [](const std::string& text) {

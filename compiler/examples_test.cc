@@ -1,4 +1,5 @@
-// Compiles the training steps in XLAD_EXAMPLES to steps, and compares the steps with the original program.
+// Compiles the training programs in XLAD_EXAMPLES, runs their step lists, and compares the results with those of the
+// original programs.
 #include <gtest/gtest.h>
 
 #include <cmath>

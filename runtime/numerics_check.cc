@@ -26,7 +26,7 @@ absl::Status NumericsCheck::Before(const std::vector<CheckedSlice>& operands) {
     XLAD_ASSIGN_OR_RETURN(const tensor::NotFinite found, Find(operands[i]));
     if (found.first_nan >= 0) {
       return Found("NaN", "floating-point operand", i, found.first_nan,
-                   "a number; no step has made it, so it is of a parameter or constant");
+                   "a number; no step has made the NaN, so it comes from a parameter or a constant");
     }
     operands_have_infinity_ = operands_have_infinity_ || found.first_infinity >= 0;
   }

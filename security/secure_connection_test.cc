@@ -186,7 +186,7 @@ TEST(SecureConnection, WhoListensSeesNothingAndChangesNothing) {
     (*secured.client)->Shutdown();
     EXPECT_EQ(ReadAll(secured.server->get(), secret.size()), "") << at;
   }
-  // One bit of the client's hello, behind the lengths of the record and of the message, and of its last message.
+  // One bit of the client's hello, after the lengths of the record and of the message, and of its last message.
   std::vector<int64_t> places = {handshake - 1};
   for (int64_t at = 9; at < hello; at += 7) places.push_back(at);
   for (const int64_t at : places) {

@@ -41,7 +41,7 @@ const Instruction* ValueOf(const Instruction* operand) {
 
 namespace {
 
-// The readers of a value, behind reshapes.
+// The readers of a value, looking through reshapes.
 void AddReaders(const Instruction& value, std::vector<const Instruction*>* readers) {
   for (const Instruction* user : value.users()) {
     if (user->opcode() == Opcode::kReshape || user->opcode() == Opcode::kBitcast) {

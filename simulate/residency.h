@@ -6,8 +6,8 @@
 
 namespace xlad::simulate {
 
-// The instruction that makes the value of `operand`: behind reshapes and bitcasts, which only rename it. An element of
-// a tuple is its get-tuple-element.
+// The instruction that makes the value of `operand`, looking through reshapes and bitcasts, which only rename it. An
+// element of a tuple is its get-tuple-element.
 const hlo::Instruction* ValueOf(const hlo::Instruction* operand);
 
 // The values (ValueOf) that are neither written to HBM nor read from it. A value can stay if only kernels of the same

@@ -124,7 +124,7 @@ TEST(StagedCommunicator, CopiesInputsAndOutputs) {
   EXPECT_EQ(staged.device.memory[0], 0);
   for (int e = 0; e < 3; ++e) EXPECT_EQ(staged.device.memory[128 + e], static_cast<float>(e + 100));
   for (int e = 0; e < 17; ++e) EXPECT_EQ(staged.device.memory[192 + e], static_cast<float>(64 + e + 200));
-  EXPECT_EQ(staged.device.memory[131], 131);  // Elements behind the outputs keep their values.
+  EXPECT_EQ(staged.device.memory[131], 131);  // Elements after the outputs keep their values.
   EXPECT_EQ(staged.device.memory[192 + 17], 192 + 17);
   EXPECT_EQ(staged.inner->in_place, 0);
   EXPECT_EQ(staged.inner->at, (std::pair<int64_t, uint64_t>{7, 11}));

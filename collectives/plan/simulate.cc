@@ -14,8 +14,9 @@
 namespace xlad::collectives {
 namespace {
 
-// A compact operation of one channel.
+// What the simulation keeps of an operation of a schedule.
 struct Step {
+  // kNeed waits until the next message or signal of the flow has arrived, kRelease frees its slot.
   enum Kind : uint8_t { kSend, kNeed, kRelease, kCopy } kind;
   int32_t flow;  // An index into flows_; unused by kCopy.
   double bytes;
@@ -53,7 +54,7 @@ struct Event {
 
 class Simulation {
  public:
-  // If `only_rank_zero`, the schedule of rank 0 is added alone and stands for all.
+  // If `only_rank_zero` is set, only the schedule of rank 0 is added, and it represents those of all ranks.
   Simulation(const CollectiveSpec& spec, const Network& network, const SimulateOptions& options,
              bool only_rank_zero = false)
       : element_bytes_(static_cast<double>(tensor::ByteWidth(spec.type))),
@@ -192,7 +193,7 @@ class Simulation {
     run_.time_us = std::max(run_.time_us, time);
   }
 
-  // The first byte of a message is at the begin of its next link, or its last byte at the receiver.
+  // The first byte of a message is at the beginning of its next link, or its last byte at the receiver.
   void Forward(const Event& event) {
     Flow& flow = flows_[event.flow];
     if (event.hop == static_cast<int>(flow.route.size())) {

@@ -97,8 +97,8 @@ class Analysis {
     }
   }
 
-  // The number of columns behind which a predicate (or its negation) is false in a row, at most all columns.
-  // `position`: in batch and rows; the batch does not matter.
+  // The number of columns after which a predicate (or its negation) is false in a row, at most all columns. `position`:
+  // in batch and rows; the batch does not matter.
   int64_t LastTrue(int v, bool negated, const std::vector<int64_t>& position) const {
     const AttentionOp::Value& value = op_.values(v);
     switch (value.opcode()) {

@@ -59,7 +59,7 @@ struct NativeProgramRequest {
   std::string symbol;
   std::vector<Step> steps;
   int32_t arguments = 0;
-  int64_t arena_bytes = 0;  // The scratch that the slices use. Scratch of called kernels is placed behind it.
+  int64_t arena_bytes = 0;  // The scratch that the slices use. Scratch of called kernels is placed after it.
 };
 
 class ObjectEmitter {

@@ -19,7 +19,7 @@ using VisitInputs = std::function<void(Instruction*, const std::function<void(In
 // TransferNs, one collective after the other, and its users wait for its end. The orders are made by list scheduling on
 // that clock: users of a running collective are held back until it has ended or nothing else can run. Among the
 // instructions that can run, collectives come first, then those that are first in `order`, or, in a second order, those
-// with the longest path of dependent instructions behind them. As in XLA's latency-hiding scheduler, the times are
+// with the longest path of dependent instructions after them. As in XLA's latency-hiding scheduler, the times are
 // estimates, here for devices on different hosts. Errors are those of DeviceGroups.
 absl::StatusOr<std::vector<std::vector<Instruction*>>> DelayUses(const std::vector<Instruction*>& order,
                                                                  const VisitInputs& inputs, int64_t devices);

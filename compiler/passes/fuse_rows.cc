@@ -39,7 +39,7 @@ bool IsCandidate(const Instruction& instruction) {
   }
 }
 
-// The instruction that makes an operand, behind get-tuple-element.
+// The instruction that makes an operand, looking through get-tuple-element.
 Instruction* MakerOf(Instruction* value) {
   return value->opcode() == Opcode::kGetTupleElement ? value->operand(0) : value;
 }

@@ -22,7 +22,7 @@ bool HasOneBatchDimension(const Instruction& dot) {
   return dot.opcode() == Opcode::kDot && dot.operand_count() == 2 && dot.attributes().dot->lhs_batch.size() == 1;
 }
 
-// Dimension `at` of an operand of a dot becomes `sizes`; the dimension numbers behind it move.
+// Dimension `at` of an operand of a dot becomes `sizes`; the numbers of the dimensions after it change.
 struct Side {
   Dims sizes, batch, contracting;
 };

@@ -92,7 +92,8 @@ Inferred InferRaggedDot(const Instruction& i) {
   const int64_t ragged = i.attributes().ragged_dims[0];
   XLAD_RETURN_IF_ERROR(ExpectDimension("ragged-dot-dim", ragged, lhs.ndim()));
   if (group_sizes.ndim() < 1) {
-    return Violation("ragged-dot-group-sizes", Brief(group_sizes), "at least one dimension, the last over groups");
+    return Violation("ragged-dot-group-sizes", Brief(group_sizes),
+                     "at least one dimension, of which the last is over groups");
   }
   const int64_t groups = group_sizes.dims().back();
   const Dims& group_dims = i.attributes().group_dims;

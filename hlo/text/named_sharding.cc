@@ -42,7 +42,7 @@ bool ParseDimension(Lexer& lexer, const Mesh& mesh, NamedSharding::Dimension* di
   return ParseBraced(lexer, [&] {
     if (lexer.Accept('?')) {
       dimension->open = true;
-      return lexer.Peek() == '}' || lexer.FailExpected("} behind ?");
+      return lexer.Peek() == '}' || lexer.FailExpected("} after ?");
     }
     return ParseAxis(lexer, mesh, &dimension->axes.emplace_back());
   });

@@ -354,7 +354,7 @@ bool Parser::ParseLoneInstruction() {
   scope.computation->set_root(root);
   scope_ = nullptr;
   if (!CheckParameters(draft.at, *scope.computation)) return false;
-  return lexer_.AtEnd() || lexer_.FailExpected("the end of the text behind a lone instruction");
+  return lexer_.AtEnd() || lexer_.FailExpected("the end of the text after a single instruction");
 }
 
 bool Parser::Finish() {

@@ -103,10 +103,10 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   if (maximal && sharding->devices.size() != 1) {
     return lexer.FailAt(at, "one device of maximal, as in maximal device=3");
   }
-  if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only behind maximal");
+  if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only after maximal");
   const bool subgroups = sharding->replicate_on_last_tile_dim || !sharding->last_tile_dims.empty();
   if (subgroups && (!tiled || sharding->last_tile_dims.size() > sharding->tile_dims.size())) {
-    return lexer.FailAt(at, "last_tile_dims only behind devices=[...] with at least as many dimensions");
+    return lexer.FailAt(at, "last_tile_dims only after devices=[...] with at least as many dimensions");
   }
   return true;
 }

@@ -138,11 +138,11 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
     {"f32[8] negate(f32[8] x), sharding={maximal}",
      "1:36: found \"maximal\", expected one device of maximal, as in maximal device=3"},
     {"f32[8] negate(f32[8] x), sharding={replicated device=1}",
-     "1:36: found \"replicated\", expected device= only behind maximal"},
+     "1:36: found \"replicated\", expected device= only after maximal"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{'c'}]}", "1:51: found axis 'c', expected one of the mesh"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=0]}",
      "1:41: found \"'\", expected axes of size 1 or more, of at most 2^20 devices together"},
-    {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{?, 'a'}]}", "1:52: found \",\", expected } behind ?"},
+    {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{?, 'a'}]}", "1:52: found \",\", expected } after ?"},
 }));
 
 INSTANTIATE_TEST_SUITE_P(ShapesAndLiterals, TextErrors, ::testing::ValuesIn(std::vector<BadText>{

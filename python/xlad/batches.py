@@ -161,7 +161,7 @@ def _of_equal_size(batches: Iterable[Tree], drop_last: bool) -> Iterator[Tree]:
 
 
 def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
-    """If `cut` is set, rows behind the last complete batch are left out."""
+    """If `cut` is set, rows after the last complete batch are left out."""
     from xlad import program
 
     leaves, treedef = _flatten(data)

@@ -13,7 +13,7 @@ from xlad.errors import Error
 
 SESSION_HOST = "xlad-session"  # The name in the certificates of workers, at whichever address they serve.
 REACH_S = 5.0  # A worker that cannot be reached in this time is asked through the coordinator.
-END_S = 30.0  # How long an unreachable worker may take to be found lost.
+END_S = 30.0  # How long calls are repeated, and how long the coordinator may take to say why a session ended.
 T = TypeVar("T")
 
 
@@ -40,11 +40,11 @@ class Place:
         return self._repeat(method, attempt)
 
     def upload(self, method: str, requests: Callable[[], Iterable[Any]]) -> Any:
-        """`requests` makes the messages, again for each time that the call is tried."""
+        """Sends the messages that `requests()` returns. It is called for each attempt."""
         return self._repeat(method, lambda connection, name: connection.upload(name, requests()))
 
     def download(self, method: str, take: Callable[[Iterator[Any]], T], **fields: Any) -> T:
-        """Returns `take(responses)`, again for each time that the call is tried."""
+        """Returns `take(responses)`, which is called for each attempt."""
         def attempt(connection: Connection, name: str) -> T:
             stream = connection.stream(name, session_id=self._session_id, timeout=TRANSFER_S, **fields)
             try:
@@ -58,7 +58,7 @@ class Place:
         self._drop(self._connection)
 
     def _drop(self, connection: Connection | None) -> None:
-        """Closes the connection, unless another thread has done so, and maybe made a new one."""
+        """Closes the connection unless another thread has closed or replaced it."""
         with self._lock:
             if connection is None or self._connection is not connection:
                 return

@@ -8,7 +8,7 @@
 namespace xlad::service {
 namespace {
 
-// Appends the devices of one part, whose mesh positions begin with 0, behind `first` devices of other parts.
+// Appends the devices of one part, whose mesh positions begin with 0, after `first` devices of other parts.
 void AppendPart(const std::vector<Peer>& taken, const FreeDevices::Part& part, int32_t first,
                 std::vector<Peer>* peers) {
   for (const Peer& peer : taken) {

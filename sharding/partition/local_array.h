@@ -13,7 +13,7 @@
 namespace xlad::sharding {
 
 // A global array and the local instruction that computes a device's shard of it. The shard has ceil(size / shards)
-// elements in each dimension. Elements behind the end of the global dimension are padding and may hold any value.
+// elements in each dimension. Elements beyond the end of the global dimension are padding and may hold any value.
 struct LocalArray {
   hlo::Instruction* local = nullptr;
   tensor::Shape global;

@@ -54,6 +54,8 @@ The URI of the state. NotFound if there is none.
 The rank gives way to other processes.
 The check is called now and then.
 Starts so many processes.
+Elements behind the end of the dimension are padding.
+The readers of a value, behind reshapes.
 The rows of the widest array; 0 if there is none.
 The user in such a key; "" if there is none.
 """.strip().split("\n")
@@ -61,6 +63,9 @@ The user in such a key; "" if there is none.
 # Correct sentences that resemble the ones above; none may be flagged.
 ACCEPTED = """
 The kind, or null if there is none.
+The queue behind it waits for the disk.
+The model behind the prediction is explained there.
+The process leaves no file behind.
 The address to listen on, "" for none; the port is 0 if there are none to choose from.
 Returns the place where the shard begins.
 Records where each array is stored.

@@ -144,7 +144,7 @@ void RunAndCompare(ProcessGroup* group, const CollectiveSpec& spec, const Prepar
     std::fill(output, output + out + 1, -1.0f);
     ASSERT_TRUE(group->Run(**operation, input, output).ok());
     check(output);
-    ASSERT_EQ(output[out], -1) << "wrote behind the output";
+    ASSERT_EQ(output[out], -1) << "wrote beyond the output";
   }
   const InPlaceOffsets in_place = InPlaceOffsetsOf(spec, rank);
   if (in_place.valid) {

@@ -7,13 +7,13 @@
 
 namespace xlad::compiler {
 
-// `region`: loads and stores of different regions do not overlap; -1 overlaps with all.
+// An instruction of a block. Loads and stores of different regions do not overlap; region -1 overlaps with all.
 struct BlockInstruction {
   machine::LloInstruction instruction;
   int region = -1;
 };
 
-// The first tile of spilled values in loads and stores whose base is the register that is always 0.
+// The address of the first spilled tile. Loads and stores of spilled tiles have the register that is always 0 as base.
 inline constexpr int64_t kSpillBase = int64_t{1} << 40;
 
 // Assigns a register to each of the vector values 0 .. values-1 of the block, each written once. If there are too few,

@@ -174,7 +174,7 @@ class BlockRunner {
     }
     for (int32_t i = 0; program_.has_column_index && i < op.row_stride_; ++i) std::memcpy(rows_ + i, &i, sizeof(i));
   }
-  // The memory behind its own.
+  // The memory after its own.
   float* end() const { return side_ + op_.side_elements_; }
 
   // Sets the entry of the batch. `packs`: its packed operands. `sums`: its sums over rows.

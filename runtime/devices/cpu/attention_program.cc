@@ -253,7 +253,7 @@ class Reader {
     const AttentionOp::Value& value = op_.values(v);
     const auto type = static_cast<ElementType>(value.element_type());
     if (value.opcode() == AttentionOp::PRODUCT) {
-      if (!program_.steps.empty() && !OnlyRounds()) return Misfit("a product behind other values", "products first");
+      if (!program_.steps.empty() && !OnlyRounds()) return Misfit("a product after other values", "products first");
       return ReadProduct(v);
     }
     if (IsFixed(v)) return absl::OkStatus();

@@ -163,7 +163,7 @@ class RowTransform {
   std::vector<T> roots_;
 };
 
-// The transform of a dimension of size n with `inner` > 1 elements behind it, repeated `outer` times.
+// The transform of a dimension of size n with `inner` > 1 elements after it, repeated `outer` times.
 template <typename T>
 class ColumnTransform {
  public:

@@ -11,7 +11,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Marks the factors that occur in some of the tensors.
+// Marks the factors that occur in at least one of the tensors.
 std::vector<bool> Occurring(const std::vector<TensorFactors>& tensors, size_t factors) {
   std::vector<bool> result(factors, false);
   for (const TensorFactors& tensor : tensors) {

@@ -1,5 +1,5 @@
-// A transport that does harm at a chosen message, for tests: what a broken network, a broken library or a dying process
-// would do. It goes around any other transport (FabricOptions::decorate).
+// A transport for tests that injects a fault at a chosen message, as a broken network, a broken library or a dying
+// process would. It wraps any other transport (FabricOptions::decorate).
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ enum class Fault {
 
 struct FaultPlan {
   Fault fault = Fault::kDrop;
-  int device = 0;                         // The sender that is harmed.
-  int peer = -1;                          // The receiver; -1: any.
-  int first_channel = kFirstDataChannel;  // Messages of lower channels are left alone.
+  int device = 0;                         // The sender.
+  int peer = -1;                          // The receiver, or -1 for any.
+  int first_channel = kFirstDataChannel;  // Messages of lower channels are not affected.
   int64_t message = 0;                    // Counts the messages of the device to the peer on these channels, from 0.
   std::function<void()> at_fault;         // Called by the sender's thread when it comes to the message; may be null.
 };
@@ -36,7 +36,7 @@ struct FaultState {
   std::atomic<bool> happened = false;
 };
 
-// `inner` and `state` must outlive the transport. Devices other than plan.device are left alone.
+// `inner` and `state` must outlive the transport. Devices other than plan.device are not affected.
 std::unique_ptr<Transport> MakeFaultyTransport(const FaultPlan& plan, int device, Transport* inner, FaultState* state);
 
 }  // namespace xlad::collectives
