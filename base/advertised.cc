@@ -50,7 +50,7 @@ absl::StatusOr<std::string> AddressForOthers(const std::string& bound, const std
     if (!IsLoopback(address)) return Joined(address, at.port);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("found no address of this machine by which others reach ", bound, "; say it by --advertise HOST"));
+      absl::StrCat("found no address of this machine by which others reach ", bound, "; name one by --advertise HOST"));
 }
 
 }  // namespace xlad

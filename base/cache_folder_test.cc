@@ -43,7 +43,7 @@ TEST_F(CacheFolderTest, TheUsersFolderIsAnAbsolutePathOrEmpty) {
   EXPECT_EQ(UserCacheFolder(), "");
 }
 
-TEST_F(CacheFolderTest, TheFlagComesFirstAndOffIsNoCache) {
+TEST_F(CacheFolderTest, TheFlagComesFirstAndOffDisablesTheCache) {
   EXPECT_EQ(CacheFolder("", "usual"), "usual");
   setenv("XLAD_CACHE", "variable", 1);
   EXPECT_EQ(CacheFolder("", "usual"), "variable");

@@ -119,11 +119,11 @@ class CallFilter {
 absl::Status ForbidCalls() {
   CallFilter filter;
   for (const int call : kForbidden) filter.Forbid(call);
-  // Threads, but no processes, and so no namespaces. A filter cannot read the arguments of clone3, which are in
-  // memory: the C library uses clone if clone3 is not known.
+  // Threads may be started, but no processes, and therefore no namespaces. A filter cannot read the arguments of
+  // clone3, which are in memory: the C library uses clone if clone3 is not known.
   filter.AllowOnlyIf(SYS_clone, 0, BPF_JSET, CLONE_THREAD);
   filter.Forbid(SYS_clone3, kUnknown);
-  // Signals to own threads only, which abort() needs.
+  // Signals may be sent to threads of this process only, which abort() needs.
   filter.AllowOnlyIf(SYS_tgkill, 0, BPF_JEQ, static_cast<uint32_t>(getpid()));
   filter.ForbidIf(SYS_fcntl, 1, {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY});
   return filter.Apply();

@@ -20,8 +20,8 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
 // --device alone, for commands whose --devices has a form of its own.
 CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
-// --threads N: how many cores may be kept busy `by_whom` ("for all devices together"). The value is 0 if it is not
-// given.
+// Adds --threads N, the number of cores that may be kept busy. `by_whom` completes its help ("for all devices
+// together"). The value is 0 if it is not given.
 void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom);
 
 // Unavailable, with the reason, if this machine has no device of a requested kind.

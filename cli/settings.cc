@@ -83,7 +83,7 @@ absl::StatusOr<Values> ReadConfig(const std::vector<Setting>& settings, const st
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", error.what()));
   }
   for (const CLI::ConfigItem& item : items) {
-    if (item.name == "++" || item.name == "--") continue;  // The begin and the end of a section.
+    if (item.name == "++" || item.name == "--") continue;  // The beginning and the end of a section.
     const std::string section = absl::StrJoin(item.parents, ".");
     XLAD_RETURN_IF_ERROR(CheckKey(settings, file, section, item.name));
     values[absl::StrCat(section, ".", item.name)] = absl::StrJoin(item.inputs, ",");

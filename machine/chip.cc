@@ -1,4 +1,4 @@
-// Reads chip files. kKeys is the table of what a chip file may have.
+// Reads chip files. kKeys is the table of the keys of a chip file.
 #include "machine/chip.h"
 
 #include <map>

@@ -148,7 +148,7 @@ class TraceFile {
 
 const std::vector<SkewedClock> kSkewed = {{3 * kSecond, 50}, {-3 * kSecond, -50}, {0, 0}, {3 * kSecond, -50}};
 
-// By how much the times of any two workers differ that the test knows to be equal.
+// The largest difference between the times of two workers that the test knows to be equal.
 int64_t WorstSpread(const Traces& traces) {
   std::map<int64_t, std::pair<int64_t, int64_t>> range;
   for (const AlignedStep& at : traces.steps) {
@@ -187,7 +187,7 @@ TEST(AlignmentTest, MessagesCorrectWhatSamplesCannotShow) {
   Traces traces = ReadTraces(file.bytes);
   Align(&traces);
   EXPECT_EQ(WorstViolationNs(traces), 0);
-  // What is certain after a ring of messages of 0.2 ms and all-reduces of 3 ms.
+  // What can be certain after a ring of messages of 0.2 ms and all-reduces of 3 ms.
   EXPECT_LT(WorstSpread(traces), 4 * kMs);
 }
 

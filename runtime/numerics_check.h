@@ -17,8 +17,8 @@ struct CheckedSlice {
 };
 
 // The check of one execution of one step. Infinities may be intended (the mask of a softmax is minus infinity), so a
-// step is to blame for an infinity only if none of its operands has one, and for a NaN if none of them has a NaN. A NaN
-// in an operand is of a parameter or constant, as the check ends a program at the first NaN.
+// step is the cause of an infinity only if none of its operands has one, and of a NaN if none of them has a NaN. A NaN
+// in an operand comes from a parameter or a constant, because the check ends a program at the first NaN.
 class NumericsCheck {
  public:
   // Both must outlive the object. `allocations` are device addresses by the executable's allocations.

@@ -168,7 +168,7 @@ TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("infinity (train.py:31): device 3: found an infinity in floating-point result 0, "),
                     HasSubstr("element 2, expected")));
-  // An operand with an infinity is to blame for infinite results, but not for a NaN.
+  // An infinite operand explains an infinite result, but not a NaN.
   *reinterpret_cast<float*>(memory_[0]) = -INFINITY;
   ASSERT_TRUE(Run().ok());
   set("nan", NAN);

@@ -80,7 +80,7 @@ TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
   EXPECT_TRUE(gate.StopAt(2));
   gate.WaitWhileStopped(1);
   EXPECT_EQ(gate.Begin(0, 1), Decision::kRun);
-  EXPECT_FALSE(gate.ReachStop(1)) << "no longer where to stand";
+  EXPECT_FALSE(gate.ReachStop(1)) << "the stop has moved to step 2";
   EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
   EXPECT_EQ(gate.Begin(0, 2), Decision::kStop);
   EXPECT_FALSE(gate.ReachStop(2));
@@ -116,12 +116,12 @@ TEST(TaskGate, SavesByThePolicyAndByRequest) {
     ASSERT_EQ(decision, Decision::kRun);
     gate.FinishStep(0, step++);
   }
-  EXPECT_EQ(saved, (std::vector<int64_t>{13, 20})) << "not the state from which it started";
+  EXPECT_EQ(saved, (std::vector<int64_t>{13, 20})) << "the state at step 10 is the one from which the task started";
   EXPECT_FALSE(gate.CheckpointAt(29)) << "step 29 has begun";
   EXPECT_TRUE(gate.CheckpointAt(30));
   EXPECT_FALSE(gate.IsFinalState(30));
   for (int64_t step = 10; step < 13; ++step) EXPECT_EQ(gate.Begin(1, step), Decision::kRun);
-  EXPECT_EQ(gate.Begin(1, 13), Decision::kSave) << "the other device is later";
+  EXPECT_EQ(gate.Begin(1, 13), Decision::kSave) << "this device has not saved step 13 yet";
 }
 
 TEST(TaskGate, ACheckpointReachesADeviceThatWaitsForItsLease) {

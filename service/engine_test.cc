@@ -170,7 +170,7 @@ TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
     ASSERT_TRUE((*arrival)->Finish().ok());
   }
   const auto arriving = engine_->spool().Begin(job, 2);
-  ASSERT_TRUE((*arriving)->Append("the begin of").ok());
+  ASSERT_TRUE((*arriving)->Append("the beginning of").ok());
   const std::string backup = JoinPath(folder_, "backup"), restored = JoinPath(folder_, "restored");
   ASSERT_TRUE(engine_->Backup(backup).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(engine_->Backup(backup).status()));

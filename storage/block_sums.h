@@ -39,7 +39,7 @@ class ObjectHasher {
  private:
   Sha256 sha256_;
   BlockSums sums_;
-  std::string block_;  // The begin of the current block.
+  std::string block_;  // The beginning of the current block.
 };
 
 // Reads from `reader` and verifies every block that it reads. `name` is for messages. `sums` must have passed

@@ -115,7 +115,7 @@ TEST_F(HostCacheTest, DamageIsFoundAndHealed) {
   const std::string whole = *RealFileSystem().Read(path);
   std::mt19937_64 random(3);
   for (int i = 0; i < 200; ++i) {
-    // The begin of the file, with header and checksums, is damaged as often as the blocks.
+    // The beginning of the file, with header and checksums, is damaged as often as the blocks.
     const int64_t at = static_cast<int64_t>(random() % (i % 2 == 0 ? 64 : whole.size()));
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << random() % 8));

@@ -1,9 +1,10 @@
-// Writes a file that exists whole or not at all, in pieces, and computes its SHA-256 and checksums meanwhile.
+// Writes a file in pieces and computes its SHA-256 and checksums meanwhile. The file has all of its contents or does
+// not exist.
 //
 //   XLAD_ASSIGN_OR_RETURN(const auto writer, ObjectWriter::Create(files, "folder/x.tmp-1"));
 //   XLAD_RETURN_IF_ERROR(writer->Append(piece));                       // Any number of times.
 //   XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, writer->Finish());    // The contents are on disk.
-//   XLAD_RETURN_IF_ERROR(writer->Publish("folder/x"));                 // Now the file is there, and stays there.
+//   XLAD_RETURN_IF_ERROR(writer->Publish("folder/x"));                 // The file exists and survives a crash.
 #pragma once
 
 #include <memory>

@@ -5,7 +5,7 @@
     python3 bench/checkpoint_cost/checkpoint_cost.py --leaves 1600
 
 Runs of the same number of steps take turns on one cluster: without checkpoints, with one every 5 seconds, and with one
-every 10 steps. A run is timed by the coordinator's events, from the begin of its steps to its end; the run without
+every 10 steps. A run is timed by the coordinator's events, from the beginning of its steps to its end; the run without
 checkpoints before it and the one after it are what it is compared with. Prints one JSON object: the added time of each
 run in percent, and how many checkpoints it committed.
 

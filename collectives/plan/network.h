@@ -34,7 +34,7 @@ class Network {
   // The same with equal links, where dimension d wraps around if wraps[d].
   static Network Torus(const std::vector<int>& grid, const std::vector<bool>& wraps, double latency_us,
                        double gigabytes_per_s);
-  // All ranks at one switch without contention inside.
+  // All ranks at one switch, in which there is no contention.
   static Network Switch(int ranks, double latency_us, double gigabytes_per_s);
   // A preset by name. TPU slices: "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around rules of
   // the generation: v2, v3, v5e and v6e along dimensions of 16 chips (32 for v3), v4, v5p and 7x along multiples of 4.
@@ -57,7 +57,7 @@ class Network {
   // The sum of the rates of all links across the middle of the longest dimension, in one direction, in GB/s.
   double BisectionRate() const;
 
-  // Both directions between two neighbors can carry nothing. InvalidArgument if there is no such connection.
+  // Breaks the links between two neighbors, in both directions. InvalidArgument if there is no such connection.
   absl::Status BreakLink(int a, int b);
   // The links from one rank to another, in order: dimension by dimension along the shorter way, or a shortest way
   // around broken links. Unavailable if no route is left.

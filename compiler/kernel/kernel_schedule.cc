@@ -150,7 +150,7 @@ class Scheduler {
       const auto found = std::find(own.begin(), own.end(), loop);
       const size_t depth = static_cast<size_t>(found - own.begin()) + 1;
       if (found == own.end() || next.size() < depth || !std::equal(own.begin(), own.begin() + depth, next.begin())) {
-        return Wrong(text, "expected a loop up to which both statements have the same loops");
+        return Wrong(text, "expected a loop of both statements, with the same loops around it");
       }
       if (shared_[s] != 0) return Wrong(text, "the statement has a place already");
       shared_[s] = static_cast<int>(depth);
@@ -252,7 +252,8 @@ class Scheduler {
       for (size_t i = static_cast<size_t>(depth); i < loops_of_[writer].size(); ++i) {
         const int loop = loops_of_[writer][i];
         staged.factors[loop] = FactorOf(at, loop);
-        if (staged.factors[loop] < 0) return Wrong(text, "expected a temporary that is written forward");
+        if (staged.factors[loop] < 0)
+          return Wrong(text, "expected a temporary whose elements are written in ascending order");
         staged.elements += staged.factors[loop] * (result_.loops[loop].size - 1);
       }
     }

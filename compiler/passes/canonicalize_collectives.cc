@@ -32,7 +32,7 @@ Dims Inverse(const Dims& permutation) {
   return inverse;
 }
 
-// The dims with dimension d split into n x (size / n).
+// The sizes with dimension d split into n x (size / n).
 Dims Split(Dims dims, int64_t d, int64_t n) {
   dims[d] /= n;
   dims.insert(dims.begin() + d, n);
@@ -116,7 +116,7 @@ class Rewriter {
     return sum;
   }
 
-  // The result in groups of one device. A tuple of one element stays a tuple.
+  // The result if the groups have one device: the operands. A tuple of one element stays a tuple.
   Instruction* OwnOperands() {
     if (instruction_->shape().is_tuple()) return builder_.Tuple(instruction_->operands());
     return instruction_->operand(0);
@@ -131,7 +131,7 @@ class Rewriter {
     return instruction_->parent()->Add(std::move(clone), {x});
   }
 
-  // The collective on `x` along dimension 0, with what moves the original dimension to the front and back.
+  // The collective on `x` along dimension 0, between transposes that move the original dimension to the front and back.
   Instruction* AlongFront(Instruction* x) {
     const int64_t d = instruction_->dimensions()[0];
     const Dims& from = x->shape().dims();

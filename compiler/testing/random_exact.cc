@@ -1,5 +1,5 @@
 // Random instructions that are exact on all values, NaNs, infinities and denormal numbers among them: bitcasts, and
-// what IEEE 754 defines to the last bit.
+// operations that IEEE 754 defines to the last bit.
 #include "compiler/testing/random_values.h"
 
 namespace xlad::compiler {
@@ -8,7 +8,8 @@ namespace {
 
 bool IsPlain(ElementType type) { return tensor::IsFloating(type) || tensor::IsInteger(type); }
 
-// To a type of the same width, to a narrower one (a dimension more) or to a wider one (a dimension less).
+// A bitcast-convert to a type of the same width, to a narrower one (which adds a dimension) or to a wider one (which
+// removes one).
 Sample Bitcast(RandomValues& random, Builder& builder, Sample x) {
   if (!IsPlain(x.type()) || !random.HasCertainBits(x)) return {};
   const ElementType type = random.OneIn(2) ? random.RandomInteger() : random.RandomFloat();

@@ -24,7 +24,7 @@ TEST(Read, TakesTextAndProto) {
   }
 }
 
-TEST(Read, TakesTextBehindAByteOrderMark) {
+TEST(Read, SkipsAByteOrderMark) {
   EXPECT_TRUE(ReadModule("\xef\xbb\xbf" "f32[2] negate(f32[2] x)").ok());
 }
 

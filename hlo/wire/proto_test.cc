@@ -91,8 +91,8 @@ TEST(Proto, AScheduleGivesTheOrder) {
   EXPECT_THAT(schedule({0, 1, 2, 3}), HasSubstr("%b = f32[] negate(%a)\n  %c = f32[] abs(%a)\n"));
   EXPECT_THAT(schedule({0, 1, 3, 2}), HasSubstr("found %d before its operands in the schedule"));
   EXPECT_THAT(schedule({0, 1, 2}), HasSubstr("found a schedule of 3 instructions, expected all 4"));
-  EXPECT_THAT(schedule({0, 1, 1, 3}), HasSubstr("in the schedule, expected each instruction's once"));
-  EXPECT_THAT(schedule({0, 1, 99}), HasSubstr("in the schedule, expected each instruction's once"));
+  EXPECT_THAT(schedule({0, 1, 1, 3}), HasSubstr("in the schedule, expected the id of each instruction once"));
+  EXPECT_THAT(schedule({0, 1, 99}), HasSubstr("in the schedule, expected the id of each instruction once"));
 }
 
 TEST(Proto, LabelsOfLibraryConvolutionsAreChecked) {

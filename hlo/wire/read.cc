@@ -127,7 +127,7 @@ class ModuleReader {
     computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
     XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
     XLAD_RETURN_IF_ERROR(ReadOrder(in.id(), instructions, computation));
-    // Entered only now, because a computation cannot call itself.
+    // Added only now, because a computation cannot call itself.
     if (!computations_.emplace(in.id(), computation).second) {
       return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
     }
@@ -143,7 +143,7 @@ class ModuleReader {
     for (const int64_t scheduled : found->second.instruction_ids()) {
       Instruction* const instruction = Find(instructions, id, scheduled);
       if (instruction == nullptr || before.contains(instruction)) {
-        return Bad(absl::StrCat("found id ", scheduled, " in the schedule, expected each instruction's once"));
+        return Bad(absl::StrCat("found id ", scheduled, " in the schedule, expected the id of each instruction once"));
       }
       const auto late = [&](const Instruction* input) { return !before.contains(input); };
       if (std::any_of(instruction->operands().begin(), instruction->operands().end(), late) ||

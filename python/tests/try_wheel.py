@@ -12,7 +12,7 @@ import tempfile
 
 from harness import REPO
 
-# Everything that a process of the cluster has mapped is the wheel's or glibc's.
+# Checks that all libraries that processes of the cluster have mapped are those of the wheel and of glibc.
 CHECK = """
 import pathlib, re, sys, xlad
 package = pathlib.Path(xlad.__file__).parent
@@ -31,7 +31,7 @@ with xlad.local(devices=8, workers=4) as cluster:
 def main() -> None:
     wheels = list((REPO / "build" / "wheel").glob("*.whl"))
     if len(wheels) != 1:
-        sys.exit(f"found {len(wheels)} wheels in build/wheel, expected one: make wheel")
+        sys.exit(f"found {len(wheels)} wheels in build/wheel, expected one; run make wheel")
     script = re.search(r"```python\n(.*?)```", (REPO / "README.md").read_text(), re.DOTALL).group(1)
     with tempfile.TemporaryDirectory() as where:
         folder = pathlib.Path(where) / "bin"

@@ -33,7 +33,7 @@ class Lowered:
         return self._text if dialect == "hlo" else self._stablehlo()
 
     def explain(self) -> str:
-        """Returns what is sent between devices, most bytes first, and which line of the source is why."""
+        """Returns what is sent between devices, most bytes first, and the source lines that are the causes."""
         return commands.on_program("explain", self._program, self._axes)
 
     def partitioned(self) -> str:

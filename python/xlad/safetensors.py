@@ -1,4 +1,4 @@
-"""Arrays by name as safetensors bytes: a length, a JSON header, the arrays one after the other."""
+"""Arrays by name as safetensors bytes: a length, a JSON header and then the arrays in order."""
 
 from __future__ import annotations
 

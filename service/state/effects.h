@@ -49,12 +49,12 @@ struct StoreIndex {
 struct DropCheckpoint {
   std::string uri;
 };
-// Removes what else is in the folder of a job's checkpoints.
+// Removes all other files in the folder of a job's checkpoints.
 struct TidyCheckpoints {
   std::string folder;
   storage::Others rest;
 };
-// Deletes what is not needed any more: events of the log, blobs, and the folders of removed jobs.
+// Deletes what is no longer needed: events of the log, blobs, and the folders of removed jobs.
 struct CleanUp {
   std::vector<TrimmedJob> trimmed;
 };

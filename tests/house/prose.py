@@ -60,9 +60,11 @@ RULES = [
      r"none\b", "what is missing: \"NotFound if the job has no checkpoint\""),
     (r"; (?:\"_*\"|-?\d+|null|nullopt|empty|zero|false|nothing) if there (?:is|are) none\b",
      'one sentence: "..., or null if there is none"'),
-    (r"\b(?:elements?|columns?|rows?|bytes?|bits?|numbers?|results?|values?|dimensions?|text|memory|scratch|padding)"
+    (r"\b(?:elements?|columns?|rows?|bytes?|bits?|numbers?|results?|values?|dimensions?|text|padding)"
      r"(?: (?!that\b)[\w.]+){0,3} behind\b|\bbehind (?:reshapes?|bitcasts?|get-tuple-elements?|the end)\b",
      '"after", "beyond", "looking through"'),
+    (r"\bthe begin\b", '"the beginning"'),
+    (r"\bwhere to stand\b|\bto blame\b|\bdoes? harm\b|\bas they like\b", "the technical term"),
     (r"\bfor people\b", '"for display"'),
     (r"\b(?:any more|no more) goes\b|\b(?:went|go|goes|gone|gets?|got) lost\b", '"is dropped", "was lost"'),
     # Figures of speech.

@@ -56,6 +56,8 @@ The check is called now and then.
 Starts so many processes.
 Elements behind the end of the dimension are padding.
 The readers of a value, behind reshapes.
+The allocation at the begin of the chain.
+An infinite operand is to blame.
 The rows of the widest array; 0 if there is none.
 The user in such a key; "" if there is none.
 """.strip().split("\n")
@@ -66,6 +68,7 @@ The kind, or null if there is none.
 The queue behind it waits for the disk.
 The model behind the prediction is explained there.
 The process leaves no file behind.
+Begins with the first step that has not begun.
 The address to listen on, "" for none; the port is 0 if there are none to choose from.
 Returns the place where the shard begins.
 Records where each array is stored.

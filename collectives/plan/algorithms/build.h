@@ -72,7 +72,7 @@ class ScheduleBuilder {
   int rank() const { return schedule_.rank; }
   // The elements of the part of the rank at a position, in the buffer that has n parts.
   Interval PartAt(int position) const;
-  // The begin of the part of this rank.
+  // The beginning of the part of this rank.
   int64_t PartBegin() const { return PartAt(position_).begin; }
 
   void set_channel(int channel) { channel_ = channel; }

@@ -1,5 +1,5 @@
 // k-nomial trees: position p has the digits of p to base k. Its parent clears the lowest digit that is not zero, so
-// that the subtree of p has adjacent positions. With k = 2, binomial trees. Chunks are pipelined.
+// that the subtree of p has adjacent positions. With k = 2 these are binomial trees. Chunks are pipelined.
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
@@ -29,7 +29,7 @@ Node NodeOf(int n, int position, int64_t radix) {
   return node;
 }
 
-// The depth of the deepest node, and the number of children of the root.
+// The depth of the deepest node.
 int64_t DepthOf(int n, int64_t radix) {
   int64_t depth = 0;
   for (int p = 0; p < n; ++p) {
@@ -59,7 +59,8 @@ void BroadcastDown(const Node& node, Interval at, bool from_input, ScheduleBuild
   }
 }
 
-// Parts that move through a subtree together: a run of positions whose ranks are adjacent, so that their parts are.
+// Parts that move through a subtree together: those of a run of positions whose ranks are adjacent, so that the parts
+// are adjacent too.
 std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& positions) {
   std::vector<Interval> runs;
   for (int64_t p = first; p < first + count; ++p) {

@@ -35,7 +35,7 @@ class OpaqueHeap {
   // The real address of `bytes` bytes from a handed-out address. InvalidArgument if they are not inside one block, in
   // particular if the block has been freed. A range of 0 bytes may be anywhere and has no real address.
   absl::StatusOr<std::byte*> Translate(const void* address, int64_t bytes) const;
-  // The real address of a kernel's buffer, of which only the begin is known; it may be the end of a block.
+  // The real address of a kernel's buffer, of which only the beginning is known; it may be the end of a block.
   absl::StatusOr<void*> TranslateBuffer(const void* address) const;
   const std::string& device() const { return device_; }
 
