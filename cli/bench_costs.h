@@ -24,12 +24,13 @@ absl::Status UseMachineCosts(const CostSource& source, collectives::MessageGroup
 // The file of the parameters; empty if there is no cache folder.
 std::string CostsPath(const std::string& transport, int ranks);
 
-// Why a plan was chosen, and the predicted times of all candidates; lines that begin with "# ".
+// A plan, why it was chosen, and the predicted times of all candidates.
 struct PlanChoice {
   collectives::CollectivePlan plan;
   std::string why;
   std::vector<collectives::PlanCost> candidates;
 };
+// The same as lines that begin with "# ".
 std::string ExplainChoice(int64_t bytes, const PlanChoice& choice);
 
 }  // namespace xlad::cli

@@ -5,7 +5,7 @@
 // to the log and carries out the actions only when they are durable. If the append fails, the coordinator is dropped
 // and another one recovers from the log.
 //
-//   log/         the job log, and its fold: the jobs                                  ◄─ all of the following
+//   log/         the job log, and the jobs that its events result in             ◄─ all of the following
 //   state/       what is not in the log: the registered workers, the running attempts
 //   placement/   which devices a job runs on: pure functions
 //   attempts/    what workers report about attempts, checkpoints, how attempts end

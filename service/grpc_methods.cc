@@ -76,7 +76,7 @@ absl::Status WriteRange(storage::RangeReader& blob, int64_t offset, int64_t size
   return absl::OkStatus();
 }
 
-// `request` has the range, of which `what` says in an error what it is a part of.
+// Sends the range of `blob` that `request` names. In an error, `what` names the blob.
 template <typename Request>
 absl::Status WriteCheckedRange(storage::RangeReader& blob, const Request& request, const std::string& what,
                                CallStream* stream) {
@@ -227,7 +227,7 @@ HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   return response;
 }
 
-// What the submission of a user may say. The job is recorded as that user's.
+// Refuses a spec that the caller may not submit, and names the caller as the owner of the job.
 absl::Status SubmitJob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(SubmitJobRequest request, ReadRequest<SubmitJobRequest>(stream));
   const security::Caller& caller = stream->access().caller;

@@ -112,7 +112,7 @@ absl::Status CheckIndex(const v1::CheckpointIndex& index) {
     absl::StatusOr<Shape> shape = tensor::CheckedShapeFromWire(tensor.shape());
     if (!shape.ok()) return Annotate(shape.status(), absl::StrCat("\"", tensor.name(), "\""));
     if (!shapes.emplace(tensor.name(), *std::move(shape)).second) {
-      return absl::InvalidArgumentError(absl::StrCat("\"", tensor.name(), "\" is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat("\"", tensor.name(), "\" occurs twice"));
     }
   }
   for (const v1::CheckpointShard& shard : index.shards()) {

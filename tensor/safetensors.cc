@@ -76,7 +76,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     }
     name_ = text;
     in_metadata_ = text == "__metadata__";
-    if (!in_metadata_ && !entries.try_emplace(name_).second) return Refuse("is there twice");
+    if (!in_metadata_ && !entries.try_emplace(name_).second) return Refuse("occurs twice");
     return true;
   }
   bool start_object(size_t) override {

@@ -141,7 +141,7 @@ TEST(Safetensors, HeadersAreRefusedAtTheirFirstForeignValue) {
       {R"({"w":{"dtype":{"a":1},"shape":[2],"data_offsets":[0,8]}})", "tensor \"w\" is nested too deeply"},
       {R"({"w":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", "18446744073709551615"},
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8,9]}})", "has 3 data_offsets"},
-      {R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{}})", "tensor \"w\" is there twice"},
+      {R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{}})", "tensor \"w\" occurs twice"},
       {R"({"w":{"dtype":"F99","shape":[0],"data_offsets":[0,0]}})", "unknown dtype \"F99\""},
       {R"({"w":)", "error at its byte 6"},
       {std::string(20'000'000, '['), "has a list"},

@@ -81,7 +81,7 @@ TEST_F(WorkerCoreProcessesTest, ExitsAreReportedToACoordinatorThatKnowsThem) {
   Handle(Disconnected{});
   Handle(Connected{});
   Handle(registered);
-  EXPECT_EQ(Count(WorkerMessage::kExited), 1) << "said again until it is answered";
+  EXPECT_EQ(Count(WorkerMessage::kExited), 1) << "repeated until the coordinator has answered";
   EXPECT_EQ(sent_.back().incarnation(), 99);
 }
 

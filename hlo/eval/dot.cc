@@ -52,8 +52,8 @@ void MultiplyMatrices(const T* lhs, const T* rhs, T* out, const Parts& left, con
   }
 }
 
-// The type of the products and sums: the widest carrier of the result and of the operands of the same kind, which is
-// integer or not.
+// The type of the products and sums: the widest carrier among that of the result and those of the operands. Operands
+// count only if either both they and the result are integers or neither is.
 ElementType SumCarrier(const Operation& operation) {
   ElementType widest = CarrierOf(operation.result().type);
   for (int64_t i = 0; i < 2; ++i) {

@@ -1,4 +1,4 @@
-"""Reports through the logger when something waits for long."""
+"""Reports through the logger when something waits for a long time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAITS = ("PENDING", "STARTING")
 
 class Waiting:
     """Receives `update(state, reason)` at each change. Logs a warning (logger "xlad") if the state stays one of WAITS
-    for long, and again every minute; `why` returns the text of the warning, otherwise the reason is the text."""
+    for SAY_AFTER_S, and again every SAY_AGAIN_S. Its text is what `why` returns, or the reason if `why` is None."""
 
     def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
         self._what = what

@@ -84,7 +84,7 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   if (IsCanonical(job->spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", request.job_id(), " runs in the mode canonical, in which its mesh of ", MeshText(job->mesh),
-        " stays so that its bits do; expected another number of devices: xlad resize ", request.job_id(),
+        " must stay, because its bits depend on it; expected another number of devices: xlad resize ", request.job_id(),
         " --devices N"));
   }
   XLAD_RETURN_IF_ERROR(CheckMesh(request.mesh()));

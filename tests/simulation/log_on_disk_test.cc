@@ -77,7 +77,7 @@ void CheckLog(const History& run, const std::string& where) {
     found.push_back(first);
   }
   ASSERT_TRUE(std::is_sorted(found.begin(), found.end())) << where;
-  ASSERT_EQ(std::set<int>(found.begin(), found.end()).size(), found.size()) << where << ": an append is there twice";
+  ASSERT_EQ(std::set<int>(found.begin(), found.end()).size(), found.size()) << where << ": an append occurs twice";
   ASSERT_TRUE(std::includes(found.begin(), found.end(), run.acknowledged.begin(), run.acknowledged.end()))
       << where << ": an acknowledged append is lost; " << found.size() << " found of " << run.acknowledged.size();
 }

@@ -21,7 +21,7 @@ struct Ring {
   int Before(int steps) const { return Mod(self - int64_t{direction} * steps, n); }
 };
 
-// part(p) is the share of the position p; the result of the reduction is there on position p afterwards.
+// part(p) is the share of position p, which has the result of the reduction afterwards.
 template <typename PartOf>
 void AllGatherRounds(const Ring& ring, int first_round, const PartOf& part, ScheduleBuilder* builder) {
   for (int step = 0; step < ring.n - 1; ++step) {

@@ -32,7 +32,7 @@ struct FftPass {
   bool spread = false;
   // For radices without a function of their own: e^(-2 pi i k / radix), real and imaginary parts, for k < radix.
   const T* roots = nullptr;
-  T scale = 1;  // Applied to the result. Not 1 only in the last pass, which is not spread.
+  T scale = 1;  // Applied to the result; other than 1 in the last pass only, which is not spread.
 };
 
 inline constexpr int kMaxRadix = 61;
