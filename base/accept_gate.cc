@@ -157,7 +157,7 @@ class EpollGate final : public AcceptGate {
         if (no_room) paused_ = true;  // Accepts again after the next poll.
         return;
       }
-      const int unknown = static_cast<int>(silent_.size() + unknown_.size());
+      const int unknown = silent_.size() + unknown_.size();
       const bool full = unknown + static_cast<int>(known_.size()) >= max_connections_;
       if ((full || unknown >= max_unknown_) && !DropOldestUnknown()) {
         ++closed_early_;

@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
 }
 
 absl::StatusOr<Row> Measure(const Options& options, const std::vector<runtime::Device*>& of_ranks, int64_t bytes) {
-  const int devices = static_cast<int>(of_ranks.size());
+  const int devices = std::ssize(of_ranks);
   XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(devices, bytes));
   collectives::AbortSignal abort;
   collectives::FabricOptions fabric_options;

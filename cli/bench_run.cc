@@ -524,7 +524,7 @@ int RunRanked(const BenchOptions& options) {
   if (!transport.ok()) return Report(transport.status());
   const auto launch = collectives::DetectLaunch();
   if (!launch.ok()) return Report(launch.status());
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int cores = std::thread::hardware_concurrency();
   const int ranks = options.ranks > 0 ? options.ranks : std::clamp(cores, 2, 8);
   MessageGroup::Options messages;
   messages.transport = *transport;

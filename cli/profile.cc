@@ -55,7 +55,7 @@ absl::StatusOr<std::string> BuildJob(const client::Job& job, const Target& targe
 }
 
 absl::StatusOr<LaunchTask> LaunchOf(const client::Job& job, const std::string& bytes, const Executable& executable) {
-  const int devices = static_cast<int>(NumDevices(executable.mesh()));
+  const int devices = NumDevices(executable.mesh());
   LaunchTask launch;
   launch.set_job_id("profile");
   launch.set_attempt(1);

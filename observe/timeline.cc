@@ -134,7 +134,7 @@ void AddStep(const AlignedStep& at, int process, const std::vector<std::string>&
                at.UnixNs(step.end_ns() - step.begin_ns()));
   for (int s = 0; s < step.instruction_size(); ++s) {
     const int number = step.instruction(s);
-    if (number < 0 || number >= static_cast<int>(heads.size())) continue;
+    if (number < 0 || number >= std::ssize(heads)) continue;
     const int64_t begin_ns = step.span_begin_ns(s);
     writer->Span(heads[number], step.device(), at.UnixNs(begin_ns), at.UnixNs(begin_ns + step.span_ns(s)));
   }

@@ -121,7 +121,7 @@ class Enumerator {
     }
     const int free = slice_.grid[dimension] / used_[dimension];
     const int asked = Asked(order[at], dimension);
-    for (int size = static_cast<int>(std::gcd<int64_t, int64_t>(free, left)); size >= 1; --size) {
+    for (int size = std::gcd<int64_t, int64_t>(free, left); size >= 1; --size) {
       if (free % size != 0 || left % size != 0 || (asked != 0 && size != asked)) continue;
       auto& segments = current_.axes[at].segments;
       if (size > 1) segments.push_back({dimension, size, used_[dimension]});

@@ -128,7 +128,7 @@ class StepSimulation {
     s.ici_free.assign(slice_.grid.size(), start);
     absl::flat_hash_map<const Instruction*, int> index_of;
     for (const auto& instruction : computation.instructions()) {
-      const int index = static_cast<int>(s.instructions.size());
+      const int index = std::ssize(s.instructions);
       const auto depend_on = [&](const Instruction* before) {
         const auto known = index_of.find(before);
         if (known == index_of.end()) return;

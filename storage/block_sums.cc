@@ -28,7 +28,7 @@ class VerifyingReader final : public RangeReader {
 
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
     if (out.empty()) return absl::OkStatus();
-    const int64_t end = offset + static_cast<int64_t>(out.size());
+    const int64_t end = offset + std::ssize(out);
     if (offset < 0 || end > sums_.bytes) {
       return absl::DataLossError(absl::StrCat(name_, " ends at byte ", sums_.bytes, ", expected at least ", end));
     }

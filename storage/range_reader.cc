@@ -68,7 +68,7 @@ absl::Status ReadSpans(RangeReader& reader, std::vector<SpanRead> spans) {
            std::max(end, spans[next].end) <= std::max(end, begin + kReadBytes)) {
       end = std::max(end, spans[next++].end);
     }
-    if (static_cast<int64_t>(buffer.size()) < end - begin) buffer.resize(end - begin);
+    if (std::ssize(buffer) < end - begin) buffer.resize(end - begin);
     const absl::Span<std::byte> bytes(buffer.data(), end - begin);
     XLAD_RETURN_IF_ERROR(reader.Read(begin, bytes));
     for (; first < next; ++first) {

@@ -42,7 +42,7 @@ void MutateRegion(Random* random, int ranks, Region* region) {
 }
 
 void MutatePeer(Random* random, int ranks, ScheduleOp* op) {
-  const int rank = static_cast<int>(random->Below(ranks));
+  const int rank = random->Below(ranks);
   std::vector<int*> peers;
   if (op->peer >= 0) peers.push_back(&op->peer);
   for (ReduceSource& source : op->sources) {
@@ -67,11 +67,11 @@ void MutateOperands(Random* random, ScheduleOp* op) {
 }  // namespace
 
 std::string MutateSchedules(Random* random, std::vector<Schedule>* schedules) {
-  const int ranks = static_cast<int>(schedules->size());
+  const int ranks = schedules->size();
   Schedule& schedule = (*schedules)[random->Below(schedules->size())];
   if (schedule.ops.empty()) return "";
   const Schedule before = schedule;
-  const int64_t index = static_cast<int64_t>(random->Below(schedule.ops.size()));
+  const int64_t index = random->Below(schedule.ops.size());
   ScheduleOp& op = schedule.ops[index];
   const std::string text = Print(op);
   std::string what = "changed";

@@ -146,8 +146,7 @@ int Network::LinkBetween(int from, int to) const {
 }
 
 absl::Status Network::BreakLink(int a, int b) {
-  const bool known =
-      a >= 0 && b >= 0 && a < static_cast<int>(links_of_.size()) && b < static_cast<int>(links_of_.size());
+  const bool known = a >= 0 && b >= 0 && a < std::ssize(links_of_) && b < std::ssize(links_of_);
   if (!known || LinkBetween(a, b) < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("found broken link ", a, "-", b, ", expected the ranks of two neighbors"));

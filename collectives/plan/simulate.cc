@@ -196,7 +196,7 @@ class Simulation {
   // The first byte of a message is at the beginning of its next link, or its last byte at the receiver.
   void Forward(const Event& event) {
     Flow& flow = flows_[event.flow];
-    if (event.hop == static_cast<int>(flow.route.size())) {
+    if (event.hop == std::ssize(flow.route)) {
       ++flow.arrived;
       return Resume(&flow.waiting_receiver, event.time);
     }
@@ -207,7 +207,7 @@ class Simulation {
     free_at_[id] = start + us;
     run_.busy_us[id] += us;
     run_.link_bytes += event.bytes;
-    const bool is_last = event.hop + 1 == static_cast<int>(flow.route.size());
+    const bool is_last = event.hop + 1 == std::ssize(flow.route);
     Push(start + link.latency_us + (is_last ? us : 0), -1, event.flow, event.hop + 1, event.bytes);
   }
 

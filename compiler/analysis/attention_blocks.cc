@@ -59,7 +59,7 @@ class Analysis {
     linear.factors.assign(column_ + 1, 0);
     switch (value.opcode()) {
       case AttentionOp::INDEX:
-        linear.factors[static_cast<size_t>(value.dimension())] = 1;
+        linear.factors[value.dimension()] = 1;
         return linear;
       case AttentionOp::CONSTANT:
         if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
@@ -161,16 +161,16 @@ class Analysis {
     for (const bool negated : {false, true}) {
       if (!Ends(value.inputs(0), negated)) continue;
       masks_.emplace_back(value.inputs(0), negated);
-      return tails_[static_cast<size_t>(value.inputs(negated ? 1 : 2))];
+      return tails_[value.inputs(negated ? 1 : 2)];
     }
-    const Tail x = tails_[static_cast<size_t>(value.inputs(1))], y = tails_[static_cast<size_t>(value.inputs(2))];
+    const Tail x = tails_[value.inputs(1)], y = tails_[value.inputs(2)];
     return x == Tail::kZero && y == Tail::kZero ? Tail::kZero : Tail::kAny;
   }
 
   Tail TailOf(AttentionOp::Value* value) {
     Tail least = Tail::kZero, most = Tail::kAny;
     for (const int input : value->inputs()) {
-      const Tail tail = tails_[static_cast<size_t>(input)];
+      const Tail tail = tails_[input];
       least = std::min(least, tail);
       most = std::max(most, tail);
     }
@@ -192,7 +192,7 @@ class Analysis {
       case AttentionOp::MULTIPLY:
         return most == Tail::kZero ? Tail::kZero : uniform;
       case AttentionOp::DIVIDE:
-        return tails_[static_cast<size_t>(value->inputs(0))] == Tail::kZero ? Tail::kZero : uniform;
+        return tails_[value->inputs(0)] == Tail::kZero ? Tail::kZero : uniform;
       case AttentionOp::ADD:
       case AttentionOp::SUBTRACT:
       case AttentionOp::MAXIMUM:
@@ -248,7 +248,7 @@ class Analysis {
     }
     for (const AttentionOp::Result& result : op_.results()) {
       const bool is_product = result.kind() != AttentionOp::Result::ROW_VALUE;
-      if (is_product && tails_[static_cast<size_t>(result.value())] != Tail::kZero) valid_ = false;
+      if (is_product && tails_[result.value()] != Tail::kZero) valid_ = false;
     }
     return valid_ && !masks_.empty();
   }
@@ -261,7 +261,7 @@ class Analysis {
     for (int64_t row = first; row < last; ++row) {
       int64_t rest = row;
       for (int d = op_.rows_size() - 1; d >= 0; rest /= op_.rows(d--)) {
-        position[static_cast<size_t>(op_.batch_size() + d)] = rest % op_.rows(d);
+        position[op_.batch_size() + d] = rest % op_.rows(d);
       }
       for (const auto& [mask, negated] : masks_) columns = std::max(columns, LastTrue(mask, negated, position));
     }

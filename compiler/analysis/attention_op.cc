@@ -159,7 +159,7 @@ class Maker {
       described_.push_back(false);
     }
     const AttentionOp::Operand operand = Describe(parameter.shape(), dims);
-    const int number = static_cast<int>(parameter.number());
+    const int number = parameter.number();
     if (!described_[number]) {
       *op_.mutable_operands(number) = operand;
       described_[number] = true;

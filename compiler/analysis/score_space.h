@@ -40,7 +40,7 @@ class ScoreSpace {
   int column() const { return column_; }
   // Whether scores are reduced over the column.
   bool has_reduction() const { return has_reduction_; }
-  int64_t SizeOf(int dimension) const { return sizes_[static_cast<size_t>(dimension)]; }
+  int64_t SizeOf(int dimension) const { return sizes_[dimension]; }
   // Everything that depends on scores, in no order.
   const absl::flat_hash_set<const Instruction*>& scores() const { return heavy_; }
 

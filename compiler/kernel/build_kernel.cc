@@ -210,7 +210,7 @@ class KernelBuilder {
     sum.initial = initial.Finish(initial.Convert(initial.Value(*reduce.operand(1), zero), accumulator));
     sum.combine = CopyOfReducer(*reduce.called()[0], type, accumulator);
     if (HasNeutralFloat(*sum.combine->entry())) {
-      const uint64_t size = static_cast<uint64_t>(kernel_.dims[columns_.back()].size);
+      const uint64_t size = kernel_.dims[columns_.back()].size;
       sum.lanes = std::min(kMaxLanes, static_cast<int64_t>(absl::bit_floor(size)));
     }
     if (accumulator != type) roundings_.emplace_back(sum.results[0], result);

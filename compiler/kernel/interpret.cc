@@ -184,7 +184,7 @@ class Interpreter {
       return absl::OkStatus();
     }
     const int64_t lane = Indices()[statement.along.back()] % statement.lanes;
-    return Combine(s, &accumulators_[s][static_cast<size_t>(lane)], values);
+    return Combine(s, &accumulators_[s][lane], values);
   }
 
   absl::Status Finish(int s) {

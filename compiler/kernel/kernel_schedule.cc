@@ -160,7 +160,7 @@ class Scheduler {
 
   // The number of loops that two statements share.
   int SharedBetween(int first, int last) const {
-    int shared = static_cast<int>(loops_of_[first].size());
+    int shared = std::ssize(loops_of_[first]);
     for (int s = first; s < last; ++s) shared = std::min(shared, shared_[s]);
     return shared;
   }
@@ -249,7 +249,7 @@ class Scheduler {
       staged.factors.assign(result_.loops.size(), 0);
       staged.elements = 1;
       const Affine& at = kernel().statements[writer].at;
-      for (size_t i = static_cast<size_t>(depth); i < loops_of_[writer].size(); ++i) {
+      for (size_t i = depth; i < loops_of_[writer].size(); ++i) {
         const int loop = loops_of_[writer][i];
         staged.factors[loop] = FactorOf(at, loop);
         if (staged.factors[loop] < 0)

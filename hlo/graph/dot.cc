@@ -32,7 +32,7 @@ class DotPrinter {
   std::string Indent(int depth) const { return std::string(static_cast<size_t>(2 * depth), ' '); }
 
   void AddCluster(const Computation& computation, int depth) {
-    const int number = static_cast<int>(clusters_.size());
+    const int number = std::ssize(clusters_);
     clusters_[&computation] = {number, next_node_};
     const std::string indent = Indent(depth), inner = Indent(depth + 1);
     absl::StrAppend(&out_, indent, "subgraph cluster_", number, " {\n", inner, "label=\"",

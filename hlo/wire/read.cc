@@ -312,7 +312,7 @@ class ModuleReader {
     if (in_.no_entry_layout() || !in_.has_host_program_shape()) return absl::OkStatus();
     const pb::ProgramShape& shape = in_.host_program_shape();
     const Computation& entry = *module_->entry();
-    bool same = shape.parameters_size() == static_cast<int>(entry.parameters().size());
+    bool same = shape.parameters_size() == std::ssize(entry.parameters());
     for (int i = 0; same && i < shape.parameters_size(); ++i) {
       Shape& parameter = module_->entry_parameter_layouts.emplace_back();
       XLAD_RETURN_IF_ERROR(ReadShape(shape.parameters(i), &parameter));

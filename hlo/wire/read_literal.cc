@@ -97,7 +97,7 @@ void TakeElided(const tensor::Shape& shape, int64_t* elided_bytes, Literal* lite
 absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* elided_bytes, Literal* literal) {
   if (shape.is_tuple()) {
     *literal = Literal::Tuple({});
-    if (in.tuple_literals_size() != static_cast<int>(shape.tuple().size())) {
+    if (in.tuple_literals_size() != std::ssize(shape.tuple())) {
       return absl::InvalidArgumentError(absl::StrCat("found ", in.tuple_literals_size(), " tuple literals, expected ",
                                                      shape.tuple().size()));
     }

@@ -116,7 +116,7 @@ class Core {
   }
 
   absl::StatusOr<Tile> Vector(const LloInstruction& i) {
-    const int imm = static_cast<int>(i.imm);
+    const int imm = i.imm;
     const auto at = [](int s, int l) { return (s & (kSublanes - 1)) * kLanes + (l & (kLanes - 1)); };
     Tile result;
     switch (i.op) {

@@ -126,7 +126,7 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
   const size_t width = tensor::ByteWidth(whole.shape().type);
   const double allowed = ToleranceOf(whole.shape().type, tolerance);
   Dims index(whole.shape().dims.size(), 0);
-  for (size_t i = 0; i < static_cast<size_t>(whole.elements()); ++i) {
+  for (size_t i = 0; i < whole.elements(); ++i) {
     double a[2], b[2];
     const int parts = FloatParts(partitioned, i, a);
     FloatParts(whole, i, b);
@@ -190,7 +190,7 @@ std::vector<Literal> Nudged(const std::vector<Literal>& values) {
 
 double LargestDifference(const tensor::Array& a, const tensor::Array& b) {
   double largest = 0, x[2], y[2];
-  for (size_t i = 0; i < static_cast<size_t>(a.elements()); ++i) {
+  for (size_t i = 0; i < a.elements(); ++i) {
     FloatParts(b, i, y);
     for (int p = FloatParts(a, i, x); p-- > 0;) {
       if (x[p] == y[p] || (std::isnan(x[p]) && std::isnan(y[p]))) continue;

@@ -126,7 +126,7 @@ Instruction* Comparer::Reduced(Extract& local, Instruction* x, const AxisList& a
 
 double Largest(const tensor::Array& array) {
   double largest = 0, parts[2];
-  for (size_t i = 0; i < static_cast<size_t>(array.elements()); ++i) {
+  for (size_t i = 0; i < array.elements(); ++i) {
     for (int p = FloatParts(array, i, parts); p-- > 0;) {
       if (std::isfinite(parts[p])) largest = std::max(largest, std::abs(parts[p]));
     }
@@ -181,7 +181,7 @@ std::optional<Difference> Comparer::Compare(const Instruction& instruction, cons
     const tensor::Array local = tensor::ExtractBox(*found[device],
                                                    tensor::Box{Dims(sizes.size(), 0), sizes}, sizes);
     Dims index(sizes.size(), 0);
-    for (size_t i = 0; i < static_cast<size_t>(part.elements()); ++i) {
+    for (size_t i = 0; i < part.elements(); ++i) {
       if (!Same(part, local, i, allowed)) {
         Difference difference;
         const std::string place = whole_.module->SourceOf(instruction);

@@ -151,7 +151,7 @@ llvm::Value* EmitReducePrecision(Ir& ir, ElementType type, const hlo::Attributes
   llvm::Value* size = b.CreateAnd(bits, constant(sign_mask - 1));
   llvm::Value* is_nan = b.CreateICmpUGT(size, constant(infinity));
   if (attributes.mantissa_bits < mantissa) {
-    const uint64_t shift = static_cast<uint64_t>(mantissa - attributes.mantissa_bits);
+    const uint64_t shift = mantissa - attributes.mantissa_bits;
     llvm::Value* odd = b.CreateAnd(b.CreateLShr(size, shift), constant(1));
     size = b.CreateAdd(size, b.CreateAdd(odd, constant((uint64_t{1} << (shift - 1)) - 1)));
     size = b.CreateAnd(size, constant(~((uint64_t{1} << shift) - 1)));

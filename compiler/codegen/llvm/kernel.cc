@@ -74,7 +74,7 @@ llvm::Function* MakeFunction(llvm::Module* module, const std::string& name, cons
   unsigned n = 0;
   for (const tensor::Shape& shape : arguments.operands) Annotate(function->getArg(n++), shape.bytes(), true);
   for (const tensor::Shape& shape : arguments.results) {
-    const int result = static_cast<int>(n - arguments.operands.size());
+    const int result = n - arguments.operands.size();
     Annotate(function->getArg(n++), shape.bytes(), !arguments.in_place.contains(result));
   }
   Annotate(function->getArg(n), 0, true);

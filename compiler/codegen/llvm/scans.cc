@@ -101,7 +101,7 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
       });
     }
     for (size_t c = 0; c < next.size(); ++c) {
-      const uint64_t bytes = static_cast<uint64_t>(next[c].shape.bytes());
+      const uint64_t bytes = next[c].shape.bytes();
       ir.b.CreateMemCpy(outputs[slices + c].array.base, llvm::Align(1), next[c].base, llvm::Align(1), bytes);
     }
   });

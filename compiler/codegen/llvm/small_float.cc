@@ -125,7 +125,7 @@ llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value
   const Format& f = FormatOf(type);
   const Codes codes = CodesOf(f);
   const auto u32 = [&](uint32_t v) { return b.getInt32(v); };
-  const uint32_t shift = static_cast<uint32_t>(23 - f.mantissa_bits);
+  const uint32_t shift = 23 - f.mantissa_bits;
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* magnitude = b.CreateAnd(bits, u32(0x7fffffff));
   // Normal numbers: round the mantissa in place and change the bias of the exponent.

@@ -179,7 +179,7 @@ std::vector<ConcatenatedPart> PartsOf(const Instruction& op, const OpRule& rule,
   const int64_t shards = ShardCount(AxesOf(assignment, rule.results[0][along]));
   if (shards == 1) return parts;
   int64_t begin = 0;
-  for (size_t i = 0; i < static_cast<size_t>(op.operand_count()); ++i) {
+  for (size_t i = 0; i < op.operand_count(); ++i) {
     const Instruction& operand = *op.operand(i);
     const bool sliced = IsSliceAlong(operand, static_cast<int64_t>(along));
     const int64_t size = DimOf(sliced ? *operand.operand(0) : operand, along);
