@@ -1,4 +1,4 @@
-"""Shows what the overlap of collectives with computation is worth between two hosts on a slow network.
+"""Measures the time that the overlap of collectives with computation saves between two hosts on a slow network.
 
     sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4

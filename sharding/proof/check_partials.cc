@@ -84,7 +84,7 @@ class PartialFlow {
 
  private:
   const Leaf& ArrayOf(const Instruction* x) const { return values_.at(x)[0]; }
-  // The first leaf of x that is partial, or one that is not if there is none.
+  // The first leaf of x that is partial, or a leaf without axes if none is.
   Leaf PartialOf(const Instruction* x) const {
     for (const Leaf& leaf : values_.at(x)) {
       if (!leaf.axes.empty()) return leaf;

@@ -114,7 +114,7 @@ STEMS = ("canonical normal initial optim serial recogn memo synchron parallel ve
          "neutral digit immun apolog capital monopol polar scalar regular").split()
 SPELLING = [
     (r"(?i)(?:" + "|".join(STEMS) + r")is(?:e|es|ed|er|ers|ing|ation|ations)(?-i:(?![a-z]))", "American: -ize"),
-    (r"(?i)neighbour|behaviour|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|ing)|artefact|"
+    (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|ing)|artefact|"
      r"(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|(?<![a-z])learnt|"
      r"(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])", "American spelling"),
     (r"\bk(?:Most|Longest|Largest|Biggest|Highest)[A-Z]\w*", "constants of this kind are called kMax..."),

@@ -1,5 +1,5 @@
 // Connections that peers have opened and that are being secured, each on a thread of its own, so that a peer that
-// stalls holds up no other.
+// stalls does not delay the others.
 //
 // Thread-safe.
 #pragma once
@@ -27,7 +27,7 @@ class SecuredGuests {
 
   // Begins to secure a connection. It is closed if its handshake fails, or if too many are in progress.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
-  // Closes the connections whose handshake is in progress, and those to come. Does not wait.
+  // Closes the connections whose handshake is in progress, and all later ones. Does not wait.
   void Close();
 
  private:
