@@ -58,7 +58,7 @@ class BlobCollectorTest : public testing::Test {
   std::unique_ptr<BlobCollector> collector_;
 };
 
-TEST_F(BlobCollectorTest, UnneededBlobsGoAfterAWhile) {
+TEST_F(BlobCollectorTest, UnneededBlobsAreRemovedAfterAWhile) {
   const std::string program = *blobs_->Put("program"), other = *blobs_->Put("other");
   const std::string checkpoint = PutCheckpoint(10, "weights");
   EXPECT_EQ(*collector_->CollectAll(Needing({}, {})), 0) << "they have just been uploaded";
@@ -92,7 +92,7 @@ TEST_F(BlobCollectorTest, ARestartKeepsUnnamedBlobsForAWhile) {
   EXPECT_EQ(*collector_->CollectAll(Needing({})), 1);
 }
 
-TEST_F(BlobCollectorTest, DroppedCheckpointsGoSoonUnlessTheirBlobsAreNeededElsewhere) {
+TEST_F(BlobCollectorTest, DroppedCheckpointsAreRemovedSoonUnlessTheirBlobsAreNeededElsewhere) {
   const std::string first = PutCheckpoint(10, "frozen weights"), second = PutCheckpoint(20, "frozen weights");
   const std::string third = PutCheckpoint(30, "other weights");
   collector_->Drop(first);
@@ -107,7 +107,7 @@ TEST_F(BlobCollectorTest, DroppedCheckpointsGoSoonUnlessTheirBlobsAreNeededElsew
   EXPECT_FALSE(collector_->has_dropped());
 }
 
-TEST_F(BlobCollectorTest, NothingGoesIfItIsUnknownWhatIsNeeded) {
+TEST_F(BlobCollectorTest, NothingIsRemovedIfItIsUnknownWhatIsNeeded) {
   const std::string checkpoint = PutCheckpoint(10, "weights");
   Wait(kHourMs + 1);
   EXPECT_FALSE(collector_->CollectAll([] { return absl::UnavailableError("the log cannot be read"); }).ok());

@@ -19,7 +19,7 @@ inline constexpr int64_t kBlockBytes = 1 << 20;
 struct BlockSums {
   int64_t bytes = 0;                  // The size of the object.
   int64_t block_bytes = kBlockBytes;  // The size of every block but the last, which may be shorter.
-  std::vector<uint64_t> sums;         // By block; empty if the object is.
+  std::vector<uint64_t> sums;         // By block; empty if the object is empty.
   friend bool operator==(const BlockSums&, const BlockSums&) = default;
 };
 

@@ -20,7 +20,7 @@ MOST_TEXT = 7000  # Characters of a program: special functions and random number
 
 
 def jax_cases(only):
-    """One element type an expression, another one for the next."""
+    """Yields a case of each expression, each in one element type; the types take turns."""
     for i, (family, expression, names) in enumerate(jax_programs.expressions()):
         if not family.startswith(only):
             continue

@@ -64,6 +64,8 @@ RULES = [
      r"(?: (?!that\b)[\w.]+){0,3} behind\b|\bbehind (?:reshapes?|bitcasts?|get-tuple-elements?|the end)\b",
      '"after", "beyond", "looking through"'),
     (r"\bthe begin\b", '"the beginning"'),
+    (r"\b(?:goes|go) (?:soon|after a while)\b|\bfound lost\b", '"is removed", "is counted as lost"'),
+    (r"\bone (?:element type|type|name|kind) an? \w+", '"one ... per ..."'),
     (r"\bwhere to stand\b|\bto blame\b|\bdoes? harm\b|\bas they like\b", "the technical term"),
     (r"\bfor people\b", '"for display"'),
     (r"\b(?:any more|no more) goes\b|\b(?:went|go|goes|gone|gets?|got) lost\b", '"is dropped", "was lost"'),

@@ -1,7 +1,7 @@
 // Runs the collectives of one device: those among devices of this host on mapped memory, all others by messages.
 //
 // A collective by messages that is started runs on a thread of its own while the device computes. One on mapped memory
-// runs when it is started: its work is that of the cores that would compute.
+// runs when it is started, because it needs the cores that would compute.
 #pragma once
 
 #include <map>

@@ -18,7 +18,7 @@ std::vector<HalfExchange> ExchangesOf(const Fold& fold) {
 }
 
 // At each level, a rank gives away the parts of the ranks that agree with its peer in the bits of all levels so far.
-// The highest bit comes first, so that these parts are adjacent; in canonical order the lowest.
+// The highest bit comes first, so that these parts are adjacent; in canonical order the lowest bit comes first.
 void ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, const Unit& unit, const Interval& scratch,
                    ScheduleBuilder* builder) {
   const int self = builder->position(), levels = CeilLog2(spec.ranks);

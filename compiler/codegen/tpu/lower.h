@@ -20,7 +20,7 @@ struct LoweredLlo {
   machine::LloProgram program;
   machine::LloMemory memory;                     // Constants are filled in; all other buffers are zeros.
   std::vector<int> parameters, results;          // The buffers of the array leaves, in order.
-  std::vector<const Instruction*> instructions;  // By kernel: what it is, or is a part of, the lowering of.
+  std::vector<const Instruction*> instructions;  // By kernel: the instruction of which it computes all or a part.
 };
 
 // Lowers a computation; loops and branches inside are macro-operations. The instructions must outlive the result.

@@ -65,7 +65,7 @@ absl::StatusOr<std::string> ReadModel(const std::string& model) {
 Target TargetOf(const std::string& model) {
   Target target = HostTarget(kName);
   target.set_device_model(model);
-  // A model without a file is refused by `make`, so that an empty text is never compiled for.
+  // If the model has no file, `make` refuses it, so that no program is compiled for an empty chip file.
   if (absl::StatusOr<std::string> text = ChipText(model); text.ok()) target.set_chip(*std::move(text));
   return target;
 }
