@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/memory_limit.h"
 #include "runtime/devices/conformance/device_conformance_fixture.h"
 
 namespace xlad::runtime {
@@ -56,6 +57,21 @@ TEST_P(MemoryConformance, HugeSizesAreRefused) {
   for (const int64_t bytes : {int64_t{1} << 50, INT64_MAX - 100, INT64_MAX}) {
     EXPECT_EQ(device_->Allocate(bytes).status().code(), absl::StatusCode::kResourceExhausted) << bytes;
   }
+}
+
+// Nothing is written to this memory, so that the machine does not need to have it.
+TEST_P(MemoryConformance, AllocationsTogetherAreLimited) {
+  if (stream_->host_can_access()) GTEST_SKIP() << "the memory of this device is the host's, which the system limits";
+  const int64_t bytes = UsableMemoryBytes() / 2 + 1;
+  auto first = device_->Allocate(bytes);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status second = device_->Allocate(bytes).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kResourceExhausted);
+  for (const std::string& word : {device_->Name(), absl::StrCat("cannot allocate ", bytes), std::string("may use")}) {
+    EXPECT_NE(second.message().find(word), std::string::npos) << second;
+  }
+  first->reset();
+  EXPECT_TRUE(device_->Allocate(bytes).ok());
 }
 
 TEST_P(MemoryConformance, ADeviceIsUsableAfterItRanOutOfMemory) {

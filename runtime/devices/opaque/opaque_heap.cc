@@ -4,15 +4,25 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 
 namespace xlad::runtime {
+namespace {
+
+// The bytes of all blocks of this process. Limits on memory are those of the process.
+std::atomic<int64_t> allocated = 0;
+
+}  // namespace
+
 absl::Status OpaqueHeap::OutOfMemory(int64_t bytes, const std::string& why) const {
   return absl::ResourceExhaustedError(absl::StrCat(device_, ": cannot allocate ", bytes, " bytes: ", why));
 }
@@ -26,7 +36,7 @@ absl::Status OpaqueHeap::NotInBlock(const void* address, int64_t bytes) const {
 absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make(const std::string& device) {
   const int file = memfd_create("xlad-opaque", MFD_CLOEXEC);
   if (file < 0) return absl::InternalError(absl::StrCat(device, ": memfd_create: ", std::strerror(errno)));
-  return std::unique_ptr<OpaqueHeap>(new OpaqueHeap(device, file));
+  return std::unique_ptr<OpaqueHeap>(new OpaqueHeap(device, file, UsableMemoryBytes()));
 }
 
 OpaqueHeap::~OpaqueHeap() {
@@ -36,9 +46,11 @@ OpaqueHeap::~OpaqueHeap() {
 
 absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
   const int64_t page = sysconf(_SC_PAGESIZE);
-  const int64_t machine_bytes = sysconf(_SC_PHYS_PAGES) * page;
-  if (bytes < 0 || bytes > machine_bytes) {
-    return OutOfMemory(bytes, absl::StrCat("expected 0 to ", machine_bytes, ", the memory of this machine"));
+  const int64_t before = allocated;
+  if (bytes < 0 || bytes > most_bytes_ - before) {
+    return OutOfMemory(
+        bytes, absl::StrCat("expected 0 to ", std::max<int64_t>(0, most_bytes_ - before), ": this process may use ",
+                            most_bytes_, " bytes of memory, and ", before, " are allocated on its devices"));
   }
   Block block;
   block.bytes = bytes;
@@ -47,8 +59,7 @@ absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
   block.file_offset = file_bytes_;
   if (ftruncate(file_, file_bytes_ + block.mapped_bytes) != 0) return OutOfMemory(bytes, std::strerror(errno));
   file_bytes_ += block.mapped_bytes;
-  void* const real =
-      mmap(nullptr, block.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, block.file_offset);
+  void* const real = mmap(nullptr, block.mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, block.file_offset);
   if (real == MAP_FAILED) return OutOfMemory(bytes, std::strerror(errno));
   block.real = static_cast<std::byte*>(real);
   void* handed_out = real;
@@ -61,6 +72,7 @@ absl::StatusOr<void*> OpaqueHeap::Allocate(int64_t bytes, MemoryKind kind) {
     }
   }
   blocks_.emplace(static_cast<std::byte*>(handed_out), block);
+  allocated += bytes;
   return handed_out;
 }
 
@@ -73,6 +85,7 @@ void OpaqueHeap::Free(void* address) {
   if (block.real != address) munmap(address, block.mapped_bytes);
   // Without this the pages stay in the file until the device ends; a failure has no other effect.
   (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
+  allocated -= block.bytes;
   blocks_.erase(found);
 }
 

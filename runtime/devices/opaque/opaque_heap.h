@@ -28,7 +28,8 @@ class OpaqueHeap {
   static absl::StatusOr<std::unique_ptr<OpaqueHeap>> Make(const std::string& device);
   ~OpaqueHeap();  // All blocks must have been freed.
 
-  // Returns the address to hand out. ResourceExhausted if `bytes` is negative or more than the machine can map.
+  // Returns the address to hand out. ResourceExhausted if `bytes` is negative, or if all devices of this process
+  // together would have more than the process may use (base/memory_limit.h) or the machine can map.
   absl::StatusOr<void*> Allocate(int64_t bytes, MemoryKind kind);
   void Free(void* address);
 
@@ -47,7 +48,8 @@ class OpaqueHeap {
     std::byte* real = nullptr;
   };
 
-  OpaqueHeap(std::string device, int file) : device_(std::move(device)), file_(file) {}
+  OpaqueHeap(std::string device, int file, int64_t most_bytes)
+      : device_(std::move(device)), file_(file), most_bytes_(most_bytes) {}
   absl::Status OutOfMemory(int64_t bytes, const std::string& why) const;
   absl::Status NotInBlock(const void* address, int64_t bytes) const;
   // The block that has the address in its mapping, or null.
@@ -55,6 +57,7 @@ class OpaqueHeap {
 
   const std::string device_;
   const int file_;
+  const int64_t most_bytes_;  // What the process may use.
   mutable std::shared_mutex mutex_;
   std::map<std::byte*, Block> blocks_;  // By handed-out address.
   int64_t file_bytes_ = 0;              // Offsets are not reused; pages of freed blocks are given back to the system.
