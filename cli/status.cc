@@ -2,8 +2,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/job_time.h"
 #include "cli/worker_json.h"
 #include "client/coordinator_client.h"
+#include "service/goodput.h"
 
 namespace xlad::cli {
 namespace {
@@ -49,35 +51,105 @@ void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& work
   }
 }
 
-int Run(const Endpoint& endpoint, const std::string& format) {
+// A job, and what its time was spent on.
+struct TimedJob {
+  JobStatus job;
+  WhyJobResponse why;
+};
+
+Json ToJson(const TimedJob& timed) {
+  const JobStatus& job = timed.job;
+  return {{"id", job.id()},
+          {"name", job.name()},
+          {"state", JobState_Name(job.state())},
+          {"reason", job.reason()},
+          {"mesh", MeshText(job.mesh())},
+          {"step", job.step()},
+          {"steps", job.steps()},
+          {"attempt", job.attempt()},
+          {"goodput", GoodputOf(timed.why.time())},
+          {"time_s", TimeToJson(timed.why.time())}};
+}
+
+void PrintJobs(const std::vector<TimedJob>& jobs) {
+  if (jobs.empty()) return;
+  std::printf("%-14s %-20s %-10s %15s %8s  %s\n", "JOB", "NAME", "STATE", "STEP", "GOODPUT", "TIME");
+  for (const auto& [job, why] : jobs) {
+    std::printf("%-14s %-20.20s %-10s %15s %6.1f %%  %s\n", job.id().c_str(), job.name().c_str(),
+                JobState_Name(job.state()).c_str(), absl::StrCat(job.step(), "/", job.steps()).c_str(),
+                100 * GoodputOf(why.time()), service::TimeText({why.time().begin(), why.time().end()}).c_str());
+  }
+}
+
+absl::StatusOr<TimedJob> WithTime(client::CoordinatorClient& client, const JobStatus& job) {
+  XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, client.Why(job.id()));
+  return TimedJob{job, std::move(why)};
+}
+
+// The jobs that have devices.
+absl::StatusOr<std::vector<TimedJob>> RunningJobs(client::CoordinatorClient& client) {
+  std::vector<TimedJob> running;
+  XLAD_ASSIGN_OR_RETURN(const std::vector<JobStatus> jobs, client.ListJobs());
+  for (const JobStatus& job : jobs) {
+    if (job.session() || (job.state() != STARTING && job.state() != RUNNING)) continue;
+    absl::StatusOr<TimedJob> timed = WithTime(client, job);
+    if (timed.ok()) running.push_back(*std::move(timed));  // It may have been removed in the meantime.
+  }
+  return running;
+}
+
+absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& job_id, bool json) {
+  XLAD_ASSIGN_OR_RETURN(const JobStatus job, client.GetJob(job_id));
+  XLAD_ASSIGN_OR_RETURN(const TimedJob timed, WithTime(client, job));
+  if (json) {
+    std::printf("%s\n", ToJson(timed).dump(2).c_str());
+  } else {
+    PrintJobs({timed});
+    if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrintAll(client::CoordinatorClient& client, bool json) {
+  XLAD_ASSIGN_OR_RETURN(const CoordinatorStatus status, client.Status());
+  ListWorkersResponse workers;
+  std::vector<TimedJob> jobs;
+  if (status.serving()) {
+    XLAD_ASSIGN_OR_RETURN(workers, client.ListWorkers());
+    XLAD_ASSIGN_OR_RETURN(jobs, RunningJobs(client));
+  }
+  if (!json) {
+    PrintTable(status, workers);
+    PrintJobs(jobs);
+    return absl::OkStatus();
+  }
+  Json all = ToJson(status, workers);
+  all["running"] = Json::array();
+  for (const TimedJob& job : jobs) all["running"].push_back(ToJson(job));
+  std::printf("%s\n", all.dump(2).c_str());
+  return absl::OkStatus();
+}
+
+int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
-  const auto status = (*client)->Status();
-  if (!status.ok()) return Fail(status.status());
-  ListWorkersResponse workers;
-  if (status->serving()) {
-    auto listed = (*client)->ListWorkers();
-    if (!listed.ok()) return Fail(listed.status());
-    workers = *std::move(listed);
-  }
-  if (format == "json") {
-    std::printf("%s\n", ToJson(*status, workers).dump(2).c_str());
-  } else {
-    PrintTable(*status, workers);
-  }
-  return kOk;
+  const bool json = format == "json";
+  const absl::Status printed = job_id.empty() ? PrintAll(**client, json) : PrintOneJob(**client, job_id, json);
+  return printed.ok() ? kOk : Fail(printed);
 }
 
 }  // namespace
 
 void AddStatus(CLI::App& parent, Action* action) {
   auto endpoint = std::make_shared<Endpoint>();
+  auto job_id = std::make_shared<std::string>();
   auto format = std::make_shared<std::string>();
-  CLI::App* app = parent.add_subcommand("status", "print the state of a coordinator and its workers");
-  app->footer("Example:\n  xlad status --coordinator 127.0.0.1:7411 --format json");
+  CLI::App* app = parent.add_subcommand("status", "print the state of a coordinator and its workers, or of one job");
+  app->footer("Examples:\n  xlad status --coordinator 127.0.0.1:7411 --format json\n  xlad status job-1a2b3c4d");
+  app->add_option("JOB", *job_id, "the id of a job, also of one that has ended");
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *format); }; });
+  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *format); }; });
 }
 
 }  // namespace xlad::cli

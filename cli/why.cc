@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/job_time.h"
 #include "client/coordinator_client.h"
 
 namespace xlad::cli {
@@ -9,12 +10,6 @@ namespace {
 
 nlohmann::ordered_json List(const google::protobuf::RepeatedPtrField<std::string>& texts) {
   return std::vector<std::string>(texts.begin(), texts.end());
-}
-
-nlohmann::ordered_json TimeByCause(const google::protobuf::RepeatedPtrField<JobTime>& time) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  for (const JobTime& part : time) json[part.cause()] = part.seconds();
-  return json;
 }
 
 int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
@@ -26,11 +21,14 @@ int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& 
     std::printf("%s\n", why->text().c_str());
     return kOk;
   }
-  const nlohmann::ordered_json json = {
-      {"text", why->text()},           {"what", why->what()},
-      {"since_unix_ns", why->since_unix_ns()}, {"who", List(why->who())},
-      {"evidence", List(why->evidence())},     {"done", List(why->done())},
-      {"advice", List(why->advice())},         {"time_s", TimeByCause(why->time())}};
+  const nlohmann::ordered_json json = {{"text", why->text()},
+                                       {"what", why->what()},
+                                       {"since_unix_ns", why->since_unix_ns()},
+                                       {"who", List(why->who())},
+                                       {"evidence", List(why->evidence())},
+                                       {"done", List(why->done())},
+                                       {"advice", List(why->advice())},
+                                       {"time_s", TimeToJson(why->time())}};
   std::printf("%s\n", json.dump(2).c_str());
   return kOk;
 }

@@ -58,6 +58,20 @@ class Faults(unittest.TestCase):
             kinds = [event["kind"] for event in events]
             self.assertEqual(kinds, ["submitted", "built", "placed", "started", "attempt_ended", "placed", "started"])
             self.assertEqual(events[4]["worker"], "w1")
+            # What its time was spent on, while it runs and when it has ended.
+            status = lambda *args: json.loads(xlad("status", *args, "--coordinator", made.address, "--json")[1])
+            running = status()["running"]
+            self.assertEqual([job["id"] for job in running], [job_id])
+            self.assertEqual(xlad("cancel", job_id, "--coordinator", made.address)[0], 0)
+            wait_for(lambda: status(job_id)["state"] == "CANCELLED", "the job to end")
+            self.assertEqual(status()["running"], [])
+            ended = status(job_id)
+            for shown in (running[0], ended):
+                time_s = shown["time_s"]
+                self.assertEqual(list(time_s), ["wait", "compile", "load", "step", "checkpoint", "restart", "lost"])
+                self.assertGreater(time_s["restart"], 0)
+                self.assertAlmostEqual(shown["goodput"], time_s["step"] / sum(time_s.values()))
+            self.assertIn(f"{100 * ended['goodput']:.1f} %  ", xlad("status", job_id, "--coordinator", made.address)[1])
 
     def test_drained_and_resized_jobs_continue_from_their_state(self):
         with cluster(workers=2, devices=2) as made:

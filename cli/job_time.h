@@ -1,0 +1,27 @@
+// What the time of a job was spent on, as `xlad why` and `xlad status` print it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "proto/job.pb.h"
+
+namespace xlad::cli {
+
+// Seconds by cause.
+inline nlohmann::ordered_json TimeToJson(const google::protobuf::RepeatedPtrField<JobTime>& time) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const JobTime& part : time) json[part.cause()] = part.seconds();
+  return json;
+}
+
+// The part of a job's time that was spent on steps whose results count; 0 for no time.
+inline double GoodputOf(const google::protobuf::RepeatedPtrField<JobTime>& time) {
+  double all = 0, steps = 0;
+  for (const JobTime& part : time) {
+    all += part.seconds();
+    if (part.cause() == "step") steps += part.seconds();
+  }
+  return all > 0 ? steps / all : 0;
+}
+
+}  // namespace xlad::cli
