@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
 #include "cli/command.h"
@@ -22,14 +25,15 @@ constexpr size_t kMaxSweptMeshes = 200;
 constexpr size_t kMaxPrintedCollectives = 20;
 
 struct Options {
-  std::string path, mesh, compare, chip, assign, trace, format;
-  std::vector<std::string> topologies, broken_links;
+  std::string path, mesh, compare, assign, trace, format;
+  std::vector<std::string> topologies, chips, broken_links;
   bool sweep = false;
 };
 
 // A prediction with what it is of. `error` is set instead if the mesh does not fit the program or the slice.
 struct Run {
   Slice slice;
+  std::string program;  // Its path, if --compare has another.
   std::string mesh;
   int64_t peak_bytes = 0;
   double flops = 0;
@@ -37,18 +41,22 @@ struct Run {
   absl::Status error;
 };
 
+// Each topology, with each chip file.
 absl::StatusOr<std::vector<Slice>> ReadSlices(const Options& options) {
-  std::optional<machine::Chip> chip;
-  if (!options.chip.empty()) {
-    XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(options.chip));
-    XLAD_ASSIGN_OR_RETURN(chip, machine::ParseChip(text, options.chip));
+  std::vector<std::optional<machine::Chip>> chips;
+  for (const std::string& path : options.chips) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(path));
+    XLAD_ASSIGN_OR_RETURN(chips.emplace_back(), machine::ParseChip(text, path));
   }
+  if (chips.empty()) chips.emplace_back();
   std::vector<Slice> slices;
   for (const std::string& topology : options.topologies) {
-    XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), simulate::ParseSlice(topology, chip));
-    for (const std::string& link : options.broken_links) {
-      const absl::Status broken = simulate::BreakLink(link, &slices.back());
-      if (!broken.ok()) return Annotate(broken, absl::StrCat("--broken-link on ", topology));
+    for (const std::optional<machine::Chip>& chip : chips) {
+      XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), simulate::ParseSlice(topology, chip));
+      for (const std::string& link : options.broken_links) {
+        const absl::Status broken = simulate::BreakLink(link, &slices.back());
+        if (!broken.ok()) return Annotate(broken, absl::StrCat("--broken-link on ", topology));
+      }
     }
   }
   return slices;
@@ -62,7 +70,7 @@ absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::stri
 }
 
 absl::StatusOr<Run> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
-  Run run{slice, program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
+  Run run{slice, "", program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
   XLAD_ASSIGN_OR_RETURN(run.prediction, simulate::Predict(program, slice, assign));
   return run;
 }
@@ -70,6 +78,7 @@ absl::StatusOr<Run> RunOn(const PreparedProgram& program, const Slice& slice, co
 // The figures of a run. Without `details`, neither collectives nor links.
 Json ToJson(const Run& run, bool details) {
   Json json = {{"topology", run.slice.name}, {"mesh", run.mesh}, {"chips", run.slice.chips()}};
+  if (!run.program.empty()) json["program"] = run.program;
   if (!run.error.ok()) {
     json["error"] = std::string(run.error.message());
     return json;
@@ -85,6 +94,7 @@ Json ToJson(const Run& run, bool details) {
                {"hbm_traffic_bytes", step.hbm_bytes},
                {"units", {{"mxu", step.mxu_us}, {"vpu", step.vpu_us}, {"hbm", step.hbm_us}, {"ici", step.ici_us}}},
                {"stall_us", step.stall_us}});
+  if (run.slice.slices() > 1) json["units"]["dcn"] = step.dcn_us;
   if (!details) return json;
   json["collectives"] = Json::array();
   for (const simulate::CollectiveUse& use : step.collectives) {
@@ -99,10 +109,11 @@ Json ToJson(const Run& run, bool details) {
   }
   json["links"] = Json::array();
   for (int d = 0; d < std::ssize(step.link_us); ++d) {
-    json["links"].push_back({{"dimension", std::string(1, simulate::LetterOf(d))},
+    json["links"].push_back({{"dimension", std::string(1, run.slice.LetterOf(d))},
+                             {"network", run.slice.IsDcn(d) ? "dcn" : "ici"},
                              {"chips", run.slice.grid[d]},
                              {"wraps", run.slice.Wraps(d)},
-                             {"bytes", step.link_us[d] * run.slice.chip.ici_bytes_per_s / 1e6},
+                             {"bytes", step.link_us[d] * run.slice.RateOf(d) / 1e6},
                              {"busy_us", step.link_us[d]},
                              {"use", step.us > 0 ? step.link_us[d] / step.us : 0}});
   }
@@ -135,11 +146,16 @@ void PrintRun(const Run& run) {
                static_cast<double>(run.peak_bytes) / 1e9, run.slice.chip.hbm_bytes / 1e9,
                static_cast<double>(run.peak_bytes) > run.slice.chip.hbm_bytes ? " (does not fit)" : "",
                step.hbm_bytes / 1e9);
-  absl::PrintF("busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f; waiting for collectives %.1f\n", step.mxu_us,
-               step.vpu_us, step.hbm_us, step.ici_us, step.stall_us);
+  const std::string dcn = run.slice.slices() > 1 ? absl::StrFormat(", dcn %.1f", step.dcn_us) : "";
+  absl::PrintF("busy us: mxu %.1f, vpu %.1f, hbm %.1f, ici %.1f%s; waiting for collectives %.1f\n", step.mxu_us,
+               step.vpu_us, step.hbm_us, step.ici_us, dcn, step.stall_us);
   for (int d = 0; d < std::ssize(step.link_us); ++d) {
-    absl::PrintF("links along %c: %.1f %% used\n", simulate::LetterOf(d),
-                 step.us > 0 ? 100 * step.link_us[d] / step.us : 0.0);
+    const double use = step.us > 0 ? 100 * step.link_us[d] / step.us : 0.0;
+    if (run.slice.IsDcn(d)) {
+      absl::PrintF("DCN between %d slices (s): %.1f %% used\n", run.slice.slices(), use);
+    } else {
+      absl::PrintF("links along %c: %.1f %% used\n", run.slice.LetterOf(d), use);
+    }
   }
   std::vector<simulate::CollectiveUse> uses = Combined(step.collectives);
   std::stable_sort(uses.begin(), uses.end(),
@@ -163,15 +179,19 @@ void PrintTable(const std::vector<Run>& runs) {
   constexpr double kBar = 30;
   double slowest = 0;
   for (const Run& run : runs) slowest = std::max(slowest, run.prediction.step.us);
-  absl::PrintF("%-16s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory GB");
+  absl::PrintF("%-24s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory GB");
   for (const Run& run : runs) {
+    // Chip files of other names than the topology has.
+    const bool is_named = absl::StrContains(run.slice.name, absl::StrCat(run.slice.chip.name, "-"));
+    const std::string name = is_named ? run.slice.name : absl::StrCat(run.slice.name, " ", run.slice.chip.name);
+    const std::string mesh = run.program.empty() ? run.mesh : absl::StrCat(run.program, " ", run.mesh);
     if (!run.error.ok()) {
-      absl::PrintF("%-16s %-24s %s\n", run.slice.name, run.mesh, run.error.message());
+      absl::PrintF("%-24s %-24s %s\n", name, mesh, run.error.message());
       continue;
     }
     const double us = run.prediction.step.us, bytes = static_cast<double>(run.peak_bytes);
-    absl::PrintF("%-16s %-24s %14.1f %5.1f%% %9.2f%s %s\n", run.slice.name, run.mesh, us, 100 * run.prediction.mfu,
-                 bytes / 1e9, bytes > run.slice.chip.hbm_bytes ? "!" : " ",
+    absl::PrintF("%-24s %-24s %14.1f %5.1f%% %9.2f%s %s\n", name, mesh, us, 100 * run.prediction.mfu, bytes / 1e9,
+                 bytes > run.slice.chip.hbm_bytes ? "!" : " ",
                  std::string(static_cast<size_t>(slowest > 0 ? kBar * us / slowest : 0), '#'));
   }
   absl::PrintF("! does not fit in the memory of the chip\n");
@@ -179,19 +199,24 @@ void PrintTable(const std::vector<Run>& runs) {
 
 absl::StatusOr<std::vector<Run>> Sweep(const Options& options, const std::vector<Slice>& slices) {
   XLAD_ASSIGN_OR_RETURN(const sharding::Mesh named, sharding::ParseMesh(options.mesh));
+  std::map<int, std::vector<const Slice*>> slices_of;  // By the number of chips: their programs are the same.
+  for (const Slice& slice : slices) slices_of[slice.chips()].push_back(&slice);
   std::vector<Run> runs;
-  for (const Slice& slice : slices) {
-    for (const sharding::Mesh& mesh : simulate::MeshesLike(named, slice.chips(), kMaxSweptMeshes)) {
-      Run run{slice, mesh.ToString(), 0, 0, {}, {}};
+  for (const auto& [chips, alike] : slices_of) {
+    for (const sharding::Mesh& mesh : simulate::MeshesLike(named, chips, kMaxSweptMeshes)) {
       const absl::StatusOr<PreparedProgram> program = Prepare(options.path, mesh.ToString());
-      absl::StatusOr<Run> found = program.ok() ? RunOn(*program, slice, options.assign) : program.status();
-      if (found.ok()) {
-        run = *std::move(found);
-      } else {
-        run.error = found.status();
+      for (const Slice* slice : alike) {
+        absl::StatusOr<Run> found = program.ok() ? RunOn(*program, *slice, options.assign) : program.status();
+        if (found.ok()) {
+          runs.push_back(*std::move(found));
+        } else {
+          runs.push_back({*slice, "", mesh.ToString(), 0, 0, {}, found.status()});
+        }
       }
-      runs.push_back(std::move(run));
     }
+  }
+  if (std::none_of(runs.begin(), runs.end(), [](const Run& run) { return run.error.ok(); })) {
+    return Annotate(runs.at(0).error, absl::StrCat("--sweep found no mesh that fits; ", runs[0].mesh));
   }
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
     return a.error.ok() != b.error.ok() ? a.error.ok() : a.prediction.step.us < b.prediction.step.us;
@@ -200,13 +225,22 @@ absl::StatusOr<std::vector<Run>> Sweep(const Options& options, const std::vector
 }
 
 absl::StatusOr<std::vector<Run>> Simulate(const Options& options, const std::vector<Slice>& slices) {
-  std::vector<std::string> meshes = {options.mesh};
-  if (!options.compare.empty()) meshes.push_back(options.compare);
+  struct Compared {
+    std::string path, mesh;
+  };
+  std::vector<Compared> all = {{options.path, options.mesh}};
+  const bool is_program = RealFileSystem().Exists(options.compare);
+  if (is_program) {
+    all.push_back({options.compare, options.mesh});
+  } else if (!options.compare.empty()) {
+    all.push_back({options.path, options.compare});
+  }
   std::vector<Run> runs;
-  for (const std::string& mesh : meshes) {
-    XLAD_ASSIGN_OR_RETURN(const PreparedProgram program, Prepare(options.path, mesh));
+  for (const auto& [path, mesh] : all) {
+    XLAD_ASSIGN_OR_RETURN(const PreparedProgram program, Prepare(path, mesh));
     for (const Slice& slice : slices) {
       XLAD_ASSIGN_OR_RETURN(runs.emplace_back(), RunOn(program, slice, options.assign));
+      if (is_program) runs.back().program = path;
       for (const std::string& warning : runs.back().prediction.step.warnings) {
         absl::FPrintF(stderr, "xlad: warning: %s\n", warning);
       }
@@ -242,20 +276,24 @@ void AddSimulate(CLI::App& parent, Action* action) {
   app->footer(
       "Examples:\n  xlad simulate examples/spiral_mlp --topology v5e-2x4 --mesh dp=4,tp=2\n"
       "  xlad simulate step.hlo --topology v5p-16x20x28 --mesh dp=2240,tp=4 --assign tp=x4,dp=x4yz\n"
+      "  xlad simulate step.hlo --topology 2xv6e-16x16 --mesh dp=2,fsdp=256 --assign fsdp=xy,dp=s\n"
       "  xlad simulate step.hlo --topology v5e-16x16 --topology v6e-16x16 --mesh dp=1,tp=1 --sweep\n"
       "docs/reference/simulate.md describes the model and chip files.");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
-  app->add_option("--topology", options->topologies, "the slice, as v5e-16x16 or v5p-4x4x8; may be repeated")
+  app->add_option("--topology", options->topologies,
+                  "the slice, as v5e-16x16, or several slices, as 2xv5p-4x4x8; may be repeated")
       ->required()
       ->allow_extra_args(false);
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
-  app->add_option("--chip", options->chip, "a chip file, in place of the chip that the topology names")
-      ->check(CLI::ExistingFile);
+  app->add_option("--chip", options->chips,
+                  "a chip file, in place of the chip that the topology names; may be repeated")
+      ->check(CLI::ExistingFile)
+      ->allow_extra_args(false);
   app->add_option("--assign", options->assign,
                   "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");
   app->add_option("--broken-link", options->broken_links, "a link that carries nothing, as 0-1; may be repeated")
       ->allow_extra_args(false);
-  auto* compare = app->add_option("--compare", options->compare, "another mesh, beside the first");
+  auto* compare = app->add_option("--compare", options->compare, "another mesh or program, beside the first");
   auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");
   sweep->needs("--mesh")->excludes(compare);
   app->add_option("--trace", options->trace,

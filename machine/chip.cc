@@ -50,6 +50,8 @@ const std::vector<Key>& Keys() {
       {"ici", "launch", &Chip::ici_launch_s, kSeconds},
       {"ici", "wraps_at", &Chip::ici_wraps_at},
       {"ici", "wraps_at_multiples", &Chip::ici_wraps_at_multiples, kBytes, false},
+      {"dcn", "rate", &Chip::dcn_bytes_per_s, kBytesPerSecond, false},
+      {"dcn", "latency", &Chip::dcn_latency_s, kSeconds, false},
   };
   return *keys;
 }
@@ -71,9 +73,10 @@ class ChipReader {
       XLAD_RETURN_IF_ERROR(ReadTopLevel(std::string(key.str()), key.source(), value));
     }
     if (chip_.name.empty()) return Missing("name", "a text such as \"v5e\"");
+    const bool has_dcn = seen_.contains("dcn.rate") || seen_.contains("dcn.latency");
     for (const Key& key : Keys()) {
-      if (!key.required || seen_.contains(FullName(key))) continue;
-      return Missing(FullName(key), ExpectedFor(key));
+      const bool required = key.required || (has_dcn && key.table == "dcn");
+      if (required && !seen_.contains(FullName(key))) return Missing(FullName(key), ExpectedFor(key));
     }
     if (chip_.ici_dimensions > 3) {
       return absl::InvalidArgumentError(

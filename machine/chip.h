@@ -39,6 +39,10 @@ struct Chip {
   int ici_wraps_at = 1;                 // A dimension wraps around if its size is this, or
   bool ici_wraps_at_multiples = false;  // a multiple of it.
 
+  // The network between slices (DCN). The rate of a chip if all chips of its host send; 0: the file has no figure.
+  double dcn_bytes_per_s = 0;
+  double dcn_latency_s = 0;  // From a chip to a chip of another slice for the first byte.
+
   int mxus() const { return cores * mxus_per_core; }
   double vmem() const { return vmem_bytes * cores; }
   // The peak rate of the vector units of all cores, in operations per second.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -58,7 +59,19 @@ void BreakLinkOfGroup(const std::pair<int, int>& link, const GroupShape& shape, 
       .IgnoreError();
 }
 
+// The shape without its slices.
+GroupShape Inside(const GroupShape& shape) {
+  GroupShape inside;
+  std::copy_if(shape.begin(), shape.end(), std::back_inserter(inside), [](const auto& d) { return !d.is_dcn; });
+  return inside;
+}
+
+bool IsAcrossSlices(const GroupShape& shape) { return shape.size() == 1 && shape[0].is_dcn; }
+
 Network NetworkOf(const GroupShape& shape, const Slice& slice) {
+  if (IsAcrossSlices(shape)) {
+    return Network::Switch(shape[0].size, slice.chip.dcn_latency_s * 1e6, slice.chip.dcn_bytes_per_s / 1e9);
+  }
   std::vector<collectives::TorusDimension> dimensions;
   for (const GroupDimension& d : shape) {
     dimensions.push_back(
@@ -78,6 +91,11 @@ std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& net
   if (kind == CollectiveKind::kAllToAll) return {{.algorithm = "direct"}};
   if (kind == CollectiveKind::kBroadcast) return {{.algorithm = "ring", .chunks = few ? 1 : 16}};
   std::vector<CollectivePlan> plans;
+  if (dimensions == 0) {  // Across slices.
+    if (!few) plans.push_back({.algorithm = "direct"});
+    plans.push_back({.algorithm = "ring"});
+    return plans;
+  }
   for (const int chunks : {1, 4}) {
     CollectivePlan plan{.algorithm = "ring", .chunks = chunks};
     plan.channels = network.IsSymmetric() ? 2 * dimensions : dimensions;
@@ -108,7 +126,7 @@ std::vector<double> LinkUs(const SimulatedRun& run, const Network& network, cons
   std::vector<double> sums(shape.size()), counts(shape.size());
   for (size_t link = 0; link < network.links().size(); ++link) {
     if (only_rank_zero && network.links()[link].from != 0) continue;
-    const int d = network.DimensionOf(static_cast<int>(link));
+    const int d = std::max(0, network.DimensionOf(static_cast<int>(link)));  // -1 for DCN.
     sums[d] += run.busy_us[link];
     counts[d] += 1;
   }
@@ -126,7 +144,7 @@ int RanksOf(const GroupShape& shape) {
 
 std::string ToString(const GroupShape& shape) {
   return absl::StrJoin(shape, " ", [](std::string* out, const GroupDimension& d) {
-    absl::StrAppend(out, std::string(1, LetterOf(d.dimension)), d.size);
+    absl::StrAppend(out, std::string(1, d.is_dcn ? 's' : static_cast<char>('x' + d.dimension)), d.size);
     if (d.stride > 1) absl::StrAppend(out, "/", d.stride);
   });
 }
@@ -138,12 +156,19 @@ GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slic
     for (const std::vector<int>& chip : chips) at.insert(chip[d]);
     if (at.size() < 2) continue;
     const int size = static_cast<int>(at.size()), span = *at.rbegin() - *at.begin();
+    if (slice.IsDcn(d)) {
+      shape.push_back({d, size, 1, false, true});
+      continue;
+    }
     // Positions with unequal steps are taken for equal ones.
     const int stride = std::max(1, static_cast<int>(std::lround(static_cast<double>(span) / (size - 1))));
     shape.push_back({d, size, stride, size > 2 && slice.Wraps(d) && size * stride == slice.grid[d]});
   }
   if (RanksOf(shape) == std::ssize(chips)) return shape;
-  const int longest = static_cast<int>(std::max_element(slice.grid.begin(), slice.grid.end()) - slice.grid.begin());
+  if (!shape.empty() && shape.back().is_dcn)
+    return {{shape.back().dimension, static_cast<int>(chips.size()), 1, false, true}};
+  const int longest = static_cast<int>(
+      std::max_element(slice.grid.begin(), slice.grid.begin() + slice.chip.ici_dimensions) - slice.grid.begin());
   double distance = 0;
   for (size_t i = 1; i < chips.size(); ++i) {
     for (size_t d = 0; d < slice.grid.size(); ++d) distance += std::abs(chips[i][d] - chips[i - 1][d]);
@@ -152,7 +177,35 @@ GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slic
   return {{longest, static_cast<int>(chips.size()), std::max(1, mean), false}};
 }
 
+std::vector<GroupCollective> PhasesOf(const GroupCollective& collective) {
+  const GroupShape inside = Inside(collective.shape);
+  if (inside.size() == collective.shape.size() || inside.empty()) return {collective};
+  const GroupShape across = {collective.shape.back()};
+  const int64_t bytes = collective.bytes, part = (bytes + RanksOf(inside) - 1) / RanksOf(inside);
+  switch (collective.kind) {
+    case CollectiveKind::kAllReduce:
+      return {{CollectiveKind::kReduceScatter, bytes, inside},
+              {CollectiveKind::kAllReduce, part, across},
+              {CollectiveKind::kAllGather, bytes, inside}};
+    case CollectiveKind::kReduceScatter:
+      return {{collective.kind, bytes, inside}, {collective.kind, part, across}};
+    case CollectiveKind::kAllGather:
+      return {{collective.kind, part, across}, {collective.kind, bytes, inside}};
+    case CollectiveKind::kBroadcast:
+      return {{collective.kind, bytes, inside},
+              {collective.kind, part, across},
+              {CollectiveKind::kAllGather, bytes, inside}};
+    default:  // All-to-all.
+      return {{collective.kind, bytes, across}, {collective.kind, bytes, inside}};
+  }
+}
+
 double BoundUs(const GroupCollective& collective, const Slice& slice) {
+  if (const std::vector<GroupCollective> phases = PhasesOf(collective); phases.size() > 1) {
+    double us = 0;
+    for (const GroupCollective& phase : phases) us += BoundUs(phase, slice);
+    return us;
+  }
   const double n = RanksOf(collective.shape);
   double rate = 0, hops = 0;
   for (const GroupDimension& d : collective.shape) {
@@ -162,6 +215,9 @@ double BoundUs(const GroupCollective& collective, const Slice& slice) {
   if (rate == 0) return 0;
   double bytes = static_cast<double>(collective.bytes) * (n - 1) / n;
   if (collective.kind == CollectiveKind::kAllReduce) bytes *= 2;
+  if (IsAcrossSlices(collective.shape)) {
+    return slice.chip.dcn_latency_s * 1e6 + bytes / (slice.chip.dcn_bytes_per_s / 1e6);
+  }
   // A byte of an all-to-all passes a quarter of a ring, or a third of a line, and so do those of all others.
   if (collective.kind == CollectiveKind::kAllToAll) {
     double slowest = 0;
@@ -209,43 +265,106 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
     best.us = BoundUs(collective, slice_);
     best.plan = "bound";
     const double busy = best.us - slice_.chip.ici_launch_s * 1e6;
-    for (const GroupDimension& d : collective.shape) best.link_us[d.dimension] = busy;
+    for (const GroupDimension& d : collective.shape) best.link_us[d.dimension] = std::max(0.0, busy);
   }
+  if (IsAcrossSlices(collective.shape)) best.dcn_us = best.us;
   return best;
+}
+
+absl::StatusOr<GroupTime> GroupTimer::SumOf(const std::vector<GroupCollective>& phases) {
+  GroupTime sum;
+  sum.link_us.assign(slice_.grid.size(), 0);
+  for (const GroupCollective& phase : phases) {
+    XLAD_ASSIGN_OR_RETURN(const GroupTime* time, TimeOf(phase));
+    sum.us += time->us;
+    sum.dcn_us += time->dcn_us;
+    for (size_t d = 0; d < sum.link_us.size(); ++d) sum.link_us[d] += time->link_us[d];
+    absl::StrAppend(&sum.plan, sum.plan.empty() ? "" : "; ", collectives::ToString(phase.kind), " ",
+                    ToString(phase.shape), ": ", time->plan);
+  }
+  return sum;
 }
 
 absl::StatusOr<const GroupTime*> GroupTimer::TimeOf(const GroupCollective& collective) {
   const auto known = times_.find(collective);
   if (known != times_.end()) return &known->second;
-  XLAD_ASSIGN_OR_RETURN(GroupTime time, Simulate(collective));
+  const std::vector<GroupCollective> phases = PhasesOf(collective);
+  XLAD_ASSIGN_OR_RETURN(GroupTime time, phases.size() == 1 ? Simulate(collective) : SumOf(phases));
   return &times_.emplace(collective, std::move(time)).first->second;
 }
+
+namespace {
+
+// The routes of a pair of one slice: each goes along another of the dimensions in which the chips differ first.
+absl::StatusOr<std::vector<std::vector<int>>> RoutesOf(const ChipPair& pair, const Network& network) {
+  const std::vector<int>& grid = network.grid();
+  std::vector<int> differ;
+  for (int d = 0; d < std::ssize(grid); ++d) {
+    if (pair.from[d] != pair.to[d]) differ.push_back(d);
+  }
+  std::vector<std::vector<int>> routes(differ.size());
+  for (size_t first = 0; first < differ.size(); ++first) {
+    std::vector<int> at(pair.from.begin(), pair.from.begin() + std::ssize(grid));
+    for (size_t i = 0; i < differ.size(); ++i) {
+      const int d = differ[(first + i) % differ.size()];
+      const int node = collectives::PositionIn(grid, at);
+      at[d] = pair.to[d];
+      XLAD_ASSIGN_OR_RETURN(const std::vector<int> leg, network.Route(node, collectives::PositionIn(grid, at)));
+      routes[first].insert(routes[first].end(), leg.begin(), leg.end());
+    }
+  }
+  return routes;
+}
+
+// The time of the pairs of different slices: the chip with the most of them decides.
+double AcrossSlicesUs(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice, GroupTime* time) {
+  if (slice.slices() == 1) return 0;
+  std::map<std::vector<int>, int> sent, received;
+  int most = 0, messages = 0;
+  for (const ChipPair& pair : pairs) {
+    if (pair.from.back() == pair.to.back()) continue;
+    most = std::max({most, ++sent[pair.from], ++received[pair.to]});
+    ++messages;
+  }
+  const double message_us = static_cast<double>(bytes) / slice.chip.dcn_bytes_per_s * 1e6;
+  time->link_us.back() = messages * message_us / slice.chips();
+  return most > 0 ? slice.chip.dcn_latency_s * 1e6 + most * message_us : 0;
+}
+
+}  // namespace
 
 absl::StatusOr<GroupTime> PermuteTime(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice,
                                       const Network& network) {
   GroupTime time;
   time.plan = "direct";
   time.link_us.assign(slice.grid.size(), 0);
-  std::vector<double> busy_us(network.links().size()), links(slice.grid.size());
+  const bool has_slices = slice.slices() > 1;
+  const size_t count = network.links().size();  // Each slice has these links.
+  std::vector<double> busy_us(count * slice.slices()), links(slice.grid.size());
   size_t hops = 0;
   double most = 0;
   for (const ChipPair& pair : pairs) {
-    if (pair.from == pair.to) continue;
-    XLAD_ASSIGN_OR_RETURN(const std::vector<int> route, network.Route(collectives::PositionIn(slice.grid, pair.from),
-                                                                      collectives::PositionIn(slice.grid, pair.to)));
-    hops = std::max(hops, route.size());
-    for (const int link : route) {
-      busy_us[link] += static_cast<double>(bytes) / (network.links()[link].gigabytes_per_s * 1e3);
-      most = std::max(most, busy_us[link]);
+    if (has_slices && pair.from.back() != pair.to.back()) continue;
+    const size_t first = has_slices ? pair.from.back() * count : 0;  // The first link of the slice.
+    XLAD_ASSIGN_OR_RETURN(const std::vector<std::vector<int>> routes, RoutesOf(pair, network));
+    const double part = static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, routes.size()));
+    for (const std::vector<int>& route : routes) {
+      hops = std::max(hops, route.size());
+      for (const int link : route) {
+        busy_us[first + link] += part / (network.links()[link].gigabytes_per_s * 1e3);
+        most = std::max(most, busy_us[first + link]);
+      }
     }
   }
   for (size_t link = 0; link < busy_us.size(); ++link) {
-    const int d = network.DimensionOf(static_cast<int>(link));
+    const int d = network.DimensionOf(static_cast<int>(link % count));
     time.link_us[d] += busy_us[link];
     links[d] += 1;
   }
   for (size_t d = 0; d < links.size(); ++d) time.link_us[d] /= std::max(links[d], 1.0);
   if (hops > 0) time.us = network.launch_us() + most + static_cast<double>(hops) * slice.chip.ici_hop_s * 1e6;
+  time.dcn_us = AcrossSlicesUs(pairs, bytes, slice, &time);
+  time.us = std::max(time.us, time.dcn_us);
   return time;
 }
 

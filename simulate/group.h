@@ -13,21 +13,23 @@ namespace xlad::simulate {
 
 // The members of a group along one dimension of the slice: `size` chips, each `stride` chips from the next. Groups that
 // lie between these chips use the same links, each for a part of the time: every group has 1 / stride of their rate.
+// Between slices (`is_dcn`) every chip has a connection of its own, and the stride is 1.
 struct GroupDimension {
   int dimension = 0;
   int size = 1;
   int stride = 1;
   bool wraps = false;
+  bool is_dcn = false;
   friend auto operator<=>(const GroupDimension&, const GroupDimension&) = default;
 };
 using GroupShape = std::vector<GroupDimension>;  // Dimensions of size 1 are missing.
 
 // The shape of the group with these chips. Chips that do not form a grid are taken for a line along the longest
-// dimension with their mean distance.
+// dimension with their mean distance, or for chips of as many slices if they are in several.
 GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slice);
 
 int RanksOf(const GroupShape& shape);
-std::string ToString(const GroupShape& shape);  // "x4 y20 z28", "x4/4" with stride 4
+std::string ToString(const GroupShape& shape);  // "x4 y20 z28", "x4/4" with stride 4, "x16 y16 s2" of two slices
 
 // A collective of one group. `bytes` is the size of the larger of input and output of a device.
 struct GroupCollective {
@@ -37,14 +39,21 @@ struct GroupCollective {
   friend auto operator<=>(const GroupCollective&, const GroupCollective&) = default;
 };
 
+// The collectives that do the work of a collective of several slices, one after the other: those of all chips of the
+// group in one slice, and of the chips with the same coordinates across the slices (hierarchical). An all-reduce is a
+// reduce-scatter in the slices, an all-reduce of the parts across them, and an all-gather. Itself alone if the chips
+// are in one slice, or each in another.
+std::vector<GroupCollective> PhasesOf(const GroupCollective& collective);
+
 struct GroupTime {
   double us = 0;
+  double dcn_us = 0;            // The part of it that is spent between slices.
   std::string plan;             // The plan that was simulated, or "bound" if the group is too large to be simulated.
   std::vector<double> link_us;  // By dimension of the slice: the mean time that one of its links is busy.
 };
 
 // The least time in microseconds: the bytes that each device must send over the rate of its links, and the latency of
-// the longest way. Cheap; placements are compared by it.
+// the longest way; of several slices, the sum over the phases. Cheap; placements are compared by it.
 double BoundUs(const GroupCollective& collective, const Slice& slice);
 
 // Times of collectives by simulation of their schedules (collectives/plan/simulate.h), with the fastest of some plans.
@@ -58,13 +67,15 @@ class GroupTimer {
 
  private:
   absl::StatusOr<GroupTime> Simulate(const GroupCollective& collective) const;
+  absl::StatusOr<GroupTime> SumOf(const std::vector<GroupCollective>& phases);
 
   const Slice& slice_;
   std::map<GroupCollective, GroupTime> times_;
 };
 
-// The time of a permutation: each pair of chips (their coordinates) sends `bytes` along its route through the links of
-// the slice, and the most used link decides. `network` is that of the slice.
+// The time of a permutation: each pair of chips (their coordinates) sends `bytes`, and the most used link decides.
+// Chips that differ in several dimensions have as many routes, one through each port of the sender that leads closer,
+// with equal parts of the bytes. Chips of two slices use DCN alone. `network` is that of one slice.
 struct ChipPair {
   std::vector<int> from, to;
 };

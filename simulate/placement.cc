@@ -23,9 +23,16 @@ struct Request {
   std::vector<Segment> dimensions;
 };
 
+// The number of dimensions if none has this letter.
+int DimensionOf(char letter, const Slice& slice) {
+  int dimension = 0;
+  while (dimension < std::ssize(slice.grid) && slice.LetterOf(dimension) != letter) ++dimension;
+  return dimension;
+}
+
 absl::Status Malformed(absl::string_view assign, const Mesh& mesh, const Slice& slice) {
   std::vector<std::string> letters;
-  for (int d = 0; d < std::ssize(slice.grid); ++d) letters.push_back(std::string(1, LetterOf(d)));
+  for (int d = 0; d < std::ssize(slice.grid); ++d) letters.push_back(std::string(1, slice.LetterOf(d)));
   return absl::InvalidArgumentError(absl::StrCat(
       "found assignment \"", assign, "\", expected axes of the mesh ", mesh.ToString(), ", each once with dimensions ",
       absl::StrJoin(letters, ", "), " of ", slice.name, ", such as tp=x,dp=yz or tp=x4,dp=x4yz"));
@@ -44,11 +51,11 @@ absl::StatusOr<std::vector<Request>> ParseRequests(absl::string_view assign, con
     Request& request = requests.emplace_back();
     request.axis = *axis;
     for (size_t i = 0; i < sides[1].size();) {
-      Segment segment{sides[1][i++] - 'x', 0, 1};
+      Segment segment{DimensionOf(sides[1][i++], slice), 0, 1};
       const size_t begin = i;
       while (i < sides[1].size() && absl::ascii_isdigit(sides[1][i])) ++i;
       const bool has_size = i > begin;
-      if (segment.dimension < 0 || segment.dimension >= std::ssize(slice.grid) ||
+      if (segment.dimension == std::ssize(slice.grid) ||
           (has_size && (!absl::SimpleAtoi(sides[1].substr(begin, i - begin), &segment.size) || segment.size < 1))) {
         return Malformed(assign, mesh, slice);
       }
@@ -160,7 +167,7 @@ std::string Placement::ToString(const Mesh& mesh, const Slice& slice) const {
   for (const AxisPlacement& placed : axes) {
     std::string dimensions;
     for (const Segment& segment : placed.segments) {
-      absl::StrAppend(&dimensions, std::string(1, LetterOf(segment.dimension)));
+      absl::StrAppend(&dimensions, std::string(1, slice.LetterOf(segment.dimension)));
       if (segment.size < slice.grid[segment.dimension]) absl::StrAppend(&dimensions, segment.size);
     }
     parts.push_back(absl::StrCat(mesh.axes()[placed.axis].name, "=", dimensions));

@@ -3,7 +3,8 @@
 //
 // An axis occupies one or more segments. On the slice v5p-16x20x28, the mesh dp=2240,tp=4 can be placed as
 // "tp=x4,dp=x4yz": the four devices of a tp group are neighbors along x, and dp has the other factor of x, with steps
-// of four chips, and all of y and z. If axes share a dimension, the one that is named first is the innermost.
+// of four chips, and all of y and z. If axes share a dimension, the one that is named first is the innermost. The
+// letter s stands for the slices, if there are several.
 #pragma once
 
 #include <string>

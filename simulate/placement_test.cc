@@ -39,7 +39,8 @@ struct Case {
 const Case kCases[] = {{"dp=4,tp=2", "v5e-2x4"},       {"dp=16", "v5e-4x4"},
                        {"a=2,b=3,c=5", "v5e-5x6"},     {"dp=8,tp=8", "v5p-4x4x4"},
                        {"dp=7,tp=1", "v5e-7x1"},       {"dp=2240,tp=4", "v5p-16x20x28"},
-                       {"a=2,b=2,c=2,d=2", "v5e-4x4"}, {"dp=16,fsdp=4,tp=4", "v4-4x8x8"}};
+                       {"a=2,b=2,c=2,d=2", "v5e-4x4"}, {"dp=16,fsdp=4,tp=4", "v4-4x8x8"},
+                       {"dp=2,fsdp=16", "2xv5e-4x4"},  {"dp=3,fsdp=4,tp=6", "3xv5p-2x3x4"}};
 
 TEST(Placement, EveryDeviceHasAChipOfItsOwn) {
   for (const Case& c : kCases) {

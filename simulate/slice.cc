@@ -1,5 +1,6 @@
 #include "simulate/slice.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/numbers.h"
@@ -7,6 +8,21 @@
 #include "absl/strings/str_split.h"
 
 namespace xlad::simulate {
+namespace {
+
+// Takes "2x" from the front of "2xv5e" and returns 2, or 1 if there is no number. The name "7x" is not split.
+int TakeSlices(absl::string_view* name) {
+  const size_t x = name->find('x');
+  int slices = 1;
+  if (x == absl::string_view::npos || machine::BuiltInChip(*name).ok() ||
+      !absl::SimpleAtoi(name->substr(0, x), &slices)) {
+    return 1;
+  }
+  name->remove_prefix(x + 1);
+  return slices;
+}
+
+}  // namespace
 
 int Slice::chips() const {
   int chips = 1;
@@ -14,9 +30,11 @@ int Slice::chips() const {
   return chips;
 }
 
+int Slice::slices() const { return std::ssize(grid) > chip.ici_dimensions ? grid.back() : 1; }
+
 collectives::Network Slice::Network() const {
   std::vector<collectives::TorusDimension> dimensions;
-  for (int d = 0; d < std::ssize(grid); ++d) {
+  for (int d = 0; d < std::ssize(grid) && !IsDcn(d); ++d) {
     dimensions.push_back({grid[d], Wraps(d), chip.ici_hop_s * 1e6, chip.ici_bytes_per_s / 1e9});
   }
   collectives::Network network = collectives::Network::Torus(dimensions, chip.ici_launch_s * 1e6);
@@ -31,6 +49,11 @@ absl::Status BreakLink(absl::string_view link, Slice* slice) {
     return absl::InvalidArgumentError(absl::StrCat("found broken link \"", link, "\", expected two chips such as 0-1"));
   }
   collectives::Network network = slice->Network();
+  const int chips = network.ranks();
+  if (std::min(a, b) >= 0 && a / chips == b / chips && a < slice->chips()) {
+    a %= chips;
+    b %= chips;
+  }
   XLAD_RETURN_IF_ERROR(network.BreakLink(a, b));
   slice->broken_links.emplace_back(a, b);
   return absl::OkStatus();
@@ -60,21 +83,23 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   slice.name = std::string(topology);
   const size_t dash = topology.rfind('-');
   const absl::string_view sizes = dash == absl::string_view::npos ? topology : topology.substr(dash + 1);
-  int64_t chips = 1;
+  absl::string_view name = dash == absl::string_view::npos ? "" : topology.substr(0, dash);
+  const int slices = TakeSlices(&name);
+  int64_t chips = std::clamp<int64_t>(slices, 0, kMaxChips);
   for (const absl::string_view size : absl::StrSplit(sizes, 'x')) {
     const bool is_number = absl::SimpleAtoi(size, &slice.grid.emplace_back()) && slice.grid.back() >= 1;
     chips = is_number ? std::min<int64_t>(chips * slice.grid.back(), int64_t{kMaxChips} + 1) : int64_t{kMaxChips} + 1;
-    if (chips > kMaxChips) {
-      return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology,
-                                                     "\", expected a chip and the sizes of a slice, such as "
-                                                     "v5p-16x20x28, of at most ",
-                                                     kMaxChips, " chips"));
+    if (slices < 1 || chips > kMaxChips) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found topology \"", topology,
+                       "\", expected a chip and the sizes of a slice, such as "
+                       "v5p-16x20x28, or several slices, such as 2xv5e-16x16, of at most ",
+                       kMaxChips, " chips"));
     }
   }
   if (chip.has_value()) {
     slice.chip = *chip;
   } else {
-    const absl::string_view name = dash == absl::string_view::npos ? "" : topology.substr(0, dash);
     XLAD_ASSIGN_OR_RETURN(slice.chip, machine::BuiltInChip(name));
   }
   if (std::ssize(slice.grid) != slice.chip.ici_dimensions) {
@@ -82,6 +107,13 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
                                                    " dimensions, expected the ", slice.chip.ici_dimensions,
                                                    " dimensions of chip ", slice.chip.name));
   }
+  if (slices == 1) return slice;
+  if (slice.chip.dcn_bytes_per_s == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found topology \"", topology, "\" of ", slices, " slices, expected one slice, because the file of ", "chip ",
+        slice.chip.name, " has no table [dcn]; --chip takes a file that has it"));
+  }
+  slice.grid.push_back(slices);
   return slice;
 }
 

@@ -1,4 +1,5 @@
-// Slices: a number of chips of one kind, connected as a torus or mesh.
+// Slices: a number of chips of one kind, connected as a torus or mesh; and several of them, connected by a network
+// between data centers (DCN).
 #pragma once
 
 #include <optional>
@@ -16,21 +17,30 @@ namespace xlad::simulate {
 inline constexpr int kMaxChips = 1 << 16;
 
 struct Slice {
-  std::string name;  // "v5p-16x20x28"
+  std::string name;  // "v5p-16x20x28", "2xv5e-16x16"
   machine::Chip chip;
-  std::vector<int> grid;  // The sizes of the dimensions x, y, z.
-  // Links that carry nothing, as pairs of neighboring chips. Chip c has the coordinates c % X, c / X % Y, ...
+  // The sizes of the dimensions x, y, z. If there are several slices of these sizes, their number is the last element.
+  std::vector<int> grid;
+  // Links that carry nothing, as pairs of neighboring chips. Chip c has the coordinates c % X, c / X % Y, ... A link of
+  // one of several slices is that of the first, because all groups of a collective take as long as the slowest.
   std::vector<std::pair<int, int>> broken_links;
 
-  int chips() const;
-  bool Wraps(int dimension) const { return chip.Wraps(grid[dimension]); }
-  // All links between the chips.
+  int chips() const;   // The number of chips in all slices.
+  int slices() const;  // 1 or more.
+  bool IsDcn(int dimension) const { return dimension == chip.ici_dimensions; }
+  bool Wraps(int dimension) const { return !IsDcn(dimension) && chip.Wraps(grid[dimension]); }
+  // The letter of a dimension: x, y, z, or s for the slices.
+  char LetterOf(int dimension) const { return IsDcn(dimension) ? 's' : static_cast<char>('x' + dimension); }
+  // The rate at which a chip sends along a dimension in one direction.
+  double RateOf(int dimension) const { return IsDcn(dimension) ? chip.dcn_bytes_per_s : chip.ici_bytes_per_s; }
+  // All links between the chips of one slice.
   collectives::Network Network() const;
 };
 
-// "v5p-16x20x28" is a slice of a chip of deploy/chips. If `chip` is set, it replaces that chip, and the text may be the
-// sizes alone: "16x16". InvalidArgument if the text has another form, or if the number of dimensions is not the chip's;
-// NotFound for an unknown chip.
+// "v5p-16x20x28" is a slice of a chip of deploy/chips, and "2xv5e-16x16" are two. If `chip` is set, it replaces that
+// chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form, if the number of
+// dimensions is not the chip's, or if there are several slices and the chip has no figures of DCN; NotFound for an
+// unknown chip.
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip);
 
 // A slice of `chips` chips whose dimensions are as equal as they can be, the longest last: 8 chips of v5e are v5e-2x4.
@@ -39,8 +49,5 @@ absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips);
 
 // Adds the link "A-B" between two chips to the broken ones. InvalidArgument if the chips are not neighbors.
 absl::Status BreakLink(absl::string_view link, Slice* slice);
-
-// The letter of a dimension: x, y or z.
-inline char LetterOf(int dimension) { return static_cast<char>('x' + dimension); }
 
 }  // namespace xlad::simulate

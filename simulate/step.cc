@@ -282,7 +282,8 @@ class StepSimulation {
       if (time.link_us[d] > 0) times.dimensions.push_back(d);
       total_.link_us[d] += time.link_us[d] * trips;
     }
-    total_.ici_us += time.us * trips;
+    total_.ici_us += (time.us - time.dcn_us) * trips;
+    total_.dcn_us += time.dcn_us * trips;
     // What is sent is read from HBM and what arrives is written to it.
     const double bytes = 2 * static_cast<double>(collective.bytes) * trips;
     total_.hbm_bytes += bytes;

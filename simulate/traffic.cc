@@ -82,9 +82,13 @@ absl::Status Collect(const hlo::Computation& computation, double trips, int64_t 
 // The bound of a permutation: its bytes on one link, and the mean distance of its pairs.
 double PermuteBoundUs(const ProgramCollective& collective, const Placement& placement, const sharding::Mesh& mesh,
                       const Slice& slice) {
-  double hops = 0;
+  double hops = 0, across = 0;
   for (const auto& [from, to] : collective.pairs) {
     const std::vector<int> a = placement.ChipOf(from, mesh, slice), b = placement.ChipOf(to, mesh, slice);
+    if (slice.slices() > 1 && a.back() != b.back()) {
+      ++across;
+      continue;
+    }
     for (int d = 0; d < std::ssize(slice.grid); ++d) {
       const int distance = std::abs(a[d] - b[d]);
       hops += slice.Wraps(d) ? std::min(distance, slice.grid[d] - distance) : distance;
@@ -92,7 +96,10 @@ double PermuteBoundUs(const ProgramCollective& collective, const Placement& plac
   }
   hops /= std::max<double>(1, static_cast<double>(collective.pairs.size()));
   // As many messages share a link as each has hops.
-  return hops * (static_cast<double>(collective.bytes) / slice.chip.ici_bytes_per_s + slice.chip.ici_hop_s) * 1e6;
+  const double bytes = static_cast<double>(collective.bytes);
+  const double ici_us = hops * (bytes / slice.chip.ici_bytes_per_s + slice.chip.ici_hop_s) * 1e6;
+  if (across == 0) return ici_us;
+  return std::max(ici_us, (bytes / slice.chip.dcn_bytes_per_s + slice.chip.dcn_latency_s) * 1e6);
 }
 
 }  // namespace

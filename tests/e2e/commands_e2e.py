@@ -7,7 +7,7 @@ import shutil
 import socket
 import unittest
 
-from harness import OWN_EXAMPLES, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, folder, job_directories, mesh_text, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 PROGRAM = JOB / "step.dp4_tp2.hlo"
@@ -77,10 +77,26 @@ class Commands(unittest.TestCase):
         self.assertEqual([one["mesh"] for one in both], ["dp=4,tp=2", "dp=2,tp=4"])
         swept = json.loads(run("--topology", "v5e-2x4", "--topology", "v6e-2x4", "--mesh", "dp=1,tp=1", "--sweep")[1])
         self.assertEqual(len(swept["runs"]), 8)
+        slices = json.loads(run("--topology", "2xv5e-2x2")[1])
+        self.assertEqual(slices["chips"], 8)
+        self.assertIn("dcn", slices["units"])
+        self.assertEqual([(link["dimension"], link["network"], link["chips"]) for link in slices["links"]],
+                         [("x", "ici", 2), ("y", "ici", 2), ("s", "dcn", 2)])
+        self.assertEqual(json.loads(run("--topology", "2xv5e-2x2", "--assign", slices["assign"])[1]), slices)
+        other = JOB / "step.dp8.hlo"
+        both = json.loads(run("--topology", "v5e-2x4", "--compare", other)[1])["runs"]
+        self.assertEqual([one["program"] for one in both], [str(PROGRAM), str(other)])
         with folder() as where:
             trace, chip = where / "trace.json", where / "mine.toml"
             self.assertEqual(run("--topology", "v5e-2x4", "--trace", trace)[0], 0)
             self.assertTrue(json.loads(trace.read_text())["traceEvents"])
+            v5e = (REPO / "deploy" / "chips" / "v5e.toml").read_text()
+            chip.write_text(v5e.replace("819 GB/s", "81.9 GB/s").replace('"v5e"', '"mine"'))
+            both = run("--topology", "2x4", "--chip", REPO / "deploy/chips/v5e.toml", "--chip", chip)[1]
+            fast, slow = (one["units"]["hbm"] for one in json.loads(both)["runs"])
+            self.assertAlmostEqual(slow / fast, 10, 6)
+            self.assertIn("v5e-2x4 mine ", xlad("simulate", PROGRAM, "--topology", "v5e-2x4", "--topology", "2x4",
+                                                "--chip", chip)[1])
             chip.write_text("name = \"mine\"\n[hbm]\nrate = \"819 GB\"\n")
             self.fails("simulate", PROGRAM, "--topology", "2x4", "--chip", chip,
                        words=["mine.toml:3: hbm.rate: found \"819 GB\", expected"])
@@ -88,6 +104,10 @@ class Commands(unittest.TestCase):
         self.fails("simulate", PROGRAM, "--topology", "v9-2x4", words=["found chip \"v9\", expected one of 7x, v2"])
         self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--assign", "dp=z", words=["expected axes of the mesh"])
         self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--sweep", words=["--mesh"], code=(2,))
+        self.fails("simulate", "/no/program", "--topology", "v5e-2x4", "--mesh", "dp=1,tp=1", "--sweep",
+                   words=["/no/program"])
+        self.fails("simulate", PROGRAM, "--topology", "2xv2-2x2", words=["2 slices", "chip v2 has no table [dcn]"])
+        self.fails("simulate", PROGRAM, "--topology", "0xv5e-2x2", words=["several slices, such as 2xv5e-16x16"])
 
     def test_stages_and_emits(self):
         with folder() as where:
