@@ -10,6 +10,7 @@
 #include "hlo/analysis/collectives.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
+#include "simulate/pipelining.h"
 #include "simulate/residency.h"
 #include "simulate/systolic.h"
 
@@ -242,8 +243,13 @@ class StepSimulation {
     }
     const double inside = trips * count.count;
     XLAD_ASSIGN_OR_RETURN(const double condition_us, Time(*loop.called()[0], start, inside, is_drawn));
-    XLAD_ASSIGN_OR_RETURN(const double body_us, Time(*loop.called()[1], start + condition_us, inside, is_drawn));
-    return count.count * (condition_us + body_us);
+    const double mxu_us = total_.mxu_us, vpu_us = total_.vpu_us, hbm_us = total_.hbm_us;
+    const Computation& body = *loop.called()[1];
+    XLAD_ASSIGN_OR_RETURN(const double body_us, Time(body, start + condition_us, inside, is_drawn));
+    if (count.count < 2 || !IsPipelined(body)) return count.count * (condition_us + body_us);
+    const double busy_us = std::max({total_.mxu_us - mxu_us, total_.vpu_us - vpu_us, total_.hbm_us - hbm_us}) / inside;
+    const double next_us = std::min(body_us, std::max(busy_us, RecurrenceUs(body, instruction_us_)));
+    return condition_us + body_us + (count.count - 1) * (condition_us + next_us);
   }
 
   absl::StatusOr<double> BranchTime(const Instruction& conditional, double start, double trips, bool is_drawn) {
@@ -301,7 +307,7 @@ class StepSimulation {
   GroupTimer timer_;
   absl::flat_hash_map<const Instruction*, const ProgramCollective*> collectives_;
   absl::flat_hash_set<const Instruction*> resident_;
-  absl::flat_hash_map<const Instruction*, double> instruction_us_;
+  InstructionTimes instruction_us_;
   StepTime total_;
   std::vector<int> finished_;  // The worklist of Finish.
   bool is_finishing_ = false;

@@ -4,15 +4,16 @@
 // the longest of its matrix, vector and memory time; values that fit stay in VMEM (residency.h). The first kernel in
 // program order whose operands are ready runs. A collective starts as soon as its operands are ready and no other
 // collective uses its dimensions of the torus, and overlaps with all kernels that do not need it. A loop takes the time
-// of one iteration times its trips; a conditional that of its longest branch.
+// of one iteration times its trips, but iterations of kernels alone overlap as far as units and carried values allow
+// (pipelining.h); a conditional takes the time of its longest branch.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/status.h"
 #include "simulate/kernel_cost.h"
+#include "simulate/pipelining.h"
 #include "simulate/traffic.h"
 
 namespace xlad::simulate {
@@ -50,7 +51,7 @@ struct StepTime {
   std::vector<std::string> warnings;  // Loops whose trip counts are assumed.
   // One execution of each kernel on the cores and of each collective on the links. Those of loops and branches, and of
   // products whose user computes on their result in the registers, are missing.
-  absl::flat_hash_map<const hlo::Instruction*, double> instruction_us;
+  InstructionTimes instruction_us;
 };
 
 // `collectives` are those of CollectivesOf(module). Errors of GroupTimer and PermuteTime.
