@@ -1,4 +1,8 @@
 // Checkpoints, and how jobs continue after a loss: restart, shrink, wait, resize.
+#include <cmath>
+#include <limits>
+
+#include "service/attempts/checkpoints.h"
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -397,3 +401,36 @@ TEST(Recovery, NamesTheMetricsOfAJob) {
 
 }  // namespace
 }  // namespace xlad::service
+// A worker's error is in every answer about its job.
+TEST(Recovery, ErrorsOfWorkersAreShortened) {
+  std::string error = "x";
+  while (error.size() < 20'000'000) error += "\u00fc ";  // Two bytes and one.
+  for (const bool exits : {false, true}) {
+    Cluster cluster;
+    const std::string job = cluster.RunningJob(/*attempts=*/1);
+    if (exits) {
+      WorkerMessage message;
+      cluster.Name(job, message.mutable_exited());
+      message.mutable_exited()->set_what(error);
+      cluster.Handle(1, message);
+    } else {
+      cluster.Fail(1, job, 15, absl::InternalError(error), "");
+    }
+    const JobStatus status = cluster.Status(job);
+    EXPECT_EQ(status.state(), FAILED);
+    EXPECT_THAT(status.reason(), HasSubstr("\u00fc \u00fc"));
+    EXPECT_THAT(status.reason(), HasSubstr("... (20000002 bytes)"));
+    EXPECT_LT(status.reason().size(), 9000u);
+    JobStatus read;
+    EXPECT_TRUE(read.ParseFromString(status.SerializeAsString())) << "the text ends with a whole character";
+  }
+}
+
+TEST(Recovery, AStepTimeOfNanIsUnknown) {
+  EXPECT_EQ(StepMargin(0), 16);
+  EXPECT_EQ(StepMargin(std::nan("")), 16);
+  EXPECT_EQ(StepMargin(std::numeric_limits<double>::infinity()), 2);
+  EXPECT_EQ(StepMargin(1e-300), 1'000'002);
+  EXPECT_EQ(StepMargin(100), 7);
+}
+

@@ -15,6 +15,9 @@ constexpr int kMaxDimensions = 64;
 constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
 constexpr int kMaxWorkerDevices = 1 << 16;
 constexpr int kMaxKinds = 64;  // The kinds of device in a report.
+constexpr int kMaxOffers = 1024;
+constexpr int kMaxFeatureBytes = 64 << 10;
+constexpr int kMaxChipBytes = 1 << 20;
 constexpr int kShownBytes = 40;
 
 absl::Status Bad(absl::string_view field, const std::string& found, const std::string& expected) {
@@ -84,6 +87,9 @@ absl::Status CheckBox(absl::string_view field, const Box& box) {
 }
 
 absl::Status CheckShape(absl::string_view field, const ArrayShape& shape) {
+  if (shape.dims_size() > kMaxDimensions) {
+    return Bad(field, absl::StrCat(shape.dims_size(), " dimensions"), absl::StrCat("at most ", kMaxDimensions));
+  }
   const absl::Status status = tensor::CheckedShapeFromWire(shape).status();
   return status.ok() ? status : Annotate(status, field);
 }
@@ -151,14 +157,28 @@ absl::Status CheckTasks(const google::protobuf::RepeatedPtrField<RunningTask>& t
   return absl::OkStatus();
 }
 
+// What devices run code for is in the reasons of jobs that wait for such devices.
+absl::Status CheckTarget(const Target& target) {
+  XLAD_RETURN_IF_ERROR(CheckText("target.triple", target.triple()));
+  XLAD_RETURN_IF_ERROR(CheckText("target.cpu", target.cpu()));
+  XLAD_RETURN_IF_ERROR(CheckText("target.features", target.features(), kMaxFeatureBytes));
+  XLAD_RETURN_IF_ERROR(CheckText("target.device_kind", target.device_kind()));
+  XLAD_RETURN_IF_ERROR(CheckText("target.device_model", target.device_model(), kMaxPathBytes));
+  if (target.chip().size() <= kMaxChipBytes) return absl::OkStatus();
+  return Bad("target.chip", absl::StrCat(target.chip().size(), " bytes"), absl::StrCat("at most ", kMaxChipBytes));
+}
+
 absl::Status CheckRegister(const RegisterWorker& message) {
   XLAD_RETURN_IF_ERROR(CheckId("worker_id", message.worker_id()));
   XLAD_RETURN_IF_ERROR(CheckText("host", message.host()));
   XLAD_RETURN_IF_ERROR(CheckText("data_address", message.data_address()));
   XLAD_RETURN_IF_ERROR(CheckText("version", message.version()));
   XLAD_RETURN_IF_ERROR(CheckRange("devices", message.devices(), 0, kMaxWorkerDevices));
+  XLAD_RETURN_IF_ERROR(CheckTarget(message.target()));
+  XLAD_RETURN_IF_ERROR(CheckRange("number of offers", message.offers_size(), 0, kMaxOffers));
   int64_t offered = 0;
   for (const DeviceOffer& offer : message.offers()) {
+    XLAD_RETURN_IF_ERROR(CheckTarget(offer.target()));
     XLAD_RETURN_IF_ERROR(CheckRange("devices of an offer", offer.count(), 0, kMaxWorkerDevices));
     offered += offer.count();
   }

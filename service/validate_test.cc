@@ -130,6 +130,11 @@ TEST(Validate, RefusesShapesThatOverflowAndMalformedDigests) {
   EXPECT_EQ(Validate(put).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Validate(Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 99 }")).code(),
             absl::StatusCode::kInvalidArgument);
+  PutArrayRequest ranks = Parsed<PutArrayRequest>("session_id: 's' shape { element_type: 11 }");
+  ranks.mutable_shape()->mutable_dims()->Resize(64, 1);
+  EXPECT_TRUE(Validate(ranks).ok());
+  ranks.mutable_shape()->mutable_dims()->Resize(65, 1);
+  ExpectBad(Validate(ranks), "shape: found 65 dimensions");
   for (const std::string& digest : {std::string("../../etc/passwd"), std::string(64, 'A'), std::string(63, 'a')}) {
     GetBlobRequest get;
     get.set_digest(digest);
@@ -175,6 +180,28 @@ TEST(Validate, ChecksMessagesOfWorkers) {
       {"stopped.step", "stopped { job_id: 'j' attempt: 1 step: -5 }"},
   };
   for (const auto& [field, text] : bad) ExpectBad(Validate(Parsed<WorkerMessage>(text)), field);
+}
+
+// A job that waits for devices names what they run code for, so this is short as well.
+TEST(Validate, LimitsWhatWorkersOffer) {
+  const auto registration = [](const std::string& target) {
+    return Validate(Parsed<WorkerMessage>(
+        absl::StrCat("register { worker_id: 'w0' devices: 1 offers { count: 1 target { ", target, " } } }")));
+  };
+  const std::string long_text(257, 'x');
+  for (const char* field : {"triple", "cpu", "device_kind"}) {
+    EXPECT_TRUE(registration(absl::StrCat(field, ": 'cpu'")).ok());
+    ExpectBad(registration(absl::StrCat(field, ": '", long_text, "'")), absl::StrCat("target.", field));
+    ExpectBad(registration(absl::StrCat(field, ": 'a\\nb'")), absl::StrCat("target.", field));
+  }
+  EXPECT_TRUE(registration(absl::StrCat("features: '", std::string(1 << 16, '+'), "'")).ok());
+  ExpectBad(registration(absl::StrCat("features: '", std::string((1 << 16) + 1, '+'), "'")), "target.features");
+  ExpectBad(registration(absl::StrCat("device_model: '", std::string(4097, 'm'), "'")), "target.device_model");
+  EXPECT_TRUE(registration("chip: 'two\\nlines'").ok());
+  ExpectBad(registration(absl::StrCat("chip: '", std::string((1 << 20) + 1, 'c'), "'")), "target.chip");
+  WorkerMessage many = Parsed<WorkerMessage>("register { worker_id: 'w0' }");
+  for (int i = 0; i < 1025; ++i) many.mutable_register_()->add_offers();
+  ExpectBad(Validate(many), "number of offers");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ int64_t OomKills() {
 
 // Lines of xlad's log are in the log already.
 bool IsLogLine(absl::string_view line) {
-  return absl::StartsWith(line, "{\"ts\":") || (absl::StartsWith(line, "20") && line.substr(4, 1) == "-");
+  return absl::StartsWith(line, "{\"ts\":") || (absl::StartsWith(line, "20") && line.size() > 4 && line[4] == '-');
 }
 
 // The last lines, as text that any message can contain.

@@ -54,6 +54,8 @@ TEST(AttemptProcess, KeepsTheLastOutputThatIsNotALogLine) {
   const ProcessEnd end =
       Started("echo '{\"ts\":\"1\",\"msg\":\"a line of the log\"}' >&2; echo 'check failed: x > 0' >&2; exit 1").Wait();
   EXPECT_EQ(end.last_output, "check failed: x > 0");
+  EXPECT_EQ(Started("echo 20 >&2; echo 2026-01-01 a line of the log >&2; echo 2026 >&2; exit 1").Wait().last_output,
+            "20\n2026");
   const std::string copied = testing::internal::GetCapturedStderr();
   EXPECT_THAT(copied, HasSubstr("a line of the log"));
   EXPECT_THAT(copied, HasSubstr("check failed: x > 0"));

@@ -34,6 +34,7 @@ constexpr size_t kChunkBytes = 1 << 20;
 constexpr size_t kReservedBytes = size_t{1} << 30;  // Up to this size, an upload never moves in memory.
 constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
 constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
+constexpr int kMaxDimensions = 64;
 constexpr int kMaxThreads = 256;  // A call that waits holds a thread.
 
 grpc::Status ToGrpc(const absl::Status& status) {
@@ -72,11 +73,23 @@ absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* read
 }
 
 absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
-  if (wire.lo_size() != wire.hi_size()) {
+  if (wire.lo_size() != wire.hi_size() || wire.lo_size() > kMaxDimensions) {
     return absl::InvalidArgumentError(absl::StrCat("found a box with ", wire.lo_size(), " lower and ", wire.hi_size(),
-                                                   " upper bounds, expected as many of both"));
+                                                   " upper bounds, expected as many of both, at most ",
+                                                   kMaxDimensions));
   }
   return tensor::BoxFromWire(wire);
+}
+
+absl::StatusOr<tensor::Shape> CheckedShape(const ArrayShape& wire) {
+  if (wire.dims_size() > kMaxDimensions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found an array with ", wire.dims_size(), " dimensions, expected at most ", kMaxDimensions));
+  }
+  XLAD_ASSIGN_OR_RETURN(tensor::Shape shape, tensor::CheckedShapeFromWire(wire));
+  if (shape.bytes() <= kMaxArrayBytes) return shape;
+  return absl::InvalidArgumentError(absl::StrCat("found an array of ", shape.bytes(), " bytes, ", shape.ToString(),
+                                                 ", expected at most ", kMaxArrayBytes));
 }
 
 absl::Status CheckEntries(absl::string_view field, int entries) {
@@ -156,11 +169,7 @@ class Service final : public SessionWorker::Service {
     return ForClient(context, [&]() -> absl::Status {
       PutArrayRequest request;
       if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
-      XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, tensor::CheckedShapeFromWire(request.shape()));
-      if (shape.bytes() > kMaxArrayBytes) {
-        return absl::InvalidArgumentError(absl::StrCat("found an array of ", shape.bytes(), " bytes, ",
-                                                       shape.ToString(), ", expected at most ", kMaxArrayBytes));
-      }
+      XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.shape()));
       const std::string key = request.request_key();
       XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
       XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, static_cast<size_t>(shape.bytes())));

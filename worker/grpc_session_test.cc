@@ -91,6 +91,18 @@ class SessionServerTest : public ::testing::Test {
     *array = response.array();
     return status;
   }
+  std::string Get(int64_t array) {
+    grpc::ClientContext context;
+    Prepare(&context);
+    GetArrayRequest request;
+    request.set_array(array);
+    const auto reader = stub_->GetArray(&context, request);
+    std::string bytes;
+    Chunk chunk;
+    while (reader->Read(&chunk)) bytes += chunk.data();
+    EXPECT_TRUE(reader->Finish().ok());
+    return bytes;
+  }
   void Follow() {
     const auto deliver = [this](const SessionCommand& command) {
       const std::lock_guard lock(mutex_);
@@ -227,6 +239,104 @@ TEST_F(SessionServerTest, WithoutASecretAllHaveTheClientsKey) {
   EXPECT_EQ(WaitForCommand(1).load().executable_digest(), "digest");
 }
 
+TEST_F(SessionServerTest, ImpossibleBoxesAreRefused) {
+  int64_t x = 0;
+  ASSERT_TRUE(Put("1111222233334444", &x).ok());
+  using Dims = std::vector<int64_t>;
+  const std::vector<std::pair<Dims, Dims>> boxes = {{{0}, {5}},
+                                                    {{-1}, {4}},
+                                                    {{3}, {2}},
+                                                    {{INT64_MIN}, {INT64_MAX}},
+                                                    {{0}, {}},
+                                                    {{}, {4}},
+                                                    {{}, {}},
+                                                    {{0, 0}, {4, 1}},
+                                                    {Dims(64, 0), Dims(64, 1)},
+                                                    {Dims(65, 0), Dims(65, 1)},
+                                                    {Dims(1 << 20, 0), Dims(1 << 20, 1)}};
+  for (const auto& [lo, hi] : boxes) {
+    GetArrayShardRequest get;
+    PutArrayShardRequest put;
+    for (Box* box : {get.mutable_box(), put.mutable_box()}) tensor::BoxToWire({lo, hi}, box);
+    get.set_array(x);
+    put.set_array(x);
+    grpc::ClientContext getting, putting;
+    Prepare(&getting, launch_.session_key());
+    const auto reader = stub_->GetArrayShard(&getting, get);
+    Chunk chunk;
+    EXPECT_FALSE(reader->Read(&chunk));
+    Prepare(&putting, launch_.session_key());
+    PutArrayShardResponse response;
+    const auto writer = stub_->PutArrayShard(&putting, &response);
+    writer->Write(put);
+    writer->WritesDone();
+    for (const grpc::Status& status : {reader->Finish(), writer->Finish()}) {
+      const bool is_refused = status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ||
+                              status.error_code() == grpc::StatusCode::OUT_OF_RANGE;
+      EXPECT_TRUE(is_refused) << status.error_message();
+      EXPECT_THAT(status.error_message(), HasSubstr("expected"));
+      EXPECT_LT(status.error_message().size(), 1000u) << "a message repeats no long input";
+    }
+  }
+}
+
+TEST_F(SessionServerTest, ImpossibleArraysAndNumbersAreRefused) {
+  int64_t x = 0;
+  ASSERT_TRUE(Put("1111222233334444", &x).ok());
+  const auto f32 = static_cast<int32_t>(ElementType::kF32);
+  const std::vector<std::pair<int32_t, std::vector<int64_t>>> shapes = {{f32, {-1}},
+                                                                        {f32, {INT64_MIN}},
+                                                                        {f32, {INT64_MAX, 2}},
+                                                                        {f32, {(int64_t{1} << 34) + 1}},
+                                                                        {f32, std::vector<int64_t>(65, 1)},
+                                                                        {0, {1}},
+                                                                        {-1, {1}},
+                                                                        {99, {1}}};
+  for (const auto& [type, dims] : shapes) {
+    PutArrayRequest request;
+    request.mutable_shape()->set_element_type(type);
+    request.mutable_shape()->mutable_dims()->Assign(dims.begin(), dims.end());
+    grpc::ClientContext context;
+    Prepare(&context);
+    PutArrayResponse response;
+    const auto writer = stub_->PutArray(&context, &response);
+    writer->Write(request);
+    writer->WritesDone();
+    const grpc::Status status = writer->Finish();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request.ShortDebugString();
+    EXPECT_LT(status.error_message().size(), 1000u);
+  }
+  for (const int64_t number : {int64_t{0}, int64_t{-1}, x + 1, INT64_MAX, INT64_MIN}) {
+    grpc::ClientContext getting, calling, freeing, following;
+    for (grpc::ClientContext* context : {&getting, &calling, &freeing}) Prepare(context);
+    GetArrayRequest get;
+    get.set_array(number);
+    Chunk chunk;
+    const auto reader = stub_->GetArray(&getting, get);
+    EXPECT_FALSE(reader->Read(&chunk));
+    EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::NOT_FOUND) << number;
+    CallProgramRequest call;
+    call.set_program(number);
+    CallProgramResponse called;
+    EXPECT_EQ(stub_->CallProgram(&calling, call, &called).error_code(), grpc::StatusCode::NOT_FOUND) << number;
+    FreeArraysRequest free;
+    free.add_arrays(number);
+    FreeArraysResponse freed;
+    EXPECT_TRUE(stub_->FreeArrays(&freeing, free, &freed).ok()) << "it may have been freed before";
+    // What a follower says that it has received and done.
+    Prepare(&following, launch_.session_key());
+    const auto stream = stub_->Follow(&following);
+    FollowSessionRequest follow;
+    follow.set_worker_id("b");
+    follow.set_received(number);
+    follow.set_done(number);
+    EXPECT_TRUE(stream->Write(follow));
+    following.TryCancel();
+    (void)stream->Finish();
+  }
+  EXPECT_EQ(Get(x), "1111222233334444") << "the session works as before";
+}
+
 TEST_F(SessionServerTest, EntriesOfRequestsHaveALimit) {
   grpc::ClientContext freeing;
   Prepare(&freeing);
@@ -263,16 +373,7 @@ TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
   // The client reads the result, of which each worker sends its part.
   const int64_t y = called.results(0);
   std::string got;
-  std::thread client([&] {
-    grpc::ClientContext reading;
-    Prepare(&reading);
-    GetArrayRequest request;
-    request.set_array(y);
-    const auto reader = stub_->GetArray(&reading, request);
-    Chunk chunk;
-    while (reader->Read(&chunk)) got += chunk.data();
-    EXPECT_TRUE(reader->Finish().ok());
-  });
+  std::thread client([&] { got = Get(y); });
   EXPECT_EQ(WaitForCommand(3).fetch().array(), y);
   std::string high = "ccccdddd", low = "aaaabbbb";
   ASSERT_TRUE(follower_->WriteArray(y, {{2}, {4}}, bytes(high), &abort).ok());

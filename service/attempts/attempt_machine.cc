@@ -24,6 +24,15 @@ bool IsProgramError(int32_t code) {
   }
 }
 
+// An error of a worker becomes the reason of the job, which every list of the jobs repeats.
+std::string Shortened(const std::string& error) {
+  constexpr size_t kMaxErrorBytes = 8192;
+  if (error.size() <= kMaxErrorBytes) return error;
+  size_t end = kMaxErrorBytes;
+  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xc0) == 0x80) --end;  // Not within a character of UTF-8.
+  return absl::StrCat(error.substr(0, end), "... (", error.size(), " bytes)");
+}
+
 }  // namespace
 
 void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans) {
@@ -326,21 +335,21 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   Attempt& attempt = context_.attempts.at(job->id);
+  const std::string error = Shortened(message.error());
   job->step = std::max(job->step, message.step());
   if (attempt.failure.empty()) {
-    attempt.failure = absl::StrCat(Context::WorkerText(*job, worker.str()), " failed at step ", message.step(), ": ",
-                                   message.error());
+    attempt.failure =
+        absl::StrCat(Context::WorkerText(*job, worker.str()), " failed at step ", message.step(), ": ", error);
     attempt.failed_ns = context_.now_ns;
   }
   const bool blames_a_peer = !message.suspect_worker().empty();
   const bool is_not_finite = job->spec.stop_when_not_finite() &&
                              message.error_code() == static_cast<int32_t>(absl::StatusCode::kOutOfRange);
   if (is_not_finite && !blames_a_peer) {
-    return EndJob(context_, job, FAILED,
-                  absl::StrCat(message.error(), "; ", Checkpoints::NewestText(*job)));
+    return EndJob(context_, job, FAILED, absl::StrCat(error, "; ", Checkpoints::NewestText(*job)));
   }
   if (!blames_a_peer && IsProgramError(message.error_code()) && attempt.program_error.empty()) {
-    attempt.program_error = message.error();
+    attempt.program_error = error;
     attempt.failed_step = message.step();
   }
   if (attempt.suspect.empty()) attempt.suspect = message.suspect_worker();
@@ -352,7 +361,7 @@ void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& messa
   if (job == nullptr || !HasPeer(*job, worker.str())) {
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
-  const std::string what = !message.what().empty() ? message.what()
+  const std::string what = !message.what().empty() ? Shortened(message.what())
                            : message.signal() != 0 ? absl::StrCat("signal ", message.signal())
                                                    : absl::StrCat("exit code ", message.exit_code());
   // SIGKILL comes from outside, unless memory was the reason.

@@ -20,7 +20,7 @@ int64_t EveryMs(const CoordinatorOptions& options, const JobSpec& spec) {
 }  // namespace
 
 int64_t StepMargin(double step_ms) {
-  if (step_ms <= 0) return 16;
+  if (!(step_ms > 0)) return 16;  // Also if it is not a number.
   return 2 + static_cast<int64_t>(std::ceil(std::min(500.0 / step_ms, 1e6)));
 }
 
