@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "cli/command.h"
 #include "client/coordinator_client.h"
 
@@ -13,8 +15,11 @@ int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& 
   if (!axes.ok()) return Fail(axes.status());
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
-  const absl::Status status = (*client)->Resize(job_id, *axes, devices);
-  return status.ok() ? static_cast<int>(kOk) : Fail(status);
+  if (const absl::Status resized = (*client)->Resize(job_id, *axes, devices); !resized.ok()) return Fail(resized);
+  const auto job = (*client)->GetJob(job_id);
+  if (!job.ok() || (job->state() != PENDING && job->state() != COMPILING)) return kOk;
+  if (const auto why = (*client)->Why(job_id); why.ok()) std::printf("%s\n", why->text().c_str());
+  return kOk;
 }
 
 }  // namespace

@@ -88,6 +88,7 @@ TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
   cluster.Do([&](CoordinatorCore& c) {
     EXPECT_THAT(std::string(c.Resize(mesh).message()), HasSubstr("xlad resize " + job + " --devices N"));
   });
+  EXPECT_THAT(std::string(Resize(&cluster, job, 8).message()), HasSubstr("expected 8 for --devices 8"));
   ASSERT_TRUE(Resize(&cluster, job, 1).ok());
   cluster.Restart();
   EXPECT_EQ(cluster.JobOf(job).devices, 1) << "the number is in the log";

@@ -289,21 +289,59 @@ TEST(Recovery, WaitUsesOnlyTheWorkersThatItHad) {
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
+absl::Status Resize(Cluster* cluster, const std::string& job, int64_t size) {
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  *request.mutable_mesh() = cluster->Spec(size).mesh();
+  absl::Status status;
+  cluster->Do([&](CoordinatorCore& c) { status = c.Resize(request); });
+  return status;
+}
+
+// A job that runs is stopped for more devices only if there are workers that have them.
+TEST(Recovery, AJobGrowsWithTheCluster) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  const auto stops = [&] { return cluster.CountSent([](const auto& m) { return m.has_stop_at(); }); };
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resize(&cluster, job, 6)));
+  cluster.Register(3, "c");
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("c")).ok()); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resize(&cluster, job, 6))) << "a drained worker takes no work";
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Undrain(WorkerId("c")).ok()); });
+  EXPECT_EQ(stops(), 0);
+  cluster.Gone(3);
+  EXPECT_TRUE(Resize(&cluster, job, 6).ok()) << "a worker whose connection has just broken will be back";
+  EXPECT_EQ(stops(), 2);
+}
+
+// A job that waits may ask for any mesh, as when it was submitted.
+TEST(Recovery, AJobThatWaitsMayWaitForMore) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  const std::string job = cluster.Submit(4);
+  cluster.Built();
+  EXPECT_TRUE(Resize(&cluster, job, 8).ok());
+  EXPECT_THAT(
+      cluster.coordinator().Why(JobId(job))->text(),
+      HasSubstr("compiled. Evidence: it needs 8 devices, the workers have 2. What you can do: start workers with "
+                "6 more devices"));
+  cluster.Built("larger");
+  EXPECT_EQ(cluster.Status(job).reason(), "waits for 8 devices, the workers have 2");
+  EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), HasSubstr("start workers with 6 more devices"));
+}
+
 TEST(Recovery, ResizeStopsWithTheStateSavedAndContinuesOnTheOtherMesh) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 10);
-  ResizeJobRequest request;
-  request.set_job_id(job);
-  request.add_mesh()->set_name("dp");
-  const auto resize = [&](int64_t size) {
-    request.mutable_mesh(0)->set_size(size);
-    absl::Status status;
-    cluster.Do([&](CoordinatorCore& c) { status = c.Resize(request); });
-    return status;
-  };
+  const auto resize = [&](int64_t size) { return Resize(&cluster, job, size); };
   EXPECT_TRUE(absl::IsInvalidArgument(resize(0)));
   EXPECT_TRUE(resize(4).ok());
+  EXPECT_EQ(resize(8),
+            absl::FailedPreconditionError(absl::StrCat(
+                "job ", job,
+                " continues on its 4 devices: found workers with 4 devices that it may use, "
+                "expected 8 for mesh dp=8; start workers with 4 more devices (xlad worker), then resize it")));
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 0);
   EXPECT_TRUE(resize(2).ok());
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
@@ -381,26 +419,6 @@ TEST(Recovery, WhyExplainsEveryState) {
   EXPECT_TRUE(absl::IsNotFound(cluster.coordinator().Why(JobId("nobody")).status()));
 }
 
-TEST(Recovery, NamesTheMetricsOfAJob) {
-  using Result = JobSpec::Result;
-  Cluster cluster;
-  JobSpec spec = cluster.Spec(4);
-  const std::vector<std::pair<std::string, Result::Kind>> results = {
-      {"rate", Result::METRIC}, {"w", Result::STATE}, {"loss", Result::LOSS}, {"rows[0]", Result::METRIC}};
-  for (const auto& [name, kind] : results) {
-    Result* result = spec.add_results();
-    result->set_name(name);
-    result->set_kind(kind);
-  }
-  const std::string job = cluster.Submit(spec);
-  for (const bool restarted : {false, true}) {
-    if (restarted) cluster.Restart();
-    EXPECT_THAT(cluster.Status(job).metric_names(), ElementsAre("rate", "loss", "rows[0]"));
-  }
-}
-
-}  // namespace
-}  // namespace xlad::service
 // A worker's error is in every answer about its job.
 TEST(Recovery, ErrorsOfWorkersAreShortened) {
   std::string error = "x";
@@ -434,3 +452,23 @@ TEST(Recovery, AStepTimeOfNanIsUnknown) {
   EXPECT_EQ(StepMargin(100), 7);
 }
 
+TEST(Recovery, NamesTheMetricsOfAJob) {
+  using Result = JobSpec::Result;
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  const std::vector<std::pair<std::string, Result::Kind>> results = {
+      {"rate", Result::METRIC}, {"w", Result::STATE}, {"loss", Result::LOSS}, {"rows[0]", Result::METRIC}};
+  for (const auto& [name, kind] : results) {
+    Result* result = spec.add_results();
+    result->set_name(name);
+    result->set_kind(kind);
+  }
+  const std::string job = cluster.Submit(spec);
+  for (const bool restarted : {false, true}) {
+    if (restarted) cluster.Restart();
+    EXPECT_THAT(cluster.Status(job).metric_names(), ElementsAre("rate", "loss", "rows[0]"));
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service

@@ -96,12 +96,34 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
                                                    "axes of ", MeshText(job->spec.mesh()), ", in this order"));
   }
   if (MeshText(request.mesh()) == MeshText(job->mesh)) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(CheckGrowth(*job, DeviceCount(request.mesh()), absl::StrCat("mesh ", MeshText(request.mesh()))));
   JobEvent event = context_.NewEvent(job->id);
   *event.mutable_resized()->mutable_mesh() = request.mesh();
   building_.erase(job->id);
   context_.effects.actions.push_back(StopBuild{job->id});
   RecordResize(job, std::move(event));
   return absl::OkStatus();
+}
+
+// A job that runs is not stopped for devices that no worker has. Workers that are silent may come back and count.
+absl::Status JobMachine::CheckGrowth(const Job& job, int64_t wanted, const std::string& for_what) const {
+  int64_t current = 0;
+  for (const Peer& peer : job.placed.peers()) current += DevicesOf(peer);
+  if (!job.attempt_running || wanted <= current) return absl::OkStatus();
+  std::vector<WorkerDevices> offers;
+  for (const auto& [id, worker] : context_.workers) {
+    const bool stays = worker.state == WorkerState::kAlive || worker.state == WorkerState::kSuspect;
+    if (!stays || worker.leaving || context_.jobs.drained().contains(id)) continue;
+    for (const DeviceOffer& offer : OffersOf(worker.registration)) {
+      offers.push_back({&worker.registration, offer, offer.count()});
+    }
+  }
+  const int64_t found = SelectTargets(offers, wanted, job.spec.device_name()).devices;
+  if (wanted <= found) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", job.id.str(), " continues on its ", current, " devices: found workers with ", found,
+                   " devices that it may use, expected ", wanted, " for ", for_what, "; start workers with ",
+                   wanted - found, " more devices (xlad worker), then resize it"));
 }
 
 // Continues a job in the mode canonical on another number of devices.
@@ -114,6 +136,7 @@ absl::Status JobMachine::ResizeDevices(Job* job, const ResizeJobRequest& request
         IsCanonical(job->spec) ? "a number that divides the shards, and no mesh" : "a mesh in this mode"));
   }
   if (request.devices() == job->devices) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(CheckGrowth(*job, request.devices(), absl::StrCat("--devices ", request.devices())));
   JobEvent event = context_.NewEvent(job->id);
   event.mutable_resized()->set_devices(request.devices());
   RecordResize(job, std::move(event));

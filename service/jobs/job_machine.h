@@ -109,6 +109,7 @@ class JobMachine {
   Outcome WaitForTargets(Job* job, const Parts& parts);
   bool MayShrink(Job* job, int64_t devices);
   absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);
+  absl::Status CheckGrowth(const Job& job, int64_t wanted, const std::string& for_what) const;
   void RecordResize(Job* job, JobEvent event);
   static void SetReason(Job* job, const std::string& reason);
 

@@ -1,5 +1,7 @@
 #include "service/jobs/why.h"
 
+#include <optional>
+
 #include "absl/strings/str_join.h"
 
 namespace xlad::service {
@@ -41,6 +43,17 @@ void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why)
   }
 }
 
+// Returns how many of the devices that the job needs the workers have, if these are too few; otherwise nothing.
+std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, WhyJobResponse* why) {
+  const int64_t wanted = WantedDevices(job, /*all=*/1);
+  const int64_t found = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name()).devices;
+  if (found >= wanted) return std::nullopt;
+  why->add_advice(absl::StrCat("start workers with ", wanted - found,
+                               " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
+                               IsCanonical(job.spec) ? " --devices ..." : " --mesh ..."));
+  return found;
+}
+
 void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why) {
   why->set_what("it waits");
   const std::string reason = context.ReasonOf(job);
@@ -50,17 +63,19 @@ void ExplainPending(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_done(absl::StrCat("xlad ended attempt ", job.attempt, " and continues from step ", start.step,
                                start.checkpoint_uri.empty() ? "" : ", the newest checkpoint"));
   }
-  const int64_t wanted = WantedDevices(job, /*all=*/1);
-  const TargetSelection fitting = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name());
-  if (fitting.devices < wanted) {
-    why->add_advice(absl::StrCat("start workers with ", wanted - fitting.devices,
-                                 " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
-                                 IsCanonical(job.spec) ? " --devices ..." : " --mesh ..."));
-  } else {
+  if (!ExplainDevices(context, job, why).has_value()) {
     why->add_advice("wait for the jobs before it, or cancel one of them (xlad ps, xlad cancel)");
   }
   for (const WorkerId& drained : context.jobs.drained()) {
     why->add_advice(absl::StrCat("worker ", drained.str(), " is drained: xlad undrain ", drained.str()));
+  }
+}
+
+void ExplainCompiling(const Context& context, const Job& job, WhyJobResponse* why) {
+  why->set_what("its program is being compiled");
+  if (!job.ending.empty()) why->add_evidence(job.ending);
+  if (const std::optional<int64_t> found = ExplainDevices(context, job, why); found.has_value()) {
+    why->add_evidence(absl::StrCat("it needs ", WantedDevices(job, /*all=*/1), " devices, the workers have ", *found));
   }
 }
 
@@ -119,8 +134,7 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
       ExplainPending(context, job, &why);
       break;
     case COMPILING:
-      why.set_what("its program is being compiled");
-      if (!job.ending.empty()) why.add_evidence(job.ending);
+      ExplainCompiling(context, job, &why);
       break;
     case STARTING:
       ExplainStarting(context, job, &why);

@@ -77,6 +77,10 @@ class Faults(unittest.TestCase):
         with cluster(workers=2, devices=2) as made:
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
             made.wait_for_steps(job_id)
+            code, _, err = xlad("resize", job_id, "--mesh", "dp=8", "--coordinator", made.address)
+            self.assertEqual(code, 1)
+            self.assertIn("found workers with 4 devices that it may use, expected 8 for mesh dp=8", err)
+            self.assertEqual(made.job(job_id)["attempt"], 1, "the job is not stopped")
             code, _, err = xlad("resize", job_id, "--mesh", "dp=4", "--coordinator", made.address)
             self.assertEqual(code, 0, err)
             wait_for(lambda: (j := made.job(job_id))["attempt"] == 2 and j["state"] == "RUNNING", "the larger mesh")
@@ -194,6 +198,9 @@ class Faults(unittest.TestCase):
             try:
                 words = "waits for 8 devices, the workers have 1"
                 wait_for(lambda: words in submit.log(), "what the job waits for", 30)
+                code, out, err = xlad("resize", made.ps()[0]["id"], "--mesh", "dp=4", "--coordinator", made.address)
+                self.assertEqual(code, 0, err)
+                self.assertIn("4 devices, the workers have 1", out, "it may be as large as any job")
             finally:
                 submit.close()
 

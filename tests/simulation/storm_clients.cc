@@ -14,7 +14,8 @@ using service::JobId;
 using service::WorkerId;
 
 constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long,
-constexpr int64_t kMinPatienceMs = 200;  // or for any time down to this.
+constexpr int64_t kMinPatienceMs = 50;  // or for any time down to this.
+constexpr int64_t kOperatorPatienceMs = 300;
 constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
 constexpr int64_t kMetricsPerRead = 50;
 constexpr int64_t kMaxSteps = 150;
@@ -23,6 +24,21 @@ constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if al
 constexpr int64_t kMaxStandstillMs = 8000;  // and makes progress within this time.
 constexpr int64_t kMaxIdleMs = 5000;        // A job that can be placed is placed within this time.
 constexpr int64_t kTickGraceMs = 1000;      // A silent worker is lost at the next tick.
+
+// Whether the job runs and would have to be stopped for devices that no worker has.
+bool IsTooLarge(const service::CoordinatorCore& core, const ResizeJobRequest& request) {
+  const auto& context = core.context();
+  const service::Job* job = context.jobs.Find(JobId(request.job_id()));
+  if (job == nullptr || !job->attempt_running) return false;
+  const int64_t wanted = service::DeviceCount(request.mesh());
+  int64_t devices = 0;
+  for (const auto& [id, worker] : context.workers) {
+    const bool is_gone = worker.state == service::WorkerState::kLost || worker.state == service::WorkerState::kDrained;
+    if (!is_gone && !worker.leaving && !context.jobs.drained().contains(id)) devices += worker.registration.devices();
+  }
+  const bool changes = service::MeshText(request.mesh()) != service::MeshText(job->mesh);
+  return changes && wanted > service::DeviceCount(job->placed_mesh) && wanted > devices;
+}
 
 }  // namespace
 
@@ -106,11 +122,13 @@ void StormClients::Submit(Client* client) {
   storm_->Note(absl::StrCat(client->key, " is submitted for the ", attempt, "th time"));
 }
 
-void StormClients::Insist(const Request& request, const std::function<void(const absl::Status&)>& answered) {
-  Insist(request, answered, std::make_shared<bool>(false));
+void StormClients::Insist(int64_t patience_ms, const Request& request,
+                          const std::function<void(const absl::Status&)>& answered) {
+  Insist(patience_ms, request, answered, std::make_shared<bool>(false));
 }
 
-void StormClients::Insist(const Request& request, const std::function<void(const absl::Status&)>& answered,
+void StormClients::Insist(int64_t patience_ms, const Request& request,
+                          const std::function<void(const absl::Status&)>& answered,
                           const std::shared_ptr<bool>& is_answered) {
   if (*is_answered) return;
   const auto result = std::make_shared<absl::Status>();
@@ -121,25 +139,26 @@ void StormClients::Insist(const Request& request, const std::function<void(const
     answered(*result);
   };
   storm_->Ask([request, result](Core& core) { *result = request(core); }, answer);
-  storm_->After(storm_->Between(kMinPatienceMs, kPatienceMs),
-                [=, this] { Insist(request, answered, is_answered); });
+  storm_->After(storm_->Between(kMinPatienceMs, patience_ms),
+                [=, this] { Insist(patience_ms, request, answered, is_answered); });
 }
 
 void StormClients::Cancel(Client* client) {
   storm_->Note(absl::StrCat(client->key, " is to be cancelled"));
-  Insist([client](Core& core) { return core.Cancel(JobId(client->job_id)); },
-         [this, client](const absl::Status& status) {
-           const auto found = storm_->model().jobs().find(client->job_id);
-           if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
-           const LogModel::Job& job = found->second;
-           client->is_cancelled = status.ok();
-           if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
-             storm_->Violate(absl::StrCat(client->key, " is said to be cancelled, and this is not durable"));
-           }
-           if (!status.ok() && !job.ended) {
-             storm_->Violate(absl::StrCat(client->key, " cannot be cancelled: ", status.ToString()));
-           }
-         });
+  Insist(
+      kPatienceMs, [client](Core& core) { return core.Cancel(JobId(client->job_id)); },
+      [this, client](const absl::Status& status) {
+        const auto found = storm_->model().jobs().find(client->job_id);
+        if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
+        const LogModel::Job& job = found->second;
+        client->is_cancelled = status.ok();
+        if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
+          storm_->Violate(absl::StrCat(client->key, " is said to be cancelled, and this is not durable"));
+        }
+        if (!status.ok() && !job.ended) {
+          storm_->Violate(absl::StrCat(client->key, " cannot be cancelled: ", status.ToString()));
+        }
+      });
 }
 
 void StormClients::Resize(Client* client) {
@@ -148,14 +167,19 @@ void StormClients::Resize(Client* client) {
   *request.mutable_mesh() = client->request.spec().mesh();
   request.mutable_mesh(0)->set_size(storm_->Between(1, max_devices_));
   storm_->Note(absl::StrCat(client->key, " is to be resized"));
-  Insist([request](Core& core) { return core.Resize(request); },
-         [this, client](const absl::Status& status) {
-           const auto found = storm_->model().jobs().find(client->job_id);
-           if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
-           if (!status.ok() && !found->second.ended) {
-             storm_->Violate(absl::StrCat(client->key, " cannot be resized: ", status.ToString()));
-           }
-         });
+  const auto ask = [this, client, request](Core& core) {
+    const bool is_too_large = IsTooLarge(core, request);
+    const absl::Status status = core.Resize(request);
+    if (is_too_large && status.ok()) storm_->Violate(client->key + " is stopped for devices that no worker has");
+    return is_too_large ? absl::OkStatus() : status;
+  };
+  Insist(kPatienceMs, ask, [this, client](const absl::Status& status) {
+    const auto found = storm_->model().jobs().find(client->job_id);
+    if (found == storm_->model().jobs().end()) return storm_->Violate(client->key + " is lost");
+    if (!status.ok() && !found->second.ended) {
+      storm_->Violate(absl::StrCat(client->key, " cannot be resized: ", status.ToString()));
+    }
+  });
 }
 
 void StormClients::Operate() {
@@ -176,7 +200,7 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
     if (storm_->is_calm()) return absl::CancelledError("the operator has changed their mind");
     return drain ? core.Drain(id) : core.Undrain(id);
   };
-  Insist(ask, [this, drain, worker](const absl::Status& status) {
+  Insist(kOperatorPatienceMs, ask, [this, drain, worker](const absl::Status& status) {
     operator_waits_ = false;
     if (drain && status.ok()) drained_.insert(worker);
     if (drain && storm_->random().Below(4) != 0) {

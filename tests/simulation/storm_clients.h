@@ -52,9 +52,10 @@ class StormClients {
 
   void AddClient(int number);
   void Submit(Client* client);
-  // Sends the request until it is answered by anything but Unavailable; then calls `answered`.
-  void Insist(const Request& request, const std::function<void(const absl::Status&)>& answered);
-  void Insist(const Request& request, const std::function<void(const absl::Status&)>& answered,
+  // Sends the request at least once in this time until it is answered by anything but Unavailable; then calls
+  // `answered`.
+  void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered);
+  void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered,
               const std::shared_ptr<bool>& is_answered);
   void Cancel(Client* client);
   void Resize(Client* client);
