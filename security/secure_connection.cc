@@ -140,6 +140,7 @@ class SecureConnection final : public SecuredConnection {
 
   absl::Status Write(absl::Span<const std::byte> bytes) override {
     const std::lock_guard<std::mutex> writing(write_mutex_);
+    if (!unwritten_.empty()) return absl::UnavailableError("the connection is broken: a record was written in part");
     while (!bytes.empty()) {
       const auto piece = bytes.subspan(0, kChunkBytes);
       XLAD_ASSIGN_OR_RETURN(const std::string encrypted, Encrypt(piece));
@@ -149,16 +150,18 @@ class SecureConnection final : public SecuredConnection {
     return absl::OkStatus();
   }
 
-  // All or nothing: if a part of a record has been written, nothing can follow it.
+  // All or nothing. The rest of a record that was written in part is kept; nothing else can follow it, and a later call
+  // with the same bytes continues it.
   size_t TryWrite(absl::Span<const std::byte> bytes) override {
     const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
     if (!writing.owns_lock()) return 0;
-    const absl::StatusOr<std::string> encrypted = Encrypt(bytes);
-    if (!encrypted.ok()) return 0;
-    const size_t written = inner_->TryWrite({reinterpret_cast<const std::byte*>(encrypted->data()), encrypted->size()});
-    if (written == encrypted->size()) return bytes.size();
-    broken_ = true;
-    return 0;
+    if (unwritten_.empty()) {
+      absl::StatusOr<std::string> encrypted = Encrypt(bytes);
+      if (!encrypted.ok()) return 0;
+      unwritten_ = *std::move(encrypted);
+    }
+    unwritten_.erase(0, inner_->TryWrite({reinterpret_cast<const std::byte*>(unwritten_.data()), unwritten_.size()}));
+    return unwritten_.empty() ? bytes.size() : 0;
   }
 
   void Shutdown() override { inner_->Shutdown(); }
@@ -180,7 +183,6 @@ class SecureConnection final : public SecuredConnection {
 
   absl::StatusOr<std::string> Encrypt(absl::Span<const std::byte> bytes) {
     const std::lock_guard<std::mutex> lock(tls_mutex_);
-    if (broken_) return absl::UnavailableError("the connection is broken");
     ERR_clear_error();
     size_t n = 0;
     if (SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n) != 1 || n != bytes.size()) {
@@ -203,9 +205,9 @@ class SecureConnection final : public SecuredConnection {
   std::unique_ptr<Connection> owned_;  // May be null.
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
+  std::string unwritten_;   // Guarded by write_mutex_: the rest of what TryWrite has written in part.
   std::mutex tls_mutex_;    // Guards what follows.
   Tls tls_;
-  bool broken_ = false;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
 };
 

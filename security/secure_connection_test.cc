@@ -217,5 +217,17 @@ TEST(SecureConnection, TryWriteSendsAllOrNothing) {
   if (written > 0) EXPECT_EQ(ReadAll(secured.server->get(), text.size()), text);
 }
 
+TEST(SecureConnection, TryWriteContinuesWhatItHasWrittenInPart) {
+  Secured secured = SecureBoth(Connect(), kKey, kKey);
+  ASSERT_TRUE(secured.client.ok() && secured.server.ok());
+  std::string text(16 << 20, '\0');  // More than the buffers of the system.
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 251);
+  ASSERT_EQ((*secured.client)->TryWrite(Bytes(text)), 0);
+  EXPECT_FALSE((*secured.client)->Write(Bytes("other")).ok());
+  std::thread reader([&] { EXPECT_EQ(ReadAll(secured.server->get(), text.size()), text); });
+  while ((*secured.client)->TryWrite(Bytes(text)) == 0) std::this_thread::yield();
+  reader.join();
+}
+
 }  // namespace
 }  // namespace xlad::security

@@ -94,6 +94,38 @@ TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   });
 }
 
+// When device 2 gives up, large messages are on their way to and from it.
+TEST_P(TcpFabricTest, TheReasonOfAnAbortArrivesBehindLargeMessages) {
+  const std::string big(3'000'000, 'x');
+  for (int last = 0; last < 8; ++last) {
+    TestWorld world({{0}, {1}, {2}}, 4, GetParam());
+    const auto exchange = [&](int device) -> absl::Status {
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == device) continue;
+        XLAD_RETURN_IF_ERROR((*world.transport(device).OpenSend(peer, 3))->Post({}, {AsBytes(big)}));
+      }
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == device) continue;
+        ReceiveLink* const from = *world.transport(device).OpenReceive(peer, 3);
+        XLAD_RETURN_IF_ERROR(from->Next().status());
+        XLAD_RETURN_IF_ERROR(from->Release());
+      }
+      return absl::OkStatus();
+    };
+    world.Run([&](int device) {
+      absl::Status status;
+      for (int round = 0; status.ok(); ++round) {
+        if (device == 2 && round > last) {
+          world.worker(2).abort.Raise({absl::ResourceExhaustedError("device 2 has no memory left"), "w2"});
+        }
+        status = exchange(device);
+      }
+      EXPECT_THAT(std::string(status.message()), HasSubstr("device 2 has no memory left")) << "device " << device;
+      EXPECT_EQ(world.worker(device).abort.failure().suspect_worker, "w2");
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, 100, 64 << 10));
 
 // What device 0, on worker w0 of the test world, says when it connects to device 1.

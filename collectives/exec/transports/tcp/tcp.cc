@@ -20,8 +20,9 @@ constexpr std::chrono::microseconds kPollEndEvery{100};
 // A hello names a plugin in the fields for shared memory: the machine is this and the plugin's name, the segment is the
 // address of the engine in hexadecimal. A block with the other engine's address follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
-// How long a writer may be blocked after an abort before its connection is closed.
-constexpr std::chrono::milliseconds kCutAfter{250};
+// How long after an abort the reason may take to be sent, and the peer to answer, before a connection is closed; and
+// how often this is looked at.
+constexpr std::chrono::milliseconds kCutAfter{250}, kPollFarewellEvery{1};
 
 // The plugin that a hello names; empty if it names none.
 std::string PluginOf(const PeerHello& hello) {
@@ -121,30 +122,37 @@ void TcpFabric::TellDialed(Connection* connection) {
 void TcpFabric::OnAbort() {
   if (guests_ != nullptr) guests_->Close();
   std::lock_guard<std::mutex> lock(mutex_);
-  bool all_told = true;
-  for (const auto& [pair, connection] : connections_) all_told = connection->TellAbort() && all_told;
+  for (const auto& [pair, connection] : connections_) connection->TellAbort();
   for (const auto& [pair, connection] : dialing_) TellDialed(connection);
   changed_.notify_all();
-  if (all_told || cutter_.joinable()) return;
-  // A peer that has stopped reading must not block a writer forever.
-  cutter_ = std::thread([this] {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kCutAfter, [this] { return closing_; });
-    for (const auto& [pair, connection] : connections_) connection->Cut();
-  });
+  if (!farewell_.joinable()) farewell_ = std::thread([this] { SayFarewell(); });
+}
+
+// Closes the connections when both sides of each have told why they end. A peer that has stopped reading or writing
+// must not block a thread forever.
+void TcpFabric::SayFarewell() {
+  const auto end = std::chrono::steady_clock::now() + kCutAfter;
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto all_have_ended = [&] {
+    bool all = true;
+    for (const auto& [pair, connection] : connections_) all = connection->TellAbort() && connection->HasEnded() && all;
+    return all;
+  };
+  while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollFarewellEvery);
+  for (const auto& [pair, connection] : connections_) connection->Cut();
 }
 
 TcpFabric::~TcpFabric() {
   abort_->RemoveListener(listener_id_);
   guests_.reset();
-  std::map<Pair, std::unique_ptr<TcpConnection>> connections;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
-    connections.swap(connections_);
-    changed_.notify_all();
   }
-  if (cutter_.joinable()) cutter_.join();
+  if (farewell_.joinable()) farewell_.join();
+  std::map<Pair, std::unique_ptr<TcpConnection>> connections;
+  std::lock_guard<std::mutex> lock(mutex_);
+  connections.swap(connections_);
 }
 
 Transport& TcpFabric::transport(int device) {

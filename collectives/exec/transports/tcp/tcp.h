@@ -57,7 +57,8 @@ class TcpFabric {
   // fabric.
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
-  // Closes open connections without notice, unless Finish was called.
+  // Closes open connections without notice, unless Finish was called. After an abort it waits until all peers know the
+  // reason, but not long for peers that do not respond.
   ~TcpFabric();
 
   Transport& transport(int device);
@@ -102,6 +103,7 @@ class TcpFabric {
   absl::Status CheckShared(const SharedPipe* pipe, const std::string& peer) const;
   std::string Plugin() const { return options_.engines.empty() ? "" : options_.engines.begin()->second->name(); }
   void OnAbort();
+  void SayFarewell();
   void TellDialed(Connection* connection);
   TcpConnection* Adopt(Pair pair, Dialed dialed);
   int IndexOf(int device) const;
@@ -116,7 +118,7 @@ class TcpFabric {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::thread cutter_;  // Started by an abort: closes connections whose writer is blocked.
+  std::thread farewell_;  // Started by an abort.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
   // The connections of a device that have a FramePath. `seen` is used by its thread only.
   struct Pumped {

@@ -147,6 +147,9 @@ class TcpConnection::Inbox final : public ReceiveLink {
     arrived_.fetch_add(1);
   }
 
+  // The message that began to arrive last does not arrive.
+  void Dropped() { dropped_ = true; }
+
   bool IsFull() {
     std::lock_guard<std::mutex> lock(mutex_);
     return static_cast<int>(messages_.size()) >= connection_->options_.slots;
@@ -169,8 +172,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
     if (c.path_ != nullptr) {
       c.RevokePath();
     } else {
-      c.connection_->Shutdown();
-      c.waiter_->WaitRegardless([&] { return c.reader_has_ended_.load() || arrived_.load() > taken_; });
+      c.waiter_->WaitRegardless([&] { return c.reader_has_ended_ || dropped_ || arrived_.load() > taken_; });
     }
     return status;
   }
@@ -185,6 +187,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
   bool filling_ = false;          // It is being received there, or has been.
   int64_t begun_ = 0;             // The number of messages that have begun to arrive.
   std::atomic<int64_t> arrived_ = 0;
+  std::atomic<bool> dropped_ = false;
   int64_t taken_ = 0;  // Used by the device's thread only.
   int64_t released_ = 0;
   int unsent_releases_ = 0;
@@ -223,7 +226,7 @@ absl::Status TcpConnection::WriteFrame(const FrameHead& head, absl::Span<const C
   absl::Status status;
   {
     std::lock_guard<std::mutex> lock(write_mutex_);
-    status = WriteLocked(head, pieces);
+    status = abort_frame_.empty() ? WriteLocked(head, pieces) : absl::CancelledError("the task was aborted");
   }
   if (abort_wanted_) TellAbort();
   return status;
@@ -331,9 +334,11 @@ bool TcpConnection::TellAbort() {
   abort_wanted_ = true;
   std::unique_lock<std::mutex> lock(write_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  connection_->TryWrite(AsBytes(AbortFrame(abort_->failure())));
-  connection_->Shutdown();
-  return true;
+  if (abort_frame_.empty()) abort_frame_ = AbortFrame(abort_->failure());
+  if (abort_sent_ < abort_frame_.size()) {
+    abort_sent_ += connection_->TryWrite(AsBytes(abort_frame_).subspan(abort_sent_));
+  }
+  return abort_sent_ == abort_frame_.size();
 }
 
 void TcpConnection::ReadLoop() {
@@ -377,10 +382,32 @@ absl::Status TcpConnection::ReadFrames() {
   }
 }
 
+// After an abort, a message is read to its end but does not arrive, and its place is not written any longer.
 absl::Status TcpConnection::OnMessage(const FrameHead& head) {
+  if (abort_->raised()) return Drop(head.bytes);
   XLAD_ASSIGN_OR_RETURN(FrameBuffer buffer, OnHead(head));
-  XLAD_RETURN_IF_ERROR(ReadFully(connection_.get(), absl::MakeSpan(buffer.data, head.bytes)));
-  FindInbox(static_cast<int>(head.channel))->Arrived(head.message, std::move(buffer), head.bytes);
+  Inbox* const inbox = FindInbox(static_cast<int>(head.channel));
+  absl::Span<std::byte> rest(buffer.data, head.bytes);
+  while (!rest.empty() && !abort_->raised()) {
+    XLAD_ASSIGN_OR_RETURN(const size_t n, connection_->Read(rest));
+    rest.remove_prefix(n);
+  }
+  if (rest.empty()) {
+    inbox->Arrived(head.message, std::move(buffer), head.bytes);
+    return absl::OkStatus();
+  }
+  inbox->Dropped();
+  waiter_->Notify();
+  return Drop(rest.size());
+}
+
+absl::Status TcpConnection::Drop(uint64_t bytes) {
+  std::vector<std::byte> dropped(std::min<uint64_t>(bytes, 64 << 10));
+  while (bytes > 0) {
+    const absl::Span<std::byte> next = absl::MakeSpan(dropped).first(std::min<uint64_t>(bytes, dropped.size()));
+    XLAD_ASSIGN_OR_RETURN(const size_t n, connection_->Read(next));
+    bytes -= n;
+  }
   return absl::OkStatus();
 }
 

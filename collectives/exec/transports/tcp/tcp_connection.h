@@ -55,8 +55,9 @@ class TcpConnection final : private FrameSink {
   bool HasEnded() const { return reader_has_ended_; }
   // Waits for that. Only for connections without a path, which must be pumped meanwhile.
   void WaitForEnd();
-  // Sends the reason of an abort, as far as possible without blocking, and closes the connection. Returns false if the
-  // device's thread is writing; that thread then does the same when its write ends.
+  // Sends the reason of an abort, as far as possible without blocking, and nothing after it. Returns whether all of it
+  // is sent; if not, call it again. Until the peer has sent its own last frame, what arrives is read and dropped: if
+  // the connection were closed with unread data, the system would drop the reason.
   bool TellAbort();
   // Closes the connection at once, even while a thread writes.
   void Cut() { connection_->Shutdown(); }
@@ -79,6 +80,7 @@ class TcpConnection final : private FrameSink {
   void ReadLoop();
   absl::Status ReadFrames();
   absl::Status OnMessage(const FrameHead& head);
+  absl::Status Drop(uint64_t bytes);
   absl::Status CheckMessage(const FrameHead& head, Inbox* inbox) const;
   absl::Status OnAbort(const FrameHead& head);
 
@@ -99,6 +101,9 @@ class TcpConnection final : private FrameSink {
   std::atomic<uint64_t> frames_out_ = 0;
   uint64_t frames_before_bye_ = 0;  // Those of the peer; set before received_bye_.
   std::atomic<bool> abort_wanted_ = false;
+  // Guarded by write_mutex_.
+  std::string abort_frame_;  // Empty before its first byte is sent.
+  size_t abort_sent_ = 0;
   std::atomic<bool> sent_bye_ = false;
   std::atomic<bool> received_bye_ = false;
   std::atomic<bool> reader_has_ended_ = false;
