@@ -70,6 +70,36 @@ TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesThatTheWorkersHave) {
   }
 }
 
+TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesOfAllKindsThatTheyName) {
+  struct Case {
+    int64_t shards;
+    std::string named;
+    std::vector<std::string> kinds;
+    int64_t devices;
+  };
+  // The workers have 2 devices of opaque and 4 of cpu.
+  for (const Case& c :
+       {Case{6, "opaque,cpu", {"opaque", "cpu"}, 6}, Case{4, "opaque,cpu", {"cpu"}, 4},
+        Case{5, "opaque,cpu", {"opaque", "cpu"}, 5}, Case{8, "opaque:1,cpu:3", {"opaque", "cpu"}, 4},
+        Case{7, "opaque,cpu", {"opaque"}, 1}, Case{6, "opaque", {"opaque"}, 2}, Case{8, "cpu:2", {"cpu"}, 2}}) {
+    Cluster cluster;
+    cluster.Register(1, "w1", 1, {}, {"opaque"});
+    cluster.Register(2, "w2", 1, {}, {"cpu"});
+    cluster.Register(3, "w3", 1, {}, {"cpu"});
+    JobSpec spec = CanonicalSpec(&cluster, c.shards, 0);
+    spec.set_device_name(c.named);
+    const std::string job = cluster.Submit(spec);
+    SCOPED_TRACE(absl::StrCat(c.shards, " shards on ", c.named));
+    ASSERT_EQ(cluster.builds.size(), 1);
+    std::vector<std::string> kinds;
+    for (const Target& target : cluster.builds[0].targets) kinds.push_back(target.device_kind());
+    EXPECT_EQ(kinds, c.kinds);
+    cluster.Built("of-the-first");
+    EXPECT_EQ(cluster.Status(job).state(), STARTING) << cluster.Status(job).reason();
+    EXPECT_EQ(cluster.Status(job).devices(), c.devices);
+  }
+}
+
 TEST(CanonicalJobs, SaySoInTheirEventsAndReasons) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 2));

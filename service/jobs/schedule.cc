@@ -105,7 +105,7 @@ JobMachine::Devices JobMachine::DevicesFor(const Parts& parts) {
 
 JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
   Parts parts = {{first, job.executable_digest}};
-  if (job.others.empty()) return parts;
+  if (job.spec.device_name().empty() && job.others.empty()) return parts;
   for (const BuiltExecutable& other : job.others) parts.push_back({other.target(), other.digest()});
   const auto allowed = ParseAllowedDevices(job.spec.device_name());
   for (FreeDevices::Part& part : parts) {
@@ -117,7 +117,12 @@ JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
 }
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
-  const std::pair<int64_t, std::string> key(WantedDevices(job, /*all=*/1), job.spec.device_name());
+  int64_t wanted = WantedDevices(job, /*all=*/1);
+  // In the mode canonical, a job for which any number of devices is enough takes those of all kinds that it names.
+  if (IsCanonical(job.spec) && job.devices == 0) {
+    wanted = LargestDivisor(job.mesh, DevicesOfNamedKinds(AllOffers(), job.spec.device_name()));
+  }
+  const std::pair<int64_t, std::string> key(wanted, job.spec.device_name());
   const auto found = pass_.selections.find(key);
   if (found != pass_.selections.end()) return found->second;
   return pass_.selections.emplace(key, SelectTargets(AllOffers(), key.first, key.second)).first->second;

@@ -173,6 +173,14 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
   return mix;
 }
 
+int64_t DevicesOfNamedKinds(const std::vector<WorkerDevices>& workers, const std::string& names) {
+  const auto allowed = ParseAllowedDevices(names);
+  if (!allowed.ok() || allowed->size() < 2) return 0;
+  int64_t devices = 0;
+  Mix(PoolsOf(workers, *allowed), *allowed, /*devices=*/1, &devices);
+  return devices;
+}
+
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target) {
   std::vector<WorkerDevices> fit;
   for (const WorkerDevices& worker : free) {

@@ -16,8 +16,8 @@ namespace xlad::service {
 // Devices of one kind on one worker.
 struct WorkerDevices {
   const RegisterWorker* registration = nullptr;  // Must outlive it.
-  DeviceOffer offer;    // One of the worker's offers.
-  int64_t devices = 0;  // The number of devices to consider, for example the free ones.
+  DeviceOffer offer;                             // One of the worker's offers.
+  int64_t devices = 0;                           // The number of devices to consider, for example the free ones.
 };
 
 // Returns the devices that the worker offers, one element per kind of device.
@@ -49,6 +49,10 @@ struct TargetSelection {
 // checked. Selects one target, that is one kind and one model of CPU, if it has enough devices: the first one of those
 // that are named, or the one with the most devices. Otherwise selects as many targets as are needed.
 TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
+
+// The number of devices that a job may take which names several kinds, each with its limit. 0 if it does not, because
+// it then runs on one kind.
+int64_t DevicesOfNamedKinds(const std::vector<WorkerDevices>& workers, const std::string& allowed);
 
 // Whether code that was compiled for one target runs on the other.
 bool IsSameTarget(const Target& a, const Target& b);
