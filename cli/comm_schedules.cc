@@ -8,12 +8,16 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/memory_limit.h"
 #include "base/random.h"
 #include "cli/comm.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/bus_factor.h"
+#include "collectives/plan/calibration.h"
 #include "collectives/plan/check.h"
+#include "collectives/plan/cost.h"
 #include "collectives/plan/mutate.h"
 #include "collectives/plan/simulate.h"
 
@@ -23,6 +27,7 @@ namespace {
 using collectives::CollectiveKind;
 using collectives::CollectivePlan;
 using collectives::CollectiveSpec;
+using collectives::Reduction;
 using collectives::Schedule;
 using collectives::ScheduleOp;
 using Json = nlohmann::ordered_json;
@@ -60,13 +65,16 @@ struct SimulateOptions : ScheduleOptions {
   std::vector<std::string> broken_links;
 };
 
-// The collective with f32 elements. `options.bytes` is the size as nccl-tests counts it: the larger of the sizes of the
-// input and the output.
+// The collective with f32 elements, or u32 for operations on bits. `options.bytes` is the size as nccl-tests counts it:
+// the larger of the sizes of the input and the output.
 absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   CollectiveSpec spec;
   XLAD_ASSIGN_OR_RETURN(spec.kind, collectives::ParseCollectiveKind(options.collective));
   if (collectives::Reduces(spec.kind)) {
     XLAD_ASSIGN_OR_RETURN(spec.reduction, collectives::ParseReduction(options.op));
+    const bool is_of_bits =
+        spec.reduction == Reduction::kAnd || spec.reduction == Reduction::kOr || spec.reduction == Reduction::kXor;
+    if (is_of_bits) spec.type = tensor::ElementType::kU32;
   }
   spec.ranks = options.ranks;
   spec.root = options.root;
@@ -93,6 +101,19 @@ absl::StatusOr<CollectivePlan> PlanOf(const ScheduleOptions& options, const Coll
   return plan;
 }
 
+// ResourceExhausted if the schedules of all ranks together take more memory than there is.
+absl::Status CheckFits(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  XLAD_ASSIGN_OR_RETURN(const collectives::CostTerms terms, collectives::TermsOf(plan, spec, /*directions=*/1));
+  // A message is an operation of two ranks. In a round of signals, a rank signals to all others.
+  const double of_rank = 2 * terms.messages + 2 * terms.signal_rounds * spec.ranks;
+  const double bytes = of_rank * spec.ranks * sizeof(ScheduleOp);
+  if (bytes <= 0.5 * static_cast<double>(UsableMemoryBytes())) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "the schedules of %s over %d ranks take about %.0f GB, more than half of the memory of this machine; expected "
+      "fewer ranks or chunks, or another algorithm",
+      plan.ToString(), spec.ranks, bytes / 1e9));
+}
+
 absl::StatusOr<collectives::ScheduleSet> ReadSchedules(const std::string& path) {
   XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(path));
   absl::StatusOr<collectives::ScheduleSet> set = collectives::ParseScheduleSet(text);
@@ -112,6 +133,7 @@ int RunCheck(const CheckOptions& options) {
     if (!spec.ok()) return Fail(spec.status());
     const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
     if (!plan.ok()) return Fail(plan.status());
+    if (const absl::Status fits = CheckFits(*plan, *spec); !fits.ok()) return Fail(fits);
     absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(*plan, *spec);
     if (!schedules.ok()) return Fail(schedules.status());
     set = {*spec, *std::move(schedules)};
@@ -189,6 +211,7 @@ int RunPrint(const PrintOptions& options) {
   if (!spec.ok()) return Fail(spec.status());
   const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
   if (!plan.ok()) return Fail(plan.status());
+  if (const absl::Status fits = CheckFits(*plan, *spec); options.rank < 0 && !fits.ok()) return Fail(fits);
   std::vector<Schedule> schedules;
   for (int rank = options.rank < 0 ? 0 : options.rank; rank < spec->ranks; ++rank) {
     absl::StatusOr<Schedule> schedule = BuildSchedule(*plan, *spec, rank);
@@ -246,6 +269,7 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
   const double bytes = static_cast<double>(std::max(spec.input_elements(), spec.output_elements())) * 4;
   const double factor = collectives::BusFactor(spec.kind, spec.ranks);
   const double bound = BandwidthBoundUs(spec, network);
+  const double time_us = std::max(run.time_us, 1e-3);  // A rank that sends nothing takes no time.
   Json links = Json::array();
   for (size_t i = 0; i < network.links().size(); ++i) {
     const collectives::NetworkLink& link = network.links()[i];
@@ -259,10 +283,10 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
               {"plan", plan.ToString()},
               {"bytes", bytes},
               {"time_us", run.time_us},
-              {"algbw", bytes / run.time_us / 1e3},
-              {"busbw", bytes * factor / run.time_us / 1e3},
+              {"algbw", bytes / time_us / 1e3},
+              {"busbw", bytes * factor / time_us / 1e3},
               {"bound_us", bound},
-              {"fraction_of_bound", bound / run.time_us},
+              {"fraction_of_bound", bound / time_us},
               {"messages", run.messages},
               {"links", links}};
 }
@@ -290,8 +314,15 @@ void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collec
   app->add_option("--algorithm", options->algorithm,
                   "a name, or a name with parameters: \"ring_2d grid=4x4\"; default: chosen by predicted time");
   app->add_option("--ranks", options->ranks, "number of ranks")->check(CLI::Range(1, 1 << 16));
-  app->add_option("--bytes", options->bytes, "size of the larger of input and output; default: 256 bytes per rank")
-      ->check(CLI::NonNegativeNumber);
+  app->add_option_function<std::string>(
+         "--bytes", [options](const std::string& text) { options->bytes = collectives::ParseByteCount(text); },
+         "size of the larger of input and output, such as 4096, 64K or 16M; default: 256 bytes per rank")
+      ->type_name("BYTES")
+      ->check([](const std::string& text) {
+        return collectives::ParseByteCount(text) >= 0
+                   ? std::string()
+                   : absl::StrCat("found ", text, ", expected bytes such as 4096, 64K or 16M, at most 1024G");
+      });
   app->add_option("--chunks", options->chunks, "number of pipelined pieces")->check(CLI::Range(1, 4096));
   app->add_option("--channels", options->channels, "number of channels")->check(CLI::Range(1, 4096));
   app->add_option("--op", options->op, "sum, prod, min, max, avg, and, or, xor");

@@ -285,7 +285,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network) {
   const double output = static_cast<double>(spec.output_elements()) * width;
   double bytes = std::max(input, output) * (n - 1) / n;
   if (spec.kind == CollectiveKind::kAllReduce) bytes *= 2;
-  return bytes / (network.InjectionRate() * 1e3);
+  return bytes == 0 ? 0 : bytes / (network.InjectionRate() * 1e3);
 }
 
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network) {

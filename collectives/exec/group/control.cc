@@ -79,7 +79,7 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Create(const std::stri
 absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string& path, bool writable) {
   std::unique_ptr<ControlFile> control(new ControlFile());
   control->path_ = path;
-  const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+  const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);  // A FIFO would block.
   if (file < 0) return SystemError("cannot open", path);
   struct stat info {};
   absl::Status status;

@@ -1,0 +1,83 @@
+"""`xlad comm check`, `schedule`, `simulate` and `why`: what they accept, and what they say about odd input."""
+
+import json
+import os
+import unittest
+
+from harness import folder, xlad
+
+
+class CommTest(unittest.TestCase):
+    def setUp(self):
+        made = folder()
+        self.where = made.__enter__()
+        self.addCleanup(made.__exit__, None, None, None)
+        os.environ["XLAD_COMM_DIR"] = str(self.where / "comm")
+
+    def comm(self, *args):
+        code, out, err = xlad("comm", *args)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def test_every_collective_is_checked_with_odd_numbers_of_ranks(self):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter",
+                           "barrier", "collective_permute", "send_recv"):
+            for ranks in (1, 2, 3, 7):
+                with self.subTest(collective=collective, ranks=ranks):
+                    report = json.loads(self.comm("check", collective, "--ranks", ranks, "--mutations", 20, "--format", "json"))
+                    self.assertTrue(report["accepted"], report)
+        for op in ("sum", "prod", "min", "max", "avg", "and", "or", "xor"):
+            self.comm("check", "all_reduce", "--ranks", 3, "--op", op)
+
+    def test_a_printed_schedule_is_accepted_and_a_changed_one_is_not(self):
+        text = self.comm("schedule", "all_reduce", "--algorithm", "ring", "--ranks", 3)
+        path = self.where / "ring.txt"
+        path.write_text(text)
+        self.comm("check", "--schedules", path)
+        lines = text.splitlines(keepends=True)
+        sends = [number for number, line in enumerate(lines) if "send " in line]
+        path.write_text("".join(line for number, line in enumerate(lines) if number != sends[1]))
+        code, out, _ = xlad("comm", "check", "--schedules", path, "--format", "json")
+        self.assertEqual((code, json.loads(out)["accepted"]), (1, False))
+
+    def test_the_smallest_networks_have_numbers(self):
+        for topology in ("v5e-1x1", "v5e-1x2", "v4-1x1x1", "switch-1", "switch-7"):
+            for collective in ("all_reduce", "all_gather", "barrier"):
+                with self.subTest(topology=topology, collective=collective):
+                    found = json.loads(self.comm("simulate", collective, "--topology", topology, "--bytes", "64K", "--format", "json"))
+                    for name in ("time_us", "algbw", "busbw", "bound_us", "fraction_of_bound"):
+                        self.assertIsInstance(found[name], (int, float), name)
+
+    def test_odd_input_is_refused(self):
+        fifo = self.where / "fifo"
+        os.mkfifo(fifo)
+        text = self.where / "text"
+        text.write_text("x" * 10_000)
+        for arguments, words in ((("check", "all_reduse", "--ranks", 2), "all_reduse"),
+                                 (("check", "all_reduce"), "--ranks"),
+                                 (("check", "all_reduce", "--ranks", 0), "--ranks"),
+                                 (("check", "all_reduce", "--ranks", 3, "--algorithm", "rink"), "rink"),
+                                 (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"), "a grid of 2 dimensions"),
+                                 (("check", "all_reduce", "--ranks", 3, "--op", "mean"), "mean"),
+                                 (("check", "broadcast", "--ranks", 3, "--root", 3), "root 3"),
+                                 (("check", "all_reduce", "--ranks", 65536, "--algorithm", "ring"), "of the memory of this machine"),
+                                 (("check", "all_reduce", "--ranks", 2, "--bytes", "9999999G"), "9999999G"),
+                                 (("check", "--schedules", self.where / "none"), "none"),
+                                 (("check", "--schedules", text), "text"),
+                                 (("schedule", "all_reduce", "--ranks", 4, "--rank", 4), "rank 4"),
+                                 (("schedule", "all_reduce", "--ranks", 4, "--chunks", 0), "--chunks"),
+                                 (("simulate", "all_reduce", "--topology", "v9-4x4"), "v9-4x4"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--ranks", 17), "17"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--broken-link", "0-5"), "0"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--broken-link", "north"), "north"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--algorithm", "mapped_windows"), "no windows"),
+                                 (("why", "no-such-group"), "no-such-group"), (("why", text), "not the control file"),
+                                 (("why", fifo), "too short")):
+            with self.subTest(arguments=arguments):
+                code, out, err = xlad("comm", *arguments)
+                self.assertIn(code, (1, 2), out)
+                self.assertIn(words, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
