@@ -22,6 +22,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   StageInputWhereNeeded(staging);
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     recorder_->AtOp(static_cast<int>(i));
+    step_ = static_cast<uint32_t>(i);
     const absl::Status status = RunInstruction(program_.ops[i]);
     if (!status.ok()) {
       const ScheduleOp& op = program_.schedule.ops[i];
@@ -87,6 +88,13 @@ void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_ind
   recorder_->NoteMessage({link.peer, sent, number});
 }
 
+void ScheduleRun::ShowWait(int peer) {
+  const ShownWait& shown = program_.links->shown_wait;
+  if (shown.waits_for == nullptr) return;
+  shown.step->store(step_, std::memory_order_relaxed);
+  shown.waits_for->store(peer, std::memory_order_relaxed);
+}
+
 absl::Status ScheduleRun::RunInstruction(const ScheduleInstruction& op) {
   if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return absl::OkStatus();
   return op.kind == OpKind::kSend ? Send(op) : Write(op);
@@ -97,7 +105,10 @@ absl::Status ScheduleRun::Send(const ScheduleInstruction& op) {
   MessageHeader header = Header(op.message_index);
   if (program_.checksums) header.checksum = PayloadChecksum(pieces);
   Note(/*sent=*/true, *op.to, op.message_index);
-  return op.to->send->Post(header, pieces);
+  ShowWait(op.to->peer);
+  const absl::Status status = op.to->send->Post(header, pieces);
+  ShowWait(-1);
+  return status;
 }
 
 absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const {
@@ -110,9 +121,22 @@ absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOp
                                             " was changed on its way from ", transport_.Describe(operand.link->peer),
                                             " to here: its checksum is wrong"));
   }
-  return absl::FailedPreconditionError(absl::StrCat("ranks disagree: here ", DescribeMessage(expected, bytes), "; ",
-                                                    transport_.Describe(operand.link->peer), " sent ",
-                                                    DescribeMessage(message.header, message.bytes)));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks disagree: here ", DescribeMessage(expected, bytes), "; ", transport_.Describe(operand.link->peer),
+      " sent ", DescribeMessage(message.header, message.bytes), DescribeOther(message.header)));
+}
+
+// What the message of another schedule is for, and what this rank has run in its step.
+std::string ScheduleRun::DescribeOther(const MessageHeader& other) const {
+  const ScheduleLinks& links = *program_.links;
+  const auto theirs = links.texts.find(other.schedule_hash);
+  const ScheduleLinks::Ran& ran = links.recent[static_cast<uint64_t>(other.step) % links.recent.size()];
+  const auto own = ran.step == other.step ? links.texts.find(ran.hash) : links.texts.end();
+  std::string text;
+  if (other.schedule_hash == program_.collective->hash || theirs == links.texts.end()) return text;
+  absl::StrAppend(&text, " of ", theirs->second);
+  if (own != links.texts.end() && own != theirs) absl::StrAppend(&text, ", instead of ", own->second);
+  return text;
 }
 
 // Runs an operation that writes dst: receives the messages among the sources, waits until dst may be overwritten, then
@@ -158,7 +182,11 @@ absl::Status ScheduleRun::Receive(const ScheduleInstruction& op, std::vector<Pie
       continue;
     }
     XLAD_RETURN_IF_ERROR(PostInto(op, operand.link->receive));
-    XLAD_ASSIGN_OR_RETURN(const Incoming message, operand.link->receive->Next());
+    ShowWait(operand.link->peer);
+    const absl::StatusOr<Incoming> next = operand.link->receive->Next();
+    ShowWait(-1);
+    XLAD_RETURN_IF_ERROR(next.status());
+    const Incoming& message = *next;
     ++*held;
     Note(/*sent=*/false, *operand.link, operand.message_index);
     XLAD_RETURN_IF_ERROR(CheckMessage(message, operand, op.bytes));

@@ -1,6 +1,12 @@
 // The schedule of one rank, resolved to links and memory, and one run of it.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -20,6 +26,27 @@ struct ScheduleLink {
   SendLink* send = nullptr;
   ReceiveLink* receive = nullptr;
   int64_t sent = 0;  // Messages sent in earlier runs.
+};
+
+// A run stores here which operation of the schedule waits, and for which device; -1 if it does not wait.
+struct ShownWait {
+  std::atomic<uint32_t>* step = nullptr;  // Both may be null.
+  std::atomic<int32_t>* waits_for = nullptr;
+};
+
+// The links of one device.
+struct ScheduleLinks {
+  std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> by_peer;  // By peer and channel.
+  // What is computed by the schedules whose messages the links carry, by hash, for messages about other ranks.
+  std::map<uint64_t, std::string> texts;
+  // If communicators share the links: the last runs, by step. A rank that waits for no other may have run another
+  // collective than its peers some steps before it notices.
+  struct Ran {
+    int64_t step = -1;
+    uint64_t hash = 0;
+  };
+  std::array<Ran, 64> recent;
+  ShownWait shown_wait;
 };
 
 // A message, if `link` is set, otherwise elements of a buffer.
@@ -50,6 +77,7 @@ struct ScheduleProgram {
   uint32_t sequence = 0;  // The number of earlier runs.
   ReduceFunction reduce = nullptr;
   bool checksums = false;  // Messages carry checksums of their payloads.
+  const ScheduleLinks* links = nullptr;
   std::vector<ScheduleInstruction> ops;
   std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // By link: the number of messages per run.
 };
@@ -75,9 +103,11 @@ class ScheduleRun {
   absl::Status WaitUntilFree(const ScheduleInstruction& op);
   absl::Status WriteFrom(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
   absl::Status Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources);
+  std::string DescribeOther(const MessageHeader& other) const;
   absl::Status CheckMessage(const Incoming& message, const ScheduleOperand& operand, int64_t bytes) const;
   MessageHeader Header(uint32_t message_index) const;
   void Note(bool sent, const ScheduleLink& link, uint32_t message_index);
+  void ShowWait(int peer);
 
   ScheduleProgram& program_;
   const CollectiveLaunch& launch_;
@@ -85,6 +115,7 @@ class ScheduleRun {
   Recorder* const recorder_;
   absl::InlinedVector<const std::byte*, 4> inputs_;
   std::byte* scratch_ = nullptr;
+  uint32_t step_ = 0;  // The operation that runs.
 };
 
 }  // namespace xlad::collectives

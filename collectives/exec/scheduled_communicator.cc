@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<ScheduledCommunicator>> ScheduledCommunicator::Fo
 
 absl::Status ScheduledCommunicator::Fail(const absl::Status& status) {
   options_.abort->Raise({status, ""});
-  for (const auto& [key, link] : links_) link->send->Revoke();
+  for (const auto& [key, link] : links_.by_peer) link->send->Revoke();
   return status;
 }
 
@@ -155,7 +155,10 @@ std::vector<int> ScheduledCommunicator::Peers() const {
 
 absl::Status ScheduledCommunicator::Connect() {
   std::vector<uint64_t> hashes;
-  for (const Collective& collective : options_.collectives->collectives) hashes.push_back(collective.hash);
+  for (const Collective& collective : options_.collectives->collectives) {
+    hashes.push_back(collective.hash);
+    links_.texts.emplace(collective.hash, collective.ToString());
+  }
   programs_.resize(hashes.size());
   const absl::Status same = CompareHashes(Peers(), hashes);
   // Fail revokes the links before `hashes` is destroyed.
@@ -168,9 +171,11 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
   for (int peer : peers) {
     XLAD_ASSIGN_OR_RETURN(ScheduleLink * link, OpenLink(peer, kFormChannel));
     XLAD_RETURN_IF_ERROR(link->send->Post({}, {payload}));
+    ++link->sent;
   }
   for (int peer : peers) {
-    ReceiveLink* const link = links_[{peer, kFormChannel}]->receive;
+    XLAD_ASSIGN_OR_RETURN(ScheduleLink * both, OpenLink(peer, kFormChannel));
+    ReceiveLink* const link = both->receive;
     XLAD_ASSIGN_OR_RETURN(const Incoming message, link->Next());
     std::vector<uint64_t> theirs(static_cast<size_t>(message.bytes) / sizeof(uint64_t));
     if (!theirs.empty()) std::memcpy(theirs.data(), message.pieces[0].data(), theirs.size() * sizeof(uint64_t));
@@ -181,29 +186,44 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
                                                         message.bytes / 8));
     }
     for (size_t i = 0; i < own.size(); ++i) {
-      if (own[i] == theirs[i]) continue;
-      const Collective& collective = options_.collectives->collectives[i];
-      return absl::FailedPreconditionError(absl::StrFormat(
-          "schedules of %s (plan %s) have hash %016x on device %d and %016x on %s", collective.ToString(),
-          collective.plan.ToString(), own[i], options_.device, theirs[i], options_.transport->Describe(peer)));
+      if (own[i] != theirs[i]) return Difference(i, theirs[i], both);
     }
   }
   // Peers read the hashes from this memory.
   for (int peer : peers) {
-    XLAD_RETURN_IF_ERROR((links_[{peer, kFormChannel}]->send->WaitReleased(1)));
+    XLAD_ASSIGN_OR_RETURN(ScheduleLink * link, OpenLink(peer, kFormChannel));
+    XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent));
   }
   return absl::OkStatus();
 }
 
+// This device and the peer, which notices the same, tell each other what they have. No devices wait for each other in a
+// cycle, because each one does this with the first peer that differs.
+absl::Status ScheduledCommunicator::Difference(size_t spec, uint64_t theirs, ScheduleLink* link) {
+  const Collective& collective = options_.collectives->collectives[spec];
+  difference_ = absl::StrFormat("%s (plan %s)", collective.ToString(), collective.plan.ToString());
+  const ConstPiece own(reinterpret_cast<const std::byte*>(difference_.data()), difference_.size());
+  XLAD_RETURN_IF_ERROR(link->send->Post({}, {own}));
+  XLAD_ASSIGN_OR_RETURN(const Incoming message, link->receive->Next());
+  std::string other;
+  for (const ConstPiece& piece : message.pieces) {
+    other.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  XLAD_RETURN_IF_ERROR(link->receive->Release());
+  return absl::FailedPreconditionError(
+      absl::StrFormat("schedules of %s have hash %016x on device %d and %016x on %s, which has %s", difference_,
+                      collective.hash, options_.device, theirs, options_.transport->Describe(link->peer), other));
+}
+
 absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int channel) {
-  const auto found = links_.find({peer, channel});
-  if (found != links_.end()) return found->second.get();
+  const auto found = links_.by_peer.find({peer, channel});
+  if (found != links_.by_peer.end()) return found->second.get();
   auto link = std::make_unique<ScheduleLink>();
   link->peer = peer;
   link->channel = channel;
   XLAD_ASSIGN_OR_RETURN(link->send, options_.transport->OpenSend(peer, options_.first_channel + channel));
   XLAD_ASSIGN_OR_RETURN(link->receive, options_.transport->OpenReceive(peer, options_.first_channel + channel));
-  return links_.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
+  return links_.by_peer.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
 absl::Status ScheduledCommunicator::Prepare(int spec) {
@@ -220,6 +240,7 @@ absl::Status ScheduledCommunicator::Prepare(int spec) {
   if (!program.ok()) return Annotate(program.status(), collective.name);
   if (scratch > std::ssize(scratch_)) scratch_.resize(scratch);
   program->checksums = options_.checksums;
+  program->links = &links_;
   programs_[spec] = std::make_unique<ScheduleProgram>(*std::move(program));
   return absl::OkStatus();
 }
@@ -246,6 +267,9 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
   if (options_.abort->raised()) {
     return Annotate(options_.abort->status(), absl::StrCat("before ", program.collective->ToString(), ", step ",
                                                            launch.step, ", device ", options_.device));
+  }
+  if (options_.links != nullptr) {
+    links_.recent[static_cast<uint64_t>(launch.step) % links_.recent.size()] = {launch.step, program.collective->hash};
   }
   options_.recorder->Begin({launch.spec, program.rank, launch.step, launch.iteration}, &program.schedule);
   ScheduleRun run(&program, launch, *options_.transport, options_.recorder);

@@ -1,8 +1,8 @@
 // Runs collectives by their schedules over a transport.
 #pragma once
 
-#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collectives/exec/collective_set.h"
@@ -24,6 +24,9 @@ class ScheduledCommunicator final : public Communicator {
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
     bool checksums = false;  // Each message carries a checksum of its payload, which the receiver compares.
+    // The links that communicators of one device and one thread share, so that a message of another communicator than
+    // the expected one is noticed. Null: links of its own.
+    ScheduleLinks* links = nullptr;
   };
 
   // Connects to all devices with which `device` shares a group and compares the hashes of the schedules of all
@@ -44,14 +47,18 @@ class ScheduledCommunicator final : public Communicator {
   absl::Status Fail(const absl::Status& status);
 
  private:
-  explicit ScheduledCommunicator(const Options& options) : options_(options) {}
+  explicit ScheduledCommunicator(const Options& options)
+      : options_(options), links_(options.links == nullptr ? own_links_ : *options.links) {}
   absl::Status Connect();
   absl::Status CompareHashes(const std::vector<int>& peers, const std::vector<uint64_t>& own);
+  absl::Status Difference(size_t spec, uint64_t theirs, ScheduleLink* link);
   absl::StatusOr<ScheduleLink*> OpenLink(int peer, int channel);
 
   const Options options_;
-  std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> links_;  // By peer and channel.
-  std::vector<std::unique_ptr<ScheduleProgram>> programs_;              // By spec; null if it is not prepared.
+  ScheduleLinks own_links_;
+  ScheduleLinks& links_;
+  std::string difference_;                                  // What Difference sends.
+  std::vector<std::unique_ptr<ScheduleProgram>> programs_;  // By spec; null if it is not prepared.
   std::vector<std::byte> scratch_;
   std::vector<std::byte> staging_;  // A copy of the input if the output would overwrite it too early.
 };

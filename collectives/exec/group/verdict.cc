@@ -57,7 +57,9 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
   if (state.process == ProcessState::kStopped) {
     return absl::StrCat(who, " is stopped by a signal or a debugger ", Where(state));
   }
-  if (state.entered < operation) {
+  // Ranks that exchange messages may wait for another one in an earlier operation.
+  const bool waits = state.finished < state.entered && state.waits_for >= 0;
+  if (state.entered < operation && !waits) {
     return absl::StrCat(who, " never entered operation ", operation, "; it is ", Where(state));
   }
   return state.waits_for < 0 && state.finished < operation ? absl::StrCat(who, " is still computing ", Where(state))

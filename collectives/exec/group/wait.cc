@@ -93,6 +93,25 @@ absl::Status GroupWaiter::Died(int rank) const {
   return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
 }
 
+// The error of a peer that has stopped after an error, though none has died. If one of the last two operations of this
+// rank differed from that of another, for which this rank did not have to wait, then that is the cause.
+absl::Status GroupWaiter::Stopped(int rank) const {
+  for (const int parity : {0, 1}) {
+    const EntryLine& own = control_->rank(rank_).lines[parity];
+    for (int other = 0; other < control_->ranks(); ++other) {
+      const EntryLine& line = control_->rank(other).lines[parity];
+      const uint64_t sequence = own.sequence.load();
+      if (line.sequence.load() != sequence || ((line.operation ^ own.operation) >> 16) == 0) continue;
+      return absl::FailedPreconditionError(absl::StrCat("the ranks disagree on operation ", sequence, ": rank ", rank_,
+                                                        " ran ", OperationText(control_->rank(rank_), own.operation),
+                                                        ", ", Describe(other), " ran ",
+                                                        OperationText(control_->rank(other), line.operation),
+                                                        "; all ranks must run the same operations in the same order"));
+    }
+  }
+  return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error"));
+}
+
 bool GroupWaiter::IsAlive(int rank) const {
   if (control_->rank(rank).left.load() == RankBlock::kLeftInOrder) return false;
   pollfd handle{process_handles_[rank], POLLIN, 0};
@@ -112,7 +131,7 @@ absl::Status GroupWaiter::CheckPeers() {
     if (left == RankBlock::kLeftAfterError) {
       // It has noticed the death of another rank, or its operation differs from that of the others.
       if (failed.load() >= 0) return Died(failed.load());
-      return absl::UnavailableError(absl::StrCat(Describe(rank), " has stopped after an error"));
+      return Stopped(rank);
     }
     pollfd handle{process_handles_[rank], POLLIN, 0};
     if (handle.fd < 0 || poll(&handle, 1, 0) <= 0) continue;

@@ -63,6 +63,7 @@ class GroupWaiter {
   absl::Status Sleep(absl::FunctionRef<bool()> ready, absl::FunctionRef<absl::Status()> check);
   void WakeSleepers();
   absl::Status Died(int rank) const;
+  absl::Status Stopped(int rank) const;
 
   ControlFile* const control_;
   const int rank_;

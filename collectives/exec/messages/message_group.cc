@@ -3,19 +3,26 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "base/hash.h"
 #include "base/random.h"
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/control.h"
 #include "collectives/exec/group/meeting.h"
+#include "collectives/exec/group/verdict.h"
 
 namespace xlad::collectives {
 namespace {
 
 constexpr char kPeerKey[] = "peer";
+// How long a process whose connections are closed may take to end.
+constexpr int64_t kGoneMs = 1000;
 
 PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
   PeerInfo self;
@@ -45,7 +52,7 @@ MessageGroup::Shared::~Shared() {
 }
 
 // The ranks exchange their addresses through a folder of this host.
-absl::StatusOr<std::vector<PeerInfo>> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
+absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
   XLAD_ASSIGN_OR_RETURN(const auto meeting,
                         MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key, "-messages")));
@@ -55,13 +62,14 @@ absl::StatusOr<std::vector<PeerInfo>> MessageGroup::Meet(const Options& options,
                          absl::StrCat("ranks of the launch by ", options.launch.launcher)},
                         bootstrap.get(), &RealClock());
   XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, EncodePeer(self)));
+  Met met;
+  XLAD_ASSIGN_OR_RETURN(met.record, FlightRecord::Join(options.launch.key, options.launch.rank, ranks, &rendezvous));
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("addresses"));
-  std::vector<PeerInfo> peers;
   for (int rank = 0; rank < ranks; ++rank) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, rendezvous.Get(rank, kPeerKey));
-    XLAD_ASSIGN_OR_RETURN(peers.emplace_back(), DecodePeer(text));
+    XLAD_ASSIGN_OR_RETURN(met.peers.emplace_back(), DecodePeer(text));
   }
-  return peers;
+  return met;
 }
 
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& options) {
@@ -69,7 +77,7 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   XLAD_ASSIGN_OR_RETURN(shared->data_plane, DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
   const int rank = options.launch.rank;
   const PeerInfo self = SelfOf(rank, shared->data_plane.get());
-  XLAD_ASSIGN_OR_RETURN(std::vector<PeerInfo> peers, Meet(options, self));
+  XLAD_ASSIGN_OR_RETURN(Met met, Meet(options, self));
   FabricOptions fabric;
   fabric.devices = {rank};
   fabric.num_devices = options.launch.ranks;
@@ -81,10 +89,12 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   fabric.data_plane = shared->data_plane.get();
   fabric.transport = options.transport;
   std::map<std::string, std::string> values;
-  for (int peer = 0; peer < std::ssize(peers); ++peer) values[PeerKey(peer)] = EncodePeer(peers[peer]);
+  for (int peer = 0; peer < std::ssize(met.peers); ++peer) values[PeerKey(peer)] = EncodePeer(met.peers[peer]);
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap(std::move(values));
   XLAD_ASSIGN_OR_RETURN(shared->fabric, Fabric::Make(fabric, *bootstrap, &shared->abort));
-  std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(peers)));
+  std::unique_ptr<MessageGroup> group(new MessageGroup(rank, options, std::move(shared), std::move(met.peers)));
+  group->record_ = std::move(met.record);
+  if (group->record_ != nullptr) group->links_.shown_wait = group->record_->shown_wait();
   XLAD_ASSIGN_OR_RETURN(group->barrier_, group->Prepare(BarrierSpec(group->ranks())));
   return group;
 }
@@ -108,7 +118,14 @@ absl::StatusOr<std::vector<std::unique_ptr<MessageGroup>>> MessageGroup::InProce
   return groups;
 }
 
-MessageGroup::~MessageGroup() = default;
+MessageGroup::~MessageGroup() {
+  barrier_.reset();
+  if (record_ != nullptr && shared_->abort.raised()) record_->Fail();
+}
+
+MessageGroup::Operation::~Operation() {
+  if (record_ != nullptr) record_->Remove(word_);
+}
 
 absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(const CollectiveSpec& spec,
                                                                                const std::string& plan) {
@@ -134,16 +151,15 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
   }
   set.num_devices = ranks();
   operation->recorder_ = std::make_unique<Recorder>(rank_, &set, &RealClock());
-  // All ranks prepare the same operations in the same order, so that their channels have equal numbers.
-  const int first_channel = next_channel_;
-  next_channel_ += kFirstDataChannel + collective.plan.channels;
-  if (next_channel_ > kMaxChannels) {
-    return absl::ResourceExhaustedError(absl::StrCat("the group has used all ", kMaxChannels, " channels"));
-  }
-  XLAD_ASSIGN_OR_RETURN(operation->communicator_,
-                        ScheduledCommunicator::Form({rank_, first_channel, &set, &shared_->fabric->transport(rank_),
-                                                     &shared_->abort, operation->recorder_.get(), checksums_}));
+  XLAD_ASSIGN_OR_RETURN(
+      operation->communicator_,
+      ScheduledCommunicator::Form({rank_, /*first_channel=*/0, &set, &shared_->fabric->transport(rank_),
+                                   &shared_->abort, operation->recorder_.get(), options_.checksums, &links_}));
   XLAD_RETURN_IF_ERROR(operation->communicator_->PrepareAll());
+  if (record_ != nullptr) {
+    operation->word_ = record_->Add(absl::StrCat(spec.ToString(), ", ", collective.plan.ToString()));
+    operation->record_ = record_.get();
+  }
   return operation;
 }
 
@@ -154,7 +170,11 @@ absl::Status MessageGroup::Run(Operation& operation, const void* input, void* ou
   launch.inputs = {&in, 1};
   launch.outputs = {&out, 1};
   launch.step = runs_++;
-  return operation.communicator_->Launch(launch);
+  if (record_ == nullptr) return operation.communicator_->Launch(launch);
+  record_->Begin(operation.word_);
+  const absl::Status status = operation.communicator_->Launch(launch);
+  status.ok() ? record_->End() : record_->Fail();
+  return status;
 }
 
 absl::Status MessageGroup::Barrier() {
@@ -162,6 +182,46 @@ absl::Status MessageGroup::Barrier() {
     XLAD_ASSIGN_OR_RETURN(barrier_, Prepare(BarrierSpec(ranks())));
   }
   return Run(*barrier_, nullptr, nullptr);
+}
+
+// Waits until the process that the error suspects has gone: its connections are closed a moment before.
+std::vector<int> MessageGroup::AliveRanks() const {
+  const std::string suspect = shared_->abort.failure().suspect_worker;
+  std::vector<int> alive;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto has_gone = [&] { return rank != rank_ && StateOfProcess(pid(rank)) == ProcessState::kGone; };
+    const int64_t end_ns = RealClock().NowNs() + kGoneMs * kNsPerMs;
+    while (peers_[rank].worker_id == suspect && !has_gone() && RealClock().NowNs() < end_ns) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!has_gone()) alive.push_back(rank);
+  }
+  return alive;
+}
+
+// The survivors meet under a name that has the ranks that they believe to be alive. If another rank dies meanwhile,
+// they do not all arrive, and meet again without it.
+absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
+  if (!shared_->abort.raised()) {
+    return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
+  }
+  if (options_.transport.one_process || options_.launch.key.empty()) {
+    return absl::UnimplementedError("found ranks that are threads of one process, expected processes");
+  }
+  if (options_.transport.name == "mpi") {
+    return absl::UnimplementedError("a group over MPI cannot shrink: the launcher ends all ranks when one has died");
+  }
+  while (true) {
+    const std::vector<int> alive = AliveRanks();
+    Options options = options_;
+    const std::string text = absl::StrJoin(alive, ",");
+    options.launch.key = absl::StrCat(options_.launch.key, "-", absl::Hex(Hash64(text)));
+    options.launch.rank = static_cast<int>(std::find(alive.begin(), alive.end(), rank_) - alive.begin());
+    options.launch.ranks = static_cast<int>(alive.size());
+    options.deadline_ms = deadline_ms;
+    absl::StatusOr<std::unique_ptr<MessageGroup>> group = Join(options);
+    if (group.ok() || AliveRanks() == alive) return group;
+  }
 }
 
 absl::StatusOr<std::byte*> MessageGroup::Allocate(int64_t bytes) {

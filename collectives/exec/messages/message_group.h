@@ -18,6 +18,7 @@
 #include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/collective_set.h"
 #include "collectives/exec/fabric/fabric.h"
+#include "collectives/exec/messages/flight_record.h"
 #include "collectives/exec/scheduled_communicator.h"
 #include "collectives/plan/cost.h"
 
@@ -50,6 +51,7 @@ class MessageGroup {
   // A collective that is ready to run. Must not outlive its group.
   class Operation {
    public:
+    ~Operation();
     const CollectivePlan& plan() const { return set_.collectives[0].plan; }
 
    private:
@@ -57,6 +59,8 @@ class MessageGroup {
     CollectiveSet set_;
     std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<ScheduledCommunicator> communicator_;
+    FlightRecord* record_ = nullptr;  // Null without one.
+    uint64_t word_ = 0;               // What it is called in the record.
   };
 
   // `plan` is a plan (ParsePlan), or empty for the one that the cost model prefers. All ranks call it together.
@@ -71,6 +75,11 @@ class MessageGroup {
   absl::Status Run(Operation& operation, const void* input, void* output);
   // Returns when all ranks have called it.
   absl::Status Barrier();
+
+  // After an error: forms a group of the ranks that are alive, in the same order. All of them must call it; this group
+  // then only serves to destroy its operations and memory. DeadlineExceeded, naming the ranks that are alive but have
+  // not called it in time. Unimplemented for ranks that are threads.
+  absl::StatusOr<std::unique_ptr<MessageGroup>> Shrink(int64_t deadline_ms = 30000);
 
   // Memory that is registered with the transport, aligned to 4096 bytes. ResourceExhausted if there is not enough.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
@@ -87,14 +96,20 @@ class MessageGroup {
   };
 
   MessageGroup(int rank, const Options& options, std::shared_ptr<Shared> shared, std::vector<PeerInfo> peers)
-      : rank_(rank), checksums_(options.checksums), shared_(std::move(shared)), peers_(std::move(peers)) {}
-  static absl::StatusOr<std::vector<PeerInfo>> Meet(const Options& options, const PeerInfo& self);
+      : rank_(rank), options_(options), shared_(std::move(shared)), peers_(std::move(peers)) {}
+  struct Met {
+    std::vector<PeerInfo> peers;  // By rank.
+    std::unique_ptr<FlightRecord> record;
+  };
+  static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
+  std::vector<int> AliveRanks() const;
 
   const int rank_;
-  const bool checksums_;
+  const Options options_;
   const std::shared_ptr<Shared> shared_;
   const std::vector<PeerInfo> peers_;
-  int next_channel_ = 0;
+  ScheduleLinks links_;  // All operations use these, so that ranks that run different ones are noticed.
+  std::unique_ptr<FlightRecord> record_;  // Null for ranks that are threads.
   int64_t runs_ = 0;
   struct FreeMemory {
     void operator()(std::byte* address) const { std::free(address); }

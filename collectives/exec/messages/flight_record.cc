@@ -1,0 +1,82 @@
+#include "collectives/exec/messages/flight_record.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+
+namespace xlad::collectives {
+namespace {
+
+constexpr char kControlKey[] = "control";
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FlightRecord>> FlightRecord::Join(const std::string& key, int rank, int ranks,
+                                                                 Rendezvous* rendezvous) {
+  if (ranks > kMaxGroupRanks) return nullptr;
+  std::unique_ptr<ControlFile> control;
+  if (rank == 0) {
+    XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+    RemoveOldControlFiles(folder);
+    const std::string path = absl::StrCat(folder, "/", key, "-messages-", getpid());
+    XLAD_ASSIGN_OR_RETURN(control, ControlFile::Create(path, ranks));
+    const absl::Status told = rendezvous->Put(kControlKey, path);
+    if (!told.ok()) control->Unlink();
+    XLAD_RETURN_IF_ERROR(told);
+  } else {
+    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kControlKey));
+    XLAD_ASSIGN_OR_RETURN(control, ControlFile::Open(path));
+    if (control->ranks() != ranks) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank 0 has formed a group of ", control->ranks(), " ranks, expected ", ranks));
+    }
+  }
+  std::unique_ptr<FlightRecord> record(new FlightRecord(std::move(control), rank));
+  RankBlock& self = record->self();
+  self.pid = getpid();
+  gethostname(self.host, sizeof self.host - 1);
+  std::strcpy(self.texts[RankBlock::kTexts - 1], "one of many operations");
+  self.joined.store(1, std::memory_order_release);
+  return record;
+}
+
+FlightRecord::~FlightRecord() {
+  if (self().left.load() != 0) return;
+  self().left.store(RankBlock::kLeftInOrder);
+  bool last = true;
+  for (int rank = 0; rank < control_->ranks(); ++rank) {
+    last = last && (control_->rank(rank).joined.load() == 0 || control_->rank(rank).left.load() != 0);
+  }
+  if (last) control_->Unlink();
+}
+
+uint64_t FlightRecord::Add(const std::string& text) {
+  const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
+  if (free < used_texts_.size()) {
+    char* const slot = self().texts[free];
+    std::memset(slot, 0, RankBlock::kTextBytes);
+    std::strncpy(slot, text.c_str(), RankBlock::kTextBytes - 1);
+    used_texts_[free] = true;
+  }
+  return (Hash64(text) & ~uint64_t{0xFFFF}) | free;
+}
+
+void FlightRecord::Remove(uint64_t word) {
+  if ((word & 0xFFFF) < used_texts_.size()) used_texts_[word & 0xFFFF] = false;
+}
+
+void FlightRecord::Begin(uint64_t word) {
+  ++sequence_;
+  OperationRecord& record = self().records[sequence_ % RankBlock::kRecords];
+  record.operation.store(word, std::memory_order_relaxed);
+  record.ticks.store(CpuTicks(), std::memory_order_relaxed);
+  EntryLine& line = self().lines[sequence_ % 2];
+  line.operation = word;
+  line.sequence.store(sequence_, std::memory_order_release);
+}
+
+}  // namespace xlad::collectives
