@@ -7,12 +7,23 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
 #include "base/status.h"
 
 namespace xlad::cli {
 
 constexpr int64_t kBenchGuardBytes = 64;
 constexpr std::byte kBenchGuard{0xA5};
+
+// ResourceExhausted if buffers of `bytes` bytes each, `count` in all ranks together, are more than this machine has for
+// its processes: the system would end some of them.
+inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
+  const int64_t limit = UsableMemoryBytes();
+  if (bytes <= limit / count) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("found buffers of ", bytes, " bytes, ", count,
+                                                   " in all ranks, on a ", "machine with ", limit,
+                                                   " bytes of memory, expected less (-e)"));
+}
 
 // The buffers of one rank for one size. Those of Allocate lie in memory that other ranks can map.
 template <typename Group>

@@ -1,6 +1,9 @@
 #include "cli/bench_options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -67,6 +70,16 @@ std::string Names(const Rows& rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
 }
 
+// Whether a file can be written, without writing it.
+absl::Status CheckWritable(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::path file(path), folder = file.parent_path();
+  const bool exists = std::filesystem::exists(file, ignored);
+  const std::string checked = exists ? path : folder.empty() ? "." : folder.string();
+  if (!std::filesystem::is_directory(file, ignored) && access(checked.c_str(), W_OK) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--json: found ", path, ", expected a file that can be written"));
+}
+
 }  // namespace
 
 absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
@@ -131,6 +144,7 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
   if (o.factor == 0 && o.step_bytes == 0 && o.min_bytes < o.max_bytes) {
     return error("-i: found 0 bytes, expected an increment above 0, or a factor (-f)");
   }
+  if (!o.json.empty()) XLAD_RETURN_IF_ERROR(CheckWritable(o.json));
   if (!o.algorithm.empty()) {
     const auto plan = collectives::ParsePlan(o.algorithm);
     if (!plan.ok()) return Annotate(plan.status(), "--algorithm");
@@ -152,8 +166,9 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
            flags, [value](const std::string& text) { *value = collectives::ParseByteCount(text); }, help)
         ->type_name("BYTES")
         ->check([](const std::string& text) {
-          return collectives::ParseByteCount(text) >= 0 ? std::string()
-                                       : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
+          return collectives::ParseByteCount(text) >= 0
+                     ? std::string()
+                     : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
         });
   };
   bytes("-b,--minbytes", &o->min_bytes, "smallest size (default 32M)");
@@ -197,13 +212,16 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                 "earlier run has kept; without COLLECTIVE: for 2, 4 and 8 ranks");
   AddTransportFlags(app, &o->transport, &o->any_network);
   app->add_flag("--checksums", o->checksums, "messages carry checksums of their payloads (not auto and shm)");
+  app->add_flag("--shrink", o->shrink,
+                "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,
                   "order of reductions: fast (any), run-to-run (by rank), canonical (a balanced tree over the ranks)")
       ->capture_default_str();
   bytes("--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file");
   app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   app->add_flag("--explain", o->explain,
                 "print the plans for each size with their predicted times, the choice, and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");

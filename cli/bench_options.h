@@ -25,7 +25,7 @@ struct BenchOptions {
   int registered = 0;        // 1: xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // Iterations use buffers in turn, of this many bytes in total.
   std::string type = "float", op = "sum", algorithm, plans, transport = "auto", mode = "fast", json;
-  bool any_network = false, checksums = false;
+  bool any_network = false, checksums = false, shrink = false;
   bool explain = false, wide = false, memory = false, digest = false, calibrate = false;
   int64_t calibrate_ms = 1000;  // For --calibrate, or if this machine has not been calibrated.
   int64_t deadline_ms = 30000;

@@ -18,6 +18,7 @@
 #include "cli/bench_data.h"
 #include "cli/bench_launch.h"
 #include "cli/bench_options.h"
+#include "cli/bench_shrink.h"
 #include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/exec/transports/registry/registry.h"
@@ -76,6 +77,7 @@ class MessageBench {
   }
   absl::Status Barrier() { return group_.Barrier(); }
   const collectives::CostModel& costs() const { return group_.costs(); }
+  absl::StatusOr<std::unique_ptr<MessageGroup>> Shrink() { return group_.Shrink(); }
 
  private:
   MessageGroup& group_;
@@ -177,6 +179,8 @@ class Bench {
                                                                  : bytes / width;
     spec_.counts = {collectives::InputHasParts(spec_.kind) ? count * spec_.ranks : count};
     if (IsRaggedBench(options_.collective)) SetRaggedSizes(count);
+    XLAD_RETURN_IF_ERROR(
+        CheckMemory(std::max(spec_.input_elements(), spec_.output_elements()) * width, 2 * spec_.ranks));
     collectives::PrepareOptions prepare;
     prepare.registered = options_.registered != 0;
     prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
@@ -475,8 +479,18 @@ int Report(const absl::Status& status) {
 template <typename Group>
 int RunIn(const BenchOptions& options, Group* group) {
   Bench<Group> bench(options, group);
-  if (const absl::Status status = bench.Run(); !status.ok()) return Report(status);
-  return bench.failed() ? 1 : 0;
+  const absl::Status status = bench.Run();
+  if (status.ok()) return bench.failed() ? 1 : 0;
+  const int64_t failed_ns = RealClock().NowNs();
+  if (absl::IsInvalidArgument(status)) {
+    // All ranks find the same wrong option. None leaves before the others have found it, and rank 0 reports it.
+    group->Barrier().IgnoreError();
+    return group->rank() > 0 ? 2 : Report(status);
+  }
+  const int code = Report(status);
+  if (!options.shrink) return code;
+  const absl::Status finished = FinishOnSurvivors(group, failed_ns);
+  return finished.ok() ? code : Report(finished);
 }
 
 // With a plan for all sizes, the group chooses none. Without a collective, it only measures.
