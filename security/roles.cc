@@ -68,6 +68,9 @@ const std::vector<CallRule>& CallRules() {
       {"PutArray", kNo, kOwn, kNo, kAll},
       {"GetArray", kNo, kOwn, kNo, kAll},
       {"Attach", kNo, kNo, kAll, kNo},
+      {"grpc.health.v1.Health/Watch", kAll, kAll, kAll, kAll},
+      {"grpc.reflection.v1.ServerReflection/ServerReflectionInfo", kAll, kAll, kNo, kAll},
+      {"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", kAll, kAll, kNo, kAll},
   };
   return *rules;
 }

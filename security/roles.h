@@ -28,7 +28,8 @@ enum class Access {
   kAll,
 };
 
-// `call` is the name of a method, such as "SubmitJob". kDenied for calls that are not in the table.
+// `call` is the name of a method, such as "SubmitJob", or "grpc.health.v1.Health/Watch" if it is not one of the
+// coordinator's own service. kDenied for calls that are not in the table.
 Access AccessTo(absl::string_view call, Role role);
 
 struct CallRule {

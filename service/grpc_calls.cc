@@ -10,15 +10,18 @@
 #include <optional>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "proto/health.pb.h"
 
 namespace xlad::service {
 namespace {
 
 constexpr std::chrono::seconds kStallLimit{30};
-// The name of the service in the current package and in that of older workers and clients.
-constexpr absl::string_view kServiceSuffix = "Coordinator";
+// The coordinator's service, in the current package and in that of older workers and clients.
+constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
+constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
 
 // Ends a call without reading anything of it.
 class RefusedCall final : public grpc::ServerGenericBidiReactor {
@@ -27,12 +30,13 @@ class RefusedCall final : public grpc::ServerGenericBidiReactor {
   void OnDone() override { delete this; }
 };
 
-// The answer of grpc.health.v1.Health/Check, field 1 = 1 (SERVING). The request, which names a service, is not read.
+// Answers grpc.health.v1.Health/Check for the server. The request, which names a service, is not read.
 class HealthCall final : public grpc::ServerGenericBidiReactor {
  public:
-  HealthCall() {
-    const grpc::Slice slice("\x08\x01");
-    response_ = grpc::ByteBuffer(&slice, 1);
+  explicit HealthCall(bool serving) {
+    grpc::health::v1::HealthCheckResponse health;
+    health.set_status(serving ? health.SERVING : health.NOT_SERVING);
+    response_ = ToByteBuffer(health);
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
   void OnDone() override { delete this; }
@@ -157,6 +161,15 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   std::optional<grpc::ByteBuffer> held_;
 };
 
+// The name of a call in the tables: "SubmitJob" for "/xlad.v1.Coordinator/SubmitJob", "grpc.health.v1.Health/Check" for
+// that of another service.
+std::string NameOf(absl::string_view path) {
+  for (const absl::string_view service : kServices) {
+    if (absl::ConsumePrefix(&path, service)) return absl::StrContains(path, '/') ? "" : std::string(path);
+  }
+  return absl::StartsWith(path, "/grpc.") ? std::string(path.substr(1)) : "";
+}
+
 // "ipv4:127.0.0.1:4711" as "127.0.0.1:4711", "ipv6:%5B::1%5D:4711" as "[::1]:4711".
 std::string PeerAddress(const std::string& peer) {
   absl::string_view text = peer;
@@ -273,22 +286,19 @@ absl::StatusOr<CallerAccess> CallRouter::Admit(const grpc::GenericCallbackServer
     if (absl::ConsumePrefix(&value, "Bearer ")) bearers.emplace_back(value);
   }
   XLAD_ASSIGN_OR_RETURN(const security::Caller caller, control->Identify(PeerAddress(context.peer()), bearers));
+  if (name == kHealthCheck) return CallerAccess{caller};
   return Authorize(caller, name);
 }
 
 grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackServerContext* context) {
   const std::string& path = context->method();  // "/xlad.v1.Coordinator/SubmitJob"
-  if (path == "/grpc.health.v1.Health/Check") return new HealthCall;
-  const size_t slash = path.rfind('/');
-  const absl::string_view service = absl::string_view(path).substr(0, slash == std::string::npos ? 0 : slash);
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  const bool is_ours =
-      service == absl::StrCat("/xlad.", kServiceSuffix) || service == absl::StrCat("/xlad.v1.", kServiceSuffix);
+  const std::string name = NameOf(path);
   const auto method = table_.methods.find(name);
   const auto reactor = table_.reactors.find(name);
-  const bool exists = is_ours && (method != table_.methods.end() || reactor != table_.reactors.end());
+  const bool exists = method != table_.methods.end() || reactor != table_.reactors.end();
   // A client that is not authenticated does not learn which calls exist.
   absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "GetStatus");
+  if (!access.ok() && name == kHealthCheck) return new HealthCall(table_.is_serving());
   if (!access.ok()) return new RefusedCall(ToGrpcStatus(access.status()));
   if (!exists) {
     return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,

@@ -71,10 +71,12 @@ using ReactorFactory =
 // The client key of a job or session; NotFound if there is no such job.
 using KeyOfJob = std::function<absl::StatusOr<std::string>(const std::string& job_id)>;
 
+// By name: "SubmitJob" is a call of the coordinator's own service, "grpc.health.v1.Health/Check" one of another.
 struct CallTable {
-  std::map<std::string, Method> methods;  // By name, such as "SubmitJob".
+  std::map<std::string, Method> methods;
   std::map<std::string, ReactorFactory> reactors;
   KeyOfJob key_of_job;
+  std::function<bool()> is_serving;
 };
 
 // NotFound unless the caller may see this job or session. Asks `key_of_job` only for callers that see only their own.
@@ -86,8 +88,8 @@ grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
 
-// Identifies callers, and passes the calls that they may make to their method. Also answers
-// grpc.health.v1.Health/Check, to everyone.
+// Identifies callers, and passes the calls that they may make to their method. grpc.health.v1.Health/Check is answered
+// to everyone; only identified callers can ask it for one service.
 class CallRouter final : public grpc::CallbackGenericService {
  public:
   // `know` is called with the peer of every authenticated call: "127.0.0.1:4711" or "[::1]:4711".

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "service/grpc_session_relay.h"
+#include "service/grpc_standard_calls.h"
 #include "service/validate.h"
 #include "storage/block_sums.h"
 
@@ -336,6 +337,7 @@ CallTable MakeCallTable(const Serving& serving) {
   AddAdministration(serving.engine, serving.pools, &table);
   AddSessions(serving.engine, serving.pools, &table);
   AddTransfers(serving.engine, serving.pools, &table);
+  AddStandardCalls(serving, &table);
   table.reactors["Attach"] = [serving](grpc::GenericCallbackServerContext* context, const CallerAccess&) {
     return MakeWorkerStream(serving.engine, serving.worker_messages, context);
   };
