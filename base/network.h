@@ -51,7 +51,8 @@ class Network {
   virtual absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) = 0;
 };
 
-// TCP with TCP_NODELAY, on the system's clock. The object exists until the process ends.
+// TCP with TCP_NODELAY, on the system's clock. Connections to a machine that does not answer for 12 s become
+// Unavailable. The object exists until the process ends.
 Network& TcpNetwork();
 
 // Takes over a connected stream socket, for example one that another process accepted. `peer` is for messages.

@@ -96,6 +96,22 @@ class HostFaults(unittest.TestCase):
             self.assertTrue(state == self.undisturbed(where), "the final states differ")
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
 
+    def test_two_workers_that_reach_the_coordinator_and_not_each_other(self):
+        """Neither of them is silent, so that only their connection can tell."""
+        with folder() as where, hosts(3) as net:
+            env = self.start_cluster(net, where, 2)
+            job, _ = self.submit(net, env, where, STEPS * 50)
+            isolate = lambda switch: [net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "type",
+                                             "bridge_slave", "isolated", switch) for host in (2, 3)]
+            isolate("on")
+            event = wait_for(lambda: self.ends(net, env, job), "the attempt to end", 20)[0]
+            for word in ("(host ", "pid ", "step ", "has not answered for 12 s"):
+                self.assertIn(word, event["text"])
+            isolate("off")
+            wait_for(lambda: (now := self.job(net, env, job))["state"] == "RUNNING" and now["attempt"] > 1,
+                     "the job to continue", 60)
+            self.ask(net, env, "cancel", job)
+
 
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 @unittest.skipUnless(PYTHON.exists(), "the Python package is not set up (scripts/setup.sh --python)")
