@@ -1,15 +1,11 @@
-// The checking mode of gpu_sim: no races in kernels, races in damaged kernels, and the traffic of kernels.
+// The checking mode of gpu_sim on kernels of all forms: no errors, the errors of damaged kernels, and traffic.
 #include <gtest/gtest.h>
 
-#include "base/kernel_abi.h"
-#include "compiler/codegen/nvptx/gpu_emitter.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/gpu_target.h"
-#include "hlo/analysis/leaves.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
-#include "runtime/devices/cpu/cpu_device.h"
-#include "runtime/devices/gpu_sim/access_checker.h"
+#include "tests/compiled/checked_run.h"
 #include "tests/compiled/test_harness.h"
 
 namespace xlad::compiler {
@@ -20,6 +16,21 @@ const char* Softmax() {
   static const auto* const text = new std::string(hlo::TestText("tests/compiled/testdata/softmax.hlo"));
   return text->c_str();
 }
+// Both loops over the columns read a value of the row.
+const char* const kCentered = R"(
+HloModule centered
+add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }
+ENTRY main {
+  x = f32[48,1000] parameter(0)
+  m = f32[48] parameter(1)
+  zero = f32[] constant(0)
+  mb = f32[48,1000] broadcast(m), dimensions={0}
+  d = f32[48,1000] subtract(x, mb)
+  q = f32[48,1000] multiply(d, d)
+  v = f32[48] reduce(q, zero), dimensions={1}, to_apply=add
+  vb = f32[48,1000] broadcast(v), dimensions={0}
+  ROOT y = f32[48,1000] divide(d, vb)
+})";
 const char* const kElementwise = R"(
 HloModule elementwise
 ENTRY main {
@@ -76,52 +87,82 @@ ENTRY main {
   x = f32[7,33] parameter(0)
   ROOT s = f32[7,33] sort(x), dimensions={1}, to_apply=less
 })";
-const char* const kOthers[] = {kElementwise, kRows, kColumns, kTranspose, kScatter, kUpdate, kSort};
+const char* const kTopk = R"(
+HloModule best
+ENTRY main {
+  x = f32[3,301] parameter(0)
+  ROOT r = (f32[3,70], s32[3,70]) topk(x), k=70, largest=true
+})";
+const char* const kScan = R"(
+HloModule scanned
+step {
+  x = f32[7] parameter(0)
+  c = f32[7] parameter(1)
+  s = f32[7] add(x, c)
+  ROOT t = (f32[7], f32[7]) tuple(s, s)
+}
+ENTRY main {
+  x = f32[7,101] parameter(0)
+  c = f32[7] parameter(1)
+  ROOT r = (f32[7,101], f32[7]) scan(x, c), dimensions={1}, num_carries=1, to_apply=step
+})";
+const char* const kRandom = R"(
+HloModule drawn
+ENTRY main {
+  s = u64[2] parameter(0)
+  ROOT r = (u64[2], u32[7,91]) rng-bit-generator(s), algorithm=rng_three_fry
+})";
+const char* const kPooled = R"(
+HloModule pooled
+ge { x = f32[] parameter(0) y = f32[] parameter(1) ROOT g = pred[] compare(x, y), direction=GE }
+add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }
+ENTRY main {
+  x = f32[3,9,9,5] parameter(0)
+  s = f32[3,4,4,5] parameter(1)
+  z = f32[] parameter(2)
+  ROOT r = f32[3,9,9,5] select-and-scatter(x, s, z), window={size=1x3x3x1 stride=1x2x2x1}, select=ge, scatter=add
+})";
+const char* const kNorm = R"(
+HloModule normed
+ENTRY main {
+  x = f32[6,5,5,3] parameter(0)
+  s = f32[3] parameter(1)
+  o = f32[3] parameter(2)
+  ROOT r = (f32[6,5,5,3], f32[3], f32[3]) batch-norm-training(x, s, o), epsilon=0.001, feature_index=3
+})";
+const char* const kNormGradient = R"(
+HloModule normed_back
+ENTRY main {
+  x = f32[6,5,5,3] parameter(0)
+  s = f32[3] parameter(1)
+  m = f32[3] parameter(2)
+  v = f32[3] parameter(3)
+  g = f32[6,5,5,3] parameter(4)
+  ROOT r = (f32[6,5,5,3], f32[3], f32[3]) batch-norm-grad(x, s, m, v, g), epsilon=20, feature_index=3
+})";
+std::vector<const char*> AllPrograms() {
+  return {Softmax(), kCentered, kElementwise, kRows,   kColumns, kTranspose, kScatter,     kUpdate,
+          kSort,     kTopk,     kScan,        kRandom, kPooled,  kNorm,      kNormGradient};
+}
 
 // Compiles a program as one kernel, damages it as `options` say, runs it and reports.
-runtime::LaunchReport Check(const std::string& text, HostOptions options) {
-  options.check = true;
+runtime::LaunchReport Check(const std::string& text, const HostOptions& options) {
   auto module = *hlo::ParseText(text);
   KernelRequest request;
   request.root = AsKernel(module.get());
   request.symbol = "checked";
   request.kernel = ScheduleFusion(*request.root, kOneRowTiles);
-  Target target;
-  target.set_device_kind(kGpuSimChecked);
-  const auto emitter = *MakeGpuEmitter(target, options);
-  const EmittedKernel kernel = *emitter->EmitKernel(request);
-  Executable executable;
-  executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
-  executable.set_object_code(*emitter->Finish());
-  const auto device = runtime::MakeCpuDevice();
-  const auto stream = *device->MakeStream();
-  const auto loaded = *runtime::LoadNativeCode(executable, runtime::AccessChecker::Functions());
-  const auto launcher = *loaded->MakeLauncher(0, stream.get());
-  const auto random = SeededRandom(1);
-  constexpr int64_t kGuard = 64;  // A damaged kernel may write one element beyond its result.
-  std::vector<std::unique_ptr<runtime::DeviceMemory>> memory;
-  std::vector<void*> buffers;
-  for (const hlo::Instruction* operand : request.root->operands()) {
-    const tensor::Array input = RandomArray(*random, operand->shape().array());
-    memory.push_back(*device->Allocate(input.shape().bytes() + kGuard));
-    EXPECT_TRUE(stream->CopyToDevice(memory.back()->address(), input.bytes()).ok());
-    buffers.push_back(memory.back()->address());
-  }
-  for (const tensor::Shape& shape : hlo::LeafShapes(request.root->shape())) {
-    memory.push_back(*device->Allocate(shape.bytes() + kGuard));
-    buffers.push_back(memory.back()->address());
-  }
-  memory.push_back(*device->Allocate(kernel.scratch_bytes + kGuard));
-  runtime::AccessChecker checker;
-  const int number = *loaded->FindKernel("checked");
-  checker.Begin();
-  EXPECT_TRUE(launcher->RunKernel(number, buffers, memory.back()->address(), kernel.tiles).ok());
-  return checker.End();
+  const auto run = RunChecked(request, RandomOperands(request, 1), options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  return run->report;
 }
 
-TEST(GpuCheck, NoKernelHasRaces) {
-  EXPECT_EQ(Check(Softmax(), {}).race, "");
-  for (const char* text : kOthers) EXPECT_EQ(Check(text, {}).race, "") << text;
+TEST(GpuCheck, NoKernelHasErrors) {
+  for (const char* text : AllPrograms()) {
+    for (const bool descending : {false, true}) {
+      EXPECT_EQ(Check(text, {.descending = descending}).message, "") << text;
+    }
+  }
 }
 
 // The bytes of the operands and results of a program.
@@ -142,43 +183,43 @@ TEST(GpuCheck, KernelsMoveEachByteOnce) {
   }
 }
 
-TEST(GpuCheck, DamagedKernelsHaveRaces) {
-  int64_t damaged = 0, found = 0;
-  std::string missed;
-  const auto count = [&](const char* text, const HostOptions& options, const std::string& damage) {
-    const runtime::LaunchReport report = Check(text, options);
-    ++damaged;
-    if (!report.race.empty()) ++found;
-    if (report.race.empty()) missed += report.kernel + ": " + damage + "\n" + text + "\n";
-  };
-  // Kernels whose threads use what others have written. If a store of the others is moved in all threads, their results
-  // are wrong, but no two threads write the same element.
-  for (const char* text : {Softmax(), kRows, kTranspose, kScatter}) {
-    Damageable all;
-    HostOptions options;
-    options.count = &all;
-    Check(text, options);
-    for (int64_t b = 0; b < all.barriers; ++b) {
-      HostOptions without;
-      without.barrier_to_remove = b;
-      count(text, without, absl::StrCat("without barrier ", b));
-    }
-    for (int64_t s = 0; s < all.stores; ++s) {
-      HostOptions moved;
-      moved.store_to_move = s;
-      count(text, moved, absl::StrCat("store ", s, " moved"));
-    }
-  }
-  EXPECT_GE(damaged, 40);
-  EXPECT_GE(static_cast<double>(found), 0.95 * static_cast<double>(damaged)) << missed;
+runtime::LaunchReport CheckDamaged(const char* text, Mutation::Kind kind, int64_t number) {
+  return Check(text, {.mutation = {kind, number}});
 }
 
-TEST(GpuCheck, ARaceNamesTheThreads) {
-  HostOptions options;
-  options.barrier_to_remove = 0;
-  const std::string race = Check(Softmax(), options).race;
-  for (const char* word : {"kernel checked", "race", "block", "thread", "expected a barrier"}) {
-    EXPECT_NE(race.find(word), std::string::npos) << race;
+void ExpectWords(const std::string& message, const std::vector<std::string>& words) {
+  for (const std::string& word : words) EXPECT_NE(message.find(word), std::string::npos) << message;
+}
+
+TEST(GpuCheck, WithoutABarrierThereIsARace) {
+  const runtime::LaunchReport report = CheckDamaged(kTranspose, Mutation::Kind::kNoBarrier, 0);
+  // The first thread reads what the others have not written, which is found first.
+  EXPECT_EQ(report.error, runtime::AccessError::kUninitialized);
+  ExpectWords(report.message, {"kernel checked", "block 0, thread 0", "shared memory", "expected a thread that"});
+  Places places;
+  Check(Softmax(), {.places = &places});
+  int races = 0;
+  for (int64_t b = 0; b < places.barriers; ++b) {
+    const runtime::LaunchReport without = CheckDamaged(Softmax(), Mutation::Kind::kNoBarrier, b);
+    EXPECT_NE(without.error, runtime::AccessError::kNone) << b;
+    if (without.error != runtime::AccessError::kRace) continue;
+    ++races;
+    ExpectWords(without.message, {"kernel checked", "race", "block", "thread", "expected a barrier"});
+  }
+  EXPECT_GT(races, 0);
+}
+
+TEST(GpuCheck, AccessesOutsideOfABufferAreErrors) {
+  // The stores and loads of the last thread are one element beyond.
+  for (int64_t access = 0; access < 3; ++access) {
+    for (const Mutation::Kind kind : {Mutation::Kind::kNextElement, Mutation::Kind::kNextLane}) {
+      const runtime::LaunchReport report = CheckDamaged(kElementwise, kind, access);
+      EXPECT_EQ(report.error, runtime::AccessError::kOutside);
+      ExpectWords(
+          report.message,
+          {"kernel checked: block 255, thread 255", access < 2 ? "reads 4 bytes" : "writes 4 bytes", "at byte 262144",
+           absl::StrCat(access < 2 ? "operand " : "result ", access % 2), "expected one of its 262144 bytes"});
+    }
   }
 }
 

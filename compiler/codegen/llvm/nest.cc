@@ -210,6 +210,8 @@ class NestEmitter {
       if (held.factors[l] < 0) return;
       elements += held.factors[l] * (scheduled_.loops[l].size - 1);
     }
+    // What does not depend on the column would be copied by all threads.
+    if (held.factors.back() == 0) return;
     const ElementType type = kernel_.arrays[array].type;
     held.row = {shared->Place(ir_, StorageType(ir_.context(), type), elements), {type, {elements}}};
     if (held.row.base != nullptr) held_[array] = std::move(held);
@@ -426,7 +428,7 @@ class NestEmitter {
   std::vector<ArrayView> memory_;
   std::vector<std::vector<Running>> running_;  // For each statement, none or one.
   std::vector<PendingStore> pending_;
-  Values partial_;  // In a block, for each reduction: the partial results of its threads.
+  Values partial_;                              // In a block, for each reduction: the partial results of its threads.
   std::vector<std::optional<HeldInput>> held_;  // In a block, for each array.
   int open_loop_ = -1;                          // In a block, the loop over the columns that is emitted.
 };

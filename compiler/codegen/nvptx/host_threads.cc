@@ -1,15 +1,17 @@
 #include "compiler/codegen/nvptx/host_threads.h"
 
+#include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
-#include <llvm/Analysis/ValueTracking.h>
-#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/kernel_abi.h"
@@ -21,10 +23,8 @@ namespace {
 
 using Values = std::vector<llvm::Value*>;
 
-// Kinds of accesses, as in runtime/devices/gpu_sim/access_checker.cc.
-constexpr uint32_t kStore = 1, kShared = 2;
-// These bytes follow shared memory, so that a damaged kernel does not write beyond it.
-constexpr uint64_t kGuardBytes = 64;
+// The roles of buffers, as in runtime/devices/gpu_sim/access_checker.cc.
+enum Role : uint32_t { kOperand, kResult, kScratch, kShared };
 
 llvm::Intrinsic::ID IntrinsicOf(const llvm::Instruction& instruction) {
   const auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
@@ -43,65 +43,123 @@ unsigned SharedArgument(const llvm::Function& part) {
   return part.getArg(last)->getType()->isPointerTy() ? last : last - 1;
 }
 
-// The memory of global and shared memory that an instruction accesses, or null: constants and memory of a thread do
-// not count, nor does what the runtime passes beside buffers.
-llvm::Value* AccessedBy(llvm::Instruction& instruction) {
-  llvm::Value* address = llvm::getLoadStorePointerOperand(&instruction);
-  if (address == nullptr) return nullptr;
-  const auto* const base = llvm::dyn_cast<llvm::Argument>(llvm::getUnderlyingObject(address, /*MaxLookup=*/0));
-  if (base == nullptr || !base->getParent()->getName().contains(kPartSuffix)) return nullptr;
-  const bool is_api = base->getArgNo() + 2 == SharedArgument(*base->getParent());
-  return is_api ? nullptr : address;
+// An access of global or shared memory by an instruction: constants and memory of a thread do not count, nor does what
+// the runtime passes beside buffers.
+struct Access {
+  llvm::Instruction* instruction;
+  unsigned operand;    // The operand that is the address.
+  llvm::Value* bytes;  // An i64.
+  bool is_store;
+  int64_t buffer;  // The argument that the address is in, or -1: it was loaded from memory.
+
+  llvm::Value* address() const { return instruction->getOperand(operand); }
+};
+
+// The argument that an address is in, -1 if it is not known, or nullopt if no access of it counts.
+std::optional<int64_t> BufferOf(llvm::Value* address, const llvm::Function& part) {
+  const llvm::Value* base = llvm::getUnderlyingObject(address, /*MaxLookup=*/0);
+  if (llvm::isa<llvm::AllocaInst>(base) || llvm::isa<llvm::GlobalValue>(base)) return std::nullopt;
+  const auto* const argument = llvm::dyn_cast<llvm::Argument>(base);
+  if (argument == nullptr) return -1;
+  const bool is_api = argument->getArgNo() + 2 == SharedArgument(part);
+  return is_api ? std::nullopt : std::optional<int64_t>(argument->getArgNo());
 }
 
-// Moves stores and reports accesses of a part whose last argument is the thread.
+// Appends the accesses of an instruction.
+void AppendAccesses(llvm::Instruction& i, std::vector<Access>* accesses) {
+  const llvm::Function& part = *i.getFunction();
+  llvm::Type* i64 = llvm::Type::getInt64Ty(i.getContext());
+  const auto add = [&](unsigned operand, llvm::Value* bytes, bool is_store) {
+    const std::optional<int64_t> buffer = BufferOf(i.getOperand(operand), part);
+    if (buffer.has_value()) accesses->push_back({&i, operand, bytes, is_store, *buffer});
+  };
+  if (llvm::isa<llvm::LoadInst>(i) || llvm::isa<llvm::StoreInst>(i)) {
+    const bool is_store = llvm::isa<llvm::StoreInst>(i);
+    const llvm::DataLayout& layout = part.getParent()->getDataLayout();
+    const uint64_t size = layout.getTypeStoreSize(llvm::getLoadStoreType(&i)).getFixedValue();
+    add(is_store ? llvm::StoreInst::getPointerOperandIndex() : llvm::LoadInst::getPointerOperandIndex(),
+        llvm::ConstantInt::get(i64, size), is_store);
+  } else if (auto* const memory = llvm::dyn_cast<llvm::MemIntrinsic>(&i)) {
+    add(0, memory->getLength(), true);
+    if (llvm::isa<llvm::MemTransferInst>(i)) add(1, memory->getLength(), false);
+  }
+}
+
+// Damages and reports accesses of a part whose last argument is the thread.
 class PartEditor {
  public:
-  PartEditor(llvm::Function* part, const HostOptions& options, Damageable* seen)
+  PartEditor(llvm::Function* part, const HostOptions& options, Places* seen)
       : part_(*part),
         options_(options),
         seen_(*seen),
         thread_(part->getArg(static_cast<unsigned>(part->arg_size()) - 1)) {}
 
   void Run() {
-    std::vector<llvm::Instruction*> accesses;
+    std::vector<Access> accesses;
     for (llvm::BasicBlock& block : part_) {
-      for (llvm::Instruction& i : block) {
-        if (AccessedBy(i) != nullptr) accesses.push_back(&i);
-      }
+      for (llvm::Instruction& i : block) AppendAccesses(i, &accesses);
     }
-    for (llvm::Instruction* access : accesses) {
-      if (auto* const store = llvm::dyn_cast<llvm::StoreInst>(access)) {
-        if (seen_.stores++ == options_.store_to_move) Move(store);
-      }
-      if (options_.check) Report(*access);
+    for (const Access& access : accesses) {
+      Damage(access);
+      if (options_.check) Report(access);
+    }
+    for (llvm::Argument& argument : part_.args()) {
+      // The functions that accesses are reported to get the addresses and return them.
+      if (options_.check) argument.removeAttr(llvm::Attribute::NoCapture);
+      if (options_.check) argument.removeAttr(llvm::Attribute::NoAlias);
     }
   }
 
  private:
-  void Move(llvm::StoreInst* store) {
-    IrBuilder b(store);
-    llvm::Type* type = store->getValueOperand()->getType();
-    store->setOperand(1, b.CreateConstGEP1_64(type, store->getPointerOperand(), 1));
+  void Damage(const Access& access) {
+    const Mutation& mutation = options_.mutation;
+    IrBuilder b(access.instruction);
+    if (seen_.accesses++ == mutation.number && mutation.kind == Mutation::Kind::kNextElement) {
+      const bool moves_bytes = llvm::isa<llvm::MemIntrinsic>(access.instruction);
+      llvm::Type* type = moves_bytes ? b.getInt8Ty() : llvm::getLoadStoreType(access.instruction);
+      access.instruction->setOperand(access.operand, b.CreateConstGEP1_64(type, access.address(), 1));
+    }
+    if (!DependsOnThread(access.address())) return;
+    if (seen_.lane_accesses++ == mutation.number && mutation.kind == Mutation::Kind::kNextLane) {
+      access.instruction->setOperand(access.operand, InNextLane(b, access.address()));
+    }
   }
 
-  void Report(llvm::Instruction& access) {
-    IrBuilder b(&access);
-    const llvm::DataLayout& layout = part_.getParent()->getDataLayout();
-    const uint64_t bytes = layout.getTypeStoreSize(llvm::getLoadStoreType(&access)).getFixedValue();
-    llvm::Value* address = AccessedBy(access);
-    const auto* const base = llvm::cast<llvm::Argument>(llvm::getUnderlyingObject(address, /*MaxLookup=*/0));
-    const uint32_t kind = (llvm::isa<llvm::StoreInst>(access) ? kStore : 0) |
-                          (base->getArgNo() == SharedArgument(part_) ? kShared : 0);
+  // Whether a value is computed from the thread by arithmetic alone, and not chosen by loads, calls or branches.
+  bool DependsOnThread(llvm::Value* value) {
+    if (value == thread_) return true;
+    const auto known = depends_.find(value);
+    if (known != depends_.end()) return known->second;
+    const auto* const i = llvm::dyn_cast<llvm::Instruction>(value);
+    bool depends = false;
+    if (i != nullptr && !llvm::isa<llvm::PHINode>(i) && !llvm::isa<llvm::AllocaInst>(i) && !i->mayReadFromMemory()) {
+      for (const llvm::Use& operand : i->operands()) depends = depends || DependsOnThread(operand.get());
+    }
+    return depends_[value] = depends;
+  }
+  // The value that the next thread has instead of `value`.
+  llvm::Value* InNextLane(IrBuilder& b, llvm::Value* value) {
+    if (value == thread_) return b.CreateAdd(thread_, b.getInt64(1));
+    if (!DependsOnThread(value)) return value;
+    llvm::Instruction* const copy = llvm::cast<llvm::Instruction>(value)->clone();
+    for (llvm::Use& operand : copy->operands()) operand.set(InNextLane(b, operand.get()));
+    return b.Insert(copy);
+  }
+
+  void Report(const Access& access) {
+    IrBuilder b(access.instruction);
     llvm::FunctionCallee report = part_.getParent()->getOrInsertFunction(
-        "xlad_gpu_access", b.getVoidTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt32Ty(), b.getInt64Ty());
-    b.CreateCall(report, {address, b.getInt64(bytes), b.getInt32(kind), thread_});
+        "xlad_gpu_access", b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt32Ty(), b.getInt32Ty(), b.getInt64Ty());
+    access.instruction->setOperand(
+        access.operand, b.CreateCall(report, {access.address(), access.bytes, b.getInt32(access.is_store ? 1 : 0),
+                                              b.getInt32(static_cast<uint32_t>(access.buffer)), thread_}));
   }
 
   llvm::Function& part_;
   const HostOptions& options_;
-  Damageable& seen_;
+  Places& seen_;
   llvm::Argument* thread_;
+  std::map<llvm::Value*, bool> depends_;
 };
 
 // Returns the part with one more argument, the thread, which is read instead of the register. `part` is emptied.
@@ -150,9 +208,9 @@ void EmitLoop(IrBuilder& b, int64_t count, const std::function<void(llvm::Value*
 
 class HostKernel {
  public:
-  HostKernel(llvm::Function* kernel, const HostOptions& options, Damageable* seen)
+  HostKernel(llvm::Function* kernel, const HostOptions& options, Places* seen)
       : kernel_(*kernel), options_(options), seen_(*seen), b_(kernel->getContext()) {
-    kernel->getFnAttribute(kThreadsAttribute).getValueAsString().getAsInteger(10, threads_);
+    threads_ = NumberOf(kThreadsAttribute);
   }
 
   absl::Status Emit() {
@@ -192,6 +250,41 @@ class HostKernel {
     }
     values_[kernel_.getArg(pointers)] = entry_->getArg(1);
     values_[kernel_.getArg(pointers + 1)] = entry_->getArg(2);
+    if (!options_.check) return;
+    const auto results = static_cast<unsigned>(NumberOf(kResultsAttribute));
+    const llvm::Function* part = FirstPart();
+    for (unsigned i = 0; i < pointers && part != nullptr; ++i) {
+      const auto bytes = static_cast<int64_t>(part->getParamDereferenceableBytes(i));
+      ReportBuffer(b_, {i, values_[kernel_.getArg(i)], bytes, i + results < pointers ? kOperand : kResult});
+    }
+    ReportBuffer(b_, {pointers, entry_->getArg(1), NumberOf(kScratchAttribute), kScratch});
+  }
+
+  int64_t NumberOf(const char* attribute) const {
+    int64_t number = 0;
+    kernel_.getFnAttribute(attribute).getValueAsString().getAsInteger(10, number);
+    return number;
+  }
+
+  const llvm::Function* FirstPart() const {
+    for (const llvm::Instruction& i : kernel_.getEntryBlock()) {
+      const auto* const call = llvm::dyn_cast<llvm::CallInst>(&i);
+      if (call != nullptr && !llvm::isa<llvm::IntrinsicInst>(i)) return call->getCalledFunction();
+    }
+    return nullptr;
+  }
+
+  struct Buffer {
+    unsigned argument;  // The number of a part's argument.
+    llvm::Value* address;
+    int64_t bytes;
+    Role role;
+  };
+  void ReportBuffer(IrBuilder& b, const Buffer& buffer) {
+    llvm::FunctionCallee report = kernel_.getParent()->getOrInsertFunction(
+        "xlad_gpu_buffer", b.getVoidTy(), b.getInt32Ty(), b.getPtrTy(), b.getInt64Ty(), b.getInt32Ty());
+    b.CreateCall(report, {b.getInt32(buffer.argument), buffer.address, b.getInt64(static_cast<uint64_t>(buffer.bytes)),
+                          b.getInt32(buffer.role)});
   }
 
   absl::Status EmitBlock(llvm::Value* tile) {
@@ -200,17 +293,24 @@ class HostKernel {
         case llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x:
           values_[&i] = b_.CreateTrunc(tile, i.getType());
           continue;
-        case llvm::Intrinsic::nvvm_barrier0:
-          if (seen_.barriers++ != options_.barrier_to_remove) ++part_;
+        case llvm::Intrinsic::nvvm_barrier0: {
+          const bool is_chosen = options_.mutation.number == seen_.barriers++;
+          if (is_chosen && options_.mutation.kind == Mutation::Kind::kNoBarrier) continue;
+          EmitGroup(tile);
+          ++part_;
           continue;
+        }
         case llvm::Intrinsic::not_intrinsic:
           break;
         default:
           return Unexpected(kernel_, "another intrinsic");
       }
-      if (llvm::isa<llvm::ReturnInst>(i)) return absl::OkStatus();
+      if (llvm::isa<llvm::ReturnInst>(i)) {
+        EmitGroup(tile);
+        return absl::OkStatus();
+      }
       if (auto* const call = llvm::dyn_cast<llvm::CallInst>(&i)) {
-        XLAD_RETURN_IF_ERROR(EmitPart(call, tile));
+        XLAD_RETURN_IF_ERROR(AddPart(call));
       } else {
         llvm::Instruction* copy = b_.Insert(i.clone());
         for (llvm::Use& operand : copy->operands()) operand.set(ValueOf(operand.get()));
@@ -220,7 +320,7 @@ class HostKernel {
     return Unexpected(kernel_, "control flow");
   }
 
-  absl::Status EmitPart(llvm::CallInst* call, llvm::Value* tile) {
+  absl::Status AddPart(llvm::CallInst* call) {
     llvm::Function* called = call->getCalledFunction();
     if (called == nullptr || called->isDeclaration()) return Unexpected(kernel_, "a call of another function");
     Values arguments;
@@ -228,17 +328,26 @@ class HostKernel {
     llvm::Function* part = WithThreadArgument(called);
     emptied_.push_back(called);
     PartEditor(part, options_, &seen_).Run();
+    group_.push_back({part, std::move(arguments)});
+    return absl::OkStatus();
+  }
+
+  void EmitGroup(llvm::Value* tile) {
     if (options_.check) {
       llvm::FunctionCallee report = kernel_.getParent()->getOrInsertFunction(
           "xlad_gpu_part", b_.getVoidTy(), b_.getPtrTy(), b_.getInt64Ty(), b_.getInt64Ty());
       b_.CreateCall(report, {b_.CreateGlobalString(entry_->getName()), tile, b_.getInt64(part_)});
     }
-    EmitLoop(b_, threads_, [&](llvm::Value* thread) {
-      Values all = arguments;
-      all.push_back(thread);
-      b_.CreateCall(part, all);
+    EmitLoop(b_, threads_, [&](llvm::Value* i) {
+      llvm::Value* last = b_.getInt64(static_cast<uint64_t>(threads_ - 1));
+      llvm::Value* thread = options_.descending ? b_.CreateSub(last, i) : i;
+      for (const PartCall& call : group_) {
+        Values all = call.arguments;
+        all.push_back(thread);
+        b_.CreateCall(call.part, all);
+      }
     });
-    return absl::OkStatus();
+    group_.clear();
   }
 
   llvm::Value* ValueOf(llvm::Value* value) {
@@ -248,16 +357,23 @@ class HostKernel {
     if (cast == nullptr || cast->getOpcode() != llvm::Instruction::AddrSpaceCast) return value;
     auto* const memory = llvm::cast<llvm::GlobalVariable>(cast->getOperand(0));
     IrBuilder start(entry_->getEntryBlock().getTerminator());
-    const uint64_t bytes = memory->getValueType()->getArrayNumElements();
-    llvm::AllocaInst* on_stack = start.CreateAlloca(llvm::ArrayType::get(start.getInt8Ty(), bytes + kGuardBytes));
+    llvm::AllocaInst* on_stack = start.CreateAlloca(memory->getValueType());
     on_stack->setAlignment(llvm::Align(XLAD_BUFFER_ALIGNMENT));
+    const unsigned argument = static_cast<unsigned>(kernel_.arg_size()) + 1;  // That of a part, after the tile.
+    const auto bytes = static_cast<int64_t>(memory->getValueType()->getArrayNumElements());
+    if (options_.check) ReportBuffer(start, {argument, on_stack, bytes, kShared});
     return values_[value] = on_stack;
   }
 
   llvm::Function& kernel_;
   const HostOptions& options_;
-  Damageable& seen_;
+  Places& seen_;
   uint64_t part_ = 0;  // The number of barriers before the place that is emitted.
+  struct PartCall {
+    llvm::Function* part;
+    Values arguments;
+  };
+  std::vector<PartCall> group_;  // What threads compute before they wait for each other.
   std::vector<llvm::Function*> emptied_;
   IrBuilder b_;
   llvm::Function* entry_ = nullptr;
@@ -272,10 +388,10 @@ absl::Status ReplaceThreadsByLoops(llvm::Module& module, const HostOptions& opti
   for (llvm::Function& function : module) {
     if (function.hasFnAttribute(kThreadsAttribute)) kernels.push_back(&function);
   }
-  Damageable seen;
+  Places seen;
   if (llvm::NamedMDNode* annotations = module.getNamedMetadata("nvvm.annotations")) annotations->eraseFromParent();
   for (llvm::Function* kernel : kernels) XLAD_RETURN_IF_ERROR(HostKernel(kernel, options, &seen).Emit());
-  if (options.count != nullptr) *options.count = seen;
+  if (options.places != nullptr) *options.places = seen;
   for (llvm::GlobalVariable& memory : llvm::make_early_inc_range(module.globals())) {
     if (memory.getAddressSpace() == 0) continue;
     memory.removeDeadConstantUsers();

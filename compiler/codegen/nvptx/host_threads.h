@@ -11,24 +11,40 @@ class Module;
 
 namespace xlad::compiler {
 
-// How many barriers and how many stores to global or shared memory the kernels of a module have.
-struct Damageable {
-  int64_t barriers = 0, stores = 0;
+// Damage to a module, which tests of the checking mode do (docs/decisions/0036-mutants-of-gpu-kernels.md): one barrier
+// is removed, or one load or store, in all threads, has another index.
+struct Mutation {
+  enum class Kind {
+    kNone,
+    kNoBarrier,    // Threads do not wait: each computes the parts before and after the barrier without the others.
+    kNextElement,  // The access is to the next element.
+    kNextLane,     // The access is to the element that the next thread would access.
+  };
+  Kind kind = Kind::kNone;
+  int64_t number = 0;  // The number of the barrier or access among those of its kind in the module.
+};
+
+// How many places of a module each kind of mutation could damage.
+struct Places {
+  int64_t barriers = 0;
+  int64_t accesses = 0;       // Loads and stores of global and shared memory.
+  int64_t lane_accesses = 0;  // Those whose address depends on the thread.
 };
 
 struct HostOptions {
-  // Code calls these functions of runtime/devices/gpu_sim/access_checker.h, the first before the threads of a block
-  // compute a part, and the second before each access of global or shared memory:
+  // Code calls these functions of runtime/devices/gpu_sim/access_checker.h:
+  //   void xlad_gpu_buffer(int32_t buffer, const void* address, int64_t bytes, int32_t role)
+  //     at the beginning of a kernel, for each operand, for each result, for scratch and for shared memory
   //   void xlad_gpu_part(const char* kernel, int64_t tile, int64_t part)
-  //   void xlad_gpu_access(const void* address, int64_t bytes, int32_t kind, int64_t thread)
-  // `kind` is 1 for stores plus 2 for shared memory.
+  //     before the threads of a block compute a part
+  //   void* xlad_gpu_access(void* address, int64_t bytes, int32_t is_store, int32_t buffer, int64_t thread)
+  //     before each access of global or shared memory, which is then done at the returned address. `buffer` is -1 if
+  //     the address does not show it
   bool check = false;
 
-  // Damage, which tests of the checking mode do: the barrier of this number in the module is removed, and the store of
-  // this number writes the next element, in all threads. -1: none.
-  int64_t barrier_to_remove = -1;
-  int64_t store_to_move = -1;
-  Damageable* count = nullptr;  // Set to what could be damaged, if it is not null.
+  Mutation mutation;
+  bool descending = false;   // Threads run from the last to the first.
+  Places* places = nullptr;  // Set to what could be damaged, if it is not null.
 };
 
 // Replaces every kernel @S by a function of base/kernel_abi.h. It computes the blocks of its tiles one after the other:

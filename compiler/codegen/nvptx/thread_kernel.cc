@@ -61,6 +61,8 @@ class ThreadKernelBuilder {
     kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
     kernel->addFnAttr(llvm::Attribute::NoUnwind);
     kernel->addFnAttr(kThreadsAttribute, std::to_string(threads_));
+    kernel->addFnAttr(kResultsAttribute, std::to_string(hlo::CountArrayLeaves(request_.root->shape())));
+    kernel->addFnAttr(kScratchAttribute, std::to_string(facts_.scratch_bytes));
     b.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "entry", kernel));
     llvm::Value* block = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
     std::vector<llvm::Value*> arguments;

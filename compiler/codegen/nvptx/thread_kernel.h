@@ -29,6 +29,9 @@ namespace xlad::compiler {
 
 // The attribute of a kernel's function that holds the number of threads of a block.
 inline constexpr char kThreadsAttribute[] = "xlad-threads";
+// The numbers of results and of bytes of scratch. Sizes of operands and results are attributes of the parts' arguments.
+inline constexpr char kResultsAttribute[] = "xlad-results";
+inline constexpr char kScratchAttribute[] = "xlad-scratch";
 // In the names of parts, before their number.
 inline constexpr char kPartSuffix[] = ".part";
 // The most arguments of a kernel: PTX passes 4,096 bytes.

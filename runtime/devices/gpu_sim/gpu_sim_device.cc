@@ -29,8 +29,8 @@ class CheckedLauncher final : public Launcher {
     checker.Begin();
     const absl::Status status = native_->RunKernel(kernel, buffers, scratch, tiles);
     const LaunchReport report = checker.End();
-    if (!status.ok() || report.race.empty()) return status;
-    return absl::InternalError("gpu_sim_checked: " + report.race);
+    if (!status.ok() || report.error == AccessError::kNone) return status;
+    return absl::InternalError("gpu_sim_checked: " + report.message);
   }
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     return native_->RunLibraryOp(op, buffers);

@@ -1,0 +1,28 @@
+// Runs single kernels of gpu_sim_checked, damaged or not, for tests.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/nvptx/host_threads.h"
+#include "compiler/kernel/object_emitter.h"
+#include "runtime/devices/gpu_sim/access_checker.h"
+#include "tensor/array.h"
+
+namespace xlad::compiler {
+
+struct CheckedRun {
+  runtime::LaunchReport report;
+  std::vector<tensor::Array> results;
+};
+
+// Random values for the leaves of the operands of a kernel. Integers are from 0 to 7, because many are indices: a gather
+// with an index that is not in range returns NaN, whatever else the kernel does.
+std::vector<tensor::Array> RandomOperands(const KernelRequest& request, uint64_t seed);
+// Compiles a kernel for gpu_sim_checked with these options and runs it. All memory that it writes has the same contents
+// before each run.
+absl::StatusOr<CheckedRun> RunChecked(const KernelRequest& request, const std::vector<tensor::Array>& inputs,
+                                      HostOptions options);
+bool SameBits(const std::vector<tensor::Array>& a, const std::vector<tensor::Array>& b);
+
+}  // namespace xlad::compiler
