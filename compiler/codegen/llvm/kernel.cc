@@ -66,8 +66,7 @@ llvm::Function* MakeFunction(llvm::Module* module, const std::string& name, cons
   types.push_back(llvm::Type::getInt64Ty(context));
   types.insert(types.end(), more.begin(), more.end());
   llvm::FunctionType* type = llvm::FunctionType::get(llvm::Type::getInt32Ty(context), types, false);
-  llvm::Function* function =
-      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
+  llvm::Function* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr(llvm::Attribute::MustProgress);
   // Results in place are written through the operand's pointer, because both pointers are declared noalias.
@@ -155,6 +154,30 @@ KernelRule FindKernelRule(Opcode opcode) {
   };
   const auto found = rules->find(opcode);
   return found == rules->end() ? nullptr : found->second;
+}
+
+const BlockRule* FindBlockRule(Opcode opcode) {
+  static constexpr BlockRule kSort = {BlockSortParts, EmitBlockSort};
+  static constexpr BlockRule kBatchNorm = {BatchNormParts, EmitBatchNormPart};
+  switch (opcode) {
+    case Opcode::kSort:
+    case Opcode::kTopk:
+      return &kSort;
+    case Opcode::kBatchNormTraining:
+    case Opcode::kBatchNormInference:
+    case Opcode::kBatchNormGrad:
+      return &kBatchNorm;
+    default:
+      return nullptr;
+  }
+}
+
+void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llvm::Value*)>& body) {
+  Ir& ir = kernel.ir();
+  const int64_t threads = kernel.threads(), turns = count / threads, rest = count % threads;
+  const auto turn = [&](llvm::Value* number) { body(ir.Add(ir.Mul(number, threads), kernel.thread())); };
+  ir.Loop(turns, turn);
+  if (rest > 0) ir.If(ir.b.CreateICmpULT(kernel.thread(), ir.I64(rest)), [&] { turn(ir.I64(turns)); });
 }
 
 llvm::Argument* KernelFunction::Additional(size_t i) const {

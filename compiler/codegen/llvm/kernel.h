@@ -100,6 +100,23 @@ void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
 void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // All three forms.
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
+struct SharedMemory;
+// Opcodes that blocks of threads compute in parts on a GPU: all threads of a block have computed a part before any
+// computes the next one (codegen/nvptx/thread_kernel.h).
+struct BlockRule {
+  int (*parts)(const hlo::Instruction& root);
+  void (*emit)(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
+};
+const BlockRule* FindBlockRule(hlo::Opcode opcode);  // Null if there is none.
+
+int BlockSortParts(const hlo::Instruction& root);  // sort and topk
+void EmitBlockSort(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
+int BatchNormParts(const hlo::Instruction& root);
+void EmitBatchNormPart(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
+
+// Emits `body` for positions 0 .. count-1, which the threads of a block take in turn.
+void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llvm::Value* position)>& body);
+
 // All reductions that the outputs need, in groups that one pass over their operands computes: equal sizes and
 // dimensions. Operands come first.
 using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;

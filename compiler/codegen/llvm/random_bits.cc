@@ -5,6 +5,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "compiler/codegen/llvm/kernel.h"
 
@@ -69,11 +70,13 @@ Values Philox(IrBuilder& b, const Words& low, const Words& high, Words key) {
 class Generator {
  public:
   Generator(KernelContext* kernel, const Instruction& root)
-      : ir_(kernel->ir()), b_(ir_.b), bits_(kernel->outputs()[1].array) {
+      : kernel_(*kernel), ir_(kernel->ir()), b_(ir_.b), bits_(kernel->outputs()[1].array) {
     const Instruction* state = root.operand(0);
     const int64_t bytes = state->shape().array().bytes();
     for (int64_t i = 0; i < bytes / 8; ++i) state_.push_back(Word(kernel->elements(), state, i));
     width_ = 8 * tensor::ByteWidth(bits_.shape.type);
+    // On a GPU every element has a thread.
+    if (kernel_.has_threads()) kernel_.DivideThreads(bits_.shape.elements());
   }
 
   // Returns the number of counters used.
@@ -89,7 +92,8 @@ class Generator {
     }
     Dims half = dims;
     if (!half.empty()) half[split] = (half[split] + 1) / 2;
-    ir_.LoopNest(dims, [&](const Values& index) {
+    ForPositions(ir_, kernel_.range(), dims, [&](const Index& place) {
+      const Values index = DimsOf(ir_, place, dims);
       Values at = index;
       llvm::Value* odd = b_.getFalse();
       if (!at.empty()) {
@@ -104,9 +108,9 @@ class Generator {
   }
 
   int64_t Threefry64() {
-    ir_.Loop(bits_.shape.elements(), [&](llvm::Value* i) {
-      const Words pair = Threefry(b_, Split(b_, b_.CreateAdd(state_[1], i)), Split(b_, state_[0]));
-      Store(Index::OfLinear(i), Join(b_, pair));
+    ForLinear(ir_, kernel_.range(), bits_.shape.elements(), [&](const Index& place) {
+      const Words pair = Threefry(b_, Split(b_, b_.CreateAdd(state_[1], place.linear)), Split(b_, state_[0]));
+      Store(place, Join(b_, pair));
     });
     return bits_.shape.elements();
   }
@@ -125,8 +129,8 @@ class Generator {
       }
     };
     const int64_t whole = elements / per_counter, rest = elements % per_counter;
-    ir_.Loop(whole, [&](llvm::Value* counter) { one(counter, per_counter); });
-    if (rest != 0) one(ir_.I64(whole), rest);
+    ForLinear(ir_, kernel_.range(), whole, [&](const Index& counter) { one(counter.linear, per_counter); });
+    if (rest != 0) Once([&] { one(ir_.I64(whole), rest); });
     return whole + (rest != 0 ? 1 : 0);
   }
 
@@ -138,15 +142,23 @@ class Generator {
       llvm::Value* carry = b_.CreateZExt(b_.CreateICmpULT(next[1], state_[1]), b_.getInt64Ty());
       next[2] = b_.CreateAdd(state_[2], carry);
     }
-    for (size_t i = 0; i < next.size(); ++i) {
-      b_.CreateAlignedStore(next[i], ir_.Address(b_.getInt64Ty(), out.base, ir_.I64(static_cast<int64_t>(i))),
-                            llvm::Align(4));
-    }
+    Once([&] {
+      for (size_t i = 0; i < next.size(); ++i) {
+        b_.CreateAlignedStore(next[i], ir_.Address(b_.getInt64Ty(), out.base, ir_.I64(static_cast<int64_t>(i))),
+                              llvm::Align(4));
+      }
+    });
   }
 
   int64_t width() const { return width_; }
 
  private:
+  // Emits what only one thread does.
+  void Once(const std::function<void()>& body) {
+    if (kernel_.range().thread == nullptr) return body();
+    ir_.If(b_.CreateICmpEQ(kernel_.range().thread, ir_.I64(0)), body);
+  }
+
   // 64-bit word `i` of the state, which is of u64 or of twice as many u32.
   llvm::Value* Word(Elements& elements, const Instruction* state, int64_t i) {
     if (tensor::ByteWidth(state->shape().type()) == 8) return elements.Emit(state, Index::OfLinear(ir_.I64(i)));
@@ -160,6 +172,7 @@ class Generator {
     b_.CreateAlignedStore(value, AddressOf(ir_, bits_, index), align);
   }
 
+  KernelContext& kernel_;
   Ir& ir_;
   IrBuilder& b_;
   ArrayView bits_;

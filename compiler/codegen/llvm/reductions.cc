@@ -309,19 +309,13 @@ class BlockReducer {
     }
     const Values kept = Position();
     const Dims sizes = split_.Sizes(split_.reduced);
-    const auto add = [&](llvm::Value* turn) {
-      llvm::Value* element = ir_.Add(ir_.Mul(turn, block_.threads), kernel_.thread());
+    ForBlock(kernel_, block_.extent, [&](llvm::Value* element) {
       const Index index = split_.Join(kept, DimsOf(ir_, Index::OfLinear(element), sizes));
       for (size_t i = 0; i < reductions_.size(); ++i) {
         const Values values = reductions_[i].Operands(kernel_.elements(), index);
         sums[i].Store(reductions_[i].reducer.Combine(kernel_.elements(), sums[i].Load(), values));
       }
-    };
-    const int64_t turns = block_.extent / block_.threads, rest = block_.extent % block_.threads;
-    ir_.Loop(turns, add);
-    if (rest > 0) {
-      ir_.If(ir_.b.CreateICmpULT(kernel_.thread(), ir_.I64(rest)), [&] { add(ir_.I64(turns)); });
-    }
+    });
     for (size_t i = 0; i < reductions_.size(); ++i) ir_.b.CreateStore(sums[i].Load()[0], At(i, kernel_.thread()));
   }
 

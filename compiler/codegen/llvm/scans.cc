@@ -1,6 +1,7 @@
-// Sequential kernels: scan, select-and-scatter.
+// Kernels whose results depend on the order of their steps: scan, select-and-scatter.
 #include "compiler/codegen/llvm/element_rules.h"
 #include "compiler/codegen/llvm/kernel.h"
+#include "compiler/codegen/llvm/reducer.h"
 #include "compiler/codegen/llvm/scalar_ops.h"
 
 namespace xlad::compiler {
@@ -27,34 +28,49 @@ bool IsElementwise(const hlo::Computation& body) {
   return body.root()->opcode() == hlo::Opcode::kTuple;
 }
 
-// A scan along the innermost dimension by an elementwise body, row by row. The carries hold their initial values.
+// A scan by an elementwise body: each row is scanned by itself, with its carries in registers. On a GPU every row has a
+// thread, so that the order of a row's operations is the one of a CPU.
 void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
   Ir& ir = kernel.ir();
   const std::vector<Output> outputs = kernel.outputs();
   const size_t slices = outputs.size() - static_cast<size_t>(root.attributes().num_carries);
   const hlo::Computation& body = *root.called()[0];
   const Dims& rows = body.parameter(0)->shape().dims();
-  const int64_t steps = root.operand(0)->shape().dims().back();
-  ir.LoopNest(rows, [&](const Values& row) {
+  const size_t along = root.dimensions()[0];
+  const int64_t steps = root.operand(0)->shape().dims()[along];
+  std::vector<tensor::Shape> carries;
+  for (size_t c = slices; c < outputs.size(); ++c) carries.push_back({outputs[c].array.shape.type, {}});
+  if (kernel.has_threads()) kernel.DivideThreads(tensor::Product(rows));
+  ForPositions(ir, kernel.range(), rows, [&](const Index& index) {
+    const Index row = Index::Of(DimsOf(ir, index, rows));
+    Accumulators carried(&ir, carries);
+    Values initial;
+    for (size_t c = 0; c < carries.size(); ++c) {
+      initial.push_back(kernel.elements().Emit(root.operand(inputs + static_cast<int64_t>(c)), row));
+    }
+    carried.Store(initial);
     ir.Loop(steps, [&](llvm::Value* step) {
       llvm::Value* at = root.attributes().is_reverse ? ir.b.CreateSub(ir.I64(steps - 1), step) : step;
-      const Index place = Inserted(row, row.size(), at);
+      const Index place = Inserted(row.dims, along, at);
       Elements elements(&ir);
       for (int64_t i = 0; i < inputs; ++i) {
         elements.Bind(body.parameter(i),
                       [&, i](int, const Index&) { return kernel.elements().Emit(root.operand(i), place); });
       }
-      for (size_t c = slices; c < outputs.size(); ++c) {
-        elements.BindArrays(body.parameter(inputs + static_cast<int64_t>(c - slices)), {outputs[c].array});
+      const Values before = carried.Load();
+      for (size_t c = 0; c < before.size(); ++c) {
+        elements.Bind(body.parameter(inputs + static_cast<int64_t>(c)),
+                      [value = before[c]](int, const Index&) { return value; });
       }
       Values values;
       for (size_t o = 0; o < outputs.size(); ++o) {
-        values.push_back(elements.Emit(body.root(), Index::Of(row), static_cast<int>(o)));
+        values.push_back(elements.Emit(body.root(), row, static_cast<int>(o)));
       }
-      for (size_t o = 0; o < outputs.size(); ++o) {
-        StoreTo(ir, outputs[o].array, o < slices ? place : Index::Of(row), values[o]);
-      }
+      for (size_t o = 0; o < slices; ++o) StoreTo(ir, outputs[o].array, place, values[o]);
+      carried.Store({values.begin() + static_cast<int64_t>(slices), values.end()});
     });
+    const Values last = carried.Load();
+    for (size_t c = 0; c < last.size(); ++c) StoreTo(ir, outputs[slices + c].array, row, last[c]);
   });
 }
 
@@ -71,10 +87,12 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
   const size_t slices = outputs.size() - static_cast<size_t>(carries);
   const hlo::Computation& body = *root.called()[0];
   const Dims& scanned = inputs > 0 ? root.operand(0)->shape().dims() : outputs[0].array.shape.dims;
+  const bool by_rows = kernel.has_threads() || along + 1 == scanned.size();
+  if (inputs > 0 && by_rows && IsElementwise(body)) return EmitRowScan(kernel, root, inputs);
+  kernel.UseOneThread();
   for (size_t c = slices; c < outputs.size(); ++c) {
     EmitArray(kernel, root.operand(inputs + static_cast<int64_t>(c - slices)), 0, outputs[c].array);
   }
-  if (inputs > 0 && along + 1 == scanned.size() && IsElementwise(body)) return EmitRowScan(kernel, root, inputs);
   std::vector<ArrayView> next;
   for (size_t c = slices; c < outputs.size(); ++c) next.push_back(kernel.Scratch(outputs[c].array.shape));
   const int64_t steps = scanned[along];
@@ -107,45 +125,76 @@ void EmitScan(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// The source element of each window is added, by the computation `scatter`, to the output element of the position that
-// `select` chooses in that window. Outputs begin with the initial value.
-void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
+namespace {
+
+// The dimensions whose index is the same in the operand, in the source and in the result.
+std::vector<size_t> OwnDimsOf(const hlo::Window& window) {
+  std::vector<size_t> own;
+  for (size_t d = 0; d < window.size(); ++d) {
+    const hlo::WindowDimension& w = window[d];
+    const bool moves =
+        w.size != 1 || w.stride != 1 || w.padding_low != 0 || w.padding_high != 0 || w.base_dilation != 1;
+    if (!moves) own.push_back(d);
+  }
+  return own;
+}
+
+// Adds the source element at index `at` to the element that `select` chooses in its window.
+void ScatterSelected(KernelContext& kernel, const Instruction& root, const Values& at) {
   Ir& ir = kernel.ir();
   IrBuilder& b = ir.b;
   Elements& elements = kernel.elements();
   const Instruction *operand = root.operand(0), *source = root.operand(1);
   const ArrayView out = kernel.outputs()[0].array;
   const hlo::Window& window = *root.attributes().window;
-  llvm::Value* initial = elements.EmitScalar(root.operand(2));
-  ir.Loop(out.shape.elements(), [&](llvm::Value* i) { StoreTo(ir, out, Index::OfLinear(i), initial); });
   llvm::Type* type = RegisterType(ir.context(), out.shape.type);
   Dims sizes;
   for (const hlo::WindowDimension& d : window) sizes.push_back(d.size);
-  ir.LoopNest(source->shape().dims(), [&](const Values& at) {
-    llvm::Value* selected = ir.Slot(b.getInt64Ty());
-    llvm::Value* standing = ir.Slot(type);
-    b.CreateStore(ir.I64(-1), selected);
-    b.CreateStore(llvm::Constant::getNullValue(type), standing);
-    ir.LoopNest(sizes, [&](const Values& inner) {
-      const WindowPosition position = PositionInBase(ir, window, at, inner, operand->shape().dims());
-      ir.If(position.inside, [&] {
-        const Index candidate = Index::Of(position.index);
-        llvm::Value* value = elements.Emit(operand, candidate);
-        llvm::Value* none = b.CreateICmpSLT(b.CreateLoad(b.getInt64Ty(), selected), ir.I64(0));
-        llvm::Value* best = b.CreateLoad(type, standing);
-        llvm::Value* keeps = elements.Apply(*root.called()[0], {best, value})[0];
-        ir.If(b.CreateOr(none, b.CreateNot(keeps)), [&] {
-          b.CreateStore(LinearOf(ir, candidate, operand->shape().dims()), selected);
-          b.CreateStore(value, standing);
-        });
+  llvm::Value* selected = ir.Slot(b.getInt64Ty());
+  llvm::Value* standing = ir.Slot(type);
+  b.CreateStore(ir.I64(-1), selected);
+  b.CreateStore(llvm::Constant::getNullValue(type), standing);
+  ir.LoopNest(sizes, [&](const Values& inner) {
+    const WindowPosition position = PositionInBase(ir, window, at, inner, operand->shape().dims());
+    ir.If(position.inside, [&] {
+      const Index candidate = Index::Of(position.index);
+      llvm::Value* value = elements.Emit(operand, candidate);
+      llvm::Value* none = b.CreateICmpSLT(b.CreateLoad(b.getInt64Ty(), selected), ir.I64(0));
+      llvm::Value* best = b.CreateLoad(type, standing);
+      llvm::Value* keeps = elements.Apply(*root.called()[0], {best, value})[0];
+      ir.If(b.CreateOr(none, b.CreateNot(keeps)), [&] {
+        b.CreateStore(LinearOf(ir, candidate, operand->shape().dims()), selected);
+        b.CreateStore(value, standing);
       });
     });
-    llvm::Value* to = b.CreateLoad(b.getInt64Ty(), selected);
-    ir.If(b.CreateICmpSGE(to, ir.I64(0)), [&] {
-      llvm::Value* sum = LoadFrom(ir, out, Index::OfLinear(to));
-      const Values combined = elements.Apply(*root.called()[1], {sum, elements.Emit(source, Index::Of(at))});
-      StoreTo(ir, out, Index::OfLinear(to), combined[0]);
-    });
+  });
+  llvm::Value* to = b.CreateLoad(b.getInt64Ty(), selected);
+  ir.If(b.CreateICmpSGE(to, ir.I64(0)), [&] {
+    llvm::Value* sum = LoadFrom(ir, out, Index::OfLinear(to));
+    const Values combined = elements.Apply(*root.called()[1], {sum, elements.Emit(source, Index::Of(at))});
+    StoreTo(ir, out, Index::OfLinear(to), combined[0]);
+  });
+}
+
+}  // namespace
+
+// The source element of each window is added, by the computation `scatter`, to the output element of the position that
+// `select` chooses in that window. Outputs begin with the initial value. On a GPU there is one thread for each index of
+// the dimensions without windows (images and channels), and it adds its elements in their order.
+void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
+  Ir& ir = kernel.ir();
+  const ArrayView out = kernel.outputs()[0].array;
+  std::vector<size_t> own;
+  if (kernel.has_threads()) own = OwnDimsOf(*root.attributes().window);
+  Dims positions;
+  for (const size_t d : own) positions.push_back(out.shape.dims[d]);
+  if (kernel.has_threads()) kernel.DivideThreads(tensor::Product(positions));
+  llvm::Value* initial = kernel.elements().EmitScalar(root.operand(2));
+  ForPositions(ir, kernel.range(), positions, [&](const Index& index) {
+    const Values mine = DimsOf(ir, index, positions);
+    ForOthers(ir, out.shape.dims, own, mine, [&](const Values& at) { StoreTo(ir, out, Index::Of(at), initial); });
+    ForOthers(ir, root.operand(1)->shape().dims(), own, mine,
+              [&](const Values& at) { ScatterSelected(kernel, root, at); });
   });
 }
 

@@ -1,20 +1,21 @@
-// Kernels for sort and topk.
-//
-// Sort is a stable bottom-up merge sort of positions along one dimension. The comparator is inlined and reads the
-// elements of the operands at two positions. Elements are moved once, at the end.
+// Kernels for sort and topk that one thread computes, row by row: a stable bottom-up merge sort.
+#include "compiler/codegen/llvm/sorting.h"
+
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "compiler/codegen/llvm/convert_ops.h"
-#include "compiler/codegen/llvm/kernel.h"
 
 namespace xlad::compiler {
 namespace {
 
 using hlo::Instruction;
+using hlo::Opcode;
 using tensor::Dims;
 using tensor::ElementType;
 
@@ -23,27 +24,77 @@ constexpr int64_t kFew = 64;
 // Every tile has scratch memory of its own.
 constexpr int64_t kMaxTilesWithScratch = 64;
 
-// Whether the element at position i comes strictly before the one at position j.
-using Before = std::function<llvm::Value*(llvm::Value* i, llvm::Value* j)>;
+// The number of times that runs are merged in pairs until one of `limit` positions is left.
+int PassesOf(int64_t limit) { return limit < 2 ? 0 : std::bit_width(static_cast<uint64_t>(limit - 1)); }
 
-llvm::Value* LoadPosition(Ir& ir, llvm::Value* base, llvm::Value* at) {
-  return ir.b.CreateLoad(ir.b.getInt64Ty(), ir.Address(ir.b.getInt64Ty(), base, at));
+}  // namespace
+
+size_t SortedDimension(const Instruction& root) {
+  if (root.opcode() == Opcode::kTopk) return root.operand(0)->shape().dims().size() - 1;
+  return root.dimensions().empty() ? 0 : root.dimensions()[0];
 }
 
-void StorePosition(Ir& ir, llvm::Value* base, llvm::Value* at, llvm::Value* value) {
-  ir.b.CreateStore(value, ir.Address(ir.b.getInt64Ty(), base, at));
+Before OrderOf(KernelContext& kernel, const Instruction& root, const PlaceInRow& at) {
+  Elements& elements = kernel.elements();
+  if (root.opcode() == Opcode::kSort) {
+    return [&elements, &root, at](llvm::Value* i, llvm::Value* j) {
+      Values arguments;
+      for (const Instruction* operand : root.operands()) {
+        arguments.push_back(elements.Emit(operand, at(i)));
+        arguments.push_back(elements.Emit(operand, at(j)));
+      }
+      return elements.Apply(*root.called()[0], arguments)[0];
+    };
+  }
+  return [&elements, &root, at](llvm::Value* i, llvm::Value* j) {
+    IrBuilder& b = elements.ir().b;
+    const ElementType type = root.operand(0)->shape().type();
+    llvm::Value* x = elements.Emit(root.operand(0), at(i));
+    llvm::Value* y = elements.Emit(root.operand(0), at(j));
+    if (!root.attributes().largest) std::swap(x, y);
+    if (tensor::IsFloating(type)) return b.CreateICmpSGT(TotalOrderKey(b, type, x), TotalOrderKey(b, type, y));
+    return tensor::IsSigned(type) ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y);
+  };
 }
 
-// Merges runs [begin, middle) and [middle, end) of `from` into `to`. Equal elements keep their order.
-void Merge(Ir& ir, llvm::Value* from, llvm::Value* to, const Values& bounds, const Before& before) {
+void StoreRanked(KernelContext& kernel, const Instruction& root, const PlaceInRow& at, llvm::Value* rank,
+                 llvm::Value* position) {
+  Ir& ir = kernel.ir();
+  const std::vector<Output>& outputs = kernel.outputs();
+  const Index from = at(position), to = at(rank);
+  for (int64_t i = 0; i < root.operand_count(); ++i) {
+    StoreTo(ir, outputs[i].array, to, kernel.elements().Emit(root.operand(i), from));
+  }
+  if (root.opcode() != Opcode::kTopk) return;
+  llvm::Type* index = RegisterType(ir.context(), outputs[1].array.shape.type);
+  StoreTo(ir, outputs[1].array, to, ir.b.CreateTrunc(position, index));
+}
+
+ElementType PositionType(int64_t row_size) {
+  return row_size <= std::numeric_limits<int32_t>::max() ? ElementType::kS32 : ElementType::kS64;
+}
+
+llvm::Value* LoadPosition(Ir& ir, const Positions& from, llvm::Value* at) {
+  llvm::Type* type = StorageType(ir.context(), from.type);
+  return ir.b.CreateSExt(ir.b.CreateLoad(type, ir.Address(type, from.base, at)), ir.b.getInt64Ty());
+}
+
+void StorePosition(Ir& ir, const Positions& to, llvm::Value* at, llvm::Value* position) {
+  llvm::Type* type = StorageType(ir.context(), to.type);
+  ir.b.CreateStore(ir.b.CreateTrunc(position, type), ir.Address(type, to.base, at));
+}
+
+void Merge(Ir& ir, const Positions& from, const Positions& to, const Runs& runs, const Before& before) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
   llvm::Value* left = ir.Slot(i64);
   llvm::Value* right = ir.Slot(i64);
   llvm::Value* out = ir.Slot(i64);
-  b.CreateStore(bounds[0], left);
-  b.CreateStore(bounds[1], right);
-  b.CreateStore(bounds[0], out);
+  b.CreateStore(runs.left_begin, left);
+  b.CreateStore(runs.right_begin, right);
+  b.CreateStore(runs.out, out);
+  const auto has_left = [&] { return b.CreateICmpSLT(b.CreateLoad(i64, left), runs.left_end); };
+  const auto has_right = [&] { return b.CreateICmpSLT(b.CreateLoad(i64, right), runs.right_end); };
   const auto take = [&](llvm::Value* side) {
     llvm::Value* i = b.CreateLoad(i64, side);
     llvm::Value* o = b.CreateLoad(i64, out);
@@ -51,55 +102,62 @@ void Merge(Ir& ir, llvm::Value* from, llvm::Value* to, const Values& bounds, con
     b.CreateStore(b.CreateAdd(i, ir.I64(1)), side);
     b.CreateStore(b.CreateAdd(o, ir.I64(1)), out);
   };
-  ir.While(
-      [&] {
-        return b.CreateAnd(b.CreateICmpSLT(b.CreateLoad(i64, left), bounds[1]),
-                           b.CreateICmpSLT(b.CreateLoad(i64, right), bounds[2]));
-      },
-      [&] {
-        llvm::Value* l = LoadPosition(ir, from, b.CreateLoad(i64, left));
-        llvm::Value* r = LoadPosition(ir, from, b.CreateLoad(i64, right));
-        ir.If(before(r, l), [&] { take(right); }, [&] { take(left); });
-      });
-  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, left), bounds[1]); }, [&] { take(left); });
-  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, right), bounds[2]); }, [&] { take(right); });
+  ir.While([&] { return b.CreateAnd(has_left(), has_right()); },
+           [&] {
+             llvm::Value* l = LoadPosition(ir, from, b.CreateLoad(i64, left));
+             llvm::Value* r = LoadPosition(ir, from, b.CreateLoad(i64, right));
+             ir.If(before(r, l), [&] { take(right); }, [&] { take(left); });
+           });
+  ir.While(has_left, [&] { take(left); });
+  ir.While(has_right, [&] { take(right); });
 }
 
-// Sorts positions 0 .. count-1; returns the array (one of the two) that holds them in order.
-llvm::Value* SortPositions(Ir& ir, int64_t count, llvm::Value* first, llvm::Value* second, const Before& before) {
+int SortedIn(int64_t limit) { return PassesOf(limit) % 2; }
+
+void SortPositions(Ir& ir, const PositionRange& range, const std::array<Positions, 2>& arrays, const Before& before) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
   llvm::Type* pointer = b.getPtrTy();
-  ir.Loop(count, [&](llvm::Value* i) { StorePosition(ir, first, i, i); });
-  if (count < 2) return first;
+  llvm::Value* size = b.CreateSub(range.end, range.begin);
+  ir.DynamicLoop(size, [&](llvm::Value* i) {
+    llvm::Value* position = b.CreateAdd(range.begin, i);
+    StorePosition(ir, arrays[0], position, position);
+  });
+  if (PassesOf(range.limit) == 0) return;
   llvm::Value* run = ir.Slot(i64);
   llvm::Value* from = ir.Slot(pointer);
   llvm::Value* to = ir.Slot(pointer);
   b.CreateStore(ir.I64(1), run);
-  b.CreateStore(first, from);
-  b.CreateStore(second, to);
-  ir.While([&] { return b.CreateICmpSLT(b.CreateLoad(i64, run), ir.I64(count)); },
-           [&] {
-             llvm::Value* width = b.CreateLoad(i64, run);
-             llvm::Value* both = b.CreateShl(width, 1);
-             llvm::Value* source = b.CreateLoad(pointer, from);
-             llvm::Value* target = b.CreateLoad(pointer, to);
-             llvm::Value* pairs = b.CreateUDiv(b.CreateAdd(both, ir.I64(count - 1)), both);
-             ir.DynamicLoop(pairs, [&](llvm::Value* pair) {
-               llvm::Value* begin = b.CreateMul(pair, both);
-               llvm::Value* middle = ir.Clamp(b.CreateAdd(begin, width), 0, count);
-               llvm::Value* end = ir.Clamp(b.CreateAdd(begin, both), 0, count);
-               Merge(ir, source, target, {begin, middle, end}, before);
-             });
-             b.CreateStore(both, run);
-             b.CreateStore(target, from);
-             b.CreateStore(source, to);
-           });
-  return b.CreateLoad(pointer, from);
+  b.CreateStore(arrays[0].base, from);
+  b.CreateStore(arrays[1].base, to);
+  ir.While(
+      [&] { return b.CreateICmpSLT(b.CreateLoad(i64, run), ir.I64(range.limit)); },
+      [&] {
+        llvm::Value* width = b.CreateLoad(i64, run);
+        llvm::Value* both = b.CreateShl(width, 1);
+        llvm::Value* source = b.CreateLoad(pointer, from);
+        llvm::Value* target = b.CreateLoad(pointer, to);
+        llvm::Value* pairs = b.CreateUDiv(b.CreateAdd(size, b.CreateSub(both, ir.I64(1))), both);
+        const auto up_to = [&](llvm::Value* x) { return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, range.end); };
+        ir.DynamicLoop(pairs, [&](llvm::Value* pair) {
+          llvm::Value* begin = b.CreateAdd(range.begin, b.CreateMul(pair, both));
+          llvm::Value* middle = up_to(b.CreateAdd(begin, width));
+          llvm::Value* end = up_to(b.CreateAdd(begin, both));
+          Merge(ir, {source, arrays[0].type}, {target, arrays[0].type}, {begin, middle, middle, end, begin}, before);
+        });
+        b.CreateStore(both, run);
+        b.CreateStore(target, from);
+        b.CreateStore(source, to);
+      });
 }
 
-// The index of the element at a position of the row.
-using PlaceInRow = std::function<Index(llvm::Value* position)>;
+namespace {
+
+// Memory of a tile for `elements` positions of rows of `row_size` elements.
+Positions PositionsOfTile(KernelContext& kernel, int64_t row_size, int64_t elements) {
+  const ElementType type = PositionType(row_size);
+  return {kernel.ScratchOfTile({type, {elements}}).base, type};
+}
 
 // Divides the rows along dimension `along` of an array of these sizes among tiles.
 void DivideRows(KernelContext& kernel, Dims sizes, size_t along) {
@@ -124,36 +182,24 @@ void ForEachRow(KernelContext& kernel, Dims sizes, size_t along, const std::func
 
 void EmitSort(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
-  Elements& elements = kernel.elements();
-  const std::vector<Output> outputs = kernel.outputs();
-  const Dims& sizes = outputs[0].array.shape.dims;
-  const size_t along = root.dimensions().empty() ? 0 : root.dimensions()[0];
+  const Dims sizes = kernel.outputs()[0].array.shape.dims;
+  const size_t along = SortedDimension(root);
   const int64_t count = sizes[along];
   DivideRows(kernel, sizes, along);
-  const ArrayView first = kernel.ScratchOfTile({ElementType::kS64, {count}});
-  const ArrayView second = kernel.ScratchOfTile({ElementType::kS64, {count}});
+  const std::array<Positions, 2> arrays = {PositionsOfTile(kernel, count, count),
+                                           PositionsOfTile(kernel, count, count)};
   ForEachRow(kernel, sizes, along, [&](const PlaceInRow& at) {
-    const Before before = [&](llvm::Value* i, llvm::Value* j) {
-      Values arguments;
-      for (const Instruction* operand : root.operands()) {
-        arguments.push_back(elements.Emit(operand, at(i)));
-        arguments.push_back(elements.Emit(operand, at(j)));
-      }
-      return elements.Apply(*root.called()[0], arguments)[0];
-    };
-    llvm::Value* order = SortPositions(ir, count, first.base, second.base, before);
-    ir.Loop(count, [&](llvm::Value* i) {
-      const Index from = at(LoadPosition(ir, order, i));
-      for (size_t o = 0; o < outputs.size(); ++o) {
-        StoreTo(ir, outputs[o].array, at(i), elements.Emit(root.operand(o), from));
-      }
-    });
+    SortPositions(ir, {ir.I64(0), ir.I64(count), count}, arrays, OrderOf(kernel, root, at));
+    const Positions& order = arrays[SortedIn(count)];
+    ir.Loop(count, [&](llvm::Value* i) { StoreRanked(kernel, root, at, i, LoadPosition(ir, order, i)); });
   });
 }
 
+namespace {
+
 // Writes the first `k` of positions 0 .. count-1, in order, into `best`, by insertion into the best so far. Most
 // elements of a long row come after all of them and cost one comparison.
-void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const Before& before) {
+void SelectPositions(Ir& ir, int64_t count, int64_t k, const Positions& best, const Before& before) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
   // Entries that are not set yet may hold any valid position: it is read, but the comparison with it is ignored.
@@ -183,42 +229,24 @@ void SelectPositions(Ir& ir, int64_t count, int64_t k, llvm::Value* best, const 
   });
 }
 
-// The k largest (or smallest) elements of each row with their positions, in order. Equal elements are ordered by
-// position, floats by IEEE 754's total order.
+}  // namespace
+
+// The k first elements of each row with their positions, in order.
 void EmitTopk(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
-  IrBuilder& b = ir.b;
-  const Instruction* operand = root.operand(0);
-  const std::vector<Output> outputs = kernel.outputs();
-  const Dims& sizes = operand->shape().dims();
-  const size_t along = sizes.size() - 1;
-  const int64_t k = outputs[0].array.shape.dims[along];
-  const ElementType type = operand->shape().type();
-  const bool largest = root.attributes().largest;
-  const bool is_few = k <= kFew && 4 * k <= sizes[along];
+  const Dims& sizes = root.operand(0)->shape().dims();
+  const size_t along = SortedDimension(root);
+  const int64_t count = sizes[along], k = kernel.outputs()[0].array.shape.dims[along];
+  const bool is_few = k <= kFew && 4 * k <= count;
   DivideRows(kernel, sizes, along);
-  const ArrayView first = kernel.ScratchOfTile({ElementType::kS64, {is_few ? k : sizes[along]}});
-  const ArrayView second = kernel.ScratchOfTile({ElementType::kS64, {is_few ? 0 : sizes[along]}});
+  const std::array<Positions, 2> arrays = {PositionsOfTile(kernel, count, is_few ? k : count),
+                                           PositionsOfTile(kernel, count, is_few ? 0 : count)};
   ForEachRow(kernel, sizes, along, [&](const PlaceInRow& at) {
-    const Before before = [&](llvm::Value* i, llvm::Value* j) {
-      llvm::Value* x = kernel.elements().Emit(operand, at(i));
-      llvm::Value* y = kernel.elements().Emit(operand, at(j));
-      if (!largest) std::swap(x, y);
-      if (tensor::IsFloating(type)) return b.CreateICmpSGT(TotalOrderKey(b, type, x), TotalOrderKey(b, type, y));
-      return tensor::IsSigned(type) ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y);
-    };
-    llvm::Value* order = first.base;
-    if (is_few) {
-      if (k > 0) SelectPositions(ir, sizes[along], k, first.base, before);
-    } else {
-      order = SortPositions(ir, sizes[along], first.base, second.base, before);
-    }
-    ir.Loop(k, [&](llvm::Value* i) {
-      llvm::Value* position = LoadPosition(ir, order, i);
-      StoreTo(ir, outputs[0].array, at(i), kernel.elements().Emit(operand, at(position)));
-      llvm::Type* index = RegisterType(ir.context(), outputs[1].array.shape.type);
-      StoreTo(ir, outputs[1].array, at(i), b.CreateTrunc(position, index));
-    });
+    const Before before = OrderOf(kernel, root, at);
+    if (!is_few) SortPositions(ir, {ir.I64(0), ir.I64(count), count}, arrays, before);
+    if (is_few && k > 0) SelectPositions(ir, count, k, arrays[0], before);
+    const Positions& order = arrays[is_few ? 0 : SortedIn(count)];
+    ir.Loop(k, [&](llvm::Value* i) { StoreRanked(kernel, root, at, i, LoadPosition(ir, order, i)); });
   });
 }
 

@@ -117,4 +117,14 @@ void ForLinear(Ir& ir, const TileRange& range, int64_t positions, const std::fun
   ir.RangeLoop(range.begin, range.end, at);
 }
 
+void ForOthers(Ir& ir, Dims sizes, const std::vector<size_t>& fixed, const Values& values,
+               const std::function<void(const Values&)>& body) {
+  for (const size_t d : fixed) sizes[d] = 1;
+  ir.LoopNest(sizes, [&](const Values& index) {
+    Values at = index;
+    for (size_t i = 0; i < fixed.size(); ++i) at[fixed[i]] = values[i];
+    body(at);
+  });
+}
+
 }  // namespace xlad::compiler

@@ -50,5 +50,8 @@ void ForPositions(Ir& ir, const TileRange& range, const tensor::Dims& dims,
                   const std::function<void(const Index&)>& body);
 // The same in one loop, with the position as the index.
 void ForLinear(Ir& ir, const TileRange& range, int64_t positions, const std::function<void(const Index&)>& body);
+// Emits `body` for all indices of `sizes` whose dimensions `fixed` have the given values.
+void ForOthers(Ir& ir, tensor::Dims sizes, const std::vector<size_t>& fixed, const Values& values,
+               const std::function<void(const Values&)>& body);
 
 }  // namespace xlad::compiler

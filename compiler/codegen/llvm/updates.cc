@@ -109,17 +109,6 @@ OwnDims OwnDimsOf(const Instruction& root) {
   return own;
 }
 
-// Emits `body` for all indices of `sizes` whose dimensions `fixed` have the given values.
-void ForOthers(Ir& ir, Dims sizes, const std::vector<size_t>& fixed, const Values& values,
-               const std::function<void(const Values&)>& body) {
-  for (const size_t d : fixed) sizes[d] = 1;
-  ir.LoopNest(sizes, [&](const Values& index) {
-    Values at = index;
-    for (size_t i = 0; i < fixed.size(); ++i) at[fixed[i]] = values[i];
-    body(at);
-  });
-}
-
 // One thread for each index of the operand's own dimensions. It applies all updates of its elements, in order.
 void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
@@ -144,9 +133,8 @@ void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
     for (size_t i = 0; i < mine.size(); ++i) {
       has_updates = ir.b.CreateAnd(has_updates, ir.InRange(mine[i], 0, updates[own.update[i]]));
     }
-    ir.If(has_updates, [&] {
-      ForOthers(ir, updates, own.update, mine, [&](const Values& at) { ApplyUpdate(kernel, root, at); });
-    });
+    ir.If(has_updates,
+          [&] { ForOthers(ir, updates, own.update, mine, [&](const Values& at) { ApplyUpdate(kernel, root, at); }); });
   });
 }
 

@@ -33,8 +33,7 @@ class ThreadKernelBuilder {
                           OpenKernelFunction(&module_, request_, name, {llvm::PointerType::get(context, 0)}));
     if (part.arguments > kMaxArguments) {
       return absl::UnimplementedError(absl::StrCat("kernel ", request_.symbol, ": found ", part.arguments,
-                                                   " operands and results, a GPU kernel has at most ",
-                                                   kMaxArguments));
+                                                   " operands and results, a GPU kernel has at most ", kMaxArguments));
     }
     IrBuilder& b = part.ir->b;
     llvm::Value* thread = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
@@ -86,11 +85,11 @@ class ThreadKernelBuilder {
     llvm::PointerType* pointer = llvm::PointerType::get(module_.getContext(), 0);
     if (shared_bytes_ == 0) return llvm::ConstantPointerNull::get(pointer);
     constexpr unsigned kShared = 3;  // NVVM's address space.
-    llvm::Type* bytes = llvm::ArrayType::get(llvm::Type::getInt8Ty(module_.getContext()),
-                                             static_cast<uint64_t>(shared_bytes_));
-    auto* const memory = new llvm::GlobalVariable(
-        module_, bytes, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(bytes),
-        request_.symbol + ".shared", nullptr, llvm::GlobalValue::NotThreadLocal, kShared);
+    llvm::Type* bytes =
+        llvm::ArrayType::get(llvm::Type::getInt8Ty(module_.getContext()), static_cast<uint64_t>(shared_bytes_));
+    auto* const memory = new llvm::GlobalVariable(module_, bytes, false, llvm::GlobalValue::InternalLinkage,
+                                                  llvm::UndefValue::get(bytes), request_.symbol + ".shared", nullptr,
+                                                  llvm::GlobalValue::NotThreadLocal, kShared);
     memory->setAlignment(llvm::Align(XLAD_BUFFER_ALIGNMENT));
     return llvm::ConstantExpr::getAddrSpaceCast(memory, pointer);
   }
@@ -101,9 +100,9 @@ class ThreadKernelBuilder {
     llvm::NamedMDNode* annotations = module_.getOrInsertNamedMetadata("nvvm.annotations");
     const auto add = [&](const char* name, int64_t value) {
       llvm::Constant* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), static_cast<uint64_t>(value));
-      annotations->addOperand(llvm::MDNode::get(
-          context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, name),
-                    llvm::ValueAsMetadata::get(number)}));
+      annotations->addOperand(
+          llvm::MDNode::get(context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, name),
+                                      llvm::ValueAsMetadata::get(number)}));
     };
     add("kernel", 1);
     add("reqntidx", threads_);
@@ -147,7 +146,10 @@ absl::Status EmitRows(ThreadKernelBuilder& builder, const KernelRequest& request
 // Whether the rule of an opcode divides its work among threads. The others compute a tile by one thread.
 bool HasThreads(KernelContext& kernel, const Instruction& root) {
   switch (root.opcode()) {
+    case Opcode::kRngBitGenerator:
+    case Opcode::kScan:
     case Opcode::kScatter:
+    case Opcode::kSelectAndScatter:
     case Opcode::kTranspose:
       return true;
     case Opcode::kDynamicUpdateSlice:
@@ -179,6 +181,17 @@ absl::Status EmitBlockReductions(ThreadKernelBuilder& builder, const BlockReduct
 }
 
 absl::Status EmitByOpcode(ThreadKernelBuilder& builder, const KernelRequest& request) {
+  const Instruction& root = *request.root;
+  const Instruction& only = root.opcode() == Opcode::kFusion ? *root.called()[0]->root() : root;
+  if (const BlockRule* rule = FindBlockRule(only.opcode())) {
+    for (int p = 0; p < rule->parts(only); ++p) {
+      XLAD_RETURN_IF_ERROR(builder.Part([&](KernelFunction& part, SharedMemory& shared) {
+        part.context->SetThread(builder.thread());
+        rule->emit(*part.context, only, p, &shared);
+      }));
+    }
+    return absl::OkStatus();
+  }
   return builder.Part([&](KernelFunction& part, SharedMemory&) {
     KernelContext& kernel = *part.context;
     const Instruction* inner = InnerRoot(part, request);

@@ -39,10 +39,13 @@ inline constexpr int64_t kMaxArguments = 510;
 
 // Adds a kernel to the module. Results have the bits that the same request has on a CPU, up to the order in which
 // columns, and rows that are not in row form, are added up. How the work is divided depends on the opcode:
-//   - one thread for each position: fusions, and reductions of columns
-//   - one block for each row: kernels in row form, whose threads are the lanes of the reductions, and other reductions
+//   - one thread for each position: fusions, reductions of columns, random bits
+//   - one thread for each row, or for each index of the dimensions without windows or indices: scans by elementwise
+//     bodies, scatter, select-and-scatter
+//   - one block for each row: kernels in row form, whose threads are the lanes of the reductions, other reductions,
+//     sort, topk; and one for each feature: batch norms
 //   - blocks that move tiles through shared memory: transposes
-//   - one thread for each row or for everything: sort, topk, scan, linear algebra, select-and-scatter, rng
+//   - one thread for everything: linear algebra, other scans, fusions that read reductions at other positions
 // Errors are those of ObjectEmitter::EmitKernel, and Unimplemented for too many arguments.
 absl::StatusOr<EmittedKernel> EmitThreadKernel(llvm::Module* module, const KernelRequest& request);
 
