@@ -166,9 +166,9 @@ CoordinatorStatus CoordinatorCore::Status() const {
   status.set_serving(true);
   status.set_free_bytes(context_.free_bytes == INT64_MAX ? -1 : context_.free_bytes);
   status.set_accepts_jobs(context_.free_bytes >= context_.options.min_free_bytes);
-  std::map<JobState, int64_t> jobs;
-  for (const auto& [number, job] : context_.jobs.by_number()) ++jobs[job->state];
-  for (const auto& [state, count] : jobs) (*status.mutable_jobs())[JobState_Name(state)] = count;
+  for (const auto& [state, count] : context_.jobs.counts()) {
+    if (count > 0) (*status.mutable_jobs())[JobState_Name(state)] = count;
+  }
   return status;
 }
 

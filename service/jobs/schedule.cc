@@ -139,7 +139,7 @@ JobMachine::Outcome JobMachine::Build(Job* job) {
   const std::vector<Target> targets = TargetsFor(job);
   if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
   building_.insert(job->id);
-  job->state = COMPILING;
+  context_.jobs.SetState(job, COMPILING);
   job->since_unix_ns = context_.wall_ns;
   job->reason = job->ending;
   context_.effects.actions.push_back(StartBuild{job->id, targets, job->mesh});
@@ -303,7 +303,7 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   if (MeshText(mesh) != MeshText(job->mesh)) return;  // It has been resized since, and is built again.
   building_.erase(id);
   context_.reschedule = true;
-  if (job->state == COMPILING) job->state = PENDING;
+  if (job->state == COMPILING) context_.jobs.SetState(job, PENDING);
   if (!built.ok()) return EndJob(context_, job, FAILED, std::string(built.status().message()));
   context_.plans[built->executable_digest] = built->plan;
   JobEvent event = context_.NewEvent(id);

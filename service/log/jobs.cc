@@ -23,7 +23,9 @@ void Jobs::Apply(const JobEvent& event) {
   if (event.has_removed()) return ApplyRemoved(event.removed());
   std::unique_ptr<Job>& job = jobs_[JobId(event.job_id())];
   if (job == nullptr) job = std::make_unique<Job>();
+  const JobState before = job->state;
   service::Apply(event, job.get());
+  if (job->number > 0) --counts_[before];
   if (event.has_submitted()) {
     job->number = next_number_++;
     by_number_[job->number] = job.get();
@@ -31,6 +33,7 @@ void Jobs::Apply(const JobEvent& event) {
     by_key_[job->client_key] = job.get();
     if (!job->resumed.uri.empty()) resumed_.insert(job->resumed.uri);
   }
+  if (job->number > 0) ++counts_[job->state];
   if (event.has_placed()) generation_ = std::max(generation_, Generation(event.placed().generation()));
   if (HasEnded(*job)) Close(*job);
 }
@@ -41,6 +44,12 @@ std::vector<std::string> Jobs::ResumedWithPrefix(const std::string& prefix) cons
     found.push_back(*at);
   }
   return found;
+}
+
+void Jobs::SetState(Job* job, JobState state) {
+  --counts_[job->state];
+  ++counts_[state];
+  job->state = state;
 }
 
 void Jobs::Close(const Job& job) {
@@ -85,7 +94,7 @@ void Jobs::ApplyRemoved(const JobsRemoved& removed) {
     removed_.insert(id);
     const auto found = jobs_.find(id);
     if (found == jobs_.end()) continue;  // Its events have been deleted already.
-    by_number_.erase(found->second->number);
+    if (by_number_.erase(found->second->number) == 1) --counts_[found->second->state];
     Close(*found->second);
     by_key_.erase(found->second->client_key);
     jobs_.erase(found);

@@ -32,6 +32,10 @@ class Jobs {
   std::vector<std::string> ResumedWithPrefix(const std::string& prefix) const;
   size_t size() const { return jobs_.size(); }
   const std::map<int64_t, Job*>& by_number() const { return by_number_; }
+  // The number of jobs in each state.
+  const std::map<JobState, int64_t>& counts() const { return counts_; }
+  // Changes the state of a job to one that no event records.
+  void SetState(Job* job, JobState state);
 
   // Drains that operators requested; they last over restarts of coordinator and worker.
   const std::set<WorkerId>& drained() const { return drained_; }
@@ -47,6 +51,7 @@ class Jobs {
   std::map<JobId, std::unique_ptr<Job>> jobs_;
   std::map<int64_t, Job*> by_number_, open_;
   std::map<std::string, Job*> by_key_;
+  std::map<JobState, int64_t> counts_;
   std::multiset<std::string> resumed_;  // The checkpoints from which open jobs continue.
   std::set<WorkerId> drained_;
   std::set<JobId> removed_;

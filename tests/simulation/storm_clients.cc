@@ -326,6 +326,7 @@ void StormClients::CheckJobs() {
   }
   storm_->After(500, [this] { CheckJobs(); });
 }
+    CheckCounts();
 
 void StormClients::CheckSaysWhy(Client* client) {
   const auto status = storm_->core()->jobs().Status(JobId(client->job_id));
@@ -334,6 +335,15 @@ void StormClients::CheckSaysWhy(Client* client) {
   if (!is_silent) client->silent_since_ns = -1;
   if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = storm_->NowNs();
   if (is_silent && storm_->NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
+// The number of jobs in each state is kept up to date, without counting them.
+void StormClients::CheckCounts() {
+  const CoordinatorStatus status = storm_->core()->Status();
+  std::map<std::string, int64_t> counted, found;
+  for (const auto& [state, count] : status.jobs()) counted[state] = count;
+  for (const auto& [number, job] : storm_->core()->context().jobs.by_number()) ++found[JobState_Name(job->state)];
+  if (counted != found) storm_->Violate("the numbers of jobs by state are wrong");
+}
+
     storm_->Violate(absl::StrCat(client->key, " waits and does not say for what"));
     client->silent_since_ns = storm_->NowNs();
   }

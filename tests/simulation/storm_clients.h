@@ -67,6 +67,7 @@ class StormClients {
   void CheckStop(const service::Job& job, int64_t stop_at, bool is_free);
   void CheckProgress(const service::Job& job, bool is_free);
   void CheckIdleDevices();
+  void CheckCounts();
   void CheckSaysWhy(Client* client);
   bool HasSettled(const Client& client) const;
   void CheckEndOf(Client* client);

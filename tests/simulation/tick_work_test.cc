@@ -1,0 +1,139 @@
+// What the coordinator does in a tick, counted in instructions: times would depend on the machine. A child process that
+// has a copy of the cluster is stepped through.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "service/testing/cluster.h"
+
+namespace xlad::simulation {
+namespace {
+
+using service::Cluster;
+
+const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define XLAD_IS_SANITIZED 1
+#endif
+#endif
+
+// The number of instructions that `run` executes in a copy of this process; -1 if the system does not let one process
+// step through another.
+int64_t InstructionsOf(const std::function<void()>& run) {
+#ifdef XLAD_IS_SANITIZED
+  return -1;  // A sanitizer's own instructions are too many.
+#endif
+  const pid_t child = fork();
+  if (child == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(1);
+    raise(SIGSTOP);
+    run();
+    raise(SIGUSR1);
+    _exit(0);
+  }
+  int status = 0;
+  int64_t count = 0;
+  bool is_stopped = waitpid(child, &status, 0) == child && WIFSTOPPED(status);
+  while (is_stopped && WSTOPSIG(status) != SIGUSR1) {
+    ++count;
+    is_stopped = ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) == 0 && waitpid(child, &status, 0) == child &&
+                 WIFSTOPPED(status);
+  }
+  if (is_stopped) kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  return is_stopped ? count : -1;
+}
+
+struct Load {
+  int workers, attempts;
+  int peers;    // Workers of each attempt.
+  int waiting;  // Jobs that wait for more devices than there are, and as many that wait behind one for busy devices.
+};
+
+class TickWork : public ::testing::Test {
+ protected:
+  static std::unique_ptr<Cluster> Make(const Load& load) {
+    auto cluster = std::make_unique<Cluster>();
+    for (int w = 0; w < load.workers; ++w) cluster->Register(w + 1, absl::StrCat("w", w));
+    for (int a = 0; a < load.attempts; ++a) {
+      const std::string job = cluster->Submit(int64_t{2} * load.peers, absl::StrCat("running ", a));
+      cluster->Built();
+      for (const Peer& peer : cluster->JobOf(job).placed.peers()) cluster->Ready(ConnectionOf(peer), job);
+      EXPECT_EQ(cluster->Status(job).state(), RUNNING);
+    }
+    for (int i = 0; i < load.waiting; ++i) {
+      cluster->Submit(int64_t{2} * load.workers + 1, absl::StrCat("large ", i));
+      cluster->Built();
+    }
+    cluster->Submit(int64_t{2} * load.workers, "blocking");
+    cluster->Built();
+    for (int i = 0; i < load.waiting; ++i) cluster->Submit(1, absl::StrCat("behind ", i));
+    cluster->Advance(100);
+    return cluster;
+  }
+  static int64_t ConnectionOf(const Peer& peer) { return peer.pid() - 100; }  // See Cluster::Register.
+  static const service::Job& Running(Cluster* cluster) {
+    return *cluster->coordinator().context().jobs.by_number().begin()->second;
+  }
+
+  // What happens all the time while jobs run and wait.
+  static void Tick(Cluster* cluster) {
+    cluster->clock.Advance(100 * kNsPerMs);
+    cluster->Do(nullptr, /*tick=*/true);
+    (void)cluster->coordinator().Status();
+  }
+  static void Beat(Cluster* cluster) {
+    const service::Job& job = Running(cluster);
+    cluster->Beat(ConnectionOf(job.placed.peers(0)), job.id.str(), 7);
+  }
+  static void Cancel(Cluster* cluster) {
+    const service::JobId job = Running(cluster).id;
+    cluster->Do([&](service::CoordinatorCore& core) { (void)core.Cancel(job); });
+  }
+  static int64_t WorkOf(const Load& load, void (*what)(Cluster*)) {
+    what(Make({2, 1, 1, 1}).get());  // The first time, libraries initialize themselves.
+    const std::unique_ptr<Cluster> cluster = Make(load);
+    return InstructionsOf([&] { what(cluster.get()); });
+  }
+};
+
+TEST_F(TickWork, DoesNotGrowWithJobsThatWait) {
+  const std::pair<const char*, void (*)(Cluster*)> events[] = {
+      {"a tick", Tick}, {"a heartbeat", Beat}, {"the end of a job", Cancel}};
+  for (const auto& [name, event] : events) {
+    const int64_t few = WorkOf({4, 2, 1, 20}, event), many = WorkOf({4, 2, 1, 800}, event);
+    if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+    std::printf("%s: %lld instructions with 40 jobs that wait, %lld with 1600\n", name, static_cast<long long>(few),
+                static_cast<long long>(many));
+    EXPECT_LE(many, few + few / 5 + 1000) << name;
+  }
+}
+
+TEST_F(TickWork, DoesNotGrowWithThePeersOfWorkers) {
+  const int64_t few = WorkOf({200, 2, 2, 0}, Tick), many = WorkOf({200, 2, 100, 0}, Tick);
+  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  std::printf("a tick with 200 workers: %lld instructions with attempts of 2 workers, %lld with attempts of 100\n",
+              static_cast<long long>(few), static_cast<long long>(many));
+  EXPECT_LE(many, few + few / 5 + 1000);
+}
+
+TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
+  const int64_t few = WorkOf({50, 5, 5, 0}, Tick), many = WorkOf({400, 40, 5, 0}, Tick);
+  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  std::printf("a tick: %lld instructions with 50 workers and 5 attempts, %lld with 400 and 40\n",
+              static_cast<long long>(few), static_cast<long long>(many));
+  EXPECT_LE(many, 12 * few) << "8 times as many";
+}
+
+}  // namespace
+}  // namespace xlad::simulation
