@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "absl/strings/str_replace.h"
+#include "base/random.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -227,6 +230,30 @@ std::string PartitionedText(const std::string& entry, int64_t devices) {
   absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
   EXPECT_TRUE(result.ok()) << result.status();
   return result.ok() ? hlo::PrintText(*result->partitioned.variants[0].module) : "";
+}
+
+// A shape of up to four dimensions whose sizes have the product of `primes`.
+tensor::Dims ShapeOf(const std::vector<int64_t>& primes, Random& random) {
+  tensor::Dims dims(1 + random.Below(4), 1);
+  for (const int64_t prime : primes) dims[random.Below(dims.size())] *= prime;
+  return dims;
+}
+
+// A small instance of a reshape has as many elements on both sides, whatever factors the sizes have in common.
+TEST(Check, ReshapesBetweenAnySizes) {
+  const auto random = SeededRandom(1);
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    std::vector<int64_t> primes;
+    for (uint64_t i = 0; i < 1 + seed % 6; ++i) primes.push_back(std::array{2, 2, 2, 3, 3, 5, 7}[random->Below(7)]);
+    const hlo::Shape from(tensor::ElementType::kF32, ShapeOf(primes, *random));
+    const hlo::Shape to(tensor::ElementType::kF32, ShapeOf(primes, *random));
+    const std::string text = absl::StrCat("HloModule m\nENTRY e {\n  x = ", from.ToString(false),
+                                          " parameter(0)\n  ROOT r = ", to.ToString(false), " reshape(x)\n}\n");
+    const ShardedModule sharded = WithRandomShardings(*hlo::ParseText(text), *ParseMesh("a=2,b=3"), seed);
+    const absl::StatusOr<PartitionedProgram> program = Partition(sharded, FamilyOf);
+    ASSERT_TRUE(program.ok()) << program.status() << text;
+    EXPECT_TRUE(Check(sharded, *program).ok()) << Check(sharded, *program) << text;
+  }
 }
 
 // Positions beyond 2^31 are counted in s64.

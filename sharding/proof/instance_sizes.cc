@@ -96,16 +96,19 @@ class Shrinker {
     return result;
   }
 
-  // Factors whose sizes depend on attributes: those of windows, of moves, and of groups.
+  // Factors whose sizes depend on attributes, those of windows, of moves, and of groups, or on each other.
   std::vector<bool> Bound() const {
     std::vector<bool> bound(rule_.factors.size(), false);
     if (instruction_.opcode() == Opcode::kBitcastConvert) {  // The ratio of unequal widths is a dimension's size.
       const bool narrows = instruction_.shape().ndim() > instruction_.operand(0)->shape().ndim();
       const bool widens = instruction_.shape().ndim() < instruction_.operand(0)->shape().ndim();
-      if (narrows) for (int f : rule_.results[0].back()) bound[f] = true;
-      if (widens) for (int f : rule_.operands[0].back()) bound[f] = true;
+      if (narrows)
+        for (int f : rule_.results[0].back()) bound[f] = true;
+      if (widens)
+        for (int f : rule_.operands[0].back()) bound[f] = true;
     }
-    if (SizesFollowFactors(instruction_.opcode())) return bound;
+    // Factors that the two sides of a reshape do not share have equal products, which must stay equal.
+    if (instruction_.opcode() != Opcode::kReshape && SizesFollowFactors(instruction_.opcode())) return bound;
     for (size_t f = 0; f < bound.size(); ++f) {
       const FactorKind kind = rule_.factors[f].kind;
       bound[f] = kind == FactorKind::kPermutation || kind == FactorKind::kNeedReplication;
