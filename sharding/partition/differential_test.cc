@@ -342,6 +342,11 @@ ENTRY main {
   z = s32[] constant(0)
   ROOT r = s32[10,7] reduce-window(x, z), window={size=10x1 pad=9_0x0_0}, to_apply=adds
 })"},
+    {"cumsum_from_three", "HloModule m\n" ADD_S32 R"(ENTRY main {
+  x = s32[10,7] parameter(0)
+  z = s32[] constant(3)
+  ROOT r = s32[10,7] reduce-window(x, z), window={size=10x1 pad=0_9x0_0}, to_apply=adds
+})"},
     {"pool", "HloModule m\n" MAX_F32 R"(ENTRY main {
   x = f32[3,8,6,4] parameter(0)
   z = f32[] constant(-inf)

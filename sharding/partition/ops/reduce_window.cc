@@ -1,6 +1,7 @@
 // Windowed reductions on shards: every device fetches the part of its windows that its neighbors hold. Cumulative
 // reductions continue from the totals of the preceding shards.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/build/builder.h"
@@ -151,10 +152,16 @@ absl::Status EmitReduceWindow(LocalBuilder& local, LocalOp& op) {
     (dimension.padding_high == 0 ? dimension.padding_low : dimension.padding_high) = dimension.size - 1;
     arrays[0].local = local.MaskPadding(arrays[0], {along.dim}, NeutralValue(local, op, *reducer));
   }
-  local.builder().set_template(op.source);
+  Instruction* init = nullptr;  // An initial value that counts once, not once for each shard.
+  if (!cumulative.empty() && !IsNeutralStart(*arrays[1].local, *reducer)) {
+    init = std::exchange(arrays[1].local, IdentityOf(local.builder(), *reducer, op.operands[0].global.type));
+  }
+  hlo::Builder& builder = local.builder();
+  builder.set_template(op.source);
   Instruction* result = local.CloneLocal(*op.source, LocalResultShape(op), Locals(arrays));
   result->mutable_attributes().window = std::move(window);
   for (const SplitDim& along : cumulative) result = AddTotals(local, op, along, result);
+  if (init != nullptr) result = builder.Binary(*reducer, builder.Broadcast(init, result->shape().dims(), {}), result);
   SetResults(local, op, result);
   return absl::OkStatus();
 }
