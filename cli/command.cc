@@ -151,6 +151,7 @@ CLI::Validator AtLeast(int64_t least) {
 CLI::Validator OutputFile() {
   const auto check = [](const std::string& path) -> std::string {
     if (path == "-") return "";
+    if (std::filesystem::is_directory(path)) return absl::StrCat("cannot write ", path, ": it is a folder");
     std::string folder = std::filesystem::path(path).parent_path().string();
     if (folder.empty()) folder = ".";
     if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";

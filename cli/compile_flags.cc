@@ -29,6 +29,7 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
   app->add_option("--memory-limit", flags->memory_limit_bytes,
                   "refuse a program whose step needs more memory on a device, in bytes or as 500MB or 2GB; 0: no limit")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(AtLeast(0))
       ->capture_default_str();
 }
 

@@ -98,8 +98,10 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   cluster_options.transport = options.transport;
   cluster_options.any_network = options.any_network;
   cluster_options.trace_folder = options.trace_folder;
-  const absl::Status made = RealFileSystem().MakeDirectories(folder);
-  if (!made.ok()) return Fail(made);
+  for (const std::string& made : {folder, options.trace_folder}) {
+    const absl::Status status = made.empty() ? absl::OkStatus() : RealFileSystem().MakeDirectories(made);
+    if (!status.ok()) return Fail(status);
+  }
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
     return Fail(absl::InternalError(absl::StrCat("cannot write ", folder, "/coordinator.log")));
   }
