@@ -75,7 +75,8 @@ void ApplyRecoveryFlags(const RecoveryFlags& flags, JobSpec* spec) {
   if (!flags.checkpoint_to.empty()) spec->mutable_checkpoint()->set_uri(flags.checkpoint_to);
   spec->set_resume(flags.resume);
   spec->set_max_attempts(flags.attempts);
-  spec->set_stop_when_not_finite(flags.stop_when_not_finite);
+  // A NaN in the data is not the fault of an instruction, but it must not go unnoticed.
+  spec->set_stop_when_not_finite(flags.stop_when_not_finite || spec->compile().check_numerics());
   spec->set_on_loss(flags.on_loss == "shrink" ? JobSpec::SHRINK
                     : flags.on_loss == "wait" ? JobSpec::WAIT
                                               : JobSpec::RESTART);

@@ -26,10 +26,10 @@ int Run(const Options& options) {
   if (!job.ok()) return Fail(job.status());
   job->spec.set_keep_final_state(!options.save_state.empty());
   job->spec.set_device_name(DeviceFlagText(options.devices));
-  ApplyRecoveryFlags(options.recovery, &job->spec);
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  ApplyRecoveryFlags(options.recovery, &job->spec);
   job->spec.set_devices(options.device_count);
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
@@ -60,8 +60,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
   AddDeviceFlag(app, &options->devices, "COUNT: the most that the job takes of this kind; default any devices");
-  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")
-      ->check(AtLeast(0));
+  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")->check(AtLeast(0));
   app->add_option("--devices", options->device_count,
                   "with --mode canonical: the devices that run the mesh's logical shards, a number that divides them; "
                   "none: as many as the workers have")

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
 #include "compiler/compile.h"
@@ -80,6 +82,29 @@ TEST(Policy, CheckedStepsSayWhichFloatsTheyReadAndWrite) {
   FAIL() << "the logarithm is not a step";
 }
 
+TEST(Policy, ASelectOfAConstantNanIsNamed) {
+  CompilePolicy policy = OpByOp();
+  policy.set_check_numerics(true);
+  const auto compilation = CompileWith(R"(HloModule m
+ENTRY e {
+  p = pred[4] parameter(0)
+  x = f32[4] parameter(1)
+  nan = f32[] constant(nan)
+  nans = f32[4] broadcast(nan), dimensions={}
+  low = f32[] constant(-inf)
+  lows = f32[4] broadcast(low), dimensions={}
+  filled = f32[4] select(p, x, nans)
+  masked = f32[4] select(p, x, lows)
+  ROOT r = (f32[4], f32[4]) tuple(filled, masked)
+})",
+                                       policy);
+  ASSERT_TRUE(compilation.ok()) << compilation.status();
+  std::map<std::string, int> operands;
+  for (const Step& step : compilation->steps.steps) operands[step.name()] = step.checked_operands_size();
+  EXPECT_EQ(operands["filled"], 1) << "x alone could excuse a NaN";
+  EXPECT_EQ(operands["masked"], 2) << "the infinities of a mask are intended";
+}
+
 TEST(Policy, StepsHaveTheirWork) {
   const auto compilation = CompileWith(Loop(), OpByOp());
   ASSERT_TRUE(compilation.ok()) << compilation.status();
@@ -151,8 +176,8 @@ TEST(Policy, WrongSchedulesAreRefusedWithTheirLine) {
   };
   expect("split c 64\n", "schedules: line 1:", "found \"split c 64\", expected kernel HASH NAME");
   expect("\nkernel 12 x\norder r\n", "schedules: line 2:", "a hash of 16 digits");
-  expect("kernel 0123456789abcdef x\norder r\n", "schedules: line 1:",
-         "found kernel 0123456789abcdef, expected one of the program's: ");
+  expect("kernel 0123456789abcdef x\norder r\n",
+         "schedules: line 1:", "found kernel 0123456789abcdef, expected one of the program's: ");
   expect(absl::StrReplaceAll(own, {{"split c 64", "splat c 64"}}), "schedules: line 4:", "found \"splat c 64\"");
   expect(absl::StrReplaceAll(own, {{"split c 64", "split d 64"}}), "schedules: line 3: kernel ", "no such dimension");
   expect(own + own, "schedules: line ", "again, expected each kernel once; the first is in line 3");

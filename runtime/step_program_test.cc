@@ -174,9 +174,11 @@ TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
   set("nan", NAN);
   EXPECT_THAT(std::string(Run().message()),
               HasSubstr("nan (train.py:31): device 3: found NaN in floating-point result"));
+  // A NaN of an operand is not made by the step that reads it: it may be selected away.
   *reinterpret_cast<float*>(memory_[0]) = NAN;
-  EXPECT_THAT(std::string(Run().message()),
-              HasSubstr("one (train.py:31): device 3: found NaN in floating-point operand 0"));
+  EXPECT_THAT(std::string(Run().message()), HasSubstr("infinity (train.py:31): device 3: found an infinity"));
+  executable_.mutable_steps()->DeleteSubrange(1, 1);
+  EXPECT_TRUE(Run().ok());
 }
 
 TEST_F(StepProgramTest, CopiesParts) {

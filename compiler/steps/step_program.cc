@@ -12,14 +12,24 @@
 #include "compiler/analysis/same_code.h"
 #include "compiler/kernel/build_kernel.h"
 #include "compiler/kernel/gpu_target.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
+#include "tensor/not_finite.h"
 
 namespace xlad::compiler {
 namespace {
 
 bool SameSlice(const BufferSlice& a, const BufferSlice& b) {
   return a.allocation() == b.allocation() && a.offset() == b.offset();
+}
+
+// Whether every element is a NaN of a constant. A select that puts it in place of missing elements, as JAX does for
+// indices out of bounds, makes the NaNs of its result.
+bool IsNanConstant(const Instruction& instruction) {
+  const hlo::Literal* literal = hlo::SplatLiteral(instruction);
+  return literal != nullptr &&
+         tensor::FindNotFinite(literal->array.shape().type, literal->array.bytes()).first_nan >= 0;
 }
 
 class StepBuilder {
@@ -115,7 +125,8 @@ class StepBuilder {
   }
 
   void SetChecked(const LinearOp& op, Step* step) const {
-    if (!step->has_kernel() && !step->has_library() && !step->has_collective()) return;
+    // What a collective brings may be of another device's operand, where the step that made it is found.
+    if (!step->has_kernel() && !step->has_library()) return;
     size_t input = 0, output = 0;
     const auto add = [&](ElementType type, int value, google::protobuf::RepeatedPtrField<CheckedArray>* arrays) {
       if (!tensor::IsFloating(type) && !tensor::IsComplex(type)) return;
@@ -124,9 +135,10 @@ class StepBuilder {
       array->set_element_type(static_cast<int32_t>(type));
     };
     for (const Instruction* operand : op.instruction->operands()) {
+      const bool is_filler = op.instruction->opcode() == Opcode::kSelect && IsNanConstant(*operand);
       for (const Shape* leaf : Leaves(operand->shape())) {
         const int value = op.inputs[input++];
-        if (leaf->is_array()) add(leaf->type(), value, step->mutable_checked_operands());
+        if (leaf->is_array() && !is_filler) add(leaf->type(), value, step->mutable_checked_operands());
       }
     }
     for (const Shape* leaf : Leaves(op.instruction->shape())) {
@@ -168,8 +180,7 @@ class StepBuilder {
 
   void FillLibrary(const LinearOp& op, LibraryStep* step) {
     LibraryOp library = MakeLibraryOp(*op.instruction);
-    auto [entry, fresh] =
-        library_numbers_.emplace(library.SerializeAsString(), result_.library_ops.size());
+    auto [entry, fresh] = library_numbers_.emplace(library.SerializeAsString(), result_.library_ops.size());
     if (fresh) result_.library_ops.push_back(std::move(library));
     step->set_op(entry->second);
     for (int value : op.inputs) *step->add_buffers() = slice(value);

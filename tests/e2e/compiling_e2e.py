@@ -1,6 +1,7 @@
 """How a program is compiled: op by op, checked floats, kernel schedules, the memory limit, the profile, tuning."""
 
 import json
+import math
 import re
 import struct
 import unittest
@@ -78,6 +79,33 @@ class Compiling(unittest.TestCase):
             code, _, err = xlad("run", where, *flags, "--check-numerics")
             self.assertEqual(code, 1)
             self.assertIn("found --executor compiled, expected op-by-op", err)
+
+    def test_intended_nans_are_no_errors(self):
+        check = ["--executor", "op-by-op", "--check-numerics"]
+        self.run_ok("run", JOB, "--steps", 2, "--mesh", "dp=2,tp=2", *check)  # Its gather fills with NaN.
+        with folder() as where:
+            write_fading(where)
+            path, flags = where / "step.hlo", [where, "--mesh", "axis_0=2", *check]
+            fading = path.read_text()
+            finite = "m = pred[8] compare(w, w), direction=EQ\n  z = f32[] constant(1)\n  ones = f32[8] broadcast(z), " \
+                     "dimensions={}\n  l = f32[8] select(m, d, ones), metadata={source_file=\"fill.py\" source_line=3}"
+            path.write_text(re.sub(r"l = f32.*", finite, fading))
+            state = where / "state.safetensors"
+            values = bytearray(state.read_bytes())
+            values[-4:] = struct.pack("<f", math.nan)  # A missing value, which is replaced.
+            state.write_bytes(values)
+            self.run_ok("run", *flags)
+            # The constant that is selected in place of the missing value reaches the loss.
+            path.write_text(path.read_text().replace("constant(1)", "constant(nan)"))
+            code, _, err = xlad("run", *flags)
+            self.assertEqual(code, 1, err)
+            self.assertIn("step 0: found loss = nan, expected a finite number", err)
+            values[-4:] = struct.pack("<f", 1)
+            state.write_bytes(values)
+            path.write_text(path.read_text().replace("direction=EQ", "direction=NE"))
+            code, _, err = xlad("run", *flags)
+            self.assertEqual(code, 1, err)
+            self.assertRegex(err, r"step 0: l[.\w]* \(fill.py:3\): device \d: found NaN in floating-point result 0")
 
     def test_schedules_are_printed_changed_and_run(self):
         with folder() as where:
