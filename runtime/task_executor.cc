@@ -9,6 +9,23 @@
 #include "base/log.h"
 
 namespace xlad::runtime {
+namespace {
+
+// ResourceExhausted if the shards of a device together need more memory than the job allows. The compiler has compared
+// the limit with a single shard.
+absl::Status CheckMemoryOfShards(const Executable& executable, const LaunchTask& launch) {
+  const int64_t limit = launch.spec().compile().memory_limit_bytes(), shards = launch.shards_per_device();
+  if (limit <= 0 || shards <= 1) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const Allocation& allocation : executable.allocations()) bytes += allocation.bytes();
+  if (bytes <= limit / shards) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "memory limit: found ", shards, " logical shards on a device that need ", bytes, " bytes each, expected at most ",
+      limit, " together. Use more devices, a larger mesh, a smaller batch or a higher limit"));
+}
+
+}  // namespace
+
 TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& environment)
     : launch_(launch),
       environment_(environment),
@@ -75,13 +92,13 @@ absl::Status TaskExecutor::LoadExecutables() {
     stored.push_back({std::move(bytes), digest});
   }
   XLAD_ASSIGN_OR_RETURN(executable_, ConnectedExecutable::Load(stored, launch, environment_, &abort_));
-  return absl::OkStatus();
+  return CheckMemoryOfShards(executable_->executable(0), launch_);
 }
 
 void TaskExecutor::WriteTimeline() const {
   const std::string path =
-      JoinPath(environment_.trace_folder, absl::StrCat("steps-", launch_.job_id(), "-", launch_.attempt(), "-",
-                                                       environment_.worker_id, ".json"));
+      JoinPath(environment_.trace_folder,
+               absl::StrCat("steps-", launch_.job_id(), "-", launch_.attempt(), "-", environment_.worker_id, ".json"));
   absl::Status status = RealFileSystem().MakeDirectories(environment_.trace_folder);
   if (status.ok()) status = RealFileSystem().WriteAtomically(path, executable_->Timeline());
   if (!status.ok()) LogWarn("cannot write the timeline", {{"error", std::string(status.message())}});

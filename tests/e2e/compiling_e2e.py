@@ -80,7 +80,7 @@ class Compiling(unittest.TestCase):
             self.assertEqual(code, 1)
             self.assertIn("found --executor compiled, expected op-by-op", err)
 
-    def test_intended_nans_are_no_errors(self):
+    def test_intended_nans_are_accepted(self):
         check = ["--executor", "op-by-op", "--check-numerics"]
         self.run_ok("run", JOB, "--steps", 2, "--mesh", "dp=2,tp=2", *check)  # Its gather fills with NaN.
         with folder() as where:
@@ -148,6 +148,17 @@ class Compiling(unittest.TestCase):
                               r"\d+, constants \d+, temporaries \d+\), expected at most 102400; the largest values: ")
         self.run_ok("run", JOB, "--steps", 2, "--memory-limit", "1GB")
         self.assertEqual(xlad("compile", JOB, "--memory-limit", "100KB")[0], 1)
+
+    def test_the_memory_limit_counts_all_shards_of_a_device(self):
+        code, _, err = xlad("run", JOB, "--mesh", "dp=8", "--memory-limit", 1)
+        self.assertEqual(code, 1)
+        shard = int(re.search(r"needs (\d+) bytes on a device", err)[1])
+        flags = [JOB, "--mesh", "dp=8", "--steps", 2, "--mode", "canonical", "--memory-limit", 2 * shard]
+        self.run_ok("run", *flags, "--devices", 4)
+        code, _, err = xlad("run", *flags, "--devices", 2)
+        self.assertEqual(code, 1)
+        self.assertIn(f"memory limit: found 4 logical shards on a device that need {shard} bytes each, expected at most "
+                      f"{2 * shard} together", err)
 
     def test_the_profile_has_calls_work_and_lines(self):
         profile = json.loads(self.run_ok("run", JOB, "--steps", 7, "--mesh", "dp=2,tp=2", "--profile", "--json"))
