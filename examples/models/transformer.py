@@ -4,11 +4,12 @@
   xlad simulate step.hlo.pb --topology v6e-16x16
 
 The step is like those of MaxText: bf16 computation on f32 weights, a scan over the layers, each of which is computed
-again in the backward pass, and Adam. The batch is split over dp and fsdp, weights over fsdp, heads and inner dimensions
-over tp. All arrays are abstract, so that a model of any size takes seconds.
+again in the backward pass, and Adam. The batch is split over dp, fsdp and ep, weights over fsdp, heads and inner
+dimensions over tp, experts over ep. All arrays are abstract, so that a model of any size takes seconds.
 """
 import argparse
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -16,49 +17,70 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
-# Vocabulary, width, inner width, layers, heads, heads of keys and values, experts (0: dense) and experts of a token.
-# Sources: the papers "Llama 2" (2023), "The Llama 3 Herd of Models" (2024) and "Mixtral of Experts" (2024), and the
-# configurations that were published with the weights.
-MODELS = {
-    "llama2-70b": (32000, 8192, 28672, 80, 64, 8, 0, 0),
-    "llama3-8b": (128256, 4096, 14336, 32, 32, 8, 0, 0),
-    "llama3-70b": (128256, 8192, 28672, 80, 64, 8, 0, 0),
-    "llama3-405b": (128256, 16384, 53248, 126, 128, 8, 0, 0),
-    "mixtral-8x7b": (32000, 4096, 14336, 32, 32, 8, 8, 2),
-    "mixtral-8x22b": (32768, 6144, 16384, 56, 48, 8, 8, 2),
-}
 
+
+class Model(NamedTuple):
+    vocabulary: int
+    width: int
+    inner: int
+    layers: int
+    heads: int
+    key_heads: int
+    head: int
+    experts: int = 0  # 0: dense.
+    chosen: int = 0   # The experts of a token.
+    parallel: bool = False  # Attention and the rest of a layer have the same input.
+
+
+# Sources: the papers "Llama 2" (2023), "The Llama 3 Herd of Models" (2024), "Mixtral of Experts" (2024) and "PaLM"
+# (2022), and the configurations that were published with the weights.
+MODELS = {
+    "llama2-70b": Model(32000, 8192, 28672, 80, 64, 8, 128),
+    "llama3-8b": Model(128256, 4096, 14336, 32, 32, 8, 128),
+    "llama3-70b": Model(128256, 8192, 28672, 80, 64, 8, 128),
+    "llama3-405b": Model(128256, 16384, 53248, 126, 128, 8, 128),
+    "mixtral-8x7b": Model(32000, 4096, 14336, 32, 32, 8, 128, 8, 2),
+    "mixtral-8x22b": Model(32768, 6144, 16384, 56, 48, 8, 128, 8, 2),
+    "palm-540b": Model(256000, 18432, 73728, 118, 48, 1, 256, parallel=True),
+}
 
 PARTS = 4  # Parts of a sequence, whose queries need the keys of the parts before.
 
 
 class Options(NamedTuple):
     save: tuple[str, ...]
-    shards: int  # The devices among which the heads are split.
-    block: int   # The queries of a block of attention.
+    batch: tuple[str, ...]  # The axes of the mesh over which the batch is split.
+    shards: int             # The devices among which the heads are split.
+    data: int               # The devices among which the batch is split.
+    block: int              # The queries of a block of attention.
+    split_experts: bool     # Over ep.
+    capacity: float         # 0: experts take equal parts of the tokens.
 
 
-def shapes_of(model):
-    """Returns the shape and the split of each weight; those of layers are stacked."""
-    vocabulary, width, inner, layers, heads, key_heads, experts, _ = MODELS[model]
-    head = width // heads
+def shapes_of(model, mesh):
+    """Returns the shape and the split of each weight; those of layers are stacked. `mesh` has the sizes of axes."""
+    m = MODELS[model]
+    fsdp = tuple(axis for axis in ("fsdp", "ep") if axis in mesh)
+    keys = "tp" if m.key_heads > 1 else None  # A single one is needed by all heads.
+    words = "tp" if m.vocabulary % mesh["tp"] == 0 else None
     weights = {
-        "token": ((vocabulary, width), P("tp", "fsdp")),
-        "head": ((width, vocabulary), P("fsdp", "tp")),
-        "norm": ((width,), P()),
-        "q": ((layers, width, heads, head), P(None, "fsdp", "tp")),
-        "k": ((layers, width, key_heads, head), P(None, "fsdp", "tp")),
-        "v": ((layers, width, key_heads, head), P(None, "fsdp", "tp")),
-        "out": ((layers, heads, head, width), P(None, "tp", None, "fsdp")),
-        "norm1": ((layers, width), P()),
-        "norm2": ((layers, width), P()),
+        "token": ((m.vocabulary, m.width), P(words, fsdp)),
+        "head": ((m.width, m.vocabulary), P(fsdp, words)),
+        "norm": ((m.width,), P()),
+        "q": ((m.layers, m.width, m.heads, m.head), P(None, fsdp, "tp")),
+        "k": ((m.layers, m.width, m.key_heads, m.head), P(None, fsdp, keys)),
+        "v": ((m.layers, m.width, m.key_heads, m.head), P(None, fsdp, keys)),
+        "out": ((m.layers, m.heads, m.head, m.width), P(None, "tp", None, fsdp)),
+        "norm1": ((m.layers, m.width), P()),
+        "norm2": ((m.layers, m.width), P()),
     }
-    expert = (experts,) if experts else ()
-    free = (None,) * len(expert)
-    weights |= {name: ((layers, *expert, width, inner), P(None, *free, "fsdp", "tp")) for name in ("gate", "up")}
-    weights["down"] = ((layers, *expert, inner, width), P(None, *free, "tp", "fsdp"))
-    if experts:
-        weights["router"] = ((layers, width, experts), P(None, "fsdp"))
+    expert = (m.experts,) if m.experts else ()
+    split = (("ep",) if "ep" in mesh else (None,)) if m.experts else ()
+    inside = "fsdp" if m.experts else fsdp
+    weights |= {name: ((m.layers, *expert, m.width, m.inner), P(None, *split, inside, "tp")) for name in ("gate", "up")}
+    weights["down"] = ((m.layers, *expert, m.inner, m.width), P(None, *split, "tp", inside))
+    if m.experts:
+        weights["router"] = ((m.layers, m.width, m.experts), P(None, fsdp))
     return weights
 
 
@@ -86,19 +108,24 @@ def attention_block(q, k, v, first):
     return (jnp.einsum("bsqk,bkse->bqse", weights.astype(q.dtype), v) / total).astype(q.dtype)
 
 
-def attention(x, w, shards, block):
-    """Attention in blocks of one head on each shard, which are computed again in the backward pass, so that scores are
-    small enough to stay on the chip. Each part of the queries reads the keys up to its end."""
+def attention(x, w, options):
+    """Attention in blocks of one head of one sequence on each device, which are computed again in the backward pass, so
+    that scores are small enough to stay on the chip. Each part of the queries reads the keys up to its end."""
     q, k, v = (checkpoint_name(jnp.einsum("btd,dhe->bthe", x, w[name]), name) for name in "qkv")
+    shards, data, block = options.shards, options.data, options.block
+    if k.shape[2] < shards:  # Each shard has the keys of its heads.
+        k, v = (jnp.repeat(t, shards // t.shape[2], 2) for t in (k, v))
     (batch, length, heads, head), key_heads = q.shape, k.shape[2]
     q, k = rotate(q) * head ** -0.5, rotate(k)
-    groups, parts = heads // key_heads, min(PARTS, length // block)
+    local, near, groups, parts = batch // data, key_heads // shards, heads // key_heads, min(PARTS, length // block)
     blocks = length // block // parts
-    # Key heads in front; each has `groups` heads, and each of these `blocks` blocks of queries in each part.
-    split = lambda t: t.reshape(batch, length, shards, key_heads // shards, head).transpose(3, 0, 1, 2, 4)
+    # The key heads and sequences of a device in front; each has `groups` heads with `blocks` blocks of queries in each
+    # part.
+    split = lambda t: t.reshape(data, local, length, shards, near, head).transpose(4, 1, 0, 2, 3, 5).reshape(
+        near * local, data, length, shards, head)
     k, v = split(k), split(v)
-    q = q.reshape(batch, parts, blocks, block, shards, key_heads // shards, groups, head)
-    q = q.transpose(1, 5, 6, 2, 0, 3, 4, 7).reshape(parts, key_heads // shards, -1, batch, block, shards, head)
+    q = q.reshape(data, local, parts, blocks, block, shards, near, groups, head).transpose(2, 6, 1, 7, 3, 0, 4, 5, 8)
+    q = q.reshape(parts, near * local, -1, data, block, shards, head)
     results = []
     for part in range(parts):
         end = (part + 1) * blocks * block
@@ -110,37 +137,71 @@ def attention(x, w, shards, block):
             return None, jax.lax.scan(one, None, (q, firsts))[1]
 
         results.append(jax.lax.scan(key_head, None, (q[part], k[:, :, :end], v[:, :, :end]))[1])
-    y = jnp.stack(results).reshape(parts, key_heads // shards, groups, blocks, batch, block, shards, head)
-    y = y.transpose(4, 0, 3, 5, 6, 1, 2, 7).reshape(batch, length, heads, head)
-    return jnp.einsum("bthe,hed->btd", checkpoint_name(y, "attention"), w["out"])
+    y = jnp.stack(results).reshape(parts, near, local, groups, blocks, data, block, shards, head)
+    y = y.transpose(5, 2, 0, 4, 6, 7, 1, 3, 8).reshape(batch, length, heads, head)
+    return checkpoint_name(jnp.einsum("bthe,hed->btd", checkpoint_name(y, "attention"), w["out"]), "out")
 
 
-def feed_forward(x, w, experts, chosen):
-    if not experts:
-        return jnp.einsum("btf,fd->btd", jax.nn.silu(jnp.einsum("btd,df->btf", x, w["gate"])) *
-                          jnp.einsum("btd,df->btf", x, w["up"]), w["down"])
-    # Every expert takes an equal part of the tokens of a sequence: `chosen` of `experts` of them, those with the
-    # highest scores.
-    scores = jax.nn.softmax(jnp.einsum("btd,de->bte", x, w["router"]).astype(jnp.float32))
-    capacity = x.shape[1] * chosen // experts
+def experts_by_gathers(x, scores, chosen, compute):
+    """Every expert takes an equal part of the tokens of a sequence: `chosen` of all experts, those with the highest
+    scores."""
+    capacity = x.shape[1] * chosen // scores.shape[-1]
     gates, places = jax.lax.top_k(scores.transpose(0, 2, 1), capacity)
     tokens = jax.vmap(lambda rows, at: rows[at])(x, places)  # [batch, expert, capacity, width]
-    inner = jax.nn.silu(jnp.einsum("becd,edf->becf", tokens, w["gate"])) * jnp.einsum("becd,edf->becf", tokens, w["up"])
-    result = jnp.einsum("becf,efd->becd", inner, w["down"]) * gates[..., None].astype(x.dtype)
+    result = compute(tokens) * gates[..., None].astype(x.dtype)
     return jax.vmap(lambda rows, at: jnp.zeros_like(x[0]).at[at].add(rows))(result, places)
 
 
+def experts_by_products(x, scores, chosen, compute, options):
+    """Tokens go to their experts and back by products with one-hot matrices; each expert has `capacity` times its equal
+    share of places in a sequence, and tokens without a place are dropped."""
+    experts = scores.shape[-1]
+    places = int(x.shape[1] * chosen // experts * options.capacity)
+    gates, at = jax.lax.top_k(scores, chosen)
+    one_hot = jax.nn.one_hot(at, experts, dtype=jnp.float32)  # [batch, token, choice, expert]
+    mask, gates = one_hot.sum(2), (one_hot * gates[..., None]).sum(2)
+    place = (jnp.cumsum(mask, 1) * mask).astype(jnp.int32) - 1
+    send = jax.nn.one_hot(place, places, dtype=x.dtype)  # [batch, token, expert, place]
+    receive = send * gates[..., None].astype(x.dtype)
+    experts_axis = "ep" if options.split_experts else None
+    rest = tuple(axis for axis in options.batch if axis != experts_axis)
+    tokens = jnp.einsum("btd,btec->becd", x, send)
+    tokens = jax.lax.with_sharding_constraint(tokens, P(rest, experts_axis))
+    result = jax.lax.with_sharding_constraint(compute(tokens), P(options.batch))
+    return jnp.einsum("becd,btec->btd", result, receive)
+
+
+def feed_forward(x, w, model, options):
+    if not model.experts:
+        inner = jax.nn.silu(jnp.einsum("btd,df->btf", x, w["gate"])) * jnp.einsum("btd,df->btf", x, w["up"])
+        return checkpoint_name(jnp.einsum("btf,fd->btd", inner, w["down"]), "down")
+
+    def compute(tokens):
+        inner = jax.nn.silu(jnp.einsum("becd,edf->becf", tokens, w["gate"]))
+        inner *= jnp.einsum("becd,edf->becf", tokens, w["up"])
+        return checkpoint_name(jnp.einsum("becf,efd->becd", inner, w["down"]), "down")
+
+    scores = jax.nn.softmax(jnp.einsum("btd,de->bte", x, w["router"]).astype(jnp.float32))
+    if options.capacity == 0:
+        return experts_by_gathers(x, scores, model.chosen, compute)
+    return experts_by_products(x, scores, model.chosen, compute, options)
+
+
 def loss_of(params, text, model, options):
-    experts, chosen = MODELS[model][-2:]
+    model = MODELS[model]
     bf16 = {name: weight.astype(jnp.bfloat16) for name, weight in params.items()}
     stacked = {name: weight for name, weight in bf16.items() if name not in ("token", "head", "norm")}
-    keep = lambda x: jax.lax.with_sharding_constraint(x, P(("dp", "fsdp")))
+    keep = lambda x: jax.lax.with_sharding_constraint(x, P(options.batch))
 
     @functools.partial(jax.checkpoint, prevent_cse=False,
                        policy=jax.checkpoint_policies.save_only_these_names(*options.save))
     def layer(x, w):
-        x = keep(x + attention(normalize(x, w["norm1"]), w, options.shards, options.block))
-        return keep(x + feed_forward(normalize(x, w["norm2"]), w, experts, chosen)), None
+        y = normalize(x, w["norm1"])
+        attended = attention(y, w, options)
+        if model.parallel:
+            return keep(x + attended + feed_forward(y, w, model, options)), None
+        x = keep(x + attended)
+        return keep(x + feed_forward(normalize(x, w["norm2"]), w, model, options)), None
 
     x, _ = jax.lax.scan(layer, keep(bf16["token"][text[:, :-1]]), stacked)
     logits = (normalize(x, bf16["norm"]) @ bf16["head"]).astype(jnp.float32)
@@ -157,21 +218,27 @@ def step(model, options, state, text):
     return (params, m, v), loss
 
 
-def export(model, mesh, batch, length, save=()):
+def parameters_of(model):
+    return sum(math.prod(shape) for shape, _ in shapes_of(model, {"tp": 1}).values())
+
+
+def export(model, mesh, batch, length, save=(), capacity=0, weight_type="float32"):
     """Returns the HLO proto of a training step on sequences of `length` tokens, `batch` of them in all. `save` has the
-    names of what the forward pass keeps for the backward pass besides the inputs of layers: q, k, v, attention."""
-    shards = mesh["tp"]
-    # Scores of f32 of at most 32 MiB on a device.
-    block = max(8, min(length, 2 ** 23 // (length * max(1, batch // (mesh["dp"] * mesh["fsdp"])))))
-    options = Options(tuple(save), shards, 1 << (block.bit_length() - 1))
+    names of what the forward pass keeps for the backward pass besides the inputs of layers: q, k, v, attention, the
+    results of the products with out and down. With `capacity`, tokens of experts are dropped."""
+    axes = tuple(axis for axis in ("dp", "fsdp", "ep") if axis in mesh)
+    # As many scores as in the blocks of 2,048 x 2,048 of MaxText's recipes.
+    block = max(8, min(length, 2 ** 22 // length))
+    options = Options(tuple(save), axes, mesh["tp"], math.prod(mesh[axis] for axis in axes),
+                      1 << (block.bit_length() - 1), "ep" in mesh, capacity)
+    shapes = shapes_of(model, mesh)
     mesh = AbstractMesh(tuple(mesh.values()), tuple(mesh), axis_types=(AxisType.Auto,) * len(mesh))
-    shapes = shapes_of(model)
-    weights = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, (shape, _) in shapes.items()}
+    weights = {name: jax.ShapeDtypeStruct(shape, weight_type) for name, (shape, _) in shapes.items()}
     splits = {name: NamedSharding(mesh, split) for name, (_, split) in shapes.items()}
     text = jax.ShapeDtypeStruct((batch, length + 1), jnp.int32)
     with jax.sharding.use_abstract_mesh(mesh):
         jitted = jax.jit(functools.partial(step, model, options), donate_argnums=0, keep_unused=True,
-                         in_shardings=((splits,) * 3, NamedSharding(mesh, P(("dp", "fsdp")))),
+                         in_shardings=((splits,) * 3, NamedSharding(mesh, P(axes))),
                          out_shardings=((splits,) * 3, NamedSharding(mesh, P())))
         traced = jitted.trace((weights,) * 3, text)
         return traced.lower(lowering_platforms=("cpu",)).compiler_ir("hlo").as_serialized_hlo_module_proto()
@@ -185,14 +252,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--mesh", type=parse_mesh, default="dp=1,fsdp=8,tp=1",
-                        help="sizes of the axes dp, fsdp and tp")
+                        help="sizes of the axes dp, fsdp, tp, and ep for experts")
     parser.add_argument("--batch", type=int, required=True, help="sequences of one step, on all devices together")
     parser.add_argument("--length", type=int, default=4096, help="tokens of a sequence")
-    parser.add_argument("--save", default="", help="what is kept for the backward pass: q,k,v,attention")
+    parser.add_argument("--save", default="", help="what is kept for the backward pass: q,k,v,attention,out,down")
+    parser.add_argument("--capacity", type=float, default=0,
+                        help="places of an expert, as a factor of its equal share; without it, no token is dropped")
+    parser.add_argument("--weights", default="float32", choices=("float32", "bfloat16"), help="type of the weights")
     parser.add_argument("-o", dest="output", required=True, help="output file (.hlo.pb)")
     arguments = parser.parse_args()
     proto = export(arguments.model, arguments.mesh, arguments.batch, arguments.length,
-                   [name for name in arguments.save.split(",") if name])
+                   [name for name in arguments.save.split(",") if name], arguments.capacity, arguments.weights)
     with open(arguments.output, "wb") as file:
         file.write(proto)
 

@@ -31,11 +31,15 @@ class Jaxlib(unittest.TestCase):
     def test_models_of_any_size_are_simulated(self):
         script = REPO / "examples" / "models" / "transformer.py"
         with folder() as where:
-            for model, mesh, topology in (("llama3-70b", "dp=280,fsdp=8,tp=4", "v5p-16x20x28"),
-                                          ("mixtral-8x7b", "dp=1,fsdp=16,tp=2", "v4-2x4x4")):
+            dropped = ("--capacity", "1.25", "--weights", "bfloat16")
+            for model, mesh, topology, flags in (
+                    ("llama3-70b", "dp=280,fsdp=8,tp=4", "v5p-16x20x28", ()),
+                    ("mixtral-8x7b", "dp=1,fsdp=16,tp=2", "v4-2x4x4", ()),
+                    ("mixtral-8x22b", "dp=2,fsdp=4,ep=2,tp=2", "2xv4-2x2x4", dropped),
+                    ("palm-540b", "dp=2,fsdp=4,tp=4", "2xv4-2x2x4", ())):
                 path = where / f"{model}.hlo.pb"
                 subprocess.run([PYTHON, "-B", script, model, "--mesh", mesh, "--batch", "2240", "--length", "2048",
-                                "--save", "q,k,v", "-o", path], check=True, timeout=300,
+                                "--save", "q,k,v", *flags, "-o", path], check=True, timeout=300,
                                env={**os.environ, "JAX_PLATFORMS": "cpu"})
                 code, out, err = xlad("simulate", path, "--topology", topology, "--format", "json")
                 self.assertEqual(code, 0, err)
