@@ -16,8 +16,8 @@ struct CheckedRun {
   std::vector<tensor::Array> results;
 };
 
-// Random values for the leaves of the operands of a kernel. Integers are from 0 to 7, because many are indices: a gather
-// with an index that is not in range returns NaN, whatever else the kernel does.
+// Random values for the leaves of the operands of a kernel. Integers are from 0 to 7, because many are indices: with an
+// index that is not in range, a loss is NaN whatever else the kernel does.
 std::vector<tensor::Array> RandomOperands(const KernelRequest& request, uint64_t seed);
 // Compiles a kernel for gpu_sim_checked with these options and runs it. All memory that it writes has the same contents
 // before each run.
