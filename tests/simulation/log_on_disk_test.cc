@@ -141,5 +141,42 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
   }
 }
 
+// A coordinator acts on what it has read, so that may not be missing later, even if its sync had failed.
+TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
+  const int64_t operations = OperationsOfARun();
+  int failed_but_there = 0;
+  for (int64_t at = 1; at <= operations; ++at) {
+    for (const int64_t count : {1, 2, 3}) {
+      SimulatedDisk disk(at);
+      const SqliteOnDisk sqlite(&disk);
+      disk.FailAt(at, DiskFault::kLostSync, count);
+      History run;
+      AppendAll(&run);
+      std::vector<std::string> keys;
+      {
+        const auto log = service::OpenSqliteJobLog(kPath);
+        if (!log.ok()) continue;  // The disk still fails.
+        const auto note = [&](const JobEvent& event) {
+          keys.push_back(event.submitted().client_key());
+          return absl::OkStatus();
+        };
+        ASSERT_TRUE((*log)->ReadEvents(note).ok());
+        disk.CrashAt(disk.operations());  // The process ends without closing the log.
+      }
+      disk.Restart();
+      for (const std::string& key : keys) {
+        int serial = 0;
+        if (absl::SimpleAtoi(key, &serial) && (run.acknowledged.empty() || serial > run.acknowledged.back())) {
+          ++failed_but_there;
+          run.acknowledged.push_back(serial);
+        }
+      }
+      CheckLog(run, absl::StrCat("lost sync at ", at, ", ", count, " times"));
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(failed_but_there, 0) << "some appends are there although they failed";
+}
+
 }  // namespace
 }  // namespace xlad::simulation

@@ -96,6 +96,7 @@ void Storm::Die(const std::string& how) {
   if (commit_ == nullptr) return;
   Note("coordinator dies " + how);
   ++result_.crashes;
+  disk_.CrashAt(disk_.operations());  // The process ends without closing its files.
   commit_.reset();
   inbox_.clear();
   turn_is_due_ = tick_is_due_ = false;
@@ -121,6 +122,7 @@ void Storm::Ask(std::function<void(Core&)> request, std::function<void(const abs
 std::string Storm::AnyWorker() { return workers_->AnyId(); }
 bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
 bool Storm::IsReachable(const std::string& worker) const { return workers_->IsReachable(worker); }
+bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }
 
 void Storm::ScheduleTurn(bool tick) {
   tick_is_due_ = tick_is_due_ || tick;
@@ -156,7 +158,7 @@ void Storm::AimAtAdoption() {
     const bool is_better = adopted == nullptr || (adopted->started && !job.started);
     if (job.running && job.placed.peers_size() >= 2 && is_better) adopted = &job;
   }
-  if (adopted == nullptr || random_->Below(adopted->started ? 8 : 2) != 0) return;
+  if (adopted == nullptr || (adopted->started && random_->Below(4) != 0)) return;
   const auto& peers = adopted->placed.peers();
   const int64_t first = Between(0, peers.size() - 1);
   const int64_t second = (first + Between(1, peers.size() - 1)) % peers.size();
@@ -168,12 +170,19 @@ void Storm::AimAtAdoption() {
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
-  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 8 : 40;
+  const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 6 : 40;
   if (is_quiet() || !aims_ || !is_aim || random_->Below(rarity) != 0) return;
   // A quiet time covers a restart of the coordinator and what follows from it.
   if (random_->Below(2) == 0) KeepQuiet(Between(3000, 18'000));
-  const uint64_t fate = random_->Below(2) == 0 && message.has_stop_at() ? 0 : random_->Below(4);
-  After(random_->Below(2) == 0 ? 0 : Between(0, 200), [this, fate, connection] {
+  // What is lost with the coordinator, or with a connection, matters most if it starts or stops an attempt.
+  constexpr uint64_t kFates[] = {0, 1, 2, 3, 0, 0, 0, 3};
+  const bool starts_or_stops = message.has_stop_at() || message.has_launch();
+  const uint64_t fate = kFates[random_->Below(starts_or_stops ? std::size(kFates) : 4)];
+  // An attempt starts about 20 to 150 ms after its launch.
+  const bool at_once = random_->Below(message.has_launch() ? 4 : 2) == 0;
+  int64_t delay_ms = 0;
+  if (!at_once) delay_ms = message.has_launch() ? Between(20, 120) : Between(0, 200);
+  After(delay_ms, [this, fate, connection] {
     if (calm_) return;
     if (fate == 0 && Has(StormFault::kDeath)) Die("after a command");
     if (fate == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));
@@ -232,8 +241,8 @@ void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
   const int64_t at = disk_.operations() + Between(1, 8);
   if (fate == 0) disk_.CrashAt(at - 1);
-  constexpr DiskFault kDiskFaults[] = {DiskFault::kNoSpace, DiskFault::kIoError, DiskFault::kTornWrite,
-                                       DiskFault::kLostSync, DiskFault::kAmbiguousSync};
+  constexpr DiskFault kDiskFaults[] = {DiskFault::kNoSpace,  DiskFault::kIoError,  DiskFault::kTornWrite,
+                                       DiskFault::kLostSync, DiskFault::kLostSync, DiskFault::kAmbiguousSync};
   if (fate >= 1 && fate <= (aims_ ? 5 : 2)) {
     ++result_.disk_faults;
     const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];

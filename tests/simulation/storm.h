@@ -102,6 +102,8 @@ class Storm {
   // Whether an id of a worker will never be used again.
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
+  // Whether a worker has had no trouble for so long that it cannot count as lost.
+  bool IsWell(const std::string& worker) const;
   StormClients& clients() { return *clients_; }
   std::map<std::string, StoredIndex>& indexes() { return indexes_; }
   // The client key of a job, by which its contents are known.

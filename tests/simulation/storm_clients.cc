@@ -69,10 +69,11 @@ void StormClients::AddClient(int number) {
   JobSpec* spec = client->request.mutable_spec();
   spec->set_name(client->key);
   const bool is_long = storm_->kind() != StormKind::kMixed;
-  const bool has_steps = random.Below(10) != 0;
+  const bool has_steps = random.Below(6) != 0;
   spec->set_steps(has_steps ? storm_->Between(0, is_long ? kMaxStepsOfLongJobs : kMaxSteps) : 0);
   spec->set_keep_final_state(random.Below(4) != 0);
-  spec->mutable_checkpoint()->set_every_steps(storm_->Between(0, 30));
+  // Some jobs write no shards: a task of an attempt that has ended learns this at the latest when it writes one.
+  spec->mutable_checkpoint()->set_every_steps(random.Below(4) == 0 ? 0 : storm_->Between(1, 30));
   spec->mutable_checkpoint()->set_every_ms(random.Below(2) == 0 ? 0 : storm_->Between(200, 3000));
   spec->mutable_checkpoint()->set_keep(static_cast<int32_t>(storm_->Between(0, 3)));
   constexpr JobSpec::OnLoss kPolicies[] = {JobSpec::RESTART, JobSpec::RESTART, JobSpec::WAIT, JobSpec::SHRINK};
@@ -80,10 +81,12 @@ void StormClients::AddClient(int number) {
   if (storm_->kind() == StormKind::kStops && random.Below(2) == 0) spec->set_on_loss(JobSpec::SHRINK);
   if (random.Below(storm_->kind() == StormKind::kLong ? 2 : 4) == 0) spec->set_max_attempts(storm_->Between(1, 4));
   spec->add_mesh()->set_name("dp");
-  spec->mutable_mesh(0)->set_size(storm_->Between(1, max_devices_));
+  const bool shrinks = storm_->kind() == StormKind::kStops && spec->on_loss() == JobSpec::SHRINK;
+  spec->mutable_mesh(0)->set_size(storm_->Between(shrinks ? max_devices_ / 2 : 1, max_devices_));
   if (random.Below(8) == 0 && spec->steps() > 0) client->fails_at = storm_->Between(0, spec->steps() - 1);
   client->wants_cancel = random.Below(10) == 0;
-  client->resizes = storm_->kind() == StormKind::kStops ? 4 : random.Below(3) == 0 ? 2 : 0;
+  // A client's change of the mesh covers what a change by the coordinator has left.
+  client->resizes = storm_->kind() == StormKind::kStops ? (shrinks ? 0 : 4) : random.Below(3) == 0 ? 2 : 0;
   clients_.push_back(std::move(client));
 }
 
@@ -240,11 +243,15 @@ void StormClients::Watch(Client* client) {
   }
 }
 
-// A silent worker is lost. No attempt runs on lost workers, and an attempt that was asked to stop does so soon.
+// A silent worker is lost, and no other. No attempt runs on lost workers, and an attempt that was asked to stop does so
+// soon.
 void StormClients::CheckAttempts() {
   const auto& context = storm_->core()->context();
   for (const auto& [id, worker] : context.workers) {
     const int64_t silent_ms = (context.now_ns - worker.last_heard_ns) / kNsPerMs;
+    if (worker.state == service::WorkerState::kLost && storm_->IsWell(id.str())) {
+      storm_->Violate(absl::StrCat("worker ", id.str(), " is well, but counts as lost"));
+    }
     if (worker.state == service::WorkerState::kLost || silent_ms < context.options.lost_ms + kTickGraceMs) continue;
     storm_->Violate(absl::StrCat("worker ", id.str(), " is not lost after ", silent_ms, " ms of silence"));
   }
@@ -254,9 +261,17 @@ void StormClients::CheckAttempts() {
       const auto worker = context.workers.find(WorkerId(peer.worker_id()));
       return worker != context.workers.end() && worker->second.state == service::WorkerState::kLost;
     };
+    for (const Peer& peer : peers) {
+      if (attempt.awaiting_adoption || context.workers.contains(WorkerId(peer.worker_id()))) continue;
+      storm_->Violate(absl::StrCat(id.str(), " is adopted although worker ", peer.worker_id(), " has not come back"));
+    }
     const auto is_reachable = [&](const Peer& peer) { return storm_->IsReachable(peer.worker_id()); };
     if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " runs on although a worker of it is lost"));
+    }
+    const int64_t age_ms = (context.now_ns - attempt.placed_ns) / kNsPerMs;
+    if (attempt.awaiting_adoption && age_ms > context.options.adopt_window_ms + kTickGraceMs) {
+      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " still waits for its workers after ", age_ms, " ms"));
     }
     const bool is_free = !attempt.awaiting_adoption && std::all_of(peers.begin(), peers.end(), is_reachable);
     CheckStop(*context.jobs.Find(id), attempt.stop_at, is_free);
@@ -319,6 +334,7 @@ void StormClients::CheckJobs() {
   if (storm_->is_responsive()) {
     CheckAttempts();
     CheckIdleDevices();
+    CheckCounts();
     for (const auto& client : clients_) {
       Watch(client.get());
       if (!client->job_id.empty()) CheckSaysWhy(client.get());
@@ -326,15 +342,7 @@ void StormClients::CheckJobs() {
   }
   storm_->After(500, [this] { CheckJobs(); });
 }
-    CheckCounts();
 
-void StormClients::CheckSaysWhy(Client* client) {
-  const auto status = storm_->core()->jobs().Status(JobId(client->job_id));
-  if (!status.ok()) return storm_->Violate(absl::StrCat(client->key, " is not listed: ", status.status().ToString()));
-  const bool is_silent = status->state() == PENDING && status->reason().empty();
-  if (!is_silent) client->silent_since_ns = -1;
-  if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = storm_->NowNs();
-  if (is_silent && storm_->NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
 // The number of jobs in each state is kept up to date, without counting them.
 void StormClients::CheckCounts() {
   const CoordinatorStatus status = storm_->core()->Status();
@@ -344,6 +352,13 @@ void StormClients::CheckCounts() {
   if (counted != found) storm_->Violate("the numbers of jobs by state are wrong");
 }
 
+void StormClients::CheckSaysWhy(Client* client) {
+  const auto status = storm_->core()->jobs().Status(JobId(client->job_id));
+  if (!status.ok()) return storm_->Violate(absl::StrCat(client->key, " is not listed: ", status.status().ToString()));
+  const bool is_silent = status->state() == PENDING && status->reason().empty();
+  if (!is_silent) client->silent_since_ns = -1;
+  if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = storm_->NowNs();
+  if (is_silent && storm_->NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
     storm_->Violate(absl::StrCat(client->key, " waits and does not say for what"));
     client->silent_since_ns = storm_->NowNs();
   }

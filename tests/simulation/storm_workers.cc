@@ -404,10 +404,10 @@ void StormWorkers::CutDuringAdoption(const std::string& late, const std::string&
 
 void StormWorkers::Misfortune() {
   const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
-  if (is_rack && storm_->random().Below(8) == 0) {  // A rack loses its power.
-    if (storm_->random().Below(2) == 0) storm_->KeepQuiet(15'000);  // Jobs shrink, and grow again.
+  if (is_rack && storm_->random().Below(5) == 0) {  // A rack loses its power.
+    if (storm_->random().Below(2) == 0) storm_->KeepQuiet(25'000);  // Until its workers count as lost, and jobs shrink.
     for (int i = 0; i < kRack; ++i) {
-      Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 12'000));
+      Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 25'000));
     }
     return;
   }
