@@ -178,34 +178,28 @@ HWY_INLINE typename Access::V TreeOfFour(const void* const* sources, size_t coun
 // The number of subtrees that can be kept at once, one for each bit of a number of groups of four sources.
 constexpr int kMaxKept = 32;
 
-// kUnroll vectors of the tree over all sources. Four sources at a time are a subtree. Complete subtrees of equal size
-// are combined as soon as there are two, as a binary counter carries, and those that are left at the end.
+// Two vectors of the tree over all sources. Four sources at a time are a subtree. Complete subtrees of equal size are
+// combined as soon as there are two, as a binary counter carries, and those that are left at the end.
 template <class Access, Reduction kReduction, class V>
-HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0, V& v1, V& v2, V& v3) {
+HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0, V& v1) {
   const typename Access::D d;
   const int64_t lanes = hn::Lanes(d);
-  HWY_ALIGN hn::TFromD<typename Access::D> kept[kMaxKept * kUnroll * hn::MaxLanes(typename Access::D())];
+  HWY_ALIGN hn::TFromD<typename Access::D> kept[kMaxKept * 2 * hn::MaxLanes(typename Access::D())];
   int num_kept = 0;
   for (size_t first = 0;; first += 4) {
     const void* const* const four = sources.data() + first;
     const size_t left = sources.size() - first;
     v0 = TreeOfFour<Access, kReduction>(four, left, at);
     v1 = TreeOfFour<Access, kReduction>(four, left, at + lanes);
-    v2 = TreeOfFour<Access, kReduction>(four, left, at + 2 * lanes);
-    v3 = TreeOfFour<Access, kReduction>(four, left, at + 3 * lanes);
     for (int carries = left <= 4 ? num_kept : std::countr_one(first / 4); carries > 0; --carries) {
-      const auto* const top = kept + --num_kept * kUnroll * lanes;
+      const auto* const top = kept + --num_kept * 2 * lanes;
       v0 = Combine<kReduction>(d, hn::Load(d, top), v0);
       v1 = Combine<kReduction>(d, hn::Load(d, top + lanes), v1);
-      v2 = Combine<kReduction>(d, hn::Load(d, top + 2 * lanes), v2);
-      v3 = Combine<kReduction>(d, hn::Load(d, top + 3 * lanes), v3);
     }
     if (left <= 4) return;
-    auto* const next = kept + num_kept++ * kUnroll * lanes;
+    auto* const next = kept + num_kept++ * 2 * lanes;
     hn::Store(v0, d, next);
     hn::Store(v1, d, next + lanes);
-    hn::Store(v2, d, next + 2 * lanes);
-    hn::Store(v3, d, next + 3 * lanes);
   }
 }
 
@@ -243,7 +237,8 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
       v3 = Combine<kReduction>(d, v3, Access::Load(from + 3 * lanes));
     }
   } else {
-    TreeOf<Access, kReduction>(sources, at, v0, v1, v2, v3);
+    TreeOf<Access, kReduction>(sources, at, v0, v1);
+    TreeOf<Access, kReduction>(sources, at + 2 * lanes, v2, v3);
   }
   v0 = Final<kReduction>(d, v0, sources.size());
   v1 = Final<kReduction>(d, v1, sources.size());

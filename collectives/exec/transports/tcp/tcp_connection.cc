@@ -1,6 +1,8 @@
 #include "collectives/exec/transports/tcp/tcp_connection.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -12,6 +14,17 @@ namespace {
 constexpr int64_t kJoinBelowBytes = 16 * 1024;
 // How long the reason for the failure of a path may take to arrive on the connection.
 constexpr int64_t kReasonNs = 200 * kNsPerMs;
+
+// Reads bytes that no caller needs.
+absl::Status Drop(Connection* connection, uint64_t bytes) {
+  std::vector<std::byte> dropped(std::min<uint64_t>(bytes, 64 << 10));
+  while (bytes > 0) {
+    const absl::Span<std::byte> next = absl::MakeSpan(dropped).first(std::min<uint64_t>(bytes, dropped.size()));
+    XLAD_ASSIGN_OR_RETURN(const size_t n, connection->Read(next));
+    bytes -= n;
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -384,7 +397,7 @@ absl::Status TcpConnection::ReadFrames() {
 
 // After an abort, a message is read to its end but does not arrive, and its place is not written any longer.
 absl::Status TcpConnection::OnMessage(const FrameHead& head) {
-  if (abort_->raised()) return Drop(head.bytes);
+  if (abort_->raised()) return Drop(connection_.get(), head.bytes);
   XLAD_ASSIGN_OR_RETURN(FrameBuffer buffer, OnHead(head));
   Inbox* const inbox = FindInbox(static_cast<int>(head.channel));
   absl::Span<std::byte> rest(buffer.data, head.bytes);
@@ -398,17 +411,7 @@ absl::Status TcpConnection::OnMessage(const FrameHead& head) {
   }
   inbox->Dropped();
   waiter_->Notify();
-  return Drop(rest.size());
-}
-
-absl::Status TcpConnection::Drop(uint64_t bytes) {
-  std::vector<std::byte> dropped(std::min<uint64_t>(bytes, 64 << 10));
-  while (bytes > 0) {
-    const absl::Span<std::byte> next = absl::MakeSpan(dropped).first(std::min<uint64_t>(bytes, dropped.size()));
-    XLAD_ASSIGN_OR_RETURN(const size_t n, connection_->Read(next));
-    bytes -= n;
-  }
-  return absl::OkStatus();
+  return Drop(connection_.get(), rest.size());
 }
 
 absl::Status TcpConnection::CheckMessage(const FrameHead& head, Inbox* inbox) const {

@@ -80,7 +80,6 @@ class TcpConnection final : private FrameSink {
   void ReadLoop();
   absl::Status ReadFrames();
   absl::Status OnMessage(const FrameHead& head);
-  absl::Status Drop(uint64_t bytes);
   absl::Status CheckMessage(const FrameHead& head, Inbox* inbox) const;
   absl::Status OnAbort(const FrameHead& head);
 
