@@ -220,6 +220,19 @@ class Commands(unittest.TestCase):
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"])
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
 
+    def test_outputs_that_cannot_be_written_are_refused_before_the_training(self):
+        with folder() as where:
+            for flag in ("--save-state", "--curve", "--plot", "--trace"):
+                code, _, err = xlad("run", JOB, flag, where)
+                self.assertEqual(code, 2, err)
+                self.assertIn(f"{flag}: cannot write {where}: it is a folder", err)
+            (where / "file").write_text("")
+            code, _, err = xlad("run", JOB, "--timelines", where / "file")
+            self.assertEqual(code, 1, err)
+            self.assertIn(f"cannot make folder {where}/file: Not a directory", err)
+        code, _, err = xlad("run", JOB, "--memory-limit", "-5")
+        self.assertEqual(code, 2, err)
+
     def test_mutants_give_one_error_or_a_program(self):
         seed = random.Random(1)
         text = PROGRAM.read_bytes()
