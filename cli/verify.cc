@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
 #include "cli/program.h"
@@ -164,7 +167,12 @@ void AddVerify(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", *path, "job directory")->required();
   app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        double value = 0;
+        const bool is_valid = absl::SimpleAtod(text, &value) && std::isfinite(value) && value >= 0;
+        return is_valid ? std::string() : absl::StrCat("found ", text, ", expected a number of 0 or more");
+      });
   app->callback([=] {
     *action = [=] {
       const absl::Status status = Run(*path, *mesh, *tolerance);

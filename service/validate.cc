@@ -268,7 +268,11 @@ absl::Status Validate(const JobSpec& spec) {
   if (spec.shrink_axes_size() > kMaxMeshAxes) {
     return Bad("shrink_axes", absl::StrCat(spec.shrink_axes_size(), " axes"), absl::StrCat("at most ", kMaxMeshAxes));
   }
-  for (const std::string& axis : spec.shrink_axes()) XLAD_RETURN_IF_ERROR(CheckText("shrink_axes", axis));
+  for (const std::string& axis : spec.shrink_axes()) {
+    XLAD_RETURN_IF_ERROR(CheckText("shrink_axes", axis));
+    const bool exists = std::ranges::any_of(spec.mesh(), [&](const MeshAxis& of) { return of.name() == axis; });
+    if (!exists) return Bad("shrink_axes", Shown(axis), "the name of an axis of the mesh");
+  }
   XLAD_RETURN_IF_ERROR(CheckEntries("parameter", spec.parameters()));
   return CheckEntries("result", spec.results());
 }

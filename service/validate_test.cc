@@ -46,6 +46,14 @@ TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
   ExpectBad(Validate(request), "name");
 }
 
+TEST(Validate, OnlyAxesOfTheMeshMayShrink) {
+  SubmitJobRequest request = GoodJob();
+  request.mutable_spec()->add_shrink_axes("dp");
+  EXPECT_TRUE(Validate(request).ok());
+  request.mutable_spec()->add_shrink_axes("pd");
+  ExpectBad(Validate(request), "shrink_axes: found \"pd\"");
+}
+
 TEST(Validate, CheckpointsGoToTheCoordinatorOrToAFolder) {
   SubmitJobRequest request = GoodJob();
   for (const char* uri : {"", "xlad:", "file:/shared/run7"}) {

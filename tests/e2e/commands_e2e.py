@@ -201,6 +201,8 @@ class Commands(unittest.TestCase):
         found = re.search(r"first difference: \S+ \([a-z-]+\) at train.py:\d+ .*expected (\S+), found (\S+)\n", out)
         self.assertTrue(found, out)
         self.assertNotEqual(found[1], found[2])
+        for tolerance in ("nan", "inf", "-1", "small"):
+            self.fails("verify", JOB, "--tolerance", tolerance, words=["--tolerance", f"found {tolerance}"], code=(2,))
 
     def test_ports_files_and_coordinators_that_are_not_there(self):
         with socket.socket() as taken, folder() as where:
