@@ -21,7 +21,7 @@ inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
   const int64_t limit = UsableMemoryBytes();
   if (bytes <= limit / count) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("found buffers of ", bytes, " bytes, ", count,
-                                                   " in all ranks, on a ", "machine with ", limit,
+                                                   " in all ranks, on a machine with ", limit,
                                                    " bytes of memory, expected less (-e)"));
 }
 
