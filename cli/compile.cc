@@ -11,7 +11,7 @@
 #include "compiler/kernel/schedule_tables.h"
 #include "compiler/report.h"
 #include "hlo/text/text.h"
-#include "service/build.h"
+#include "service/build/build.h"
 
 namespace xlad::cli {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/child_process.h"
 #include "cli/devices.h"
-#include "service/build.h"
+#include "service/build_child.h"
 #include "service/coordinator_daemon.h"
 
 namespace xlad::cli {

@@ -9,9 +9,8 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/settings.h"
-#include "compiler/compile.h"
 #include "runtime/devices/registry/registry.h"
-#include "service/build.h"
+#include "service/build/build.h"
 #include "worker/attempt_main.h"
 
 namespace xlad::cli {
@@ -70,7 +69,6 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
 
 int Main(int argc, char** argv) {
   if (argc == 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild();
-  if (argc == 2 && absl::string_view(argv[1]) == "__compile") return compiler::RunCompileChild();
   if (argc == 2 && absl::string_view(argv[1]) == "__attempt") worker::RunAttempt(runtime::AllDeviceKinds());
   CLI::App app("xlad: trains HLO programs on a mesh of devices", "xlad");
   app.footer(kFooter);

@@ -12,7 +12,7 @@
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
-#include "service/build.h"
+#include "service/build/build.h"
 
 namespace xlad::cli {
 namespace {

@@ -18,7 +18,7 @@
 #include "runtime/local_task.h"
 #include "runtime/step_listing.h"
 #include "runtime/task_executor.h"
-#include "service/build.h"
+#include "service/build/build.h"
 #include "service/placement/placement.h"
 
 namespace xlad::cli {

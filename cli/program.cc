@@ -2,7 +2,7 @@
 
 #include "cli/command.h"
 #include "hlo/read/read.h"
-#include "service/check_spec.h"
+#include "service/build/check_spec.h"
 #include "tensor/safetensors.h"
 
 namespace xlad::cli {

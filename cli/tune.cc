@@ -13,7 +13,7 @@
 #include "compiler/compile.h"
 #include "compiler/kernel/candidate_schedules.h"
 #include "runtime/host_threads.h"
-#include "service/build.h"
+#include "service/build/build.h"
 
 namespace xlad::cli {
 namespace {

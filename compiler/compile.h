@@ -2,14 +2,12 @@
 //
 //   CompileRequest (HLO) -> passes (pipeline.h) -> LinearProgram -> BufferAssignment -> StepProgram -> object code
 //
-// The coordinator compiles in a child process (CompileInChild), so that a crash, a time limit or a memory limit fails
-// one build only. All functions may be called from several threads at once.
+// All functions may be called from several threads at once.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "base/child_process.h"
 #include "base/status.h"
 #include "compiler/buffers/buffer_assignment.h"
 #include "compiler/pipeline.h"
@@ -52,14 +50,5 @@ struct CompileResult {
 absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request, const CompileOptions& options,
                                                   bool want_listings);
 absl::StatusOr<Executable> Compile(const CompileRequest& request);
-
-// The main function of the child process: reads a CompileRequest from standard input and writes a CompileResponse to
-// standard output. Returns the exit code: 0 if a response was written, even if it holds an error.
-int RunCompileChild();
-
-// Runs `program_path __compile` and waits for it. Returns the serialized Executable. A crash, an exceeded limit or an
-// unreadable response is one error, which says what happened and quotes the end of the child's standard error.
-absl::StatusOr<std::string> CompileInChild(const CompileRequest& request, const std::string& program_path,
-                                           const ChildLimits& limits);
 
 }  // namespace xlad::compiler

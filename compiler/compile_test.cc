@@ -179,16 +179,6 @@ ENTRY e {
   EXPECT_NE(custom.status().message().find("%c (custom-call)"), std::string::npos) << custom.status();
 }
 
-TEST(CompileChild, FailuresOfTheChildAreErrors) {
-  const CompileRequest request = RequestFor(kSmall);
-  auto failing = CompileInChild(request, "/bin/false", {});
-  EXPECT_EQ(failing.status().message(), "compiling: the compile process exited with code 1");
-  auto missing = CompileInChild(request, "/nowhere/xlad", {});
-  EXPECT_FALSE(missing.ok());
-  auto nonsense = CompileInChild(request, "/bin/echo", {});
-  EXPECT_EQ(nonsense.status().code(), absl::StatusCode::kInternal);
-}
-
 class ExampleCompiles : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExampleCompiles, ToCode) {

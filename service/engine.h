@@ -21,7 +21,7 @@
 #include "base/child_process.h"
 #include "service/blob_collector.h"
 #include "service/blob_store.h"
-#include "service/build.h"
+#include "service/build_child.h"
 #include "service/build_queue.h"
 #include "service/executable_cache.h"
 #include "service/goodput.h"

@@ -32,7 +32,7 @@
 #include "runtime/host_threads.h"
 #include "runtime/local_task.h"
 #include "runtime/task_executor.h"
-#include "service/build.h"
+#include "service/build_child.h"
 #include "service/placement/placement.h"
 
 namespace xlad {

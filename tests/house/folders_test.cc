@@ -119,7 +119,7 @@ const std::map<std::string, std::vector<std::string>>& SubfolderOrder() {
       {"compiler",
        {"analysis", "passes", "kernel", "buffers", "steps", "codegen/llvm", "codegen/nvptx", "codegen/tpu", "codegen",
         ""}},
-      {"service", {"log", "placement", "state", "attempts", "jobs", "workers", ""}},
+      {"service", {"log", "placement", "state", "attempts", "jobs", "workers", "", "build"}},
       {"runtime",
        {"", "devices/cpu", "devices/opaque", "devices/gpu_sim", "devices/cuda", "devices/tpu_sim", "devices/skeleton",
         "devices/registry",

@@ -1,12 +1,8 @@
-#include "service/build.h"
+#include "service/build/build.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <iostream>
 #include <iterator>
 
-#include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/sandbox.h"
@@ -15,7 +11,7 @@
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
-#include "service/check_spec.h"
+#include "service/build/check_spec.h"
 #include "sharding/pipeline.h"
 #include "simulate/executable_time.h"
 #include "tensor/wire.h"
@@ -24,8 +20,6 @@ namespace xlad::service {
 namespace {
 
 using tensor::SafetensorsIndex;
-
-constexpr int64_t kMaxBuildCpuSeconds = 3600;
 
 // Parses a header without the tensors that follow it. Sizes were checked against the file when the header was read.
 absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
@@ -59,16 +53,17 @@ absl::Status CheckComplete(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
       if (!hlo::IsElided(*instruction)) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "%", instruction->name(), ": found a constant whose values the text leaves out (\"{...}\"), expected them "
-          "all; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("%", instruction->name(),
+                       ": found a constant whose values the text leaves out (\"{...}\"), expected them "
+                       "all; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));
     }
   }
   return absl::OkStatus();
 }
 
 void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* response) {
-  CompileResponse::PassTiming* timing = response->add_timings();
+  BuildResponse::Timing* timing = response->add_timings();
   timing->set_name(name);
   timing->set_milliseconds(static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs);
 }
@@ -128,8 +123,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
 
   since_ns = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(CompileRequest compile,
-                        MakeCompileRequest(sharded.partitioned, spec, request.target()));
+  XLAD_ASSIGN_OR_RETURN(CompileRequest compile, MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
   XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, &response));
   compile.clear_dump_directory();
@@ -139,15 +133,6 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   }
   AddTiming("compile", since_ns, &response);
   return response;
-}
-
-int64_t DefaultBuildMemoryBytes() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return 0;
-#else
-  const int64_t physical = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::max(physical / 2, int64_t{2} << 30);
-#endif
 }
 
 int RunBuildChild() {
@@ -168,36 +153,6 @@ int RunBuildChild() {
   }
   std::cout << response.SerializeAsString() << std::flush;
   return std::cout.good() ? 0 : 1;
-}
-
-absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits) {
-  ChildLimits all_limits = limits;
-  if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
-  XLAD_ASSIGN_OR_RETURN(const ChildResult child,
-                        RunChild({program_path, "__build"}, request.SerializeAsString(), all_limits));
-  if (child.exit_code != 0) {
-    const bool lacks_memory = all_limits.memory_bytes > 0 && (absl::StrContains(child.errors, "bad_alloc") ||
-                                                              absl::StrContains(child.errors, "ut of memory"));
-    if (lacks_memory) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the build needs more memory than the ", all_limits.memory_bytes >> 20,
-                       " MiB that a build may use; the coordinator's flag --build-memory sets this limit"));
-    }
-    const std::string how = child.signal != 0 ? absl::StrCat("died of signal ", child.signal)
-                                              : absl::StrCat("ended with exit code ", child.exit_code);
-    const size_t keep = std::min<size_t>(child.errors.size(), 2000);
-    return absl::InternalError(absl::StrCat("the build process ", how, "; its output ends with: ",
-                                            child.errors.substr(child.errors.size() - keep)));
-  }
-  BuildResponse response;
-  if (!response.ParseFromString(child.output)) {
-    return absl::InternalError("the build process wrote a response that cannot be parsed");
-  }
-  if (!response.error().empty()) {
-    return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
-  }
-  return response;
 }
 
 }  // namespace xlad::service

@@ -1,4 +1,4 @@
-#include "service/check_spec.h"
+#include "service/build/check_spec.h"
 
 #include <vector>
 
@@ -105,13 +105,13 @@ absl::Status CheckResult(const JobSpec& spec, int r) {
   }
   if (result.feeds() < 0) return absl::OkStatus();
   if (result.feeds() >= spec.parameters_size()) {
-    return Bad(absl::StrCat(place, ": found feeds ", result.feeds(), ", expected a parameter below ",
-                            spec.parameters_size()));
+    return Bad(
+        absl::StrCat(place, ": found feeds ", result.feeds(), ", expected a parameter below ", spec.parameters_size()));
   }
   const JobSpec::Parameter& parameter = spec.parameters(result.feeds());
   if (parameter.kind() != JobSpec::Parameter::STATE && parameter.kind() != JobSpec::Parameter::ARGUMENT) {
-    return Bad(absl::StrCat(place, ": feeds parameter ", result.feeds(), " (\"", parameter.name(),
-                            "\"), which is not state"));
+    return Bad(
+        absl::StrCat(place, ": feeds parameter ", result.feeds(), " (\"", parameter.name(), "\"), which is not state"));
   }
   if (ShapeFromWire(parameter.shape()) != shape) {
     return Bad(absl::StrCat(place, ": found ", shape.ToString(), ", expected ",
@@ -146,8 +146,7 @@ absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec) {
     JobSpec::Result* out = given != 0 ? spec->mutable_results(r) : spec->add_results();
     if (given == 0) out->set_feeds(-1);
     out->set_kind(JobSpec::Result::VALUE);
-    XLAD_RETURN_IF_ERROR(
-        set_shape(absl::StrCat("result ", r), results[r], out->mutable_shape()));
+    XLAD_RETURN_IF_ERROR(set_shape(absl::StrCat("result ", r), results[r], out->mutable_shape()));
   }
   return absl::OkStatus();
 }
@@ -164,8 +163,8 @@ absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const Saf
     const int64_t feeds = spec.results(r).feeds();
     if (feeds < 0) continue;
     if (fed[feeds]) {
-      return Bad(absl::StrCat("result ", r, ": found a second result that feeds parameter ", feeds,
-                              ", expected one at most"));
+      return Bad(
+          absl::StrCat("result ", r, ": found a second result that feeds parameter ", feeds, ", expected one at most"));
     }
     fed[feeds] = true;
   }

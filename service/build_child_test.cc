@@ -1,0 +1,81 @@
+// Children that end in every wrong way: the error says how, and quotes what the child said.
+#include "service/build_child.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class BuildChildTest : public ::testing::Test {
+ protected:
+  // Runs a shell script instead of the program.
+  absl::StatusOr<BuildResponse> Run(const std::string& script, const ChildLimits& limits = {}) {
+    const std::string path = JoinPath(::testing::TempDir(), absl::StrCat("build_child_", getpid()));
+    EXPECT_TRUE(RealFileSystem().WriteAtomically(path, absl::StrCat("#!/bin/sh\n", script, "\n")).ok());
+    EXPECT_EQ(chmod(path.c_str(), 0700), 0);
+    return BuildInChild(path, BuildRequest(), limits);
+  }
+};
+
+TEST_F(BuildChildTest, TheResponseOfTheChildIsReturned) {
+  BuildResponse response;
+  response.set_executable("code");
+  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("response_", getpid()));
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
+  const auto built = Run(absl::StrCat("test \"$1\" = __build && cat ", file));
+  ASSERT_TRUE(built.ok()) << built.status();
+  EXPECT_EQ(built->executable(), "code");
+}
+
+TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
+  BuildResponse response;
+  response.set_error("3:7: unknown opcode");
+  response.set_error_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("error_", getpid()));
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
+  EXPECT_EQ(Run(absl::StrCat("cat ", file)).status(), absl::InvalidArgumentError("3:7: unknown opcode"));
+}
+
+TEST_F(BuildChildTest, ExitCodesAndSignalsAreNamed) {
+  EXPECT_EQ(Run("exit 3").status(), absl::InternalError("the build process ended with exit code 3"));
+  EXPECT_EQ(Run("echo 'LLVM ERROR: bad' >&2; exit 1").status(),
+            absl::InternalError("the build process ended with exit code 1; its output ends with: LLVM ERROR: bad"));
+  const absl::Status killed = Run("kill -SEGV $$").status();
+  EXPECT_EQ(killed.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(killed.message(), StartsWith("the build process died of signal 11 (Segmentation fault)"));
+}
+
+TEST_F(BuildChildTest, LongOutputIsCutAtItsBeginning) {
+  const absl::Status status = Run("i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("line 999"));
+  EXPECT_LT(status.message().size(), 2200u);
+}
+
+TEST_F(BuildChildTest, LackOfMemoryIsNamedOnlyWithALimit) {
+  const std::string script = "echo std::bad_alloc >&2; exit 1";
+  EXPECT_EQ(Run(script).status().code(), absl::StatusCode::kInternal);
+  const absl::Status limited = Run(script, {.memory_bytes = int64_t{300} << 20}).status();
+  EXPECT_EQ(limited.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(limited.message()), HasSubstr("300 MiB"));
+}
+
+TEST_F(BuildChildTest, OtherOutputIsRefused) {
+  EXPECT_EQ(Run("echo hello").status(),
+            absl::InternalError("the build process answered 6 bytes that cannot be parsed as a BuildResponse"));
+}
+
+TEST_F(BuildChildTest, AMissingProgramIsAnError) {
+  EXPECT_FALSE(BuildInChild("/nowhere/xlad", BuildRequest(), {}).ok());
+}
+
+}  // namespace
+}  // namespace xlad::service
