@@ -53,9 +53,6 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
                    worker.name,         "--threads", absl::StrCat(share),   "--transport",    options.transport};
     worker.argv.insert(worker.argv.end(), connection.begin(), connection.end());
     if (options.any_network) worker.argv.push_back("--insecure-network");
-    if (!options.trace_folder.empty()) {
-      worker.argv.insert(worker.argv.end(), {"--timelines", options.trace_folder});
-    }
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));
     XLAD_RETURN_IF_ERROR(cluster->StartWorker(&worker));
   }

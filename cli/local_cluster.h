@@ -23,7 +23,6 @@ struct LocalClusterOptions {
   int threads = 0;                      // The cores of all devices together; 0: those that this process may use.
   std::string transport = "auto";       // How messages travel between the workers (cli/transports.h).
   bool any_network = false;
-  std::string trace_folder;  // As --timelines of xlad worker.
   service::CoordinatorOptions coordinator;
   ChildLimits build_limits = {.memory_bytes = service::DefaultBuildMemoryBytes()};
   bool workers_log_to_files = true;  // To data_folder/worker-N.log; otherwise to standard error.

@@ -24,7 +24,7 @@ namespace xlad::cli {
 namespace {
 
 struct Options {
-  std::string directory, mesh, data_folder, trace_folder, cache;
+  std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
   int threads = 0;
   std::string transport = "auto";
@@ -97,11 +97,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   }
   cluster_options.transport = options.transport;
   cluster_options.any_network = options.any_network;
-  cluster_options.trace_folder = options.trace_folder;
-  for (const std::string& made : {folder, options.trace_folder}) {
-    const absl::Status status = made.empty() ? absl::OkStatus() : RealFileSystem().MakeDirectories(made);
-    if (!status.ok()) return Fail(status);
-  }
+  if (const absl::Status status = RealFileSystem().MakeDirectories(folder); !status.ok()) return Fail(status);
   if (!LogToFile(JoinPath(folder, "coordinator.log"))) {
     return Fail(absl::InternalError(absl::StrCat("cannot write ", folder, "/coordinator.log")));
   }
@@ -126,8 +122,8 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
                  folder.c_str());
   }
   if (code == kOk && !options.data_folder.empty()) {
-    std::fprintf(stderr, "logs: %s/*.log\ntrace: %s\npartitioned program: %s/jobs/%s/partitioned.hlo\n",
-                 folder.c_str(), follow.trace_path.c_str(), folder.c_str(), id->c_str());
+    std::fprintf(stderr, "logs: %s/*.log\ntrace: %s\npartitioned program: %s/jobs/%s/partitioned.hlo\n", folder.c_str(),
+                 follow.trace_path.c_str(), folder.c_str(), id->c_str());
   }
   (*cluster)->Drain(2000);
   return code;
@@ -172,8 +168,8 @@ int Run(Options options) {
   if (options.profile) {
     options.profiling.threads = options.threads;
     if (options.devices.size() > 1) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("--profile: found ", DeviceFlagText(options.devices),
-                                                          ", expected one kind of device")));
+      return Fail(absl::InvalidArgumentError(
+          absl::StrCat("--profile: found ", DeviceFlagText(options.devices), ", expected one kind of device")));
     }
     if (!options.devices.empty()) options.profiling.device = options.devices[0];
     return RunProfile(*job, options.profiling);
@@ -218,8 +214,7 @@ void AddRun(CLI::App& parent, Action* action) {
   AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
   AddThreadsFlag(app, &options->threads, "for all devices together");
   AddTransportFlags(app, &options->transport, &options->any_network);
-  app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")
-      ->check(AtLeast(0));
+  app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
   app->add_option("--curve", options->follow.curve_path, "write losses, metrics and times to FILE (JSON)")
       ->check(OutputFile());
   app->add_option("--save-state", options->follow.state_path, "write the final state to FILE (safetensors)")
@@ -233,15 +228,12 @@ void AddRun(CLI::App& parent, Action* action) {
   AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
-  app->add_option("--timelines", options->trace_folder,
-                  "write the timeline of the first steps of each worker to this folder");
   auto* const profile = app->add_flag("--profile", options->profile,
                                       "train in this process and print the time of every kernel, its operations and "
                                       "bytes, and its share of what this machine can do");
   AddFormatFlag(app, &options->profiling.format);
   for (const char* other :
-       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace",
-        "--timelines"}) {
+       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
     profile->excludes(other);
   }
   app->callback([=] { *action = [=] { return Run(*options); }; });

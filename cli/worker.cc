@@ -83,8 +83,6 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option("--idle-attempt", options->keep_idle_attempt,
                   "keep a process ready for the next attempt, so that it starts sooner")
       ->capture_default_str();
-  app->add_option("--timelines", options->trace_folder,
-                  "write the timeline of the first steps of each attempt to FOLDER");
   app->add_option("--cache", options->cache_folder,
                   "folder in which the workers of this host share blobs that they have read; off: none")
       ->capture_default_str();

@@ -176,10 +176,6 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   environment.device = positions_[index];
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
-  if (!traced_.empty() && traced_[index].runs++ < kTracedRuns) {
-    environment.trace = &traced_[index].trace;
-    traced_[index].last_step = step;
-  }
   environment.tracer = tracer;
   // Collectives by messages may run on a thread of their own. None outlasts a step that succeeds; after an error the
   // log must not be read, because that thread may still write.
@@ -187,26 +183,6 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   const absl::Status status = CodeOf(index).steps->Run(environment);
   if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);
   return status;
-}
-
-void ConnectedExecutable::TraceSteps(const Clock* clock) {
-  traced_.resize(shards_.size());
-  for (Traced& traced : traced_) traced.trace.clock = clock;
-  for (const auto& recorder : recorders_) recorder->KeepEnded(StepTrace::kMaxSpans);
-}
-
-std::string ConnectedExecutable::Timeline() const {
-  std::vector<DeviceTimeline> devices;
-  for (size_t index = 0; index < traced_.size(); ++index) {
-    const auto of_traced_runs = [&](const Recorder& recorder) {
-      std::vector<Recorder::Ended> all = recorder.AllEnded();
-      std::erase_if(all, [&](const Recorder::Ended& ended) { return ended.step > traced_[index].last_step; });
-      return all;
-    };
-    devices.push_back({positions_[index], &traced_[index].trace, of_traced_runs(MappedRecorder(index)),
-                       of_traced_runs(MessageRecorder(index))});
-  }
-  return TimelineJson(environment_.worker_id, devices);
 }
 
 void ConnectedExecutable::MeasureSteps(const Clock* clock) {

@@ -66,11 +66,6 @@ class ConnectedExecutable {
   // The times of a shard since MeasureSteps.
   const StepTimes& times(int index) const { return times_[index]; }
 
-  // From now on the steps of the first runs are recorded; called before the first.
-  void TraceSteps(const Clock* clock);
-  // Their timeline, in Chrome's trace format; called while none runs.
-  std::string Timeline() const;
-
   // The executable of a shard.
   const Executable& executable(int index = 0) const { return CodeOf(index).loaded->executable(); }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
@@ -131,13 +126,6 @@ class ConnectedExecutable {
   int first_channel_ = 0;
   std::vector<std::unique_ptr<Shard>> shards_;
   std::vector<StepTimes> times_;  // By index; empty unless they are measured.
-  static constexpr int kTracedRuns = 10;
-  struct Traced {
-    StepTrace trace;
-    int runs = 0;
-    int64_t last_step = -1;
-  };
-  std::vector<Traced> traced_;  // By index; empty unless steps are traced.
 };
 
 }  // namespace xlad::runtime

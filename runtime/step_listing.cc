@@ -27,7 +27,7 @@ absl::string_view StepKind(const Executable& executable, const Step& step) {
     case Step::kCollective:
       return "collective";
     case Step::kCollectiveDone:
-      return "wait";  // For a collective that an earlier step started.
+      return "wait";
     case Step::kCopy:
       return "copy";
     case Step::kWhile:

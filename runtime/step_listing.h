@@ -12,7 +12,8 @@ namespace xlad::runtime {
 // All steps in the order of their numbers (StepTimes), nested ones included. The pointers are into the executable.
 std::vector<const Step*> NumberedSteps(const Executable& executable);
 
-// "kernel", "dot", "convolution", "fft", "lapack", "collective", "copy", "loop" or "branch".
+// "kernel", "dot", "convolution", "fft", "lapack", "attention", "collective", "wait" (for a collective that an earlier
+// step started), "copy", "loop" or "branch".
 absl::string_view StepKind(const Executable& executable, const Step& step);
 
 }  // namespace xlad::runtime

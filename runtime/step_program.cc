@@ -40,24 +40,6 @@ std::string PlaceOf(const Step& step) {
   return absl::StrCat(step.name(), " (", step.source(), ")");
 }
 
-// As in StepTrace.
-const char* KindOf(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::kKernel:
-      return "kernel";
-    case Node::Kind::kLibrary:
-      return "library";
-    case Node::Kind::kCopy:
-      return "copy";
-    case Node::Kind::kCollective:
-      return "collective";
-    case Node::Kind::kCollectiveDone:
-      return "wait";
-    default:
-      return "";
-  }
-}
-
 // Checks steps and turns them into nodes.
 class Preparer {
  public:
@@ -253,9 +235,9 @@ class Runner {
   absl::Status Steps(const std::vector<Node>& nodes, uint64_t iteration) {
     for (const Node& node : nodes) {
       if (environment_.abort != nullptr && environment_.abort->raised()) return environment_.abort->status();
-      const bool is_observed = environment_.times != nullptr || environment_.tracer != nullptr ||
-                               !node.checked_results.empty();
-      const absl::Status status = is_observed ? Observed(node, iteration) : Traced(node, iteration);
+      const bool is_observed =
+          environment_.times != nullptr || environment_.tracer != nullptr || !node.checked_results.empty();
+      const absl::Status status = is_observed ? Observed(node, iteration) : One(node, iteration);
       if (status.ok()) continue;
       // Only the innermost step names its place.
       return std::exchange(named_, true) ? status : Annotate(status, node.place);
@@ -265,17 +247,6 @@ class Runner {
 
  private:
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
-
-  absl::Status Traced(const Node& node, uint64_t iteration) {
-    StepTrace* const trace = environment_.trace;
-    if (trace == nullptr || !node.bodies.empty() || trace->spans.size() >= StepTrace::kMaxSpans) {
-      return One(node, iteration);
-    }
-    const int64_t begin_ns = trace->clock->NowNs();
-    const absl::Status status = One(node, iteration);
-    trace->spans.push_back({&node.place, KindOf(node), environment_.step, begin_ns, trace->clock->NowNs()});
-    return status;
-  }
 
   // Runs a node whose time is measured or recorded, or whose floats are checked.
   absl::Status Observed(const Node& node, uint64_t iteration) {
@@ -287,7 +258,7 @@ class Runner {
     if (is_checked) XLAD_RETURN_IF_ERROR(on_device(check.Before(node.checked_operands)));
     const int64_t start_ns = environment_.times == nullptr ? 0 : environment_.times->clock->NowNs();
     const int span = environment_.tracer == nullptr ? -1 : environment_.tracer->Open(node.number);
-    XLAD_RETURN_IF_ERROR(Traced(node, iteration));
+    XLAD_RETURN_IF_ERROR(One(node, iteration));
     if (environment_.tracer != nullptr) {
       XLAD_RETURN_IF_ERROR(environment_.stream->Synchronize());
       environment_.tracer->Close(span);

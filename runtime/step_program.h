@@ -11,7 +11,6 @@
 #include "collectives/exec/abort.h"
 #include "collectives/exec/communicator.h"
 #include "runtime/device.h"
-#include "runtime/step_trace.h"
 #include "runtime/step_tracer.h"
 
 namespace xlad::runtime {
@@ -34,7 +33,6 @@ struct StepEnvironment {
   int64_t step = 0;                                   // The step of the job.
   int device = 0;                                     // The position in the mesh, for messages.
   StepTimes* times = nullptr;  // If it is not null, the run waits for each step to finish and adds its time.
-  StepTrace* trace = nullptr;  // If it is not null, it gets the time of each step that is not a loop or branching.
   StepTracer* tracer = nullptr;  // If it is not null, each step becomes a span, and the run waits for each to finish.
   const collectives::AbortSignal* abort = nullptr;    // If it is raised the run ends, even inside an endless loop.
 };

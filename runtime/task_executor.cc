@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/file_system.h"
 #include "base/log.h"
 
 namespace xlad::runtime {
@@ -66,7 +65,6 @@ void TaskExecutor::Main() {
   }
   const std::string recent = executable_ == nullptr ? "" : executable_->RecentCollectives();
   const RunReport report = finished ? executable_->Report() : RunReport();
-  if (executable_ != nullptr && !environment_.trace_folder.empty()) WriteTimeline();
   executable_.reset();
   fabric_.reset();
   if (dropped_ && !abort_.raised()) return;
@@ -95,19 +93,9 @@ absl::Status TaskExecutor::LoadExecutables() {
   return CheckMemoryOfShards(executable_->executable(0), launch_);
 }
 
-void TaskExecutor::WriteTimeline() const {
-  const std::string path =
-      JoinPath(environment_.trace_folder,
-               absl::StrCat("steps-", launch_.job_id(), "-", launch_.attempt(), "-", environment_.worker_id, ".json"));
-  absl::Status status = RealFileSystem().MakeDirectories(environment_.trace_folder);
-  if (status.ok()) status = RealFileSystem().WriteAtomically(path, executable_->Timeline());
-  if (!status.ok()) LogWarn("cannot write the timeline", {{"error", std::string(status.message())}});
-}
-
 absl::Status TaskExecutor::Load() {
   XLAD_RETURN_IF_ERROR(LoadExecutables());
   if (environment_.on_times) executable_->MeasureSteps(environment_.clock);
-  if (!environment_.trace_folder.empty()) executable_->TraceSteps(environment_.clock);
   XLAD_RETURN_IF_ERROR(executable_->SetFeeds(launch_.spec()));
   std::vector<const Executable*> executables;
   for (int index = 0; index < std::ssize(devices_); ++index) executables.push_back(&executable_->executable(index));

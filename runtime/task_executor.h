@@ -29,9 +29,6 @@ struct TaskEnvironment : WorkerEnvironment {
   // If it is set, the time of every step of the program is measured, and the function is called for each device after
   // its last step of the job, by the thread of the device.
   std::function<void(int device, const StepTimes& times)> on_times;
-  // If it is not empty, the timeline of the first steps is written there when the task ends, as
-  // steps-JOB-ATTEMPT-WORKER.json (runtime/step_trace.h). Errors are logged.
-  std::string trace_folder;
 };
 
 // Thread-safe.
@@ -60,7 +57,6 @@ class TaskExecutor {
   void Main();
   absl::Status Load();
   absl::Status LoadExecutables();
-  void WriteTimeline() const;
   absl::Status RunDevices();
   absl::Status RunDevice(int index);
   absl::Status RunSteps(int index);

@@ -213,9 +213,8 @@ class AttemptMain {
       if (!made.ok()) return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {made.status(), ""});
       runner = *std::move(made);
     } else {
-      runner = std::make_unique<TaskRunner>(
-          launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr, setup_.trace_folder()},
-          MakeGrpcTaskStore({channel_, token_, cache_}, launch), reports_.get());
+      runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr},
+                                            MakeGrpcTaskStore({channel_, token_, cache_}, launch), reports_.get());
     }
     std::lock_guard<std::mutex> lock(mutex_);
     runner_ = std::move(runner);

@@ -264,7 +264,6 @@ class Daemon {
     setup.set_listen_host(ParseHostPort(WithPort(options.listen)).value_or(HostPort{"127.0.0.1"}).host);
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
-    setup.set_trace_folder(options.trace_folder);
     setup.set_cache_folder(options.cache_folder);
     setup.set_cache_bytes(options.cache_bytes);
     setup.set_text_log(LogsText());

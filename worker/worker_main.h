@@ -30,7 +30,6 @@ struct WorkerOptions {
   bool keep_idle_attempt = true;   // Whether a process is kept ready for the next attempt, so that it starts sooner.
   int64_t memory_limit_bytes = 0;  // On the private memory of each attempt's process; 0: none.
   std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
-  std::string trace_folder;        // Where the timelines of attempts are written; empty: nowhere.
   bool any_network = false;        // A plugin may use other networks than the loopback interface, unencrypted.
   ClockSkew clock_skew;            // For tests: the clock by which this worker measures is wrong.
   std::string cache_folder;        // The blobs that the workers of this host share; empty: none.

@@ -4,13 +4,14 @@
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
 
 Two network namespaces are two hosts; htb limits what each of them sends. A job is trained on a device of each host,
-with --overlap never and by-cost in turn. From the timelines (xlad worker --timelines) of device 0, per step:
+with --overlap never and by-cost in turn. From the trace of the job (xlad trace), per step of device 0:
 
-computation    the time of kernels, library calls and copies
-communication  the time of collectives
-step           the time from the first step of the program to the last
+computation  the time of kernels, library calls and copies
+waiting      the time of collectives and of waits for them, in which the device does not compute
+beside       the share of its messages that are sent or received while it computes
+step         the time from the first instruction to the end of the last
 
-Without overlap, a step takes computation + communication. The script prints step / computation for both.
+The script prints step / computation for both.
 """
 
 import argparse
@@ -34,7 +35,7 @@ def ip(*args):
 
 
 class Hosts:
-    """Two network namespaces, connected by a cable whose ends send at most `mbit`."""
+    """Two network namespaces, connected by a cable whose ends send at most `mbit` Mbit/s."""
 
     def __init__(self, mbit):
         self.names = [f"xladov{os.getpid()}{side}" for side in "ab"]
@@ -59,25 +60,24 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
-def spans(events, device, threads):
-    return [e for e in events if e["ph"] == "X" and e["pid"] == device and e["tid"] in threads]
-
-
-def read_timeline(folder):
-    """Milliseconds of computation, communication and the whole step of device 0; and how long both overlap."""
-    path = next(p for p in folder.glob("steps-*.json") if any(
-        e["pid"] == 0 for e in json.loads(p.read_text())["traceEvents"]))
-    events = json.loads(path.read_text())["traceEvents"]
-    steps, collectives = spans(events, 0, (0,)), spans(events, 0, (1, 2))
+def read_trace(trace):
+    """Medians of the steps of device 0: milliseconds of computation, of waiting and of the step; and the share of the
+    messages that are sent or received during computation."""
+    events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] in ("X", "s", "f")]
+    devices = {e["pid"]: e["tid"] for e in events if e["ph"] == "X" and e["cat"] == "step"}
+    process = next(pid for pid, device in devices.items() if device == 0)
+    own = [e for e in events if e["pid"] == process and e["tid"] == 0]
     rows = []
-    for step in sorted({e["args"]["step"] for e in steps})[2:]:  # The first ones touch their memory for the first time.
-        own = [e for e in steps if e["args"]["step"] == step]
-        sent = [e for e in collectives if e["args"]["step"] == step]
-        compute = [e for e in own if e["cat"] not in ("collective", "wait")]
-        overlap = sum(max(0, min(a["ts"] + a["dur"], b["ts"] + b["dur"]) - max(a["ts"], b["ts"]))
-                      for a in compute for b in sent)
-        rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in sent) / 1000,
-                     (own[-1]["ts"] + own[-1]["dur"] - own[0]["ts"]) / 1000, overlap / 1000))
+    for step in [e for e in own if e["ph"] == "X" and e["cat"] == "step"][2:]:  # The first ones fault in their memory.
+        inside = [e for e in own if step["ts"] <= e["ts"] <= step["ts"] + step["dur"] and e is not step]
+        spans = [e for e in inside if e["ph"] == "X" and e["cat"] not in ("loop", "branch")]
+        waits = [e for e in spans if e["cat"] in ("collective", "wait")]
+        compute = [e for e in spans if e["cat"] not in ("collective", "wait")]
+        messages = [e for e in inside if e["ph"] != "X"]
+        beside = [m for m in messages if any(c["ts"] < m["ts"] < c["ts"] + c["dur"] for c in compute)]
+        rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in waits) / 1000,
+                     (spans[-1]["ts"] + spans[-1]["dur"] - spans[0]["ts"]) / 1000,
+                     len(beside) / max(1, len(messages))))
     return [statistics.median(column) for column in zip(*rows)]
 
 
@@ -107,14 +107,15 @@ def train(args, overlap, where):
         run(args.xlad, "token", "--data", where / "data", "--role", "worker", "-o", token)
         for side in (0, 1):
             start(side, f"worker{side}", args.xlad, "worker", "--join", token, "--listen", f"{SUBNET}.{side + 1}",
-                  "--devices", args.devices // 2, "--id", f"w{side}", "--timelines", where / "trace")
+                  "--devices", args.devices // 2, "--id", f"w{side}")
         while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < 2:
             time.sleep(0.2)
-        run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps, "--overlap", overlap,
+        submitted = run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps, "--overlap", overlap,
             "--curve", where / "curve.json")
         time.sleep(0.5)
         loss = json.loads((where / "curve.json").read_text())["loss"]
-        return read_timeline(where / "trace"), loss
+        run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")
+        return read_trace(where / "trace.json"), loss
     finally:
         for process in processes:
             process.terminate()
@@ -131,7 +132,7 @@ def main():
     parser.add_argument("--devices", type=int, default=2, help="of both hosts together")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
-    parser.add_argument("--keep", type=pathlib.Path, help="keep logs and timelines in this new folder")
+    parser.add_argument("--keep", type=pathlib.Path, help="keep logs and traces in this new folder")
     args = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("overlap.py: found a user without the right to make network namespaces, expected root")
@@ -139,12 +140,11 @@ def main():
         where = args.keep or pathlib.Path(scratch) / "run"
         where.mkdir()
         losses = []
-        print(f"{'overlap':10} {'computation':>12} {'communication':>14} {'beside':>8} {'step':>9} "
-              f"{'step/computation':>17}")
+        print(f"{'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'step':>10} {'step/computation':>17}")
         for overlap in ("never", "by-cost"):
-            (compute, sent, step, beside), loss = train(args, overlap, where / overlap)
+            (compute, waiting, step, beside), loss = train(args, overlap, where / overlap)
             losses.append(loss)
-            print(f"{overlap:10} {compute:9.2f} ms {sent:11.2f} ms {beside:5.2f} ms {step:6.2f} ms "
+            print(f"{overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} {step:7.2f} ms "
                   f"{step / compute:17.2f}", flush=True)
         print("losses: equal" if losses[0] == losses[1] else "losses: DIFFERENT")
         return 0 if losses[0] == losses[1] else 1

@@ -22,22 +22,8 @@ void Recorder::Begin(const Place& place, const Schedule* schedule) {
 
 void Recorder::End() {
   std::lock_guard<std::mutex> lock(mutex_);
-  Record& record = records_[(count_ - 1) % kRecords];
-  record.end_ns = clock_->NowNs();
+  records_[(count_ - 1) % kRecords].end_ns = clock_->NowNs();
   schedule_ = nullptr;
-  if (ended_.size() >= keep_ended_) return;
-  ended_.push_back(
-      {collectives_->collectives[record.place.spec].name, record.place.step, record.begin_ns, record.end_ns});
-}
-
-void Recorder::KeepEnded(size_t most) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  keep_ended_ = most;
-}
-
-std::vector<Recorder::Ended> Recorder::AllEnded() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return ended_;
 }
 
 void Recorder::AddMessage(const MessageId& id) {

@@ -78,15 +78,6 @@ class Recorder {
   };
   Waiting Now() const;
 
-  // A collective that has ended, on the clock of the recorder.
-  struct Ended {
-    std::string name;
-    int64_t step = 0, begin_ns = 0, end_ns = 0;
-  };
-  // From now on all collectives that end are kept, up to a number.
-  void KeepEnded(size_t most);
-  std::vector<Ended> AllEnded() const;
-
   // Returns the records, newest first, one per line.
   std::string ToString() const;
 
@@ -106,8 +97,6 @@ class Recorder {
   mutable std::mutex mutex_;
   std::array<Record, kRecords> records_;
   int64_t count_ = 0;
-  size_t keep_ended_ = 0;
-  std::vector<Ended> ended_;
   const Schedule* schedule_ = nullptr;  // Null unless a collective runs.
   std::atomic<int> op_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;

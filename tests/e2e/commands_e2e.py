@@ -229,7 +229,7 @@ class Commands(unittest.TestCase):
                 self.assertEqual(code, 2, err)
                 self.assertIn(f"{flag}: cannot write {where}: it is a folder", err)
             (where / "file").write_text("")
-            code, _, err = xlad("run", JOB, "--timelines", where / "file")
+            code, _, err = xlad("run", JOB, "--data", where / "file")
             self.assertEqual(code, 1, err)
             self.assertIn(f"cannot make folder {where}/file: Not a directory", err)
         code, _, err = xlad("run", JOB, "--memory-limit", "-5")
