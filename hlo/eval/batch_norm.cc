@@ -35,13 +35,23 @@ Features FeaturesOf(const Operation& operation) {
   return {tensor::Strides(dims)[d], count, 1.0 * tensor::Product(dims) / count};
 }
 
-// For each feature, the mean of f(i) over its elements.
+// For each feature, the sum of f(i) over its elements.
+template <typename F>
+Doubles SumOf(const Features& features, int64_t elements, const F& f) {
+  Doubles sum(features.count, 0.0);
+  for (int64_t i = 0; i < elements; ++i) sum[features.Of(i)] += f(i);
+  return sum;
+}
+
+// The means are NaN if features have no elements.
+Doubles Divided(Doubles sums, const Features& features) {
+  for (double& value : sums) value /= features.elements;
+  return sums;
+}
+
 template <typename F>
 Doubles MeanOf(const Features& features, int64_t elements, const F& f) {
-  Doubles mean(features.count, 0.0);
-  for (int64_t i = 0; i < elements; ++i) mean[features.Of(i)] += f(i);
-  for (double& value : mean) value /= features.elements;
-  return mean;
+  return Divided(SumOf(features, elements, f), features);
 }
 
 // (x - mean) / sqrt(variance + epsilon) * scale + offset, with scale and offset the operands 1 and 2.
@@ -86,19 +96,16 @@ absl::StatusOr<Value> EvalGrad(const Operation& operation) {
     const int64_t f = features.Of(i);
     return (x[i] - mean[f]) / std::sqrt(variance[f] + epsilon);
   };
-  const Doubles mean_grad = MeanOf(features, x.size(), [&](int64_t i) { return grad[i]; });
-  const Doubles mean_product = MeanOf(features, x.size(), [&](int64_t i) { return grad[i] * normal(i); });
-  Doubles grad_x(x.size()), grad_scale, grad_offset;
+  const Doubles sum_grad = SumOf(features, x.size(), [&](int64_t i) { return grad[i]; });
+  const Doubles sum_product = SumOf(features, x.size(), [&](int64_t i) { return grad[i] * normal(i); });
+  const Doubles mean_grad = Divided(sum_grad, features), mean_product = Divided(sum_product, features);
+  Doubles grad_x(x.size());
   for (const int64_t i : tensor::Indices(x)) {
     const int64_t f = features.Of(i);
     grad_x[i] = scale[f] / std::sqrt(variance[f] + epsilon) * (grad[i] - mean_grad[f] - normal(i) * mean_product[f]);
   }
-  for (const int64_t f : tensor::Indices(mean_grad)) {
-    grad_scale.push_back(mean_product[f] * features.elements);
-    grad_offset.push_back(mean_grad[f] * features.elements);
-  }
-  return Value::Tuple({Write(grad_x, operation.result(0)), Write(grad_scale, operation.result(1)),
-                       Write(grad_offset, operation.result(2))});
+  return Value::Tuple({Write(grad_x, operation.result(0)), Write(sum_product, operation.result(1)),
+                       Write(sum_grad, operation.result(2))});
 }
 
 constexpr EvalRow kRows[] = {

@@ -225,6 +225,29 @@ ENTRY e { x = f64[4,3] parameter(0)
   }
 }
 
+// Sums over no elements are zero, and means over none are NaN.
+TEST(BatchNorm, WithoutElements) {
+  const auto gradient = Program(R"(HloModule m
+ENTRY e { x = f32[0,2] parameter(0)
+  s = f32[2] constant({1, 2})
+  v = f32[2] constant({3, 4})
+  ROOT r = (f32[0,2], f32[2], f32[2]) batch-norm-grad(x, s, s, v, x), epsilon=0.125, feature_index=1 })");
+  const auto result = Evaluate(*gradient, {Literal(Array({ElementType::kF32, {0, 2}}))});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->tuple[0].array.shape().dims, (tensor::Dims{0, 2}));
+  ExpectSame(result->tuple[1], Constant("f32[2] {0, 0}"), "gradient of the scale");
+  ExpectSame(result->tuple[2], Constant("f32[2] {0, 0}"), "gradient of the offset");
+  const auto training = Program(R"(HloModule m
+ENTRY e { x = f32[0,2] parameter(0)
+  s = f32[2] constant({1, 2})
+  ROOT r = (f32[0,2], f32[2], f32[2]) batch-norm-training(x, s, s), epsilon=0.125, feature_index=1 })");
+  const auto trained = Evaluate(*training, {Literal(Array({ElementType::kF32, {0, 2}}))});
+  ASSERT_TRUE(trained.ok()) << trained.status();
+  for (const size_t i : {1, 2}) {
+    for (const float value : trained->tuple[i].array.values<float>()) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
 // Each group of rows equals a dot of its rows. Group sizes beyond the number of rows are reduced.
 TEST(RaggedDot, GroupsRows) {
   const auto module = Program(R"(HloModule m

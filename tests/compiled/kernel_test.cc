@@ -521,6 +521,19 @@ ENTRY e {
                                   names),
               Close(1e-3));
   }
+  // Features without elements: sums are zero, and means are NaN.
+  for (const char* opcode : {"training(x, s, m)", "grad(x, s, m, w, x)"}) {
+    batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = f32[0,5] parameter(0)
+  s = f32[5] parameter(1)
+  m = f32[5] parameter(2)
+  v = f32[5] parameter(3)
+  w = f32[5] abs(v)
+  ROOT r = (f32[0,5], f32[5], f32[5]) batch-norm-@, epsilon=0.001, feature_index=1
+})",
+                                  {{"@", opcode}}));
+  }
   batch.Run();
 }
 
