@@ -33,6 +33,29 @@ std::string Shortened(const std::string& error) {
   return absl::StrCat(error.substr(0, end), "... (", error.size(), " bytes)");
 }
 
+// A peer has lost its connection to this worker: until the worker is heard from, it gets no new attempts.
+void Suspect(Context& context, const std::string& worker_id, const WorkerId& reporter) {
+  Worker* worker = context.FindWorker(WorkerId(worker_id));
+  if (worker == nullptr || worker->state != WorkerState::kAlive) return;
+  worker->state = WorkerState::kSuspect;
+  worker->since_ns = context.now_ns;
+  worker->reason = absl::StrCat("worker ", reporter.str(), " has lost its connection to it");
+}
+
+// The worker for which an attempt that starts does not wait any longer, because it has no connection; or null. It may
+// have been dead when it was chosen. If it has not reported the attempt, none of its peers notices its end.
+const Worker* MissingWorker(const Context& context, const Job& job, const Attempt& attempt) {
+  for (const Peer& peer : job.placed.peers()) {
+    const auto found = context.workers.find(WorkerId(peer.worker_id()));
+    if (found == context.workers.end() || found->second.connection != ConnectionId()) continue;
+    const bool is_launched = attempt.launched.contains(peer.worker_id());
+    const int64_t wait_ms = is_launched ? context.options.suspect_ms : context.options.failure_grace_ms;
+    const int64_t since_ns = std::max(found->second.gone_ns, attempt.placed_ns);
+    if (context.now_ns - since_ns >= wait_ms * kNsPerMs) return &found->second;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans) {
@@ -353,6 +376,7 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     attempt.failed_step = message.step();
   }
   if (attempt.suspect.empty()) attempt.suspect = message.suspect_worker();
+  if (blames_a_peer && HasPeer(*job, message.suspect_worker())) Suspect(context_, message.suspect_worker(), worker);
   CheckFailure(job);
 }
 
@@ -385,6 +409,11 @@ void AttemptMachine::CheckFailure(Job* job) {
   }
   const bool waited = context_.now_ns - attempt.failed_ns >= context_.options.failure_grace_ms * kNsPerMs;
   if (!attempt.suspect.empty() && !waited) return;
+  if (suspect != nullptr && suspect->state == WorkerState::kSuspect && HasPeer(*job, attempt.suspect)) {
+    const std::string reason = absl::StrCat(Context::WorkerText(*job, attempt.suspect), " was lost at step ", job->step,
+                                            ": its peers have lost it, and it is silent; ", attempt.failure);
+    return FailAttempt(context_, job, {reason, attempt.suspect, "", -1});
+  }
   const int64_t step = attempt.program_error.empty() ? -1 : attempt.failed_step;
   FailAttempt(context_, job, {attempt.failure, "", attempt.program_error, step});
 }
@@ -434,7 +463,14 @@ void AttemptMachine::CheckStart(Job* job) {
       return FailAttempt(context_, job, {reason, peer.worker_id(), "", -1});
     }
   }
-  if (job->state == STARTING && !attempt.awaiting_adoption && age_ms >= context_.options.start_timeout_ms) {
+  if (job->state != STARTING || attempt.awaiting_adoption) return;
+  if (const Worker* missing = MissingWorker(context_, *job, attempt); missing != nullptr) {
+    const std::string id = missing->id.str();
+    const std::string reason = absl::StrCat(Context::WorkerText(*job, id), " was lost before attempt ", job->attempt,
+                                            " started: its connection has closed");
+    return StopAttempt(context_, job, {reason, job->placed.first_step(), /*forget=*/false, id});
+  }
+  if (age_ms >= context_.options.start_timeout_ms) {
     const std::string reason =
         absl::StrCat("not all workers were ready after ", context_.options.start_timeout_ms, " ms");
     FailAttempt(context_, job, {reason, "", "", -1});

@@ -2,7 +2,8 @@
 //
 // Evidence: the exit of an attempt's process ends the attempt at once. A task that failed ends it as soon as the
 // suspect that it names is known to be gone, or after a grace period with the reported error. A worker that is silent
-// ends it when the worker counts as lost. A closed connection alone ends nothing.
+// ends it when the worker counts as lost. A closed connection alone ends only an attempt that has not started: its
+// peers cannot tell yet whether the worker lives, and the attempt has done nothing that would be lost.
 #pragma once
 
 #include <string>

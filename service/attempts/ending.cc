@@ -83,8 +83,10 @@ void StopAttempt(Context& context, Job* job, const AttemptStop& stop) {
   ended.set_reason(stop.reason);
   ended.set_step(stop.step);
   ended.set_stopped(true);
+  ended.set_lost_worker(stop.lost_worker);
   const AttemptId attempt = job->current();
   EndAttempt(context, job, ended, stop.forget ? ForgetMessage(attempt) : AbortMessage(attempt, stop.reason));
+  if (!stop.lost_worker.empty()) job->failed_ns = context.now_ns;
 }
 
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures) {

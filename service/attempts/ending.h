@@ -24,8 +24,9 @@ struct AttemptStop {
   std::string reason;
   int64_t step = 0;     // The attempt stopped before it, and its checkpoint is committed if the attempt had started.
   bool forget = false;  // The workers have ended their tasks; otherwise they are told to abort them.
+  std::string lost_worker = {};  // The worker without which it could not start, or empty.
 };
-// Ends an attempt that stopped on request.
+// Ends an attempt that stopped on request, or that could not start. This is not a failure of the attempt.
 void StopAttempt(Context& context, Job* job, const AttemptStop& stop);
 
 // How long a job that has failed `failures` times in a row is not placed again after its latest failure.

@@ -13,7 +13,7 @@ namespace xlad::service {
 
 enum class WorkerState {
   kAlive,
-  kSuspect,  // Silent for a while; its attempts continue, it gets no new ones.
+  kSuspect,  // Silent for a while, or since peers have lost it; its attempts continue, it gets no new ones.
   kLost,
   kDrained,  // It has left on its own request.
 };
@@ -23,6 +23,7 @@ struct Worker {
   RegisterWorker registration;
   ConnectionId connection;
   int64_t last_heard_ns = 0;
+  int64_t gone_ns = 0;         // When its connection closed, if it has none.
   bool leaving = false;        // It asked to be drained (SIGTERM); ends with its process.
   WorkerState state = WorkerState::kAlive;
   std::string reason;          // Why it is suspect or lost.

@@ -176,6 +176,7 @@ void WorkerMachine::OnGone(ConnectionId connection) {
   context_.connections.erase(known);
   Worker& worker = context_.workers.at(id);
   worker.connection = ConnectionId();
+  worker.gone_ns = context_.now_ns;
   context_.reschedule = true;
   if (worker.state == WorkerState::kDrained) {
     context_.workers.erase(id);

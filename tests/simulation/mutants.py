@@ -110,6 +110,8 @@ MUTANTS = [
      "  return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;", "  return false;"),
     ("the coordinator's own pause counts as silence of workers", "service/coordinator.cc",
      "  if (passed_ns < context_.options.own_lag_ms * kNsPerMs) context_.now_ns", "  context_.now_ns"),
+    ("an attempt waits for workers that have ended before it started", "service/attempts/attempt_machine.cc",
+     "missing != nullptr) {\n    const std::string id", "false) {\n    const std::string id"),
     ("an index that could not be stored is not stored again", "service/attempts/checkpoints.cc",
      "  if (attempt.storing_step == step) attempt.storing_step = -1;", ""),
     ("the coordinator continues after its log has failed", "service/group_commit.cc",

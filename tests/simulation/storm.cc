@@ -122,6 +122,7 @@ void Storm::Ask(std::function<void(Core&)> request, std::function<void(const abs
 std::string Storm::AnyWorker() { return workers_->AnyId(); }
 bool Storm::HasLostWorkers() const { return workers_->HasLostIds(); }
 bool Storm::IsReachable(const std::string& worker) const { return workers_->IsReachable(worker); }
+bool Storm::HasDied(const std::string& worker) const { return workers_->HasDied(worker); }
 bool Storm::IsWell(const std::string& worker) const { return workers_->IsWell(worker); }
 
 void Storm::ScheduleTurn(bool tick) {

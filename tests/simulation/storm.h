@@ -102,6 +102,7 @@ class Storm {
   // Whether an id of a worker will never be used again.
   bool HasLostWorkers() const;
   bool IsReachable(const std::string& worker) const;
+  bool HasDied(const std::string& worker) const;
   // Whether a worker has had no trouble for so long that it cannot count as lost.
   bool IsWell(const std::string& worker) const;
   StormClients& clients() { return *clients_; }

@@ -24,6 +24,7 @@ constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if al
 constexpr int64_t kMaxStandstillMs = 8000;  // and makes progress within this time.
 constexpr int64_t kMaxIdleMs = 5000;        // A job that can be placed is placed within this time.
 constexpr int64_t kTickGraceMs = 1000;      // A silent worker is lost at the next tick.
+constexpr int64_t kMaxDeadStartMs = 5000;   // An attempt does not wait longer than this for a worker that has ended.
 
 // Whether the job runs and would have to be stopped for devices that no worker has.
 bool IsTooLarge(const service::CoordinatorCore& core, const ResizeJobRequest& request) {
@@ -274,9 +275,26 @@ void StormClients::CheckAttempts() {
       storm_->Violate(absl::StrCat("the attempt of ", id.str(), " still waits for its workers after ", age_ms, " ms"));
     }
     const bool is_free = !attempt.awaiting_adoption && std::all_of(peers.begin(), peers.end(), is_reachable);
+    CheckStart(*context.jobs.Find(id), attempt.awaiting_adoption);
     CheckStop(*context.jobs.Find(id), attempt.stop_at, is_free);
     CheckProgress(*context.jobs.Find(id), is_free);
   }
+}
+
+// An attempt that was placed on a worker which has ended is soon placed elsewhere, before the worker counts as lost.
+void StormClients::CheckStart(const service::Job& job, bool awaits_adoption) {
+  const bool waits = job.state == STARTING && !awaits_adoption &&
+                     std::any_of(job.placed.peers().begin(), job.placed.peers().end(),
+                                 [&](const Peer& peer) { return storm_->HasDied(peer.worker_id()); });
+  const std::pair<std::string, int64_t> attempt(job.id.str(), job.attempt);
+  if (!waits) {
+    dead_since_ns_.erase(attempt);
+    return;
+  }
+  const int64_t since_ns = dead_since_ns_.emplace(attempt, storm_->NowNs()).first->second;
+  if (storm_->NowNs() - since_ns <= kMaxDeadStartMs * kNsPerMs) return;
+  storm_->Violate(absl::StrCat("attempt ", job.attempt, " of ", job.id.str(), " waits for a worker that has ended"));
+  dead_since_ns_.erase(attempt);
 }
 
 // `is_free`: nothing is in the way of the attempt.
@@ -330,6 +348,7 @@ void StormClients::CheckJobs() {
     stops_.clear();
     progress_.clear();
     idle_since_ns_.clear();
+    dead_since_ns_.clear();
   }
   if (storm_->is_responsive()) {
     CheckAttempts();

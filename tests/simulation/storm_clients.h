@@ -64,6 +64,7 @@ class StormClients {
   void Watch(Client* client);
   void CheckJobs();
   void CheckAttempts();
+  void CheckStart(const service::Job& job, bool awaits_adoption);
   void CheckStop(const service::Job& job, int64_t stop_at, bool is_free);
   void CheckProgress(const service::Job& job, bool is_free);
   void CheckIdleDevices();
@@ -81,6 +82,8 @@ class StormClients {
   std::map<std::string, Stop> stops_;
   std::map<std::string, Progress> progress_;
   std::map<std::string, int64_t> idle_since_ns_;  // Since when devices for a waiting job have been free.
+  // By job and attempt: since when an attempt has been starting with a worker that has ended.
+  std::map<std::pair<std::string, int64_t>, int64_t> dead_since_ns_;
 };
 
 }  // namespace xlad::simulation

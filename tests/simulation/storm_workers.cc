@@ -326,6 +326,11 @@ bool StormWorkers::IsReachable(const std::string& id) const {
   });
 }
 
+bool StormWorkers::HasDied(const std::string& id) const {
+  return std::none_of(processes_.begin(), processes_.end(),
+                      [&](const auto& process) { return process->id == id && process->up; });
+}
+
 int64_t StormWorkers::StoppedUntilNs() const {
   int64_t latest_ns = 0;
   for (const auto& process : processes_) latest_ns = std::max(latest_ns, process->stopped_until_ns);

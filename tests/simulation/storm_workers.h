@@ -42,6 +42,8 @@ class StormWorkers {
 
   // Whether the worker's process and paths have worked for so long that it cannot count as lost.
   bool IsWell(const std::string& id) const;
+  // Whether no process has this id now.
+  bool HasDied(const std::string& id) const;
   // When the last of the processes that are stopped continues.
   int64_t StoppedUntilNs() const;
   // Reports tasks of attempts that have ended.

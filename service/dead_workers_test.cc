@@ -1,0 +1,102 @@
+// Workers that have ended and are not known to be lost yet: how soon jobs continue without them.
+#include "service/testing/cluster.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> WorkersOf(const Job& job) {
+  std::vector<std::string> ids;
+  for (const Peer& peer : job.placed.peers()) ids.push_back(peer.worker_id());
+  return ids;
+}
+
+// A job on the workers a and b. The spare workers c and d have connections 3 and 4.
+std::string RunningJobWithSpares(Cluster* cluster) {
+  const std::string job = cluster->RunningJob();
+  cluster->Register(3, "c");
+  cluster->Register(4, "d");
+  return job;
+}
+
+// Workers a and c end together. The end of a is known first, so that the next attempt is placed on c.
+void EndTogether(Cluster* cluster, const std::string& job) {
+  cluster->Gone(1);
+  cluster->Fail(2, job, 5, absl::UnavailableError("peer a is gone"), "a");
+  ASSERT_THAT(WorkersOf(cluster->JobOf(job)), ::testing::ElementsAre("b", "c"));
+  cluster->Gone(3);
+}
+
+TEST(DeadWorkers, AnAttemptThatCannotStartIsPlacedElsewhere) {
+  Cluster cluster;
+  const std::string job = RunningJobWithSpares(&cluster);
+  EndTogether(&cluster, job);
+  cluster.RunFor(900, {2, 4});
+  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "c may come back";
+  cluster.RunFor(200, {2, 4});
+  EXPECT_EQ(cluster.Status(job).attempt(), 3);
+  EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("b", "d"));
+  EXPECT_EQ(cluster.Status(job).failures(), 1) << "that of the first attempt: the second one did not fail";
+}
+
+TEST(DeadWorkers, AWorkerThatReconnectsKeepsTheAttemptThatItStarts) {
+  Cluster cluster;
+  const std::string job = RunningJobWithSpares(&cluster);
+  EndTogether(&cluster, job);
+  cluster.RunFor(500, {2, 4});
+  cluster.Register(5, "c");
+  cluster.RunFor(5000, {2, 4, 5});
+  EXPECT_EQ(cluster.Status(job).attempt(), 2);
+  cluster.Start(job, {2, 5});
+}
+
+// Its peers report its end. If they do not, it probably loads its state while its path is cut.
+TEST(DeadWorkers, AWorkerThatHasTheAttemptIsWaitedForLonger) {
+  Cluster cluster;
+  const std::string job = RunningJobWithSpares(&cluster);
+  cluster.Gone(1);
+  cluster.Fail(2, job, 5, absl::UnavailableError("peer a is gone"), "a");
+  cluster.Beat(3, job, 0);
+  cluster.Gone(3);
+  cluster.RunFor(2900, {2, 4});
+  EXPECT_EQ(cluster.Status(job).attempt(), 2);
+  cluster.RunFor(200, {2, 4});
+  EXPECT_EQ(cluster.Status(job).attempt(), 3);
+}
+
+// With --on-loss shrink, the job continues on fewer devices if no worker can replace it.
+TEST(DeadWorkers, AJobShrinksIfItsAttemptsCannotStart) {
+  Cluster cluster;
+  JobSpec spec = cluster.Spec(4);
+  spec.set_on_loss(JobSpec::SHRINK);
+  const std::string job = cluster.RunningJob(spec);
+  cluster.Register(3, "c");
+  EndTogether(&cluster, job);
+  cluster.RunFor(1100, {2});
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_THAT(cluster.Status(job).reason(),
+              HasSubstr("worker c (host host, pid 103) was lost before attempt 2 started"));
+  cluster.RunFor(3000, {2});
+  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
+}
+
+// A machine without power closes no connection. Its peers notice it, and the coordinator does not yet.
+TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItIsHeardFrom) {
+  Cluster cluster;
+  const std::string job = RunningJobWithSpares(&cluster);
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("d")).ok()); });
+  cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("c")).ok()); });
+  cluster.Fail(2, job, 5, absl::UnavailableError("peer a does not answer"), "a");
+  cluster.RunFor(1100, {2, 3, 4});
+  EXPECT_EQ(cluster.Status(job).state(), PENDING);
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker a (host host, pid 101) was lost at step 5: its peers "
+                                                      "have lost it, and it is silent"));
+  cluster.RunFor(100, {1, 2, 3, 4});
+  EXPECT_EQ(cluster.Status(job).state(), STARTING) << "a has been heard from";
+  EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("a", "b"));
+}
+
+}  // namespace
+}  // namespace xlad::service
