@@ -3,8 +3,9 @@
     sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
 
-Two network namespaces are two hosts; htb limits what each of them sends. A job is trained on a device of each host,
-with --overlap never and by-cost in turn. From the trace of the job (xlad trace), per step of device 0:
+Two network namespaces are two hosts with half of the cores each; htb limits what each of them sends. A job is trained on
+a device of each host, with --overlap never and by-cost in turn. From the trace of the job (xlad trace), per step of
+device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
@@ -18,6 +19,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -52,12 +54,19 @@ class Hosts:
                 subprocess.run(["ip", "netns", "exec", name, "tc", *command.split()], check=True, capture_output=True)
 
     def argv(self, side, args):
-        return ["ip", "netns", "exec", self.names[side], "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
-                *map(str, args)]
+        return ["ip", "netns", "exec", self.names[side], "taskset", "-c", cores_of(side), "unshare", "--pid", "--fork",
+                "--kill-child", "--mount-proc", *map(str, args)]
 
     def close(self):
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def cores_of(side):
+    """Half of the cores for each host."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    return ",".join(map(str, cores[side * half:(side + 1) * half] if half > 0 else cores))
 
 
 def read_trace(trace):
@@ -89,7 +98,8 @@ def train(args, overlap, where):
 
     def start(side, name, *command):
         log = open(where / f"{name}.log", "wb")
-        processes.append(subprocess.Popen(hosts.argv(side, command), stdout=log, stderr=log, env=environment))
+        processes.append(subprocess.Popen(hosts.argv(side, command), stdout=log, stderr=log, env=environment,
+                                          start_new_session=True))
 
     def run(*command):
         done = subprocess.run(hosts.argv(0, command), capture_output=True, text=True, env=environment, timeout=600)
@@ -117,8 +127,8 @@ def train(args, overlap, where):
         run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")
         return read_trace(where / "trace.json"), loss
     finally:
-        for process in processes:
-            process.terminate()
+        for process in processes:  # The whole group, because unshare ignores the signal.
+            os.killpg(process.pid, signal.SIGTERM)
         for process in processes:
             process.wait()
         hosts.close()

@@ -18,9 +18,6 @@ using hlo::Instruction;
 using hlo::Opcode;
 
 constexpr double kNsOfLibraryFlop = 0.02;
-// Between hosts.
-constexpr double kNetworkLatencyNs = 50e3;
-constexpr double kNetworkBytesPerNs = 1;
 
 double NsOfAll(const hlo::Computation& computation) {
   double ns = 0;
@@ -53,11 +50,11 @@ double ComputeNs(const Instruction& instruction) {
   return EstimateNs(instruction);
 }
 
-double TransferNs(const Instruction& collective, int64_t ranks) {
+double TransferNs(const Instruction& collective, int64_t ranks, const NetworkSpeed& network) {
   double operands = 0;
   for (const Instruction* operand : collective.operands()) operands += static_cast<double>(operand->shape().bytes());
   const double bytes = std::max(operands, static_cast<double>(collective.shape().bytes()));
-  return kNetworkLatencyNs + sharding::CommunicationBytes(collective.opcode(), bytes, ranks) / kNetworkBytesPerNs;
+  return network.latency_ns + sharding::CommunicationBytes(collective.opcode(), bytes, ranks) / network.bytes_per_ns;
 }
 
 int64_t BucketBytes(int64_t total, int64_t ranks) {

@@ -13,8 +13,16 @@ namespace xlad::compiler {
 // branches. Collectives take no time here.
 double ComputeNs(const hlo::Instruction& instruction);
 
+// A network between hosts.
+struct NetworkSpeed {
+  double latency_ns = 0;
+  double bytes_per_ns = 0;
+};
+// Two networks that a program must suit: 8 Gbit/s and 0.8 Gbit/s.
+inline constexpr NetworkSpeed kNetworks[] = {{50e3, 1}, {50e3, 0.1}};
+
 // The time of a collective among `ranks` devices on different hosts, in nanoseconds: latency and transfer.
-double TransferNs(const hlo::Instruction& collective, int64_t ranks);
+double TransferNs(const hlo::Instruction& collective, int64_t ranks, const NetworkSpeed& network);
 
 // The size of the buckets into which all-reduces of `total` bytes in all, among `ranks` devices, are combined.
 //

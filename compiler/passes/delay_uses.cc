@@ -1,6 +1,8 @@
 #include "compiler/passes/delay_uses.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -14,12 +16,15 @@ namespace {
 
 using Order = std::vector<Instruction*>;
 
+constexpr size_t kNumNetworks = std::size(kNetworks);
+
 // An instruction by its position in the given order.
 struct Node {
   std::vector<size_t> inputs, dependents;
-  double ns = 0;    // How long it takes.
-  double path = 0;  // How long it and the longest chain of dependents take.
   bool is_collective = false;
+  // By the number of the network.
+  std::array<double, kNumNetworks> ns{};    // How long it takes.
+  std::array<double, kNumNetworks> path{};  // How long it and the longest chain of dependents take.
 };
 
 std::vector<Node> MakeNodes(const Order& order, const VisitInputs& visit) {
@@ -42,41 +47,44 @@ absl::StatusOr<bool> Estimate(const Order& order, int64_t devices, std::vector<N
     Node& node = (*nodes)[i];
     node.is_collective = hlo::IsCollective(order[i]->opcode());
     if (!node.is_collective) {
-      node.ns = ComputeNs(*order[i]);
+      node.ns.fill(ComputeNs(*order[i]));
       continue;
     }
     XLAD_ASSIGN_OR_RETURN(const auto groups, DeviceGroups(*order[i], devices));
     const int64_t ranks = groups.empty() ? 2 : std::ssize(groups[0]);
     if (ranks < 2) continue;
-    node.ns = TransferNs(*order[i], ranks);
+    for (size_t n = 0; n < kNumNetworks; ++n) node.ns[n] = TransferNs(*order[i], ranks, kNetworks[n]);
     any = true;
   }
   for (size_t i = order.size(); i-- > 0;) {
     Node& node = (*nodes)[i];
-    for (const size_t next : node.dependents) node.path = std::max(node.path, (*nodes)[next].path);
-    node.path += node.ns;
+    for (size_t n = 0; n < kNumNetworks; ++n) {
+      for (const size_t next : node.dependents) node.path[n] = std::max(node.path[n], (*nodes)[next].path[n]);
+      node.path[n] += node.ns[n];
+    }
   }
   return any;
 }
 
-// Executes instructions on a clock, one at a time.
+// Executes instructions on a clock, one at a time, with collectives on one of the networks.
 class Timeline {
  public:
-  explicit Timeline(const std::vector<Node>& nodes) : nodes_(nodes), ready_ns_(nodes.size()), pending_(nodes.size()) {
+  Timeline(const std::vector<Node>& nodes, size_t network)
+      : nodes_(nodes), network_(network), ready_ns_(nodes.size()), pending_(nodes.size()) {
     for (size_t i = 0; i < nodes.size(); ++i) pending_[i] = std::ssize(nodes[i].inputs);
   }
 
-  // The time of the given order.
-  double NsInOrder() {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
+  // The time of an order.
+  double NsOf(const std::vector<size_t>& positions) {
+    for (const size_t i : positions) {
       now_ = std::max(now_, ready_ns_[i]);
       Execute(i);
     }
     return std::max(now_, network_free_);
   }
 
-  // The positions in the order of list scheduling, and its time.
-  std::pair<std::vector<size_t>, double> Schedule(bool by_path) {
+  // The positions in the order of list scheduling.
+  std::vector<size_t> Schedule(bool by_path) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (pending_[i] == 0) held_.insert({0, i});
     }
@@ -87,14 +95,14 @@ class Timeline {
       while (!held_.empty() && held_.begin()->first <= now_) {
         const size_t i = held_.begin()->second;
         held_.erase(held_.begin());
-        ready.insert({nodes_[i].is_collective ? 0 : 1, by_path ? -nodes_[i].path : 0, i});
+        ready.insert({nodes_[i].is_collective ? 0 : 1, by_path ? -nodes_[i].path[network_] : 0, i});
       }
       const size_t i = std::get<2>(*ready.begin());
       ready.erase(ready.begin());
       result.push_back(i);
       Execute(i);
     }
-    return {std::move(result), std::max(now_, network_free_)};
+    return result;
   }
 
  private:
@@ -102,10 +110,10 @@ class Timeline {
     const Node& node = nodes_[i];
     double end = 0;
     if (node.is_collective) {
-      network_free_ = std::max(network_free_, now_) + node.ns;
+      network_free_ = std::max(network_free_, now_) + node.ns[network_];
       end = network_free_;
     } else {
-      now_ += node.ns;
+      now_ += node.ns[network_];
       end = now_;
     }
     for (const size_t next : node.dependents) {
@@ -115,8 +123,9 @@ class Timeline {
   }
 
   const std::vector<Node>& nodes_;
-  std::vector<double> ready_ns_;   // When all inputs of an instruction are there.
-  std::vector<int64_t> pending_;   // How many inputs of an instruction have not been executed.
+  const size_t network_;
+  std::vector<double> ready_ns_;  // When all inputs of an instruction are there.
+  std::vector<int64_t> pending_;  // How many inputs of an instruction have not been executed.
   double now_ = 0, network_free_ = 0;
   std::set<std::pair<double, size_t>> held_;  // Instructions without pending inputs, by ready_ns_.
 };
@@ -124,23 +133,34 @@ class Timeline {
 }  // namespace
 
 absl::StatusOr<std::vector<Order>> DelayUses(const Order& order, const VisitInputs& inputs, int64_t devices) {
-  const bool has_collective = std::any_of(
-      order.begin(), order.end(), [](const Instruction* at) { return hlo::IsCollective(at->opcode()); });
+  const bool has_collective =
+      std::any_of(order.begin(), order.end(), [](const Instruction* at) { return hlo::IsCollective(at->opcode()); });
   if (!has_collective) return std::vector<Order>();
   std::vector<Node> nodes = MakeNodes(order, inputs);
   XLAD_ASSIGN_OR_RETURN(const bool any, Estimate(order, devices, &nodes));
   if (!any) return std::vector<Order>();
-  const double given_ns = Timeline(nodes).NsInOrder();
+  std::vector<size_t> given(order.size());
+  std::iota(given.begin(), given.end(), 0);
+  std::array<double, kNumNetworks> given_ns{};
+  for (size_t n = 0; n < kNumNetworks; ++n) given_ns[n] = Timeline(nodes, n).NsOf(given);
+  const auto relative = [&](const std::vector<size_t>& positions) {
+    double sum = 0;
+    for (size_t n = 0; n < kNumNetworks; ++n) sum += Timeline(nodes, n).NsOf(positions) / given_ns[n];
+    return sum / static_cast<double>(kNumNetworks);
+  };
   std::vector<std::pair<double, Order>> faster;
-  for (const bool by_path : {false, true}) {
-    const auto [positions, ns] = Timeline(nodes).Schedule(by_path);
-    if (ns >= given_ns) continue;
-    Order& made = faster.emplace_back(ns, Order()).second;
-    for (const size_t i : positions) made.push_back(order[i]);
+  for (size_t network = 0; network < kNumNetworks; ++network) {
+    for (const bool by_path : {false, true}) {
+      const std::vector<size_t> positions = Timeline(nodes, network).Schedule(by_path);
+      const double time = relative(positions);
+      if (time >= 1) continue;
+      Order& made = faster.emplace_back(time, Order()).second;
+      for (const size_t i : positions) made.push_back(order[i]);
+    }
   }
   std::stable_sort(faster.begin(), faster.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Order> result;
-  for (auto& [ns, made] : faster) result.push_back(std::move(made));
+  for (auto& [time, made] : faster) result.push_back(std::move(made));
   return result;
 }
 

@@ -20,7 +20,13 @@ using VisitInputs = std::function<void(Instruction*, const std::function<void(In
 // that clock: users of a running collective are held back until it has ended or nothing else can run. Among the
 // instructions that can run, collectives come first, then those that are first in `order`, or, in a second order, those
 // with the longest path of dependent instructions after them. As in XLA's latency-hiding scheduler, the times are
-// estimates, here for devices on different hosts. Errors are those of DeviceGroups.
+// estimates, here for devices on different hosts.
+//
+// The network is unknown, so that orders are made on the clock of each of kNetworks, and the time of an order is the
+// mean over these networks of its time relative to `order`. An order for a fast network alone would place users soon
+// after their collective, where they wait on a slow one although other instructions could run.
+//
+// Errors are those of DeviceGroups.
 absl::StatusOr<std::vector<std::vector<Instruction*>>> DelayUses(const std::vector<Instruction*>& order,
                                                                  const VisitInputs& inputs, int64_t devices);
 
