@@ -43,7 +43,7 @@ class AcceptGateTest : public testing::Test {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return delivered_.size() >= count; });
   }
-  // Polls the gate's own counts until `holds` of them.
+  // Polls until the condition is true of the gate's counts.
   template <typename Condition>
   void Await(const Condition& holds) {
     while (!holds(gate_->Counts())) std::this_thread::yield();

@@ -126,10 +126,10 @@ TEST(Sandbox, ComputationContinues) {
       threads.emplace_back([&block] { block = std::make_unique<std::vector<int>>(1 << 18, 7); });
     }
     for (std::thread& thread : threads) thread.join();
-    const std::string text = "said on an open descriptor";
+    const std::string text = "written to an open descriptor";
     _exit(write(STDERR_FILENO, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 11);
   };
-  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "said on an open descriptor");
+  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "written to an open descriptor");
 }
 
 }  // namespace

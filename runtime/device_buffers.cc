@@ -88,7 +88,7 @@ void FindLargest(const google::protobuf::Message& message, int allocation, const
   }
 }
 
-// What the memory for an allocation that could not be made is needed for, and how much the program needs.
+// The error if there is no memory for an allocation: the instruction that needs most of it, and the program's bytes.
 std::string DescribeNeed(const Executable& executable, int allocation) {
   int64_t before = 0, all = 0;
   for (int a = 0; a < executable.allocations_size(); ++a) {

@@ -55,7 +55,7 @@ class SessionHost {
   // the last kRememberedKeys are known.
   static constexpr size_t kRememberedKeys = 1024;
   static constexpr size_t kMaxKeyBytes = 128;
-  // `digest` is the digest of `executable`. Returns the program's number.
+  // Returns the program's number.
   absl::StatusOr<int64_t> AddProgram(const Executable& executable, const AddProgramRequest& request);
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);
   // Counts the bytes of an upload until the result is destroyed, which must be before the host is.

@@ -66,7 +66,7 @@ TEST(Retention, GenerationsAreNeverUsedAgain) {
   EXPECT_GT(cluster.JobOf(next).placed.generation(), generation);
 }
 
-TEST(Retention, NothingThatAnOpenJobNeedsIsOutOfUse) {
+TEST(Retention, WhatAnOpenJobNeedsIsKept) {
   Cluster cluster;
   JobSpec spec = cluster.Spec(4);
   spec.set_program_blob("program");

@@ -2,7 +2,7 @@
 // later step is committed, so that recovery replays the same bytes.
 //
 //   FOLDER/JOB/12.safetensors   the batch of step 12
-//   FOLDER/JOB/20.end           no batch follows those before 20
+//   FOLDER/JOB/20.end           the job has 20 batches
 //
 // The sender is slowed down to the pace of the job: it is at most kAhead batches ahead of the newest batch that a
 // worker has asked for. Batches may be larger than memory: they are written and read in pieces. Thread-safe.
@@ -36,7 +36,7 @@ class BatchSpool {
   static absl::StatusOr<std::unique_ptr<BatchSpool>> Open(FileSystem& files, const Clock& clock, std::string folder,
                                                           const Limits& limits);
 
-  // Adds the job, unless it is there, and removes its batches before `first`: the job does not need them any more.
+  // Adds the job, unless it exists, and removes its batches before `first`: the job does not need them any more.
   absl::Status Keep(const std::string& job, int64_t first);
   // Removes the job with its files; calls that wait for it return NotFound.
   void Remove(const std::string& job);
@@ -60,7 +60,7 @@ class BatchSpool {
     virtual absl::Status Finish() = 0;
   };
   absl::StatusOr<std::unique_ptr<Arrival>> Begin(const std::string& job, int64_t batch);
-  // No batch follows those before `count`. Aborted if another sender has sent one meanwhile.
+  // Records that the job has `count` batches. Aborted if another sender has sent more meanwhile.
   absl::Status End(const std::string& job, int64_t count);
 
   // --- Workers.

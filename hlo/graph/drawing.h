@@ -11,7 +11,7 @@ namespace xlad::hlo {
 // Escapes the characters that have a meaning in XML, HTML or labels of Graphviz.
 std::string EscapeXml(absl::string_view text);
 
-// Returns at most `most` characters of `text`, ending in "..." if it is longer.
+// Returns at most `limit` characters of `text`, ending in "..." if it is longer.
 std::string Shortened(absl::string_view text, size_t limit);
 
 // The sharding annotation of an instruction, or "" if it has none.
@@ -28,8 +28,8 @@ inline constexpr size_t kMaxDrawnPerComputation = 400;
 inline constexpr size_t kMaxDrawn = 4000;
 inline constexpr size_t kMaxShapeLength = 60, kMaxShardingLength = 80;
 
-// The instructions of a computation to draw, in program order: all if there are at most `most`, otherwise those nearest
-// to the root.
+// The instructions of a computation to draw, in program order: all if there are at most `limit`, otherwise those
+// nearest to the root.
 std::vector<const Instruction*> InstructionsToDraw(const Computation& computation, size_t limit);
 
 }  // namespace xlad::hlo

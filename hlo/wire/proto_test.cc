@@ -126,7 +126,7 @@ constexpr absl::string_view kCall = R"(
 f { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] subtract(x, y) }
 ENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] negate(b) ROOT d = f32[] call(a, c), to_apply=f })";
 
-// Changes the id of every instruction to `f(computation id, position)`, and every reference by `g`.
+// Changes the id of every instruction to id(computation id, position), and every reference by `reference`.
 template <typename Id, typename Reference>
 std::string Renumber(const Id& id, const Reference& reference) {
   hlo_proto::Module message = ToMessage(kCall);

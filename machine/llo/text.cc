@@ -154,7 +154,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // Up to the closing "}" of a kernel or loop, whose first line is the current one.
+  // Reads the items of a kernel or loop, whose first line is the current one, up to its closing "}".
   absl::Status Items(int depth, std::vector<LloItem>* items) {
     constexpr int kMaxDepth = 64;
     if (depth > kMaxDepth) return Unexpected("loop", "at most 64 nested loops");

@@ -14,7 +14,7 @@ class Checkpoints {
 
   void OnShardWritten(const WorkerId& worker, const ShardWritten& message);
   void OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message);
-  // The index of these shards has been stored under `uri`, or could not be.
+  // The index of these shards has been stored, or could not be.
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   // Requests a checkpoint if the policy's time has passed since the last one, and stores again an index that could not
   // be stored.

@@ -24,7 +24,7 @@ void Name(const LaunchTask& launch, Message* message) {
 struct StormWorkers::Task {
   LaunchTask launch;
   std::shared_ptr<Gang> gang;
-  bool is_first = false;  // Has device 0: reports the metrics.
+  bool is_first = false;  // It has device 0 and reports the metrics.
   bool ready = false, started = false;
   int64_t lease_until = -1;
   int64_t stop_at = -1;

@@ -40,7 +40,7 @@ class FlightRecord {
   const std::unique_ptr<ControlFile> control_;
   const int rank_;
   uint64_t sequence_ = 0;
-  std::vector<bool> used_texts_;  // The last text is for all operations for which there is no other.
+  std::vector<bool> used_texts_;  // If all others are in use, operations share the last text.
 };
 
 }  // namespace xlad::collectives

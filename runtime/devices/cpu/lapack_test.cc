@@ -120,7 +120,7 @@ class Lapack : public ::testing::Test {
   void Operand(const Matrix& a) { Operand(kType, {a.rows, a.columns}, a); }
   void Result(ElementType type, const Dims& dims) { AddShape(type, dims, op_.add_results()); }
 
-  // Runs the op for a batch of `batch` equal matrices and checks that all results are equal.
+  // Runs the op for a batch of equal matrices and checks that all results are equal.
   void Run() {
     constexpr int kBatch = 3;
     op_.set_batch(kBatch);

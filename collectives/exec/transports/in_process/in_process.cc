@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// A ring of slots. `posted` and `released` count messages; slot i % slots belongs to the sender while
-// i >= released + slots is false and i >= posted, to the receiver from then until it is released.
+// A ring of slots. posted_ and released_ count messages. Message i is in slot i % slots, which belongs to the sender if
+// posted_ <= i < released_ + slots, and to the receiver from the time when it is posted until it is released.
 class InProcessFabric::Link final : public SendLink, public ReceiveLink {
  public:
   Link(Waiter* sender, Waiter* receiver, AbortSignal* abort, const InProcessOptions& options)
