@@ -26,7 +26,7 @@ class CoordinatorClient {
   virtual ~CoordinatorClient() = default;
 
   // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. Submitting the
-  // same job with the same `client_key` again returns the id of the first submission: after the blobs are there, the
+  // same job with the same `client_key` again returns the id of the first submission: after the blobs have arrived, the
   // submission is repeated for 30 s while the coordinator cannot be reached, because it may have been accepted.
   virtual absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) = 0;
   // Calls `on_update`, in this thread, with each update of the job until it returns false or the job has ended. Metrics

@@ -1,7 +1,7 @@
 // Removes the blobs that no job needs any more.
 //
 // A blob is there before the log names it: it is uploaded, and then a submission, a checkpoint or an executable names
-// it. So a blob that nothing names is kept for a while after its upload, and after a client was told that it is there.
+// it. So a blob that nothing names is kept for a while after its upload, and after a client was told that it exists.
 // The blobs of a checkpoint that was dropped are removed much sooner, because checkpoints of large models soon fill a
 // disk.
 #pragma once
@@ -19,7 +19,7 @@
 namespace xlad::service {
 
 // The blobs that a state needs: the URI's own, and, if it is that of a checkpoint, those that its index names. Nothing
-// for other URIs than "xlad:". An error if the blob is there and cannot be read now.
+// for other URIs than "xlad:". An error if the blob exists and cannot be read now.
 absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, const std::string& uri);
 
 struct BlobCollectorOptions {

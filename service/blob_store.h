@@ -36,9 +36,9 @@ class BlobStore {
     return Open(files, folder, Options());
   }
 
-  // Whether the blob is there. Its contents are not read.
+  // Whether the blob exists. Its contents are not read.
   bool Has(const std::string& digest) const;
-  // Whether the blob is there and undamaged: reads all of it. A client that asks counts on it for a while.
+  // Whether the blob exists and is undamaged: reads all of it. A client that asks counts on it for a while.
   bool Verify(const std::string& digest) const;
   absl::StatusOr<int64_t> Size(const std::string& digest) const;
 

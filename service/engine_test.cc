@@ -181,7 +181,7 @@ TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
   ASSERT_TRUE(RestoreBackup(backup, restored, 0).ok());
   options_.data_folder = restored;
   Start();
-  EXPECT_EQ(engine_->NextBatch(job)->next(), 2) << "the job is there, and waits for the third batch";
+  EXPECT_EQ(engine_->NextBatch(job)->next(), 2) << "the job exists, and waits for the third batch";
   const auto batch = engine_->spool().Read(job, 1, 0);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(*storage::ReadString(**batch, 0, (*batch)->size()), "batch 1");

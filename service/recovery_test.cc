@@ -25,7 +25,7 @@ LaunchTask LastLaunch(const Cluster& cluster) {
   return launch;
 }
 
-TEST(Recovery, ACheckpointIsCommittedWhenAllShardsAreThere) {
+TEST(Recovery, ACheckpointIsCommittedWhenAllShardsAreWritten) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Shard(1, job, 10);

@@ -44,8 +44,8 @@ inline constexpr size_t kMaxPlacements = 128;
 
 // The placements that fit `assign`: "tp=z,dp=xy", or with sizes as ToString prints them. The axes that it names are
 // placed innermost first, in its order, on its dimensions only; the others on any. Without `assign` all are candidates,
-// at most kMaxPlacements of them, those first in which axes have whole dimensions. InvalidArgument if the mesh has not
-// as many devices as the slice has chips, the text is malformed, or there is no such placement.
+// at most kMaxPlacements of them, those first in which axes have whole dimensions. InvalidArgument if the mesh does not
+// have as many devices as the slice has chips, the text is malformed, or there is no such placement.
 absl::StatusOr<std::vector<Placement>> ParsePlacements(absl::string_view assign, const sharding::Mesh& mesh,
                                                        const Slice& slice);
 

@@ -42,7 +42,7 @@ struct StepTime {
   double us = 0;
   // The busy time of the units. They overlap, so that their sum is not the step.
   double mxu_us = 0, vpu_us = 0, hbm_us = 0, ici_us = 0;
-  double dcn_us = 0;     // Collectives between slices, which ici_us has not.
+  double dcn_us = 0;     // Collectives between slices; not in ici_us.
   double stall_us = 0;   // The cores wait for collectives.
   double hbm_bytes = 0;  // Read and written by one chip.
   std::vector<CollectiveUse> collectives;

@@ -145,7 +145,7 @@ TEST_F(BatchSpoolTest, SaysWhichBatchIsMissing) {
   EXPECT_EQ(spool_->Why("other"), "");
 }
 
-// After a crash at any operation of the disk, the batches that were acknowledged are there, whole.
+// After a crash at any operation of the disk, the batches that were acknowledged are complete.
 TEST_F(BatchSpoolTest, AcknowledgedBatchesSurviveACrashAnywhere) {
   for (int64_t fail_after = 0; fail_after < 60; ++fail_after) {
     for (const bool lose_names : {false, true}) {

@@ -1,4 +1,4 @@
-// Checkpoints in folders: which are there, and their beginning and end.
+// Checkpoints in folders: which exist, and their beginning and end.
 //
 //   ROOT/JOB/step-000000000100-attempt-1/shard-0.safetensors, shard-1.safetensors, ..., index.json
 //

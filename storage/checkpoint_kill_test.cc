@@ -68,7 +68,7 @@ void KillThisProcessAfter(int64_t ns) {
 }
 
 // What one life of a writer does: tidies up after the one before, then writes checkpoint after checkpoint, each kept
-// until kKeep newer ones are there, and says through `acknowledged` which one is committed.
+// until kKeep newer ones exist, and says through `acknowledged` which one is committed.
 [[noreturn]] void WriteForEver(const std::string& root, int64_t attempt, int64_t first_step, int acknowledged,
                                int64_t checkpoints) {
   FileSystem& files = RealFileSystem();

@@ -137,7 +137,7 @@ class HostCache::Entry {
   int64_t OffsetOf(int64_t block) const { return data_begin_ + block * kBlockBytes; }
   int64_t SizeOf(int64_t block) const { return std::min(kBlockBytes, header_.bytes - block * kBlockBytes); }
 
-  // Whether the block is there and undamaged. `out` has its size.
+  // Whether the block is present and undamaged. `out` has its size.
   bool Read(int64_t block, absl::Span<std::byte> out) const {
     const uint64_t sum = SumAt(block);
     return sum != 0 && ReadAll(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
@@ -174,7 +174,7 @@ class HostCache::Entry {
     SetHeader(header);
     return true;
   }
-  // Whatever was there is gone.
+  // The old contents are gone.
   bool WriteHeader(int64_t bytes) {
     Header header;
     header.bytes = bytes;

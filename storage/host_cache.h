@@ -2,7 +2,7 @@
 // fetched once.
 //
 // A blob is named by the SHA-256 of its contents, so nothing in the cache ever gets old. Its file has a table with a
-// checksum for each block that is there; the other blocks are holes. A reader verifies each block that it takes from
+// checksum for each block that is present; the other blocks are holes. A reader verifies each block that it takes from
 // the file, and fetches a block that is missing or damaged from the source. Processes take turns by locks on ranges of
 // the file, which end with the process. The files belong to one user, and no other user can read or write them.
 //

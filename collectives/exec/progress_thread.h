@@ -37,7 +37,7 @@ class ProgressThread {
   std::map<int64_t, absl::Status> results_;  // The results of work that has ended, by number.
   int64_t count_ = 0, ended_count_ = 0;
   bool ending_ = false;
-  std::thread thread_;  // Starts when everything else is there.
+  std::thread thread_;  // Starts when all other members exist.
 };
 
 }  // namespace xlad::collectives

@@ -23,8 +23,8 @@ std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion,
 struct KernelRequest;
 class ScheduleTables;
 
-// The same for a request, with the schedule that `tables`, which may be null, have for the kernel, if there is one.
-// InvalidArgument, with the line of the table, if that does not fit: see ScheduleTables::Find.
+// The same for a request. A schedule that `tables` have for the kernel replaces the compiler's own; `tables` may be
+// null. InvalidArgument, with the line of the table, if the schedule does not fit the kernel (ScheduleTables::Find).
 absl::StatusOr<std::shared_ptr<const ScheduledKernel>> ScheduleRequest(const KernelRequest& request,
                                                                        const ScheduleTables* tables);
 

@@ -124,7 +124,7 @@ class Timeline {
 
   const std::vector<Node>& nodes_;
   const size_t network_;
-  std::vector<double> ready_ns_;  // When all inputs of an instruction are there.
+  std::vector<double> ready_ns_;  // When all inputs of an instruction are computed.
   std::vector<int64_t> pending_;  // How many inputs of an instruction have not been executed.
   double now_ = 0, network_free_ = 0;
   std::set<std::pair<double, size_t>> held_;  // Instructions without pending inputs, by ready_ns_.

@@ -69,7 +69,7 @@ inline bool IsDma(LloOp op) { return op == LloOp::kDmaIn || op == LloOp::kDmaOut
 struct LloInstruction {
   static constexpr int kMaxSources = 5;
   LloOp op = LloOp::kSMov;
-  int dst = 0;  // Registers; those that the op has not are 0.
+  int dst = 0;  // Registers; the elements after those of the op are 0.
   std::array<int, kMaxSources> sources = {};
   int64_t imm = 0;
   // DMA only: the buffer (LloProgram.buffers), elements between rows, tiles in a row of tiles, and the semaphore.

@@ -139,7 +139,7 @@ class LocalCluster(Cluster):
         return address
 
     def _wait_for_workers(self) -> None:
-        """Waits until all devices are there, so that `workers()` is complete."""
+        """Waits until all devices have registered, so that `workers()` is complete."""
         deadline = time.monotonic() + _START_S
         while sum(worker.devices for worker in self.workers()) < self.devices:
             if time.monotonic() > deadline:

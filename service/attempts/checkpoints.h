@@ -7,7 +7,7 @@ namespace xlad::service {
 
 // The coordinator's part of the checkpoints. The steps to save are known to all devices of an attempt: multiples of the
 // policy's every_steps, steps that CheckpointAt names, the last step, and the step of a stop. When the shards of all
-// workers are there, the index is stored, and then one record commits the checkpoint.
+// workers have arrived, the index is stored, and then one record commits the checkpoint.
 class Checkpoints {
  public:
   explicit Checkpoints(Context* context) : context_(*context) {}

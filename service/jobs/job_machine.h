@@ -69,7 +69,7 @@ class JobMachine {
     kDone,             // It does not wait.
     kWaitsForWorkers,  // Until the workers and their devices change.
     kWaitsForDevices,  // Until devices are free, without blocking others.
-    kWaitsForEvent,    // Until its build or its plan is there, or until the time of WakeAt.
+    kWaitsForEvent,    // Until its build or its plan is complete, or until the time of WakeAt.
     kBlocks,           // Until devices are free.
   };
   // What many waiting jobs ask for in the same way, within one pass over them.

@@ -22,7 +22,7 @@ def tame(rng, name, dims):
 
 
 def identity(name, opcode):
-    """What changes nothing: with another start value, XLA's results depend on how it splits the work."""
+    """The start value that changes nothing. With any other, XLA's results depend on how it splits the work."""
     if opcode in ("add", "or"):
         value = 0
     elif opcode in ("multiply", "and"):
@@ -118,7 +118,7 @@ def starts(program, rng, dims):
 
 
 def dynamic_slice(program, rng, name):
-    dims = [*random_shape(rng, 2, empty=0), int(rng.integers(1, 6))]  # jaxlib reads none of a scalar.
+    dims = [*random_shape(rng, 2, empty=0), int(rng.integers(1, 6))]  # jaxlib reads no dynamic-slice of a scalar.
     sizes = [int(rng.integers(0, size + 1)) for size in dims]
     x = program.parameter(random_array(rng, name, dims))
     operands = [x, *starts(program, rng, dims)]

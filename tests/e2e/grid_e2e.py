@@ -150,7 +150,7 @@ class Policies(unittest.TestCase):
 
 
 class Storm(unittest.TestCase):
-    """The coordinator is killed while clients submit: each accepted job is there, once."""
+    """The coordinator is killed while clients submit: each accepted job exists once."""
 
     def storm(self, rounds, clients, dice):
         """Returns the time that each restart took until a client was answered."""

@@ -101,7 +101,9 @@ RULES = [
     (r"\bin the making\b", '"under construction", or the state by its name'),
     (r"\bone(?: (?!of\b)[\w.-]+){0,3} an? (?:line|job|op|opcode|worker|collective|computation|instruction|row|folder|file|member|commit|"
      r"shard|call|leaf|subcommand|step|device)(?=[.,;:)]|$)", '"one ... per ..."'),
-    (r"\b(?:is|are|was|were) there already\b|\bwhat is there\b|\beverything is there\b", '"exists", "is present"'),
+    (r"\b(?:is|are|was|were) there already\b|\bwhat is there\b|(?<!why they )(?<!why it )\b(?:is|are|was|were) there(?=[.,;:)]|"
+     r" and\b|$)", '"exists", "has arrived", "is present"'),
+    (r"\b(?:has|have) not(?=[.,;:)]| are\b| is\b|$)", '"does not have"'),
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
     (r"\b(?:a|one|two|several|no) words? too (?:many|few)\b", "plain words"),

@@ -60,6 +60,9 @@ The allocation at the begin of the chain.
 An infinite operand is to blame.
 The rows of the widest array; 0 if there is none.
 The user in such a key; "" if there is none.
+Waits until all blocks are there.
+The job is there, and waits.
+Registers that the op has not are 0.
 """.strip().split("\n")
 
 # Correct sentences that resemble the ones above; none may be flagged.
@@ -69,6 +72,8 @@ The queue behind it waits for the disk.
 The model behind the prediction is explained there.
 The process leaves no file behind.
 Begins with the first step that has not begun.
+Explains the collectives and why they are there.
+There are two of them, and there is one of each.
 The address to listen on, "" for none; the port is 0 if there are none to choose from.
 Returns the place where the shard begins.
 Records where each array is stored.

@@ -56,7 +56,7 @@ bool AppendAll(History* run) {
   return true;
 }
 
-// Both events of every acknowledged append are there, in order; any other append is there as a whole or not at all.
+// The log has both events of every acknowledged append, in order, and any other append as a whole or not at all.
 void CheckLog(const History& run, const std::string& where) {
   const auto log = service::OpenSqliteJobLog(kPath);
   ASSERT_TRUE(log.ok()) << where << ": " << log.status();
@@ -144,7 +144,7 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
 // A coordinator acts on what it has read, so that may not be missing later, even if its sync had failed.
 TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
   const int64_t operations = OperationsOfARun();
-  int failed_but_there = 0;
+  int failed_but_written = 0;
   for (int64_t at = 1; at <= operations; ++at) {
     for (const int64_t count : {1, 2, 3}) {
       SimulatedDisk disk(at);
@@ -167,7 +167,7 @@ TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
       for (const std::string& key : keys) {
         int serial = 0;
         if (absl::SimpleAtoi(key, &serial) && (run.acknowledged.empty() || serial > run.acknowledged.back())) {
-          ++failed_but_there;
+          ++failed_but_written;
           run.acknowledged.push_back(serial);
         }
       }
@@ -175,7 +175,7 @@ TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
       if (testing::Test::HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(failed_but_there, 0) << "some appends are there although they failed";
+  EXPECT_GT(failed_but_written, 0) << "some appends are in the log although they failed";
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ uint64_t RunSeed(uint64_t seed) {
       if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // A worker that had drained.
     }
   }
-  // An append that failed may have written its batch: then the job is there, although it was not acknowledged.
+  // An append that failed may have written its batch: then the job exists, although it was not acknowledged.
   EXPECT_GE(cluster.coordinator()->context().jobs.size(), jobs.size());
   for (const Submitted& job : jobs) {
     const JobStatus status = cluster.StatusOf(job.id);

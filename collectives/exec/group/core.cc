@@ -278,7 +278,7 @@ absl::Status GroupCore::PublishBuffers(const GroupLaunch& launch, uint64_t seque
   return absl::OkStatus();
 }
 
-// After a signal of the peer, the positions of its buffers are there.
+// After a signal of the peer, the positions of its buffers are valid.
 absl::Status GroupCore::MapPeer(const GroupCommand& command, int peer) {
   const std::byte* at = Positions(command, peer, sequence_);
   const GroupBases& bases = command.program.bases;

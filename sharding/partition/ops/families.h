@@ -25,7 +25,7 @@ AxisList AxesOf(const Assignment& assignment, const DimensionFactors& factors);
 bool RepeatsNeutralStart(const hlo::Instruction& x, hlo::Opcode reduction);
 // The shape of all results together: an array, or a tuple as the source has it.
 hlo::Shape LocalResultShape(const LocalOp& op);
-// Sets the local instructions of the results to `local`, or to its elements if it is a tuple.
+// Sets the local instructions of the results to `result`, or to its elements if it is a tuple.
 void SetResults(LocalBuilder& local, LocalOp& op, hlo::Instruction* result);
 
 // The families, by file. `Halos` are the halos that an emit function fetches.
