@@ -129,7 +129,7 @@ TEST_P(DeviceCollectives, OnMappedMemory) {
 std::vector<std::vector<std::string>> Groups() {
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> available;
-  for (const DeviceKind& kind : AllDeviceKinds()) {
+  for (const DeviceKind& kind : AllKinds()) {
     groups.push_back({kind.name});
     if (kind.available().ok()) available.push_back(kind.name);
   }

@@ -8,7 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <dlfcn.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -24,6 +27,9 @@ namespace xlad::runtime {
 
 // The kinds that refuse addresses outside of live allocations.
 inline const std::set<std::string> kKindsThatCheckAddresses = {"opaque", "gpu_sim", "gpu_sim_checked", "tpu_sim"};
+
+// The kinds whose kernels return no codes and cannot call the host: base/kernel_abi.h without its api.
+inline const std::set<std::string> kKindsWithoutCallbacks = {"cuda"};
 
 inline std::byte* Add(void* address, int64_t bytes) { return static_cast<std::byte*>(address) + bytes; }
 
@@ -55,6 +61,8 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceKind> {
   std::unique_ptr<Device> MakeDevice() const { return *GetParam().make(Model()); }
   std::unique_ptr<Stream> MakeStream() const { return *device_->MakeStream(); }
   bool ChecksAddresses() const { return kKindsThatCheckAddresses.contains(GetParam().name); }
+
+  bool HasCallbacks() const { return !kKindsWithoutCallbacks.contains(GetParam().name); }
 
   bool HasMemory(MemoryKind kind) const {
     const std::vector<MemoryKind>& memory = GetParam().memory;
@@ -88,7 +96,7 @@ class DeviceConformance : public ::testing::TestWithParam<DeviceKind> {
     executable.set_name("kernels");
     executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
     *executable.mutable_target() = GetParam().target(Model());
-    std::ifstream file(XLAD_CONFORMANCE_KERNELS, std::ios::binary);
+    std::ifstream file(GetParam().name == "cuda" ? XLAD_CONFORMANCE_PTX : XLAD_CONFORMANCE_KERNELS, std::ios::binary);
     executable.set_object_code(std::string(std::istreambuf_iterator<char>(file), {}));
     DotOp* dot = executable.add_library_ops()->mutable_dot();
     SetShape(dot->mutable_lhs(), {2, 3});
@@ -132,7 +140,15 @@ class DeviceLaunchConformance : public DeviceConformance {
 
 inline void PrintTo(const DeviceKind& kind, std::ostream* out) { *out << kind.name; }
 
-inline std::vector<DeviceKind> AllKinds() { return {AllDeviceKinds().begin(), AllDeviceKinds().end()}; }
+// All kinds of the registry. If NVIDIA's driver is not installed, cuda is that of its test double.
+inline std::vector<DeviceKind> AllKinds() {
+  if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
+    dlclose(driver);
+  } else {
+    setenv("XLAD_CUDA_DRIVER", XLAD_CUDA_DRIVER_DOUBLE, /*overwrite=*/0);
+  }
+  return {AllDeviceKinds().begin(), AllDeviceKinds().end()};
+}
 inline std::string KindName(const ::testing::TestParamInfo<DeviceKind>& info) { return info.param.name; }
 
 }  // namespace xlad::runtime

@@ -1,41 +1,117 @@
 #include "runtime/devices/cuda/cuda_device.h"
 
-#include <dlfcn.h>
-
-#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/devices/cuda/cuda_executable.h"
+#include "runtime/devices/cuda/cuda_stream.h"
 
 namespace xlad::runtime {
 namespace {
 
-absl::Status WhyNot() {
-  constexpr char kDriver[] = "libcuda.so.1";
-  void* const driver = dlopen(kDriver, RTLD_LAZY);
-  if (driver != nullptr) dlclose(driver);
-  return absl::UnavailableError(absl::StrCat(
-      driver != nullptr ? absl::StrCat("NVIDIA's driver (", kDriver, ") is installed, but ")
-                        : absl::StrCat("NVIDIA's driver (", kDriver, ") is not installed, and "),
-      "this version of xlad does not launch kernels on GPUs; `xlad compile --target nvptx-sm_90 --emit ptx` prints "
-      "their code, and --device gpu_sim runs it on the CPU"));
+using cuda::Gpu;
+
+constexpr char kName[] = "cuda";
+
+class CudaMemory final : public DeviceMemory {
+ public:
+  CudaMemory(std::shared_ptr<const Gpu> gpu, cuda::DevicePointer address, int64_t bytes)
+      : gpu_(std::move(gpu)), address_(address), bytes_(bytes) {}
+  ~CudaMemory() override { gpu_->Free(address_); }
+  void* address() const override { return reinterpret_cast<void*>(address_); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;
+  const cuda::DevicePointer address_;
+  const int64_t bytes_;
+};
+
+class PinnedMemory final : public DeviceMemory {
+ public:
+  PinnedMemory(std::shared_ptr<const Gpu> gpu, void* address, int64_t bytes)
+      : gpu_(std::move(gpu)), address_(address), bytes_(bytes) {}
+  ~PinnedMemory() override { gpu_->FreePinned(address_); }
+  void* address() const override { return address_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;
+  void* const address_;
+  const int64_t bytes_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+  std::string Name() const override { return kName; }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
+    if (kind == MEMORY_PINNED_HOST) {
+      XLAD_ASSIGN_OR_RETURN(void* const address, gpu_->AllocatePinned(bytes));
+      return std::make_unique<PinnedMemory>(gpu_, address, bytes);
+    }
+    if (kind != MEMORY_DEVICE) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cuda: found memory kind ", kind, ", expected device or pinned_host"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const cuda::DevicePointer address, gpu_->Allocate(bytes));
+    return std::make_unique<CudaMemory>(gpu_, address, bytes);
+  }
+  using Device::MakeStream;
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) override {
+    return cuda::CudaStream::Make(gpu_, threads);
+  }
+  absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
+    XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
+    return cuda::LoadPtx(gpu_, std::move(executable));
+  }
+
+ private:
+  const std::shared_ptr<const Gpu> gpu_;
+};
+
+absl::StatusOr<std::shared_ptr<const Gpu>> FirstGpu() {
+  XLAD_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::TheDriver());
+  return Gpu::Open(driver, 0);
+}
+
+// Opens the GPU once: a context takes a large part of a second.
+const absl::StatusOr<std::string>& CodeTarget() {
+  static const auto* const target = [] {
+    const auto gpu = FirstGpu();
+    return new absl::StatusOr<std::string>(gpu.ok() ? absl::StatusOr<std::string>((*gpu)->code_target())
+                                                    : gpu.status());
+  }();
+  return *target;
+}
+
+Target TargetOf(const std::string&) {
+  Target target;
+  target.set_triple("nvptx64-nvidia-cuda");
+  if (CodeTarget().ok()) target.set_cpu(*CodeTarget());
+  target.set_device_kind(kName);
+  return target;
 }
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const cuda::Driver* driver, int ordinal) {
+  XLAD_ASSIGN_OR_RETURN(std::shared_ptr<const Gpu> gpu, Gpu::Open(driver, ordinal));
+  return std::make_unique<CudaDevice>(std::move(gpu));
+}
+
 DeviceKind CudaDeviceKind() {
-  return {"cuda",
-          "NVIDIA GPUs; not supported yet",
+  return {kName,
+          "NVIDIA GPUs",
           {},
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
-          WhyNot,
-          [](const std::string&) {
-            Target target;
-            target.set_triple("nvptx64-nvidia-cuda");
-            target.set_device_kind("cuda");
-            return target;
-          },
-          [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> { return WhyNot(); }};
+          [] { return CodeTarget().status(); },
+          TargetOf,
+          [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> {
+            XLAD_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::TheDriver());
+            return MakeCudaDevice(driver);
+          }};
 }
 
 }  // namespace xlad::runtime

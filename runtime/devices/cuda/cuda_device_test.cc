@@ -1,0 +1,367 @@
+// What the conformance suite does not test: failures of NVIDIA's driver, and the kernels of library ops. The driver is
+// its test double (tests/cuda_driver_double).
+#include "runtime/devices/cuda/cuda_device.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "base/kernel_abi.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cuda/gpu.h"
+#include "tensor/element_type.h"
+#include "tensor/small_float.h"
+
+namespace xlad::runtime {
+namespace {
+
+using tensor::ElementType;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kDouble[] = XLAD_CUDA_DRIVER_DOUBLE;
+
+// Sets the double's properties and the failures of its functions.
+void Configure(const std::string& settings) {
+  void* const library = dlopen(kDouble, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  reinterpret_cast<void (*)(const char*)>(dlsym(library, "xladCudaDoubleConfigure"))(settings.c_str());
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+template <typename T>
+absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+class CudaDeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Configure(""); }
+  void TearDown() override { Configure(""); }
+
+  absl::StatusOr<std::unique_ptr<Device>> Make() {
+    auto driver = cuda::LoadDriver(kDouble);
+    if (!driver.ok()) return driver.status();
+    return MakeCudaDevice(*driver);
+  }
+
+  static Executable MakeExecutable(const std::string& ptx) {
+    Executable executable;
+    executable.set_name("job");
+    executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
+    executable.mutable_target()->set_device_kind("cuda");
+    executable.set_object_code(ptx);
+    return executable;
+  }
+};
+
+std::string Kernel(const std::string& name, const std::string& body) {
+  return ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry " + name +
+         "(.param .u64 x, .param .u64 scratch, .param .u64 api)\n.reqntid 32, 1, 1\n{\n" + body + "\nret;\n}\n";
+}
+
+TEST_F(CudaDeviceTest, WithoutADriver) {
+  const absl::Status status = cuda::LoadDriver("libcuda_that_is_not_installed.so.1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("libcuda_that_is_not_installed.so.1) cannot be loaded"),
+                                     HasSubstr("install the driver"), HasSubstr("gpu_sim")));
+}
+
+TEST_F(CudaDeviceTest, ALibraryWithoutTheDriversFunctions) {
+  EXPECT_THAT(Message(cuda::LoadDriver("libm.so.6").status()), HasSubstr("libm.so.6 does not tell its version"));
+}
+
+TEST_F(CudaDeviceTest, ADriverThatIsTooOld) {
+  Configure("version=11040");
+  const absl::Status status = cuda::LoadDriver(kDouble).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("for CUDA 11.4, expected CUDA 12.0 or later")));
+}
+
+TEST_F(CudaDeviceTest, WithoutAGpu) {
+  for (const char* const settings : {"devices=0", "fail=cuInit:100"}) {
+    Configure(settings);
+    const absl::Status status = cuda::LoadDriver(kDouble).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << settings;
+    EXPECT_THAT(Message(status), AllOf(HasSubstr("finds no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES"))) << settings;
+  }
+  Configure("fail=cuInit:3");
+  EXPECT_THAT(Message(cuda::LoadDriver(kDouble).status()),
+              HasSubstr("cannot be initialized: CUDA_ERROR_NOT_INITIALIZED (3)"));
+}
+
+TEST_F(CudaDeviceTest, AGpuThatIsTooOld) {
+  Configure("capability=75");
+  const absl::Status status = Make().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), HasSubstr("GPU 0 (test double): found compute capability 7.5, expected 8.0 or later"));
+}
+
+TEST_F(CudaDeviceTest, CodeIsForTheGpuAsFarAsTheCompilerKnowsIt) {
+  for (const auto& [capability, target] : std::map<int, std::string>{{80, "sm_80"}, {89, "sm_89"}, {120, "sm_90"}}) {
+    Configure(absl::StrCat("capability=", capability));
+    const auto gpu = cuda::Gpu::Open(*cuda::LoadDriver(kDouble), 0);
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    EXPECT_EQ((*gpu)->code_target(), target);
+  }
+}
+
+// With and without memory pools.
+TEST_F(CudaDeviceTest, OutOfMemory) {
+  for (const char* const pools : {"0", "1"}) {
+    Configure(absl::StrCat("memory=1048576,pools=", pools));
+    const auto device = Make();
+    ASSERT_TRUE(device.ok()) << device.status();
+    auto first = (*device)->Allocate(1 << 19);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const absl::Status status = (*device)->Allocate((1 << 19) + 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(Message(status),
+                HasSubstr("cuda: cannot allocate 524289 bytes of device memory on GPU 0 (test double): "
+                          "524288 of its 1048576 bytes are free"));
+    first->reset();
+    EXPECT_TRUE((*device)->Allocate(1 << 20).ok()) << "what is freed can be used again";
+  }
+}
+
+TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {
+  const auto device = *Make();
+  const absl::Status status = device->Load(MakeExecutable(Kernel("k", "add.q7 %r1, %r2, %r3;"))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("the driver cannot compile the PTX of 'job'"), HasSubstr("CUDA_ERROR_INVALID_PTX (218)"),
+                    HasSubstr("its log: line 7: "), HasSubstr("add.q7")));
+  Configure("fail=cuModuleLoadDataEx:222");
+  EXPECT_THAT(Message(device->Load(MakeExecutable(Kernel("k", ""))).status()),
+              HasSubstr("install a later version of NVIDIA's driver"));
+}
+
+TEST_F(CudaDeviceTest, PtxWithoutTheSizeOfBlocks) {
+  const auto device = *Make();
+  const std::string ptx = ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x) { ret; }";
+  EXPECT_THAT(Message(device->Load(MakeExecutable(ptx)).status()), HasSubstr("PTX of kernel 'k': expected .reqntid"));
+}
+
+TEST_F(CudaDeviceTest, LaunchesThatTheDriverRefuses) {
+  const auto device = *Make();
+  const auto loaded = *device->Load(MakeExecutable(Kernel("k", "")));
+  const int kernel = *loaded->FindKernel("k");
+  const auto stream = *device->MakeStream();
+  const auto launcher = *loaded->MakeLauncher(0, stream.get());
+  const auto memory = *device->Allocate(4);
+  const std::vector<void*> buffers = {memory->address()};
+  EXPECT_TRUE(launcher->RunKernel(kernel, buffers, nullptr, 1).ok());
+  EXPECT_THAT(Message(launcher->RunKernel(kernel, {}, nullptr, 1)), HasSubstr("found 0 buffers, expected 1"));
+  EXPECT_THAT(Message(launcher->RunKernel(kernel, buffers, nullptr, int64_t{1} << 31)),
+              HasSubstr("tiles, expected 1 to"));
+  ASSERT_TRUE(stream->Synchronize().ok());
+  Configure("fail=cuLaunchKernel:701");
+  const absl::Status status = launcher->RunKernel(kernel, buffers, nullptr, 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("launch (the last kernel or library op: k)"),
+                                     HasSubstr("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)")));
+  EXPECT_EQ(stream->Synchronize(), status) << "the stream keeps its first error";
+}
+
+// The failure of a kernel is found when the host waits, by the stream and its events, and nothing hangs.
+TEST_F(CudaDeviceTest, KernelsThatFail) {
+  const auto device = *Make();
+  const auto loaded = *device->Load(MakeExecutable(Kernel("bad", "mov.u64 %rd1, 8; st.global.u64 [%rd1], %rd1;")));
+  const auto stream = *device->MakeStream();
+  const auto launcher = *loaded->MakeLauncher(0, stream.get());
+  const auto memory = *device->Allocate(4);
+  ASSERT_TRUE(launcher->RunKernel(*loaded->FindKernel("bad"), std::vector<void*>{memory->address()}, nullptr, 1).ok());
+  const auto event = stream->Record();
+  const absl::Status status = stream->Synchronize();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Message(status),
+              AllOf(HasSubstr("(the last kernel or library op: bad)"), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)")));
+  if (event.ok()) {
+    EXPECT_FALSE((*event)->Wait().ok());
+    EXPECT_TRUE((*event)->IsDone());
+  }
+  std::vector<float> found(1);
+  EXPECT_FALSE(stream->CopyToHost({reinterpret_cast<std::byte*>(found.data()), 4}, memory->address()).ok());
+  EXPECT_EQ(stream->Synchronize(), status) << "it is reported again";
+}
+
+// Library ops of this device against those of the cpu device.
+class CudaLibraryOpTest : public CudaDeviceTest {
+ protected:
+  static void SetShape(ArrayShape* shape, ElementType type, const std::vector<int64_t>& dims) {
+    shape->set_element_type(static_cast<int>(type));
+    shape->mutable_dims()->Assign(dims.begin(), dims.end());
+  }
+  static int64_t Count(const ArrayShape& shape) {
+    int64_t count = 1;
+    for (const int64_t size : shape.dims()) count *= size;
+    return count;
+  }
+  // Small integers, so that sums are exact in every order.
+  std::vector<std::byte> RandomBytes(const ArrayShape& shape) {
+    const auto type = static_cast<ElementType>(shape.element_type());
+    std::vector<std::byte> bytes(Count(shape) * tensor::ByteWidth(type));
+    for (int64_t i = 0; i < Count(shape); ++i) {
+      const float value = static_cast<float>(static_cast<int>(random_() % 9) - 4);
+      const uint16_t bf16 = tensor::EncodeBf16(value), f16 = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
+      const void* const from = type == ElementType::kBF16  ? static_cast<const void*>(&bf16)
+                               : type == ElementType::kF16 ? static_cast<const void*>(&f16)
+                                                           : static_cast<const void*>(&value);
+      std::memcpy(bytes.data() + i * tensor::ByteWidth(type), from, tensor::ByteWidth(type));
+    }
+    return bytes;
+  }
+  std::vector<std::byte> RunOn(Device* device, const LibraryOp& op, const std::vector<std::vector<std::byte>>& inputs,
+                               int64_t result_bytes) {
+    Executable executable = MakeExecutable("");
+    executable.mutable_target()->set_device_kind(device->Name());
+    *executable.add_library_ops() = op;
+    const auto loaded = device->Load(executable);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    if (!loaded.ok()) return {};
+    const auto stream = *device->MakeStream();
+    const auto launcher = *(*loaded)->MakeLauncher(0, stream.get());
+    std::vector<std::unique_ptr<DeviceMemory>> memory;
+    std::vector<void*> addresses;
+    for (const auto& input : inputs) {
+      memory.push_back(*device->Allocate(std::ssize(input)));
+      addresses.push_back(memory.back()->address());
+      EXPECT_TRUE(stream->CopyToDevice(addresses.back(), input).ok());
+    }
+    memory.push_back(*device->Allocate(result_bytes));
+    addresses.push_back(memory.back()->address());
+    std::vector<std::byte> result(result_bytes);
+    const absl::Status status = launcher->RunLibraryOp(0, addresses);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(stream->CopyToHost(absl::MakeSpan(result), addresses.back()).ok());
+    EXPECT_TRUE(stream->Synchronize().ok());
+    return result;
+  }
+  template <typename Product>
+  void Compare(const LibraryOp& op, const Product& product) {
+    const std::vector<std::vector<std::byte>> inputs = {RandomBytes(product.lhs()), RandomBytes(product.rhs())};
+    const int64_t bytes =
+        Count(product.result()) * tensor::ByteWidth(static_cast<ElementType>(product.result().element_type()));
+    const auto expected = RunOn(MakeCpuDevice().get(), op, inputs, bytes);
+    const auto device = *Make();
+    EXPECT_EQ(RunOn(device.get(), op, inputs, bytes), expected) << op.ShortDebugString();
+  }
+
+  std::mt19937 random_{1};
+};
+
+TEST_F(CudaLibraryOpTest, Dots) {
+  struct Case {
+    std::vector<int64_t> lhs, rhs, result, batch, lhs_contracting, rhs_contracting;
+  };
+  const Case cases[] = {
+      {{2, 3}, {3, 2}, {2, 2}, {}, {1}, {0}},
+      {{20, 37}, {37, 18}, {20, 18}, {}, {1}, {0}},
+      {{70, 9}, {9, 65}, {70, 65}, {}, {1}, {0}},        // The large tile.
+      {{9, 70}, {65, 9}, {70, 65}, {}, {0}, {1}},        // Both transposed.
+      {{3, 5, 4}, {3, 4, 6}, {3, 5, 6}, {0}, {2}, {1}},  // A batch.
+      {{5, 3, 4, 2}, {4, 6, 2}, {5, 3, 6}, {}, {2, 3}, {0, 2}},
+      {{4, 3, 5, 2}, {5, 6, 3, 2}, {4, 2, 6, 2}, {}, {1, 2}, {2, 0}},
+      {{17}, {17}, {}, {}, {0}, {0}},
+      {{3, 0}, {0, 2}, {3, 2}, {}, {1}, {0}},
+  };
+  const std::vector<std::array<ElementType, 3>> types = {
+      {ElementType::kF32, ElementType::kF32, ElementType::kF32},
+      {ElementType::kBF16, ElementType::kBF16, ElementType::kF32},
+      {ElementType::kBF16, ElementType::kBF16, ElementType::kBF16},
+      {ElementType::kF16, ElementType::kF16, ElementType::kF16},
+  };
+  for (const Case& c : cases) {
+    for (const auto& [lhs, rhs, result] : types) {
+      LibraryOp op;
+      DotOp& dot = *op.mutable_dot();
+      SetShape(dot.mutable_lhs(), lhs, c.lhs);
+      SetShape(dot.mutable_rhs(), rhs, c.rhs);
+      SetShape(dot.mutable_result(), result, c.result);
+      dot.mutable_lhs_batch()->Assign(c.batch.begin(), c.batch.end());
+      dot.mutable_rhs_batch()->Assign(c.batch.begin(), c.batch.end());
+      dot.mutable_lhs_contracting()->Assign(c.lhs_contracting.begin(), c.lhs_contracting.end());
+      dot.mutable_rhs_contracting()->Assign(c.rhs_contracting.begin(), c.rhs_contracting.end());
+      Compare(op, dot);
+    }
+  }
+}
+
+ConvolutionOp::WindowDimension Window(int64_t size, int64_t stride, int64_t padding, int64_t dilation, int64_t base) {
+  ConvolutionOp::WindowDimension window;
+  window.set_size(size);
+  window.set_stride(stride);
+  window.set_padding_low(padding);
+  window.set_padding_high(padding);
+  window.set_window_dilation(dilation);
+  window.set_base_dilation(base);
+  return window;
+}
+
+TEST_F(CudaLibraryOpTest, Convolutions) {
+  struct Case {
+    int64_t groups;
+    std::vector<ConvolutionOp::WindowDimension> window;
+    bool reversal = false;
+  };
+  const Case cases[] = {
+      {1, {Window(3, 1, 1, 1, 1), Window(3, 1, 1, 1, 1)}},
+      {1, {Window(3, 2, 1, 1, 1), Window(2, 3, 0, 1, 1)}},
+      {2, {Window(3, 1, 0, 2, 1), Window(3, 1, 2, 1, 1)}},
+      {1, {Window(3, 1, 2, 1, 2), Window(3, 1, 2, 1, 2)}, true},  // A gradient of the input.
+      {1, {Window(3, 2, 1, 1, 1)}},
+      {1, {Window(2, 1, 0, 1, 1), Window(3, 1, 1, 1, 1), Window(1, 1, 0, 1, 1)}},
+  };
+  for (const Case& c : cases) {
+    LibraryOp op;
+    ConvolutionOp& convolution = *op.mutable_convolution();
+    convolution.set_feature_group_count(c.groups);
+    std::vector<int64_t> lhs = {2}, rhs, result = {2};
+    for (size_t d = 0; d < c.window.size(); ++d) {
+      ConvolutionOp::WindowDimension window = c.window[d];
+      window.set_reversal(c.reversal);
+      const int64_t size = 7 + static_cast<int64_t>(d), base = (size - 1) * window.base_dilation() + 1;
+      const int64_t reach = (window.size() - 1) * window.window_dilation() + 1;
+      lhs.push_back(size);
+      rhs.push_back(window.size());
+      result.push_back((base + 2 * window.padding_low() - reach) / window.stride() + 1);
+      *convolution.add_window() = window;
+      convolution.add_input_spatial(static_cast<int64_t>(d) + 1);
+      convolution.add_kernel_spatial(static_cast<int64_t>(d));
+      convolution.add_output_spatial(static_cast<int64_t>(d) + 1);
+    }
+    const auto n = static_cast<int64_t>(c.window.size());
+    lhs.push_back(4), rhs.push_back(4 / c.groups), rhs.push_back(6), result.push_back(6);
+    convolution.set_input_feature(n + 1);
+    convolution.set_kernel_input_feature(n);
+    convolution.set_kernel_output_feature(n + 1);
+    convolution.set_output_feature(n + 1);
+    for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
+      SetShape(convolution.mutable_lhs(), type, lhs);
+      SetShape(convolution.mutable_rhs(), type, rhs);
+      SetShape(convolution.mutable_result(), type, result);
+      Compare(op, convolution);
+    }
+  }
+}
+
+// An op without a kernel: the host computes it on copies.
+TEST_F(CudaLibraryOpTest, OpsOfTheHost) {
+  LibraryOp op;
+  FftOp& fft = *op.mutable_fft();
+  SetShape(fft.mutable_operand(), ElementType::kF32, {3, 16});
+  SetShape(fft.mutable_result(), ElementType::kC64, {3, 9});
+  fft.set_kind(FftOp::RFFT);
+  fft.set_dimensions(1);
+  const std::vector<std::vector<std::byte>> inputs = {RandomBytes(fft.operand())};
+  const auto expected = RunOn(MakeCpuDevice().get(), op, inputs, 3 * 9 * 8);
+  const auto device = *Make();
+  EXPECT_EQ(RunOn(device.get(), op, inputs, 3 * 9 * 8), expected);
+}
+
+}  // namespace
+}  // namespace xlad::runtime

@@ -1,0 +1,14 @@
+// Executables loaded on a GPU.
+#pragma once
+
+#include <memory>
+
+#include "runtime/device.h"
+#include "runtime/devices/cuda/gpu.h"
+
+namespace xlad::runtime::cuda {
+
+// The driver compiles the executable's PTX. A tile of a kernel is a block of threads.
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadPtx(std::shared_ptr<const Gpu> gpu, Executable executable);
+
+}  // namespace xlad::runtime::cuda

@@ -1,0 +1,80 @@
+// Streams and events of a GPU.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/device.h"
+#include "runtime/devices/cuda/gpu.h"
+
+namespace xlad::runtime::cuda {
+
+// The first error of a stream. Shared with its events, which may outlive it and be used by other threads.
+class StreamStatus {
+ public:
+  absl::Status Get() const;
+  // Keeps the first error and returns it.
+  absl::Status Note(const absl::Status& status);
+
+ private:
+  mutable std::mutex mutex_;
+  absl::Status status_;
+};
+
+// Copies between the host and the GPU go through pinned memory of the stream, so that the host does not wait for them:
+//
+//   to the GPU     memcpy into a slot, then a copy by the GPU
+//   to the host    a copy by the GPU into a slot, then a memcpy by the driver's thread, in the order of the stream
+//
+// A slot is used again when the event after its last use has been reached.
+class CudaStream final : public Stream {
+ public:
+  // `threads` are for library ops that the host computes.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Make(std::shared_ptr<const Gpu> gpu, int threads);
+  ~CudaStream() override;
+
+  bool host_can_access() const override { return false; }
+  absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override;
+  absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override;
+  absl::Status Copy(void* to, const void* from, int64_t bytes) override;
+  absl::Status FillZero(void* to, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Event>> Record() override;
+  absl::Status WaitFor(const Event& event) override;
+  absl::Status Synchronize() override;
+
+  const Gpu& gpu() const { return *gpu_; }
+  StreamHandle handle() const { return stream_; }
+  int threads() const { return threads_; }
+  // Makes the stream's GPU current. Returns the first error of the stream, if there is one.
+  absl::Status Begin() const;
+  // Notes the result of a call of the driver, or of work that the host did for the stream.
+  absl::Status Check(Result result, const std::string& what);
+  absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
+  // The kernel or library op that was enqueued last, for the message if the GPU reports an error later.
+  void SetLast(const std::string& work) { last_ = work; }
+
+ private:
+  struct Slot {
+    std::byte* memory = nullptr;
+    EventHandle free = nullptr;
+    bool is_used = false;
+    absl::Span<std::byte> target;  // The memory that a copy to the host writes.
+  };
+
+  CudaStream(std::shared_ptr<const Gpu> gpu, int threads) : gpu_(std::move(gpu)), threads_(threads) {}
+  absl::StatusOr<Slot*> NextSlot();
+  absl::Status Release(Slot* slot);
+  absl::Status CopyOverlapping(DevicePointer to, DevicePointer from, size_t bytes);
+
+  const std::shared_ptr<const Gpu> gpu_;
+  const int threads_;
+  const std::shared_ptr<StreamStatus> status_ = std::make_shared<StreamStatus>();
+  StreamHandle stream_ = nullptr;
+  std::array<Slot, 4> slots_;
+  size_t next_slot_ = 0;
+  std::string last_ = "none";
+};
+
+}  // namespace xlad::runtime::cuda

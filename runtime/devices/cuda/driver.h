@@ -1,0 +1,36 @@
+// NVIDIA's driver, loaded when it is first needed: one binary runs with and without it.
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "runtime/devices/cuda/driver_api.h"
+
+namespace xlad::runtime::cuda {
+
+inline constexpr char kDriverLibrary[] = "libcuda.so.1";
+// The environment variable that names another library with the driver's functions.
+inline constexpr char kDriverVariable[] = "XLAD_CUDA_DRIVER";
+inline constexpr int kOldestVersion = 12000;  // CUDA 12.0, whose drivers have all functions and compile PTX 7.8.
+
+// The functions of a driver that has been initialized and has at least one GPU. It is never unloaded.
+struct Driver {
+#define XLAD_CUDA_MEMBER(name, parameters) Result(*name) parameters = nullptr;
+  XLAD_CUDA_FUNCTIONS(XLAD_CUDA_MEMBER)
+#undef XLAD_CUDA_MEMBER
+  int version = 0;  // 12040 is CUDA 12.4.
+  int device_count = 0;
+
+  // "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"
+  std::string ErrorText(Result error) const;
+};
+
+// Unavailable, with the reason, if the library cannot be loaded or lacks a function, if the driver is older than
+// kOldestVersion or cannot be initialized, or if it finds no GPU.
+absl::StatusOr<const Driver*> LoadDriver(const std::string& library);
+
+// The driver of this process: the library that kDriverVariable names, or kDriverLibrary. It is loaded by the first
+// call, and all calls have the same result.
+absl::StatusOr<const Driver*> TheDriver();
+
+}  // namespace xlad::runtime::cuda

@@ -1,0 +1,63 @@
+// The declarations of the driver's functions against those of CUDA's header, if it is installed.
+#include "runtime/devices/cuda/driver_api.h"
+
+#include <gtest/gtest.h>
+
+#if __has_include(<cuda.h>)
+#include <cuda.h>
+
+#include <tuple>
+#include <type_traits>
+
+namespace xlad::runtime::cuda {
+namespace {
+
+// Enumerations are passed as ints, and all pointers in the same way.
+template <typename Own, typename Theirs>
+constexpr bool kSameArgument = sizeof(Own) == sizeof(Theirs) && std::is_pointer_v<Own> == std::is_pointer_v<Theirs>;
+
+template <typename Own, typename Theirs>
+struct SameFunction : std::false_type {};
+template <typename OwnResult, typename... Own, typename TheirResult, typename... Theirs>
+  requires(sizeof...(Own) == sizeof...(Theirs))
+struct SameFunction<OwnResult(Own...), TheirResult(Theirs...)>
+    : std::bool_constant<kSameArgument<OwnResult, TheirResult> && (kSameArgument<Own, Theirs> && ...)> {};
+
+#define XLAD_COMPARE(name, parameters)  \
+  using Own_##name = Result parameters; \
+  static_assert(SameFunction<Own_##name, decltype(::name)>::value, #name " differs from CUDA's declaration");
+XLAD_CUDA_FUNCTIONS(XLAD_COMPARE)
+
+TEST(DriverApiTest, NumbersAreThoseOfCuda) {
+  EXPECT_EQ(kSuccess, CUDA_SUCCESS);
+  EXPECT_EQ(kInvalidValue, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(kOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(kNotInitialized, CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(kNoDevice, CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(kInvalidDevice, CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(kInvalidPtx, CUDA_ERROR_INVALID_PTX);
+  EXPECT_EQ(kUnsupportedPtxVersion, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_EQ(kInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(kNotFound, CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(kNotReady, CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(kLaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_EQ(kMisalignedAddress, CUDA_ERROR_MISALIGNED_ADDRESS);
+  EXPECT_EQ(kLaunchFailed, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(kComputeCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  EXPECT_EQ(kComputeCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  EXPECT_EQ(kMemoryPoolsSupported, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+  EXPECT_EQ(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
+  EXPECT_EQ(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
+  EXPECT_EQ(kEventBlockingSync, CU_EVENT_BLOCKING_SYNC);
+  EXPECT_EQ(kHostAllocPortable, CU_MEMHOSTALLOC_PORTABLE);
+  EXPECT_EQ(kPoolReleaseThreshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+  EXPECT_EQ(kJitErrorLogBuffer, CU_JIT_ERROR_LOG_BUFFER);
+  EXPECT_EQ(kJitErrorLogBufferBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+}
+
+}  // namespace
+}  // namespace xlad::runtime::cuda
+#else
+TEST(DriverApiTest, NumbersAreThoseOfCuda) { GTEST_SKIP() << "CUDA is not installed"; }
+#endif

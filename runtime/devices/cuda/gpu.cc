@@ -1,0 +1,122 @@
+#include "runtime/devices/cuda/gpu.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+
+namespace xlad::runtime::cuda {
+namespace {
+
+constexpr int kOldestCapability = 80;
+// Drivers run code for older GPUs on newer ones, and LLVM 19 generates none for those after sm_90.
+constexpr int kNewestCapability = 90;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Gpu>> Gpu::Open(const Driver* driver, int ordinal) {
+  DeviceId device = 0;
+  const Result found = driver->cuDeviceGet(&device, ordinal);
+  if (found != kSuccess) {
+    return absl::UnavailableError(
+        absl::StrCat("found no GPU ", ordinal, " of ", driver->device_count, ": ", driver->ErrorText(found)));
+  }
+  const std::shared_ptr<Gpu> gpu(new Gpu(*driver, device, ordinal));
+  XLAD_RETURN_IF_ERROR(gpu->Prepare());
+  return gpu;
+}
+
+absl::Status Gpu::Prepare() {
+  std::array<char, 128> model = {};
+  const Result named = driver_.cuDeviceGetName(model.data(), static_cast<int>(model.size()) - 1, device_);
+  name_ = absl::StrCat("GPU ", ordinal_, named == kSuccess ? absl::StrCat(" (", model.data(), ")") : "");
+  XLAD_ASSIGN_OR_RETURN(const int major, Attribute(kComputeCapabilityMajor));
+  XLAD_ASSIGN_OR_RETURN(const int minor, Attribute(kComputeCapabilityMinor));
+  capability_ = 10 * major + minor;
+  if (capability_ < kOldestCapability) {
+    return absl::UnavailableError(absl::StrCat(name_, ": found compute capability ", major, ".", minor,
+                                               ", expected 8.0 or later; --device gpu_sim runs the code on the CPU"));
+  }
+  XLAD_RETURN_IF_ERROR(Check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain"));
+  XLAD_RETURN_IF_ERROR(Activate());
+  XLAD_RETURN_IF_ERROR(Check(driver_.cuStreamCreate(&stream_, kStreamNonBlocking), "cuStreamCreate"));
+  XLAD_ASSIGN_OR_RETURN(const int pools, Attribute(kMemoryPoolsSupported));
+  has_pools_ = pools != 0;
+  return has_pools_ ? KeepFreedMemory() : absl::OkStatus();
+}
+
+// Freed memory stays in the pool, so that allocating again takes microseconds.
+absl::Status Gpu::KeepFreedMemory() const {
+  PoolHandle pool = nullptr;
+  XLAD_RETURN_IF_ERROR(Check(driver_.cuDeviceGetDefaultMemPool(&pool, device_), "cuDeviceGetDefaultMemPool"));
+  uint64_t threshold = UINT64_MAX;
+  return Check(driver_.cuMemPoolSetAttribute(pool, kPoolReleaseThreshold, &threshold), "cuMemPoolSetAttribute");
+}
+
+Gpu::~Gpu() {
+  if (context_ == nullptr) return;
+  if (stream_ != nullptr && Activate().ok()) driver_.cuStreamDestroy_v2(stream_);
+  driver_.cuDevicePrimaryCtxRelease_v2(device_);
+}
+
+std::string Gpu::code_target() const { return absl::StrCat("sm_", std::min(capability_, kNewestCapability)); }
+
+absl::StatusOr<int> Gpu::Attribute(int attribute) const {
+  int value = 0;
+  XLAD_RETURN_IF_ERROR(
+      Check(driver_.cuDeviceGetAttribute(&value, attribute, device_), absl::StrCat("attribute ", attribute)));
+  return value;
+}
+
+absl::Status Gpu::Activate() const { return Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
+
+absl::Status Gpu::Check(Result result, const std::string& what) const {
+  if (result == kSuccess) return absl::OkStatus();
+  const std::string text = absl::StrCat("cuda: ", name_, ": ", what, ": ", driver_.ErrorText(result));
+  return result == kOutOfMemory ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+}
+
+absl::Status Gpu::OutOfMemory(int64_t bytes, const std::string& kind) const {
+  size_t free = 0, total = 0;
+  const bool known = driver_.cuMemGetInfo_v2(&free, &total) == kSuccess;
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cuda: cannot allocate ", bytes, " bytes of ", kind, " memory on ", name_,
+                   known ? absl::StrCat(": ", free, " of its ", total, " bytes are free") : "",
+                   "; use more devices, a smaller batch, or stop other programs on this GPU"));
+}
+
+absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
+  XLAD_RETURN_IF_ERROR(Activate());
+  if (bytes < 0) return OutOfMemory(bytes, "device");
+  DevicePointer address = 0;
+  const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes));  // Empty allocations have addresses as well.
+  const Result allocated =
+      has_pools_ ? driver_.cuMemAllocAsync(&address, size, stream_) : driver_.cuMemAlloc_v2(&address, size);
+  // Drivers answer absurd sizes with an invalid value.
+  if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "device");
+  XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes")));
+  if (has_pools_) XLAD_RETURN_IF_ERROR(Check(driver_.cuStreamSynchronize(stream_), "allocation"));
+  return address;
+}
+
+void Gpu::Free(DevicePointer address) const {
+  if (!Activate().ok()) return;  // The context has failed, and its memory is lost with it.
+  has_pools_ ? driver_.cuMemFreeAsync(address, stream_) : driver_.cuMemFree_v2(address);
+}
+
+absl::StatusOr<void*> Gpu::AllocatePinned(int64_t bytes) const {
+  XLAD_RETURN_IF_ERROR(Activate());
+  if (bytes < 0) return OutOfMemory(bytes, "pinned host");
+  void* address = nullptr;
+  const Result allocated =
+      driver_.cuMemHostAlloc(&address, std::max<size_t>(1, static_cast<size_t>(bytes)), kHostAllocPortable);
+  if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "pinned host");
+  XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes of pinned memory")));
+  return address;
+}
+
+void Gpu::FreePinned(void* address) const {
+  if (Activate().ok()) driver_.cuMemFreeHost(address);
+}
+
+}  // namespace xlad::runtime::cuda

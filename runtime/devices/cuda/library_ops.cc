@@ -1,0 +1,266 @@
+#include "runtime/devices/cuda/library_ops.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
+#include "runtime/devices/cpu/dot_shape.h"
+#include "runtime/devices/cuda/library_kernels.h"
+#include "tensor/element_type.h"
+#include "tensor/shape.h"
+
+// The PTX of library_kernels.c, which the build makes and CMakeLists.txt names.
+__asm__(
+    ".section .rodata\n"
+    ".globl xlad_library_kernels\n"
+    "xlad_library_kernels:\n"
+    ".incbin \"" XLAD_LIBRARY_KERNELS
+    "\"\n"
+    ".byte 0\n"
+    ".text\n");
+extern "C" const char xlad_library_kernels[];
+
+namespace xlad::runtime::cuda {
+namespace {
+
+using tensor::Dims;
+using tensor::ElementType;
+
+ElementType TypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
+
+int64_t BytesOf(const ArrayShape& shape) {
+  int64_t bytes = tensor::ByteWidth(TypeOf(shape));
+  for (const int64_t size : shape.dims()) bytes *= size;
+  return bytes;
+}
+
+std::optional<XladElement> ElementOf(const ArrayShape& shape) {
+  switch (TypeOf(shape)) {
+    case ElementType::kF32:
+      return XLAD_F32;
+    case ElementType::kBF16:
+      return XLAD_BF16;
+    case ElementType::kF16:
+      return XLAD_F16;
+    default:
+      return std::nullopt;
+  }
+}
+
+struct Elements {
+  XladElement lhs, rhs, result;
+};
+
+// Nullopt for types that no kernel computes with.
+template <typename Product>
+std::optional<Elements> ElementsOf(const Product& product) {
+  const auto lhs = ElementOf(product.lhs()), rhs = ElementOf(product.rhs()), result = ElementOf(product.result());
+  if (!lhs.has_value() || !rhs.has_value() || !result.has_value()) return std::nullopt;
+  return Elements{*lhs, *rhs, *result};
+}
+
+// Fills the loops of one group, outermost first. False if there are too many.
+bool FillLoops(const std::vector<DotLoop>& from, XladDotLoop* to) {
+  if (from.size() > XLAD_DOT_LOOPS) return false;
+  for (size_t i = 0; i < XLAD_DOT_LOOPS; ++i) {
+    to[i] =
+        i < from.size() ? XladDotLoop{from[i].size, from[i].lhs, from[i].rhs, from[i].result} : XladDotLoop{1, 0, 0, 0};
+  }
+  return true;
+}
+
+// The size and stride of dimension `d` of an array, which is row-major.
+std::pair<int64_t, int64_t> SizeAndStride(const ArrayShape& shape, int64_t d) {
+  const Dims dims(shape.dims().begin(), shape.dims().end());
+  const Dims strides = tensor::Strides(dims);
+  return {dims[static_cast<size_t>(d)], strides[static_cast<size_t>(d)]};
+}
+
+XladConvolutionProblem ConvolutionProblem(const ConvolutionOp& op, const Elements& elements) {
+  XladConvolutionProblem problem = {};
+  const auto [outputs, output_stride] = SizeAndStride(op.result(), op.output_feature());
+  problem.batch = SizeAndStride(op.result(), op.output_batch()).first;
+  problem.output_features = outputs;
+  problem.features_per_group = SizeAndStride(op.rhs(), op.kernel_input_feature()).first;
+  problem.output_features_per_group = std::max<int64_t>(1, outputs / op.feature_group_count());
+  problem.input_batch_stride = SizeAndStride(op.lhs(), op.input_batch()).second;
+  problem.input_feature_stride = SizeAndStride(op.lhs(), op.input_feature()).second;
+  problem.kernel_input_stride = SizeAndStride(op.rhs(), op.kernel_input_feature()).second;
+  problem.kernel_output_stride = SizeAndStride(op.rhs(), op.kernel_output_feature()).second;
+  problem.output_batch_stride = SizeAndStride(op.result(), op.output_batch()).second;
+  problem.output_feature_stride = output_stride;
+  problem.input_element = elements.lhs;
+  problem.kernel_element = elements.rhs;
+  problem.result_element = elements.result;
+  problem.outputs = problem.batch * outputs;
+  for (int d = 0; d < XLAD_CONVOLUTION_DIMS; ++d) {
+    XladConvolutionDim& dim = problem.dims[d];
+    dim = {1, 0, 1, 0, 1, 0, 1, 0, 1, 1, 0};
+    if (d >= op.window_size()) continue;
+    const auto& window = op.window(d);
+    std::tie(dim.input_size, dim.input_stride) = SizeAndStride(op.lhs(), op.input_spatial(d));
+    std::tie(dim.kernel_size, dim.kernel_stride) = SizeAndStride(op.rhs(), op.kernel_spatial(d));
+    std::tie(dim.output_size, dim.output_stride) = SizeAndStride(op.result(), op.output_spatial(d));
+    dim.window_stride = window.stride();
+    dim.padding_low = window.padding_low();
+    dim.window_dilation = window.window_dilation();
+    dim.base_dilation = window.base_dilation();
+    dim.reversal = window.reversal();
+    problem.outputs *= dim.output_size;
+  }
+  return problem;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LibraryOps>> LibraryOps::Load(std::shared_ptr<const Gpu> gpu,
+                                                             const Executable& executable) {
+  std::unique_ptr<LibraryOps> ops(new LibraryOps(std::move(gpu)));
+  for (int i = 0; i < executable.library_ops_size(); ++i) {
+    const absl::Status added = ops->Add(executable.library_ops(i));
+    if (!added.ok()) return Annotate(added, absl::StrCat("executable '", executable.name(), "', op ", i));
+  }
+  return ops;
+}
+
+LibraryOps::~LibraryOps() {
+  for (const Op& op : ops_) {
+    if (op.problem != 0) gpu_->Free(op.problem);
+  }
+}
+
+absl::Status LibraryOps::Add(const LibraryOp& library_op) {
+  Op op;
+  XLAD_ASSIGN_OR_RETURN(op.host, PrepareLibraryOp(library_op));  // Checks the op, too.
+  const auto add = [&](const ArrayShape& shape, bool is_result, int64_t times = 1) {
+    op.buffers.push_back({BytesOf(shape) * times, is_result, false});
+  };
+  if (library_op.has_dot()) {
+    const DotOp& dot = library_op.dot();
+    add(dot.lhs(), false), add(dot.rhs(), false), add(dot.result(), true);
+    XLAD_RETURN_IF_ERROR(PlanDot(dot, &op));
+  } else if (library_op.has_convolution()) {
+    const ConvolutionOp& convolution = library_op.convolution();
+    add(convolution.lhs(), false), add(convolution.rhs(), false), add(convolution.result(), true);
+    XLAD_RETURN_IF_ERROR(PlanConvolution(convolution, &op));
+  } else if (library_op.has_fft()) {
+    add(library_op.fft().operand(), false), add(library_op.fft().result(), true);
+  } else if (library_op.has_lapack()) {
+    const LapackOp& lapack = library_op.lapack();
+    for (const ArrayShape& shape : lapack.operands()) add(shape, false, lapack.batch());
+    for (const ArrayShape& shape : lapack.results()) add(shape, true, lapack.batch());
+  } else {
+    for (const auto& operand : library_op.attention().operands()) add(operand.shape(), false);
+    for (const auto& result : library_op.attention().results()) {
+      op.buffers.push_back({BytesOf(result.array().shape()), true, true});
+    }
+  }
+  if (op.buffers.size() != op.host->buffer_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", op.buffers.size(), " operands and results, expected ", op.host->buffer_count()));
+  }
+  ops_.push_back(std::move(op));
+  return absl::OkStatus();
+}
+
+template <typename Problem>
+absl::Status LibraryOps::SetKernel(const std::string& kernel, const Problem& problem, Op* op) {
+  if (kernels_ == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(kernels_, CudaModule::Load(gpu_, xlad_library_kernels, "library_kernels"));
+  }
+  XLAD_ASSIGN_OR_RETURN(const FunctionHandle function, kernels_->Find(kernel));
+  XLAD_ASSIGN_OR_RETURN(op->problem, gpu_->Allocate(sizeof(problem)));
+  op->kernel = function;
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CudaStream> stream, CudaStream::Make(gpu_, 1));
+  XLAD_RETURN_IF_ERROR(stream->CopyToDevice(reinterpret_cast<void*>(op->problem),
+                                            {reinterpret_cast<const std::byte*>(&problem), sizeof(problem)}));
+  return stream->Synchronize();
+}
+
+absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
+  const std::optional<Elements> elements = ElementsOf(dot);
+  XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(dot));
+  shape.Merge();
+  XladDotProblem problem = {};
+  const bool fits = FillLoops(shape.batch, problem.loops[0]) && FillLoops(shape.m, problem.loops[1]) &&
+                    FillLoops(shape.n, problem.loops[2]) && FillLoops(shape.k, problem.loops[3]);
+  if (!fits || !elements.has_value()) return absl::OkStatus();
+  problem.batch = shape.Elements(shape.batch);
+  problem.m = shape.Elements(shape.m);
+  problem.n = shape.Elements(shape.n);
+  problem.k = shape.Elements(shape.k);
+  const bool is_large = std::min(problem.m, problem.n) >= XLAD_DOT_LARGE_TILE;
+  const int64_t tile = is_large ? XLAD_DOT_LARGE_TILE : XLAD_DOT_SMALL_TILE;
+  problem.row_tiles = CeilDiv(problem.m, tile);
+  problem.column_tiles = CeilDiv(problem.n, tile);
+  problem.lhs_element = elements->lhs;
+  problem.rhs_element = elements->rhs;
+  problem.result_element = elements->result;
+  const int64_t blocks = problem.batch * problem.row_tiles * problem.column_tiles;
+  if (blocks < 1 || blocks > INT32_MAX) return absl::OkStatus();
+  op->blocks = static_cast<unsigned>(blocks);
+  op->threads = XLAD_DOT_THREADS;
+  return SetKernel(is_large ? "xlad_dot_large" : "xlad_dot_small", problem, op);
+}
+
+absl::Status LibraryOps::PlanConvolution(const ConvolutionOp& convolution, Op* op) {
+  const std::optional<Elements> elements = ElementsOf(convolution);
+  if (!elements.has_value() || convolution.window_size() > XLAD_CONVOLUTION_DIMS) return absl::OkStatus();
+  const XladConvolutionProblem problem = ConvolutionProblem(convolution, *elements);
+  const int64_t blocks = CeilDiv(problem.outputs, XLAD_CONVOLUTION_THREADS);
+  if (blocks < 1 || blocks > INT32_MAX) return absl::OkStatus();
+  op->blocks = static_cast<unsigned>(blocks);
+  op->threads = XLAD_CONVOLUTION_THREADS;
+  return SetKernel("xlad_convolution", problem, op);
+}
+
+absl::Status LibraryOpsLauncher::Run(int op, absl::Span<void* const> buffers) {
+  const LibraryOps::Op& planned = ops_.ops_[op];
+  stream_.SetLast(absl::StrCat("library op ", op));
+  XLAD_RETURN_IF_ERROR(stream_.Begin());
+  return planned.kernel != nullptr ? RunKernel(planned, buffers) : RunOnHost(planned, buffers);
+}
+
+absl::Status LibraryOpsLauncher::RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
+  DevicePointer problem = op.problem;
+  std::vector<void*> values(buffers.begin(), buffers.end());
+  std::vector<void*> arguments = {&problem};
+  for (void*& value : values) arguments.push_back(&value);
+  return stream_.Check(stream_.gpu().driver().cuLaunchKernel(op.kernel, op.blocks, 1, 1, op.threads, 1, 1, 0,
+                                                             stream_.handle(), arguments.data(), nullptr),
+                       "launch");
+}
+
+// Waits for the copies: the host has the operands only then.
+absl::Status LibraryOpsLauncher::RunOnHost(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
+  if (team_ == nullptr) team_ = std::make_unique<ThreadTeam>(stream_.threads());
+  struct alignas(XLAD_BUFFER_ALIGNMENT) Line {
+    std::array<std::byte, XLAD_BUFFER_ALIGNMENT> bytes;
+  };
+  const auto lines = [](int64_t bytes) { return std::vector<Line>(bytes / XLAD_BUFFER_ALIGNMENT + 1); };
+  std::vector<std::vector<Line>> arrays;
+  std::vector<void*> addresses;
+  const auto bytes_of = [&](size_t b) {
+    return absl::MakeSpan(arrays[b][0].bytes.data(), static_cast<size_t>(op.buffers[b].bytes));
+  };
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    arrays.push_back(lines(op.buffers[b].bytes));
+    addresses.push_back(arrays[b].data());
+    if (op.buffers[b].is_result && !op.buffers[b].has_gaps) continue;
+    XLAD_RETURN_IF_ERROR(stream_.CopyToHost(bytes_of(b), buffers[b]));
+  }
+  XLAD_RETURN_IF_ERROR(stream_.Synchronize());
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<LibraryCall> call, op.host->MakeCall(stream_.threads()));
+  std::vector<Line> scratch = lines(op.host->scratch_bytes(stream_.threads()));
+  XLAD_RETURN_IF_ERROR(stream_.Note(call->Run(addresses, scratch.data(), *team_)));
+  for (size_t b = 0; b < buffers.size(); ++b) {
+    if (!op.buffers[b].is_result) continue;
+    XLAD_RETURN_IF_ERROR(stream_.CopyToDevice(buffers[b], bytes_of(b)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::runtime::cuda

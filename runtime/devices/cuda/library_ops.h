@@ -1,0 +1,70 @@
+// Library ops on a GPU: matrix products and convolutions by kernels of our own (library_kernels.c). The host computes
+// all others, as the cpu device does, on copies of their operands.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/executable.pb.h"
+#include "runtime/device.h"
+#include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cuda/cuda_module.h"
+#include "runtime/devices/cuda/cuda_stream.h"
+
+namespace xlad::runtime::cuda {
+
+// The library ops of an executable. Thread-safe.
+class LibraryOps {
+ public:
+  // InvalidArgument, with the number of the op, for ops that are not consistent.
+  static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu, const Executable& executable);
+  ~LibraryOps();
+
+  int64_t count() const { return static_cast<int64_t>(ops_.size()); }
+  size_t buffer_count(int op) const { return ops_[op].host->buffer_count(); }
+
+ private:
+  friend class LibraryOpsLauncher;
+  struct Buffer {
+    int64_t bytes = 0;
+    bool is_result = false;
+    bool has_gaps = false;  // A result of which not every byte is written.
+  };
+  struct Op {
+    std::unique_ptr<PreparedLibraryOp> host;
+    std::vector<Buffer> buffers;
+    FunctionHandle kernel = nullptr;  // Null: the host computes it.
+    DevicePointer problem = 0;
+    unsigned blocks = 1, threads = 1;
+  };
+
+  explicit LibraryOps(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+  absl::Status Add(const LibraryOp& op);
+  template <typename Problem>
+  absl::Status SetKernel(const std::string& kernel, const Problem& problem, Op* op);
+  absl::Status PlanDot(const DotOp& dot, Op* op);
+  absl::Status PlanConvolution(const ConvolutionOp& convolution, Op* op);
+
+  const std::shared_ptr<const Gpu> gpu_;
+  std::unique_ptr<CudaModule> kernels_;  // Loaded for the first op that has one.
+  std::vector<Op> ops_;
+};
+
+// Runs them on a stream. Used by one thread at a time.
+class LibraryOpsLauncher {
+ public:
+  LibraryOpsLauncher(const LibraryOps* ops, CudaStream* stream) : ops_(*ops), stream_(*stream) {}
+  // `op` and the number of buffers have been checked.
+  absl::Status Run(int op, absl::Span<void* const> buffers);
+
+ private:
+  absl::Status RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers);
+  absl::Status RunOnHost(const LibraryOps::Op& op, absl::Span<void* const> buffers);
+
+  const LibraryOps& ops_;
+  CudaStream& stream_;
+  std::unique_ptr<ThreadTeam> team_;
+};
+
+}  // namespace xlad::runtime::cuda

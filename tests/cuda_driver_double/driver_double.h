@@ -1,0 +1,85 @@
+// The state of the test double of NVIDIA's driver: its settings, its GPU's memory, its streams.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "runtime/devices/cuda/driver_api.h"
+#include "tests/cuda_driver_double/ptx_program.h"
+#include "tests/cuda_driver_double/window_memory.h"
+
+namespace xlad::cuda_double {
+
+using runtime::cuda::Result;
+
+// "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
+//   devices=1  version=12040  capability=90  memory=17179869184  pools=1
+//   fail=FUNCTION:CODE[:CALLS]   the function returns the code after this number of calls, which succeed
+struct Settings {
+  int devices = 1, version = 12040, capability = 90, pools = 1;
+  uint64_t memory = uint64_t{16} << 30;
+  struct Failure {
+    Result code = 0;
+    int calls = 0;
+  };
+  std::map<std::string, Failure> failures;
+};
+
+class DriverDouble {
+ public:
+  static DriverDouble& Get();
+
+  // Takes settings, and forgets errors. Allocations of a memory of another size are lost.
+  void Configure(const std::string& text);
+  const Settings& settings() const { return settings_; }
+  WindowMemory& memory() { return *memory_; }
+  // What a call of the function is to return before it does anything: an injected error, or the error of the context.
+  Result Enter(const std::string& function);
+  // Notes the error of work: from now on, all calls return it, as those of a driver do.
+  void Break(Result error);
+  Result broken() const;
+
+ private:
+  DriverDouble();
+  mutable std::mutex mutex_;
+  Settings settings_;
+  std::unique_ptr<WindowMemory> memory_;
+  Result broken_ = 0;
+};
+
+// Work that runs in order, on a thread of its own.
+class WorkQueue {
+ public:
+  WorkQueue() : thread_([this] { Run(); }) {}
+  ~WorkQueue();
+  // After an error of any queue, work is left out unless `always` is set.
+  void Add(std::function<Result()> work, bool always = false);
+  Result Wait();
+
+ private:
+  struct Work {
+    std::function<Result()> run;
+    bool always = false;
+  };
+  void Run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> queue_;  // The first one may be running.
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+// How often the event has been recorded, and how many of these points have been reached.
+struct EventState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t recorded = 0, reached = 0;
+};
+
+}  // namespace xlad::cuda_double

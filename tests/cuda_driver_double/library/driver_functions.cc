@@ -1,0 +1,342 @@
+// The functions of NVIDIA's driver, on memory of the host. Only what xlad calls, with the results that it relies on.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "tests/cuda_driver_double/driver_double.h"
+
+namespace xlad::runtime::cuda {
+
+struct ContextObject {};
+struct PoolObject {};
+struct StreamObject {
+  cuda_double::WorkQueue queue;
+};
+struct EventObject {
+  std::shared_ptr<cuda_double::EventState> state = std::make_shared<cuda_double::EventState>();
+};
+struct FunctionObject {
+  const cuda_double::Function* function = nullptr;
+};
+struct ModuleObject {
+  std::unique_ptr<cuda_double::Program> program;
+  std::map<std::string, FunctionObject> functions;
+};
+
+// Functions with other parameters than those of driver_api.h are errors.
+#define XLAD_DECLARE(name, parameters) extern "C" __attribute__((visibility("default"))) Result name parameters;
+XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
+#undef XLAD_DECLARE
+extern "C" __attribute__((visibility("default"))) void xladCudaDoubleConfigure(const char* text);
+
+namespace {
+
+using cuda_double::DriverDouble;
+
+ContextObject the_context;
+PoolObject the_pool;
+
+cuda_double::WindowMemory& Memory() { return DriverDouble::Get().memory(); }
+
+struct ErrorName {
+  Result code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorName kErrors[] = {
+    {kInvalidValue, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {kNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {kInvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {kUnsupportedPtxVersion, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the PTX was compiled with an unsupported toolchain"},
+    {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {kNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {kLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {kMisalignedAddress, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {kLaunchFailed, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+};
+
+const ErrorName* FindError(Result code) {
+  const auto* const found = std::find_if(std::begin(kErrors), std::end(kErrors),
+                                         [code](const ErrorName& error) { return error.code == code; });
+  return found == std::end(kErrors) ? nullptr : found;
+}
+
+// Runs all blocks of a grid.
+Result RunGrid(const cuda_double::Function& kernel, unsigned blocks, unsigned threads,
+               const std::vector<std::byte>& arguments) {
+  for (unsigned block = 0; block < blocks; ++block) {
+    const Result error = cuda_double::RunBlock(kernel, Memory(), arguments.data(), {0, threads, block, blocks});
+    if (error != 0) return error;
+  }
+  return kSuccess;
+}
+
+std::vector<std::byte> PackArguments(const cuda_double::Function& kernel, void** arguments) {
+  std::vector<std::byte> packed(static_cast<size_t>(kernel.parameter_bytes));
+  for (size_t p = 0; p < kernel.parameters.size(); ++p) {
+    const cuda_double::Parameter& parameter = kernel.parameters[p];
+    std::memcpy(packed.data() + parameter.offset, arguments[p], static_cast<size_t>(parameter.bytes));
+  }
+  return packed;
+}
+
+Result EnqueueCopy(StreamHandle stream, void* to, const void* from, size_t bytes) {
+  if (to == nullptr || from == nullptr) return kInvalidValue;
+  stream->queue.Add([to, from, bytes] {
+    std::memcpy(to, from, bytes);
+    return kSuccess;
+  });
+  return kSuccess;
+}
+
+}  // namespace
+
+#define XLAD_ENTER(name)                                                              \
+  if (const Result entered = DriverDouble::Get().Enter(#name); entered != kSuccess) { \
+    return entered;                                                                   \
+  }
+
+void xladCudaDoubleConfigure(const char* text) { DriverDouble::Get().Configure(text); }
+
+Result cuInit(unsigned) {
+  XLAD_ENTER(cuInit);
+  return DriverDouble::Get().settings().devices > 0 ? kSuccess : kNoDevice;
+}
+Result cuDriverGetVersion(int* version) {
+  XLAD_ENTER(cuDriverGetVersion);
+  *version = DriverDouble::Get().settings().version;
+  return kSuccess;
+}
+Result cuGetErrorName(Result error, const char** text) {
+  const ErrorName* const found = FindError(error);
+  *text = found != nullptr ? found->name : nullptr;
+  return found != nullptr ? kSuccess : kInvalidValue;
+}
+Result cuGetErrorString(Result error, const char** text) {
+  const ErrorName* const found = FindError(error);
+  *text = found != nullptr ? found->text : nullptr;
+  return found != nullptr ? kSuccess : kInvalidValue;
+}
+
+// Devices.
+Result cuDeviceGetCount(int* count) {
+  XLAD_ENTER(cuDeviceGetCount);
+  *count = DriverDouble::Get().settings().devices;
+  return kSuccess;
+}
+Result cuDeviceGet(DeviceId* device, int ordinal) {
+  XLAD_ENTER(cuDeviceGet);
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < DriverDouble::Get().settings().devices ? kSuccess : kInvalidDevice;
+}
+Result cuDeviceGetName(char* name, int length, DeviceId) {
+  XLAD_ENTER(cuDeviceGetName);
+  std::snprintf(name, static_cast<size_t>(length), "test double");
+  return kSuccess;
+}
+Result cuDeviceGetAttribute(int* value, int attribute, DeviceId) {
+  XLAD_ENTER(cuDeviceGetAttribute);
+  const cuda_double::Settings& settings = DriverDouble::Get().settings();
+  if (attribute == kComputeCapabilityMajor) *value = settings.capability / 10;
+  if (attribute == kComputeCapabilityMinor) *value = settings.capability % 10;
+  if (attribute == kMemoryPoolsSupported) *value = settings.pools;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRetain(ContextHandle* context, DeviceId) {
+  XLAD_ENTER(cuDevicePrimaryCtxRetain);
+  *context = &the_context;
+  return kSuccess;
+}
+Result cuDevicePrimaryCtxRelease_v2(DeviceId) { return kSuccess; }
+Result cuCtxSetCurrent(ContextHandle) {
+  XLAD_ENTER(cuCtxSetCurrent);
+  return kSuccess;
+}
+
+// Modules.
+Result cuModuleLoadDataEx(ModuleHandle* module, const void* image, unsigned num_options, int* options, void** values) {
+  XLAD_ENTER(cuModuleLoadDataEx);
+  auto loaded = std::make_unique<ModuleObject>();
+  std::string error;
+  loaded->program = cuda_double::ParsePtx(static_cast<const char*>(image), &Memory(), &error);
+  if (loaded->program != nullptr) {
+    for (const auto& [name, function] : loaded->program->functions) loaded->functions[name] = {function.get()};
+    *module = loaded.release();
+    return kSuccess;
+  }
+  char* log = nullptr;
+  size_t log_bytes = 0;
+  for (unsigned o = 0; o < num_options; ++o) {
+    if (options[o] == kJitErrorLogBuffer) log = static_cast<char*>(values[o]);
+    if (options[o] == kJitErrorLogBufferBytes) log_bytes = reinterpret_cast<size_t>(values[o]);
+  }
+  if (log != nullptr) std::snprintf(log, log_bytes, "%s", error.c_str());
+  return kInvalidPtx;
+}
+Result cuModuleUnload(ModuleHandle module) {
+  for (const uint64_t address : module->program->variables) Memory().Free(address);
+  delete module;
+  return kSuccess;
+}
+Result cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const char* name) {
+  XLAD_ENTER(cuModuleGetFunction);
+  const auto found = module->functions.find(name);
+  if (found == module->functions.end() || !found->second.function->is_kernel) return kNotFound;
+  *function = &found->second;
+  return kSuccess;
+}
+Result cuLaunchKernel(XLAD_CUDA_LAUNCH_PARAMETERS) {
+  XLAD_ENTER(cuLaunchKernel);
+  const cuda_double::Function& kernel = *function->function;
+  if (grid_x < 1 || grid_y != 1 || grid_z != 1 || block_x < 1 || block_y != 1 || block_z != 1) return kInvalidValue;
+  if (kernel.required_threads != 0 && kernel.required_threads != static_cast<int>(block_x)) return kInvalidValue;
+  if (block_x > 1024 || kernel.shared_bytes > 48 << 10) return kLaunchOutOfResources;
+  stream->queue.Add([&kernel, grid_x, block_x, packed = PackArguments(kernel, arguments)] {
+    return RunGrid(kernel, grid_x, block_x, packed);
+  });
+  return kSuccess;
+}
+Result cuLaunchHostFunc(StreamHandle stream, HostFunction function, void* argument) {
+  XLAD_ENTER(cuLaunchHostFunc);
+  stream->queue.Add([function, argument] {
+    function(argument);
+    return kSuccess;
+  });
+  return kSuccess;
+}
+
+// Streams and events.
+Result cuStreamCreate(StreamHandle* stream, unsigned) {
+  XLAD_ENTER(cuStreamCreate);
+  *stream = new StreamObject;
+  return kSuccess;
+}
+Result cuStreamDestroy_v2(StreamHandle stream) {
+  delete stream;
+  return kSuccess;
+}
+Result cuStreamSynchronize(StreamHandle stream) {
+  XLAD_ENTER(cuStreamSynchronize);
+  return stream->queue.Wait();
+}
+Result cuStreamWaitEvent(StreamHandle stream, EventHandle event, unsigned) {
+  XLAD_ENTER(cuStreamWaitEvent);
+  const std::shared_ptr<cuda_double::EventState> state = event->state;
+  const std::lock_guard<std::mutex> lock(state->mutex);
+  stream->queue.Add([state, number = state->recorded] {
+    std::unique_lock<std::mutex> waiting(state->mutex);
+    state->changed.wait(waiting, [&] { return state->reached >= number; });
+    return kSuccess;
+  });
+  return kSuccess;
+}
+Result cuEventCreate(EventHandle* event, unsigned) {
+  XLAD_ENTER(cuEventCreate);
+  *event = new EventObject;
+  return kSuccess;
+}
+Result cuEventDestroy_v2(EventHandle event) {
+  delete event;
+  return kSuccess;
+}
+Result cuEventRecord(EventHandle event, StreamHandle stream) {
+  XLAD_ENTER(cuEventRecord);
+  const std::shared_ptr<cuda_double::EventState> state = event->state;
+  const std::lock_guard<std::mutex> lock(state->mutex);
+  // It is reached after an error, too: nothing waits for ever.
+  stream->queue.Add(
+      [state, number = ++state->recorded] {
+        const std::lock_guard<std::mutex> reaching(state->mutex);
+        state->reached = std::max(state->reached, number);
+        state->changed.notify_all();
+        return kSuccess;
+      },
+      /*always=*/true);
+  return kSuccess;
+}
+Result cuEventQuery(EventHandle event) {
+  XLAD_ENTER(cuEventQuery);
+  const std::lock_guard<std::mutex> lock(event->state->mutex);
+  return event->state->reached >= event->state->recorded ? kSuccess : kNotReady;
+}
+Result cuEventSynchronize(EventHandle event) {
+  XLAD_ENTER(cuEventSynchronize);
+  cuda_double::EventState& state = *event->state;
+  std::unique_lock<std::mutex> lock(state.mutex);
+  state.changed.wait(lock, [&, number = state.recorded] { return state.reached >= number; });
+  return DriverDouble::Get().broken();
+}
+
+// Memory.
+Result cuMemGetInfo_v2(size_t* free, size_t* total) {
+  XLAD_ENTER(cuMemGetInfo_v2);
+  *free = Memory().free_bytes();
+  *total = Memory().total_bytes();
+  return kSuccess;
+}
+Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
+  XLAD_ENTER(cuMemAlloc_v2);
+  *address = Memory().Allocate(bytes);
+  return *address != 0 ? kSuccess : kOutOfMemory;
+}
+Result cuMemFree_v2(DevicePointer address) { return Memory().Free(address) ? kSuccess : kInvalidValue; }
+Result cuMemAllocAsync(DevicePointer* address, size_t bytes, StreamHandle stream) {
+  XLAD_ENTER(cuMemAllocAsync);
+  *address = Memory().Allocate(bytes);
+  if (*address != 0) return kSuccess;
+  stream->queue.Wait();  // Earlier work of the stream may free memory.
+  *address = Memory().Allocate(bytes);
+  return *address != 0 ? kSuccess : kOutOfMemory;
+}
+Result cuMemFreeAsync(DevicePointer address, StreamHandle stream) {
+  if (Memory().Range(address, 1) == nullptr) return kInvalidValue;
+  stream->queue.Add([address] { return Memory().Free(address) ? kSuccess : kInvalidValue; }, /*always=*/true);
+  return kSuccess;
+}
+Result cuDeviceGetDefaultMemPool(PoolHandle* pool, DeviceId) {
+  XLAD_ENTER(cuDeviceGetDefaultMemPool);
+  *pool = &the_pool;
+  return kSuccess;
+}
+Result cuMemPoolSetAttribute(PoolHandle, int, void*) {
+  XLAD_ENTER(cuMemPoolSetAttribute);
+  return kSuccess;
+}
+Result cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  XLAD_ENTER(cuMemHostAlloc);
+  *memory = Memory().AllocatePinned(bytes);
+  return *memory != nullptr ? kSuccess : kOutOfMemory;
+}
+Result cuMemFreeHost(void* memory) { return Memory().FreePinned(memory) ? kSuccess : kInvalidValue; }
+
+// Copies.
+Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream) {
+  XLAD_ENTER(cuMemcpyAsync);
+  if (to < from + bytes && from < to + bytes) return kInvalidValue;  // A driver leaves the result undefined.
+  return EnqueueCopy(stream, Memory().Range(to, bytes), Memory().Range(from, bytes), bytes);
+}
+Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, StreamHandle stream) {
+  XLAD_ENTER(cuMemcpyHtoDAsync_v2);
+  return EnqueueCopy(stream, Memory().Range(to, bytes), from, bytes);
+}
+Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandle stream) {
+  XLAD_ENTER(cuMemcpyDtoHAsync_v2);
+  return EnqueueCopy(stream, to, Memory().Range(from, bytes), bytes);
+}
+Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream) {
+  XLAD_ENTER(cuMemsetD8Async);
+  std::byte* const real = Memory().Range(to, bytes);
+  if (real == nullptr) return kInvalidValue;
+  stream->queue.Add([real, value, bytes] {
+    std::memset(real, value, bytes);
+    return kSuccess;
+  });
+  return kSuccess;
+}
+
+}  // namespace xlad::runtime::cuda
