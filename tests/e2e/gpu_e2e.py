@@ -1,19 +1,29 @@
-"""Simulated GPUs: they train as CPUs do, kernels pass all checks, and requests for real GPUs are refused."""
+"""GPUs on machines that have none. Simulated ones train as CPUs do, and kernels pass all checks. Devices of kind cuda
+train with a test double of NVIDIA's driver, and requests for them are refused without a driver.
+"""
 
+import contextlib
 import json
 import os
 import pathlib
 import unittest
+from unittest import mock
 
-from harness import OWN_EXAMPLES, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, XLAD, folder, job_directories, mesh_text, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
+DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"
+
+
+def driver(library, settings=""):
+    """Chooses the library that stands for NVIDIA's driver, and the properties of the test double."""
+    return mock.patch.dict(os.environ, {"XLAD_CUDA_DRIVER": str(library), "XLAD_CUDA_DOUBLE": settings})
 
 
 class GpuTest(unittest.TestCase):
     def train(self, directory, axes, device, where, steps=4):
         """The losses of some steps on two workers."""
-        curve = where / f"{device}.json"
+        curve = where / "curve.json"
         mesh = ["--mesh", mesh_text(axes)] if axes else []
         code, _, err = xlad("run", directory, *mesh, "--workers", 2, "--steps", steps, "--device", device, "--curve",
                             curve)
@@ -37,19 +47,59 @@ class GpuTest(unittest.TestCase):
             with self.subTest(example=directory.name), folder() as where:
                 self.train(directory, {}, "gpu_sim_checked", where, steps=1)
 
-    def test_requests_for_real_gpus_are_refused_with_the_reason(self):
-        for command in (("run", JOB), ("up",), ("worker", "--coordinator", "127.0.0.1:1")):
-            code, _, err = xlad(*command, "--device", "cuda:1")
-            self.assertNotEqual(code, 0)
-            for word in ("cuda", "libcuda.so.1", "gpu_sim"):
-                self.assertIn(word, err)
+    def test_requests_for_gpus_are_refused_with_the_reason(self):
+        for library, settings, words in (
+                ("libcuda_that_is_missing.so.1", "", ["libcuda_that_is_missing.so.1", "cannot be loaded", "gpu_sim"]),
+                (DRIVER_DOUBLE, "version=11040", ["for CUDA 11.4, expected CUDA 12.0 or later"]),
+                (DRIVER_DOUBLE, "devices=0", ["finds no GPU", "CUDA_VISIBLE_DEVICES"]),
+                (DRIVER_DOUBLE, "capability=70", ["found compute capability 7.0, expected 8.0 or later"])):
+            with driver(library, settings):
+                for command in (("run", JOB), ("up",), ("worker", "--coordinator", "127.0.0.1:1"), ("bench",)):
+                    with self.subTest(command=command[0], settings=settings):
+                        code, _, err = xlad(*command, "--device", "cuda:1")
+                        self.assertNotEqual(code, 0)
+                        for word in ("cuda", *words):
+                            self.assertIn(word, err)
+                self.assertFalse(self.kinds()["cuda"]["available"])
 
-    def test_version_lists_the_kinds(self):
+    def test_jobs_fail_alone_with_the_error_of_the_driver(self):
+        for settings, words in (
+                ("memory=4096", ["cannot allocate", "of its 4096 bytes are free"]),
+                ("fail=cuModuleLoadDataEx:218", ["cannot compile the PTX", "CUDA_ERROR_INVALID_PTX"]),
+                ("fail=cuLaunchKernel:719:5", ["CUDA_ERROR_LAUNCH_FAILED", "the last kernel"])):
+            with self.subTest(settings=settings), driver(DRIVER_DOUBLE, settings):
+                code, out, err = xlad("run", JOB, "--steps", 1, "--device", "cuda:1", "--workers", 1)
+                self.assertNotEqual(code, 0)
+                for word in words:
+                    self.assertIn(word, out + err)
+
+    def test_the_ptx_trains_like_cpu_devices(self):
+        with folder() as where, contextlib.ExitStack() as stack:
+            cpu = self.train(JOB, {}, "cpu", where, steps=2)
+            stack.enter_context(driver(DRIVER_DOUBLE))
+            for a, b in zip(cpu, self.train(JOB, {}, "cuda", where, steps=2), strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
+            mixed = self.train(JOB, {"dp": 4}, "cuda:2,cpu:1,gpu_sim:1", where, steps=2)
+            for a, b in zip(cpu, mixed, strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
+
+    def test_collectives_on_cuda_devices_and_a_mix(self):
+        with driver(DRIVER_DOUBLE):
+            for device in ("cuda:2", "cpu:1,cuda:2"):
+                code, out, err = xlad("bench", "--device", device, "--max-bytes", 1024, "--repeats", 2, "--format",
+                                      "json")
+                self.assertEqual(code, 0, err)
+                self.assertEqual(json.loads(out)[0]["launches"]["cuda"], 4)
+
+    def kinds(self):
         code, out, _ = xlad("version", "--format", "json")
         self.assertEqual(code, 0)
-        kinds = {row["kind"]: row for row in json.loads(out)["devices"]}
-        self.assertTrue(kinds["gpu_sim"]["available"])
-        self.assertFalse(kinds["cuda"]["available"])
+        return {row["kind"]: row for row in json.loads(out)["devices"]}
+
+    def test_version_lists_the_kinds(self):
+        self.assertTrue(self.kinds()["gpu_sim"]["available"])
+        with driver(DRIVER_DOUBLE):
+            self.assertTrue(self.kinds()["cuda"]["available"])
 
 
 if __name__ == "__main__":
