@@ -47,20 +47,28 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     {
       const std::lock_guard lock(mutex_);
       const auto found = open_.find(digest);
-      if (found != open_.end()) return found->second;
+      if (found != open_.end()) return found->second.reader;
     }
     absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
     if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
     if (!file.ok()) return file.status();
-    absl::StatusOr<std::shared_ptr<RangeReader>> reader = Verified(digest, *std::move(file));
-    if (!reader.ok()) {
-      NoteError(digest, reader.status());
-      return reader;
+    absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
+    if (!opened.ok()) {
+      NoteError(digest, opened.status());
+      return opened.status();
     }
-    reader = std::make_shared<Reader>(shared_from_this(), digest, *std::move(reader));
+    opened->reader = std::make_shared<Reader>(shared_from_this(), digest, std::move(opened->reader));
     const std::lock_guard lock(mutex_);
     if (open_.size() >= kMaxOpen) open_.clear();
-    return open_[digest] = *reader;
+    return (open_[digest] = *std::move(opened)).reader;
+  }
+
+  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) {
+    XLAD_RETURN_IF_ERROR(Open(digest).status());
+    const std::lock_guard lock(mutex_);
+    const auto found = open_.find(digest);
+    if (found != open_.end()) return *found->second.sums;
+    return absl::NotFoundError(absl::StrCat("blob ", digest, " is being replaced"));
   }
 
   // Sets a blob aside if `status` says that it is damaged.
@@ -132,9 +140,18 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     const std::shared_ptr<RangeReader> reader_;
   };
 
-  absl::StatusOr<std::shared_ptr<RangeReader>> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
-    XLAD_ASSIGN_OR_RETURN(ObjectInfo info, ReadSums(digest, *file));
-    return storage::VerifyBlocks(std::move(file), std::move(info.sums), absl::StrCat("blob ", digest));
+  struct Opened {
+    std::shared_ptr<RangeReader> reader;
+    std::shared_ptr<const storage::BlockSums> sums;
+  };
+
+  absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
+    XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, ReadSums(digest, *file));
+    Opened opened;
+    XLAD_ASSIGN_OR_RETURN(opened.reader,
+                          storage::VerifyBlocks(std::move(file), info.sums, absl::StrCat("blob ", digest)));
+    opened.sums = std::make_shared<const storage::BlockSums>(info.sums);
+    return opened;
   }
 
   // The checksums of a blob. If it has none, or damaged ones, they are computed if its contents have the digest.
@@ -164,7 +181,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   const BlobStore::Options options_;
   const int64_t opened_ns_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<RangeReader>> open_;
+  std::map<std::string, Opened> open_;
 
   std::mutex use_mutex_;  // Taken before mutex_.
   std::map<std::string, int64_t> used_ns_;
@@ -241,6 +258,8 @@ absl::StatusOr<int64_t> BlobStore::Size(const std::string& digest) const {
 absl::StatusOr<std::shared_ptr<RangeReader>> BlobStore::OpenBlob(const std::string& digest) const {
   return store_->Open(digest);
 }
+
+absl::StatusOr<storage::BlockSums> BlobStore::SumsOf(const std::string& digest) const { return store_->SumsOf(digest); }
 
 absl::StatusOr<std::string> BlobStore::Put(const std::string& bytes) {
   const std::string digest = Sha256Hex(bytes);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "storage/block_sums.h"
 #include "storage/object_writer.h"
 #include "storage/range_reader.h"
 
@@ -45,6 +46,9 @@ class BlobStore {
   // Opens a blob for reading any range of it. The reader verifies what it reads: DataLoss if it is damaged. NotFound if
   // there is no such blob.
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest) const;
+
+  // The checksums of a blob's blocks. Errors as OpenBlob.
+  absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) const;
 
   // Small blobs as a whole. Put returns the digest: 64 lower-case hexadecimal digits.
   absl::StatusOr<std::string> Put(const std::string& bytes);

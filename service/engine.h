@@ -20,6 +20,7 @@
 
 #include "base/child_process.h"
 #include "service/blob_collector.h"
+#include "service/blob_peers.h"
 #include "service/blob_store.h"
 #include "service/build_child.h"
 #include "service/build_queue.h"
@@ -90,6 +91,7 @@ class Engine {
   // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
+  BlobPeers& blob_peers() { return blob_peers_; }
 
   // --- Data that a client feeds (PutBatchRequest).
   // Whether the job still takes batches, and the first that is missing. Removes those that it does not need any more.
@@ -185,6 +187,7 @@ class Engine {
   std::unique_ptr<storage::BatchSpool> spool_;
   std::unique_ptr<TraceStore> traces_;
   GoodputMeter goodput_;
+  BlobPeers blob_peers_;
   std::unique_ptr<Random> random_;
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.

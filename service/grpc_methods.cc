@@ -15,6 +15,9 @@ namespace {
 constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
 constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
 constexpr int64_t kMaxChunkBytes = 4 << 20;
+// The part of a blob for which a worker is named that has it. Less costs no more to send than to name the worker.
+constexpr int64_t kMinPeerBytes = 64 << 10;
+constexpr int64_t kMaxPeerBytes = 64 << 20;
 constexpr int64_t kWaitForBatchMs = 5'000;  // Then the caller asks again.
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
@@ -95,9 +98,36 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
   return WriteRange(*blob, 0, blob->size(), stream);
 }
 
+// The worker from which the range is to be read, and its checksums; no worker: the coordinator sends the bytes.
+absl::StatusOr<Chunk> PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access,
+                               Engine* engine) {
+  Chunk chunk;
+  chunk.set_total_bytes(blob_bytes);
+  const bool is_worker = access.caller.role == security::Role::kWorker || access.caller.role == security::Role::kOwner;
+  const int64_t end = request.offset() + request.size();
+  const bool are_blocks = request.offset() % storage::kBlockBytes == 0 && end <= blob_bytes &&
+                          (end % storage::kBlockBytes == 0 || end == blob_bytes);
+  const bool is_worth_it = request.size() >= kMinPeerBytes && request.size() <= kMaxPeerBytes;
+  if (!request.has_reader() || !is_worker || !are_blocks || !is_worth_it) return chunk;
+  const BlobReader& reader = request.reader();
+  const int64_t first = request.offset() / storage::kBlockBytes;
+  const int64_t last = (end + storage::kBlockBytes - 1) / storage::kBlockBytes;
+  const std::string peer = engine->blob_peers().Choose(
+      {reader.job_id(), reader.attempt(), reader.worker_id(), {reader.failed().begin(), reader.failed().end()}},
+      request.digest(), first, last);
+  if (peer.empty()) return chunk;
+  XLAD_ASSIGN_OR_RETURN(const storage::BlockSums sums, engine->blobs().SumsOf(request.digest()));
+  if (sums.block_bytes != storage::kBlockBytes) return chunk;
+  chunk.set_peer(peer);
+  for (int64_t block = first; block < last; ++block) chunk.add_sums(sums.sums[block]);
+  return chunk;
+}
+
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
+  XLAD_ASSIGN_OR_RETURN(const Chunk peer, PeerWith(request, blob->size(), stream->access(), engine));
+  if (!peer.peer().empty()) return stream->Write(peer);
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }
 

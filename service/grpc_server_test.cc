@@ -65,6 +65,21 @@ class GrpcServerTest : public testing::Test {
     return connection->Write({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
   }
 
+  // Uploads a blob in chunks.
+  grpc::Status Put(const std::string& digest, const std::string& bytes) {
+    return WithContext([&](grpc::ClientContext* context) {
+      PutBlobResponse response;
+      const auto writer = stub_->PutBlob(context, &response);
+      PutBlobRequest request;
+      request.set_digest(digest);
+      for (size_t offset = 0; offset < bytes.size(); offset += 1 << 20) {
+        request.set_chunk(bytes.substr(offset, 1 << 20));
+        writer->Write(request);
+      }
+      writer->WritesDone();
+      return writer->Finish();
+    });
+  }
   std::string folder_;
   std::unique_ptr<CoordinatorDaemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -203,18 +218,7 @@ TEST_F(GrpcServerTest, BlobsOfManyChunksComeBackWhole) {
   std::string bytes(5'000'001, '\0');
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
   const std::string digest = Sha256Hex(bytes);
-  const grpc::Status put = WithContext([&](grpc::ClientContext* context) {
-    PutBlobResponse response;
-    const auto writer = stub_->PutBlob(context, &response);
-    PutBlobRequest request;
-    request.set_digest(digest);
-    for (size_t offset = 0; offset < bytes.size(); offset += 1 << 20) {
-      request.set_chunk(bytes.substr(offset, 1 << 20));
-      writer->Write(request);
-    }
-    writer->WritesDone();
-    return writer->Finish();
-  });
+  const grpc::Status put = Put(digest, bytes);
   ASSERT_TRUE(put.ok()) << put.error_message();
   std::string read;
   const grpc::Status get = WithContext([&](grpc::ClientContext* context) {
@@ -251,6 +255,40 @@ TEST_F(GrpcServerTest, BlobsOfManyChunksComeBackWhole) {
   }
   EXPECT_EQ(range(5'000'000, 2, &read).error_code(), grpc::StatusCode::OUT_OF_RANGE);
   EXPECT_EQ(range(INT64_MAX / 2048, 2, &read).error_code(), grpc::StatusCode::OUT_OF_RANGE);
+}
+
+// The second worker of an attempt is told to read from the first one, and from the coordinator if that fails.
+TEST_F(GrpcServerTest, AWorkerIsToldWhichOtherOneHasTheBlob) {
+  std::string bytes(5'000'001, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
+  const std::string digest = Sha256Hex(bytes);
+  ASSERT_TRUE(Put(digest, bytes).ok());
+  const auto range_for = [&](const std::string& worker, const std::string& failed) {
+    std::vector<Chunk> chunks;
+    const grpc::Status status = WithContext([&](grpc::ClientContext* context) {
+      GetBlobRangeRequest request;
+      request.set_digest(digest);
+      request.set_size(2 << 20);
+      request.mutable_reader()->set_job_id("job");
+      request.mutable_reader()->set_attempt(1);
+      request.mutable_reader()->set_worker_id(worker);
+      if (!failed.empty()) request.mutable_reader()->add_failed(failed);
+      const auto reader = stub_->GetBlobRange(context, request);
+      for (Chunk chunk; reader->Read(&chunk);) chunks.push_back(chunk);
+      return reader->Finish();
+    });
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return chunks;
+  };
+  EXPECT_EQ(range_for("a", "").size(), 2u);
+  const std::vector<Chunk> named = range_for("b", "");
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].peer(), "a");
+  EXPECT_EQ(named[0].total_bytes(), std::ssize(bytes));
+  ASSERT_EQ(named[0].sums_size(), 2);
+  EXPECT_EQ(named[0].sums(1), Hash64(absl::string_view(bytes).substr(1 << 20, 1 << 20)));
+  EXPECT_EQ(named[0].data(), "");
+  EXPECT_EQ(range_for("b", "a").size(), 2u);
 }
 
 TEST_F(GrpcServerTest, UploadsThatAreCutOffOrHaveOtherContentsLeaveNothing) {

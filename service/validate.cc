@@ -16,6 +16,7 @@ constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
 constexpr int kMaxWorkerDevices = 1 << 16;
 constexpr int kMaxKinds = 64;  // The kinds of device in a report.
 constexpr int kMaxOffers = 1024;
+constexpr int kMaxFailedPeers = 16;
 constexpr int kMaxFeatureBytes = 64 << 10;
 constexpr int kMaxChipBytes = 1 << 20;
 constexpr int kShownBytes = 40;
@@ -323,6 +324,13 @@ absl::Status Validate(const GetBlobRequest& request) { return CheckDigest("diges
 absl::Status Validate(const GetBlobRangeRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
   XLAD_RETURN_IF_ERROR(CheckRange("size", request.size(), 0, kMaxSteps));
+  if (request.has_reader()) {
+    const BlobReader& reader = request.reader();
+    XLAD_RETURN_IF_ERROR(CheckId("reader.job_id", reader.job_id()));
+    XLAD_RETURN_IF_ERROR(CheckId("reader.worker_id", reader.worker_id()));
+    XLAD_RETURN_IF_ERROR(CheckRange("number of reader.failed", reader.failed_size(), 0, kMaxFailedPeers));
+    for (const std::string& failed : reader.failed()) XLAD_RETURN_IF_ERROR(CheckId("reader.failed", failed));
+  }
   return CheckDigest("digest", request.digest());
 }
 

@@ -327,6 +327,29 @@ absl::StatusOr<std::string> HostCache::ReadBlob(const std::string& digest, const
   return absl::DataLossError(absl::StrCat("found other contents than those of blob ", digest));
 }
 
+absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out,
+                                   const Wait& wait) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait.ms);
+  std::unique_ptr<Entry> entry;
+  for (int64_t pause_ms = 1;; pause_ms = std::min<int64_t>(pause_ms * 2, 20)) {
+    if (entry == nullptr) entry = Entry::Open(PathOf(digest), -1, options_.max_wait_ms);
+    const int64_t last = offset + std::ssize(out);
+    if (entry != nullptr && (offset < 0 || offset % kBlockBytes != 0 || last > entry->bytes())) break;
+    int64_t at = offset;
+    while (entry != nullptr && at < last) {
+      const int64_t bytes = entry->SizeOf(at / kBlockBytes);
+      if (at + bytes > last || !entry->Read(at / kBlockBytes, out.subspan(at - offset, bytes))) break;
+      at += bytes;
+    }
+    if (entry != nullptr && at == last) return absl::OkStatus();
+    const bool stops = wait.stop != nullptr && *wait.stop;
+    if (stops || std::chrono::steady_clock::now() >= end) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+  }
+  return absl::NotFoundError(absl::StrCat("found no bytes [", offset, ", ", offset + std::ssize(out), ") of blob ",
+                                          digest, " in the cache of this host"));
+}
+
 bool HostCache::HasRoom(int64_t bytes, const std::string& keep) {
   if ((written_bytes_ += bytes) >= kLookBytes) is_full_ = !Trim(keep);
   return !is_full_;

@@ -46,6 +46,15 @@ class HostCache {
   // source once more; DataLoss if it has them, too.
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, const OpenSource& open_source);
 
+  // How long ReadStored waits for bytes that a process of this host is about to read; `stop` ends the wait.
+  struct Wait {
+    int64_t ms = 0;
+    const std::atomic<bool>* stop = nullptr;
+  };
+  // Fills `out` with bytes that are in the cache, from the beginning of a block to the end of a block or of the blob.
+  // Reads no source. NotFound if they are not there after the wait.
+  absl::Status ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out, const Wait& wait) const;
+
   // Since the cache was opened, by this process: bytes taken from the cache, and bytes fetched from sources.
   int64_t found_bytes() const { return found_bytes_; }
   int64_t fetched_bytes() const { return fetched_bytes_; }

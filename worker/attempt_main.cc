@@ -140,9 +140,13 @@ class AttemptMain {
         if (command.message().has_launch()) return Launch(command.message().launch());
         if (runner_ != nullptr) runner_->On(command.message());
         return;
-      case AttemptCommand::kPeer:
-        return data_plane_->Deliver(AdoptSocket(descriptor.Release(), command.peer().address()),
-                                    command.peer().hello());
+      case AttemptCommand::kPeer: {
+        auto connection = AdoptSocket(descriptor.Release(), command.peer().address());
+        const PeerHello& hello = command.peer().hello();
+        if (!hello.blobs()) return data_plane_->Deliver(std::move(connection), hello);
+        if (blob_server_ != nullptr) blob_server_->Take(std::move(connection), hello);
+        return;
+      }
       case AttemptCommand::kAbort: {
         const auto code = static_cast<absl::StatusCode>(command.abort().error_code());
         if (runner_ != nullptr) runner_->Abort({absl::Status(code, command.abort().error()), ""});
@@ -202,19 +206,25 @@ class AttemptMain {
                                            setup_.threads_of_each(),
                                            transport_};
     for (const auto& device : devices_) environment.devices.push_back(device.get());
+    BlobSource blobs{channel_, token_, cache_};
+    if (cache_ != nullptr && launch.peers_size() > 1) {
+      const AttemptPeers peers(launch, setup_.worker_id());
+      blobs.peers = std::make_shared<PeerBlobs>(&TcpNetwork(), peers);
+      blob_server_ = std::make_unique<PeerBlobServer>(cache_, peers, PeerBlobServer::Options());
+    }
     std::unique_ptr<Runner> runner;
     if (launch.spec().session()) {
       auto made = MakeSessionRunner(launch, {{environment, nullptr, nullptr},
                                              setup_.listen_host(),
-                                             [this](const std::string& digest, collectives::AbortSignal* abort) {
-                                               return ReadBlob({channel_, token_, cache_}, digest, abort);
+                                             [blobs](const std::string& digest, collectives::AbortSignal* abort) {
+                                               return ReadBlob(blobs, digest, abort);
                                              },
                                              reports_.get()});
       if (!made.ok()) return Reporter(launch, reports_.get()).SendFailed(launch.first_step(), {made.status(), ""});
       runner = *std::move(made);
     } else {
       runner = std::make_unique<TaskRunner>(launch, runtime::TaskEnvironment{environment, nullptr, nullptr, nullptr},
-                                            MakeGrpcTaskStore({channel_, token_, cache_}, launch), reports_.get());
+                                            MakeGrpcTaskStore(blobs, launch), reports_.get());
     }
     std::lock_guard<std::mutex> lock(mutex_);
     runner_ = std::move(runner);
@@ -255,6 +265,7 @@ class AttemptMain {
   std::shared_ptr<storage::HostCache> cache_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
   collectives::TransportChoice transport_;
+  std::unique_ptr<PeerBlobServer> blob_server_;  // Null: none.
   const std::unique_ptr<collectives::DataPlane> data_plane_;
   std::mutex mutex_;  // Guards what follows.
   int64_t finished_steps_ = 0;

@@ -52,11 +52,12 @@ class GrpcCaller {
   // `token` is sent with each call.
   explicit GrpcCaller(std::string token) : token_(std::move(token)), random_(SystemRandom()) {}
 
-  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `out` is empty, `total_bytes`
-  // (if not null) is set to that of the chunk.
+  // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `info` is not null, the stream
+  // may be one chunk without data instead, which says what the object is or names a peer that has it: then `info` is
+  // set to this chunk.
   template <typename Open>
   absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, collectives::AbortSignal* abort,
-                        const Open& open, int64_t* total_bytes = nullptr) {
+                        const Open& open, Chunk* info = nullptr) {
     size_t received = 0;
     XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
       received = 0;
@@ -66,11 +67,12 @@ class GrpcCaller {
         const size_t n = chunk.data().size();
         if (received + n <= out.size() && n > 0) std::memcpy(out.data() + received, chunk.data().data(), n);
         received += n;
-        if (total_bytes != nullptr && out.empty()) *total_bytes = chunk.total_bytes();
+        if (info != nullptr && n == 0) *info = chunk;
       }
       return reader->Finish();
     }));
-    if (received == out.size()) return absl::OkStatus();
+    const bool is_elsewhere = info != nullptr && !info->peer().empty();
+    if (received == out.size() || is_elsewhere) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 

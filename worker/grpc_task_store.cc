@@ -2,6 +2,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <optional>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
@@ -46,62 +48,131 @@ class GrpcStore : public GrpcCaller {
   const std::unique_ptr<Coordinator::Stub> stub_;
 };
 
-// Bytes of the coordinator, which are read by ranges. `Request` names them, with fields for offset and size; `name` is
-// for errors; `rpc` is the method of the coordinator.
-template <typename Request>
-class CoordinatorReader final : public storage::RangeReader {
+// A batch of the coordinator's, which is read by ranges.
+class SpooledBatchReader final : public storage::RangeReader {
  public:
-  using Rpc = std::unique_ptr<grpc::ClientReader<Chunk>> (Coordinator::Stub::*)(grpc::ClientContext*, const Request&);
-  CoordinatorReader(std::shared_ptr<GrpcStore> store, Request what, std::string name, Rpc rpc, AbortSignal* abort)
-      : store_(std::move(store)), what_(std::move(what)), name_(std::move(name)), rpc_(rpc), abort_(abort) {}
+  SpooledBatchReader(std::shared_ptr<GrpcStore> store, GetBatchRangeRequest what, AbortSignal* abort)
+      : store_(std::move(store)), what_(std::move(what)), abort_(abort) {}
 
-  // Asks for the size. Waits until the coordinator has the bytes.
-  absl::Status Open() { return ReadRange(0, {}); }
+  // Asks for the size. Waits until the coordinator has the batch.
+  absl::Status Open() {
+    Chunk info;
+    XLAD_RETURN_IF_ERROR(ReadRange(0, {}, &info));
+    size_ = info.total_bytes();
+    return absl::OkStatus();
+  }
   int64_t size() const override { return size_; }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
-    return out.empty() ? absl::OkStatus() : ReadRange(offset, out);
+    return out.empty() ? absl::OkStatus() : ReadRange(offset, out, nullptr);
   }
 
  private:
-  absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out) {
-    Request request = what_;
+  absl::Status ReadRange(int64_t offset, absl::Span<std::byte> out, Chunk* info) {
+    GetBatchRangeRequest request = what_;
     request.set_offset(offset);
     request.set_size(std::ssize(out));
     return store_->ReadInto(
-        out, name_, abort_, [&](grpc::ClientContext* context) { return (store_->stub()->*rpc_)(context, request); },
-        &size_);
+        out, absl::StrCat("batch ", what_.batch()), abort_,
+        [&](grpc::ClientContext* context) { return store_->stub()->GetBatchRange(context, request); }, info);
   }
 
   const std::shared_ptr<GrpcStore> store_;
-  const Request what_;
-  const std::string name_;
-  const Rpc rpc_;
+  const GetBatchRangeRequest what_;
   AbortSignal* const abort_;
   int64_t size_ = 0;  // Written by Open alone.
 };
 
-absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::shared_ptr<GrpcStore>& store,
-                                                                 const std::string& digest, AbortSignal* abort) {
-  GetBlobRangeRequest what;
-  what.set_digest(digest);
-  auto reader = std::make_shared<CoordinatorReader<GetBlobRangeRequest>>(
-      store, what, absl::StrCat("blob ", digest), &Coordinator::Stub::GetBlobRange, abort);
-  XLAD_RETURN_IF_ERROR(reader->Open());
-  return reader;
-}
+// A blob of the coordinator, which may say that another worker of the attempt has what is wanted. It is read from the
+// coordinator if that worker does not give it.
+class BlobReaderWithPeers final : public storage::RangeReader {
+ public:
+  BlobReaderWithPeers(std::shared_ptr<GrpcStore> store, std::shared_ptr<PeerBlobs> peers, std::string digest,
+                      AbortSignal* abort)
+      : store_(std::move(store)), peers_(std::move(peers)), digest_(std::move(digest)), abort_(abort) {}
 
-absl::StatusOr<std::string> ReadBlobFrom(const std::shared_ptr<GrpcStore>& store, storage::HostCache* cache,
-                                         const std::string& digest, AbortSignal* abort) {
-  if (cache == nullptr) return store->ReadBlob(digest, abort);
-  return cache->ReadBlob(digest, [&] { return OpenRemote(store, digest, abort); });
+  absl::Status Open() {
+    Chunk info;
+    XLAD_RETURN_IF_ERROR(Ask(0, {}, std::nullopt, &info));
+    size_ = info.total_bytes();
+    return absl::OkStatus();
+  }
+  int64_t size() const override { return size_; }
+  absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
+    if (out.empty()) return absl::OkStatus();
+    if (peers_ == nullptr) return Ask(offset, out, std::nullopt, nullptr);
+    BlobReader reader;
+    reader.set_job_id(peers_->hello().job_id());
+    reader.set_attempt(peers_->hello().attempt());
+    reader.set_worker_id(peers_->self());
+    Chunk info;
+    XLAD_RETURN_IF_ERROR(Ask(offset, out, reader, &info));
+    if (info.peer().empty()) return absl::OkStatus();
+    PeerBlobRequest request;
+    request.set_digest(digest_);
+    request.set_offset(offset);
+    request.set_bytes(std::ssize(out));
+    const absl::Status read = peers_->Read(info.peer(), request, {info.sums().begin(), info.sums().end()}, out, abort_);
+    if (read.ok() || abort_->raised()) return read;
+    LogWarn("a part of a blob is read from the coordinator, and not from another worker",
+            {{"blob", digest_}, {"worker", info.peer()}, {"error", std::string(read.message())}});
+    reader.add_failed(info.peer());
+    return Ask(offset, out, reader, nullptr);
+  }
+
+ private:
+  // `reader`: who asks, if the coordinator may name a peer.
+  absl::Status Ask(int64_t offset, absl::Span<std::byte> out, const std::optional<BlobReader>& reader, Chunk* info) {
+    GetBlobRangeRequest request;
+    request.set_digest(digest_);
+    request.set_offset(offset);
+    request.set_size(std::ssize(out));
+    if (reader.has_value()) *request.mutable_reader() = *reader;
+    return store_->ReadInto(
+        out, absl::StrCat("blob ", digest_), abort_,
+        [&](grpc::ClientContext* context) { return store_->stub()->GetBlobRange(context, request); }, info);
+  }
+
+  const std::shared_ptr<GrpcStore> store_;
+  const std::shared_ptr<PeerBlobs> peers_;  // May be null.
+  const std::string digest_;
+  AbortSignal* const abort_;
+  int64_t size_ = 0;  // Written by Open alone.
+};
+
+// Where the blobs of an attempt come from.
+struct Blobs {
+  std::shared_ptr<GrpcStore> store;
+  std::shared_ptr<storage::HostCache> cache;  // Null: none.
+  std::shared_ptr<PeerBlobs> peers;           // Null: none.
+
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::string& digest,
+                                                                   AbortSignal* abort) const {
+    auto reader = std::make_shared<BlobReaderWithPeers>(store, peers, digest, abort);
+    XLAD_RETURN_IF_ERROR(reader->Open());
+    return reader;
+  }
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> Open(const std::string& digest, AbortSignal* abort) const {
+    if (cache == nullptr) return OpenRemote(digest, abort);
+    return cache->OpenBlob(digest, [blobs = *this, digest, abort] { return blobs.OpenRemote(digest, abort); });
+  }
+  absl::StatusOr<std::string> Read(const std::string& digest, AbortSignal* abort) const {
+    if (cache == nullptr) return store->ReadBlob(digest, abort);
+    return cache->ReadBlob(digest, [&] { return OpenRemote(digest, abort); });
+  }
+};
+
+Blobs BlobsOf(const BlobSource& source) {
+  // Only a worker that stores what it reads can pass it on.
+  return {std::make_shared<GrpcStore>(source.channel, source.token), source.cache,
+          source.cache == nullptr ? nullptr : source.peers};
 }
 
 class GrpcTaskStore final : public runtime::TaskStore {
  public:
-  GrpcTaskStore(BlobSource source, const LaunchTask& launch)
-      : store_(std::make_shared<GrpcStore>(source.channel, source.token)),
+  GrpcTaskStore(const BlobSource& source, const LaunchTask& launch)
+      : blobs_(BlobsOf(source)),
+        store_(blobs_.store),
         batches_(std::make_shared<GrpcStore>(source.channel, source.token)),
-        cache_(std::move(source.cache)),
         root_(launch.spec().checkpoint().uri().empty() ? "xlad:" : launch.spec().checkpoint().uri()),
         start_uri_(launch.checkpoint_uri()),
         start_digest_(launch.checkpoint_digest()),
@@ -109,19 +180,21 @@ class GrpcTaskStore final : public runtime::TaskStore {
         attempt_(launch.attempt()) {}
 
   ~GrpcTaskStore() override {
-    if (cache_ == nullptr) return;
-    LogInfo("read blobs", {{"from_this_host", absl::StrCat(cache_->found_bytes())},
-                           {"from_the_coordinator", absl::StrCat(cache_->fetched_bytes())}});
+    if (blobs_.cache == nullptr) return;
+    const int64_t from_peers = blobs_.peers == nullptr ? 0 : blobs_.peers->received_bytes();
+    LogInfo("read blobs", {{"from_this_host", absl::StrCat(blobs_.cache->found_bytes())},
+                           {"from_other_workers", absl::StrCat(from_peers)},
+                           {"from_the_coordinator", absl::StrCat(blobs_.cache->fetched_bytes() - from_peers)}});
   }
 
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
-    return ReadBlobFrom(store_, cache_.get(), digest, abort);
+    return blobs_.Read(digest, abort);
   }
 
   absl::StatusOr<std::shared_ptr<storage::TensorSource>> OpenTensors(const std::string& uri,
                                                                      AbortSignal* abort) override {
     if (absl::StartsWith(uri, storage::kStreamUri)) return OpenBatch(uri, abort);
-    const storage::Store store(RealFileSystem(), [&](const std::string& digest) { return OpenBlob(digest, abort); });
+    const storage::Store store(RealFileSystem(), [&](const std::string& digest) { return blobs_.Open(digest, abort); });
     if (uri == start_uri_ && !start_digest_.empty()) {
       XLAD_RETURN_IF_ERROR(store.CheckIndex(uri, start_digest_));
     }
@@ -161,20 +234,14 @@ class GrpcTaskStore final : public runtime::TaskStore {
     GetBatchRangeRequest what;
     what.set_job_id(job_id_);
     what.set_batch(batch);
-    const auto reader = std::make_shared<CoordinatorReader<GetBatchRangeRequest>>(
-        batches_, what, absl::StrCat("batch ", batch), &Coordinator::Stub::GetBatchRange, abort);
+    const auto reader = std::make_shared<SpooledBatchReader>(batches_, what, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
     return storage::OpenSafetensors({reader}, {uri});
   }
 
-  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenBlob(const std::string& digest, AbortSignal* abort) {
-    const auto open = [store = store_, digest, abort] { return OpenRemote(store, digest, abort); };
-    return cache_ == nullptr ? open() : cache_->OpenBlob(digest, open);
-  }
-
+  const Blobs blobs_;
   const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
   const std::shared_ptr<GrpcStore> batches_;  // Its calls may wait for a client, and not for the coordinator.
-  const std::shared_ptr<storage::HostCache> cache_;  // Null: none.
   const std::string root_;                    // Where checkpoints are stored: a URI.
   const std::string start_uri_;               // The checkpoint that the attempt starts from; empty if it has none.
   const std::string start_digest_;            // The digest of that checkpoint's index.
@@ -184,12 +251,12 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
 }  // namespace
 
-std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(BlobSource source, const LaunchTask& launch) {
-  return std::make_unique<GrpcTaskStore>(std::move(source), launch);
+std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(const BlobSource& source, const LaunchTask& launch) {
+  return std::make_unique<GrpcTaskStore>(source, launch);
 }
 
 absl::StatusOr<std::string> ReadBlob(const BlobSource& source, const std::string& digest, AbortSignal* abort) {
-  return ReadBlobFrom(std::make_shared<GrpcStore>(source.channel, source.token), source.cache.get(), digest, abort);
+  return BlobsOf(source).Read(digest, abort);
 }
 
 }  // namespace xlad::worker

@@ -9,6 +9,7 @@
 #include "proto/xlad_v1.h"
 #include "runtime/task_io.h"
 #include "storage/host_cache.h"
+#include "worker/peer_blobs.h"
 
 namespace grpc {
 class Channel;
@@ -16,16 +17,18 @@ class Channel;
 
 namespace xlad::worker {
 
-// The coordinator, and the cache of this host; without a cache (null), everything is read from the coordinator.
+// The coordinator, the cache of this host, and the other workers of the attempt. Without a cache (null), everything is
+// read from the coordinator.
 struct BlobSource {
   std::shared_ptr<grpc::Channel> channel;
   std::string token;
   std::shared_ptr<storage::HostCache> cache;
+  std::shared_ptr<PeerBlobs> peers = nullptr;  // Null: none.
 };
 
 // The store of one task. Calls retry with exponential backoff while the coordinator cannot be reached; errors of the
 // coordinator are returned.
-std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(BlobSource source, const LaunchTask& launch);
+std::unique_ptr<runtime::TaskStore> MakeGrpcTaskStore(const BlobSource& source, const LaunchTask& launch);
 // Reads a blob in the same way.
 absl::StatusOr<std::string> ReadBlob(const BlobSource& source, const std::string& digest,
                                      collectives::AbortSignal* abort);

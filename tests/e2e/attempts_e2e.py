@@ -202,6 +202,28 @@ class Attempts(unittest.TestCase):
                     stranger.close()
 
 
+def replicated_job(where, rows):
+    """A job whose state is one matrix of 1024 columns that each of 8 devices has in full."""
+    shape = f"f32[{rows},1024]"
+    where.mkdir()
+    (where / "step.hlo").write_text(f"""HloModule replicated, frontend_attributes={{xla.sdy.meshes={{mesh = \
+#sdy.mesh<["dp"=8]>}}}}
+
+ENTRY %main (p: {shape}) -> {shape} {{
+  %p = {shape} parameter(0), frontend_attributes={{xla.sdy.sharding="#sdy.sharding<@mesh, [{{}}, {{}}]>"}}
+  ROOT %next = {shape} negate(%p)
+}}
+""")
+    numbers = os.urandom(4 * 1024) * rows
+    header = json.dumps({"p": {"dtype": "F32", "shape": [rows, 1024], "data_offsets": [0, len(numbers)]}}).encode()
+    (where / "state.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + numbers)
+    (where / "manifest.json").write_text(json.dumps({
+        "name": "replicated", "steps": 3,
+        "parameters": [{"index": 0, "name": "p", "shape": shape, "kind": "state"}],
+        "results": [{"index": 0, "name": "p", "shape": shape, "kind": "state", "feeds": 0}],
+        "meshes": [{"name": "dp8", "axes": {"dp": 8}, "files": ["step.hlo"]}]}))
+
+
 class Cache(unittest.TestCase):
     """Workers of one host share what they have read."""
 
@@ -234,6 +256,24 @@ class Cache(unittest.TestCase):
             self.assertEqual(made.job(again)["loss"], made.job(job_id)["loss"])
             wait_for(lambda: self.read_bytes(made, "this_host")[0] == 8, "the attempts to end")
             self.assertEqual(self.read_bytes(made, "the_coordinator")[1], 2 * fetched)
+
+    def test_workers_with_caches_of_their_own_read_from_each_other(self):
+        with cluster(workers=0, devices=1) as made:
+            for i in range(8):
+                made.start_worker(f"w{i}", "--devices", "1", "--cache", made.where / f"cache{i}")
+            job = made.where / "job"
+            replicated_job(job, rows=4096)  # 16 MiB, which all devices have.
+            job_id = made.submit(job, "--mesh", "dp=8", "--steps", "3")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            wait_for(lambda: self.read_bytes(made, "this_host")[0] == 8, "the attempts to end")
+            stored = {file.name: file.stat().st_size for file in (made.where / "data").rglob("*") if len(file.name) == 64}
+            cached = {file.name for i in range(8) for file in (made.where / f"cache{i}" / "blobs").iterdir()}
+            total = sum(size for name, size in stored.items() if name in cached)
+            self.assertGreater(total, 16 << 20)
+            sent = self.read_bytes(made, "the_coordinator")[1]
+            passed_on = self.read_bytes(made, "other_workers")[1]
+            self.assertLess(sent, 2 * total, "the coordinator sends most of it once, and not eight times")
+            self.assertGreater(passed_on, 6 * total)
 
 
 if __name__ == "__main__":
