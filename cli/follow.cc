@@ -134,6 +134,21 @@ class WaitingNotice {
   std::string said_;
 };
 
+// Prints once that checkpoints cannot be stored: the job continues, and would lose its progress if a worker were lost.
+class CheckpointNotice {
+ public:
+  void Update(const JobStatus& status, bool live) {
+    const bool is_new = !status.checkpoint_error().empty() && said_.empty();
+    said_ = status.checkpoint_error();
+    if (!is_new) return;
+    std::fprintf(stderr, "%sxlad: %s: %s; the job continues without this checkpoint (xlad why %s)\n",
+                 live ? "\r\033[K" : "", status.id().c_str(), said_.c_str(), status.id().c_str());
+  }
+
+ private:
+  std::string said_;
+};
+
 void PrintSummary(const JobStatus& status, const History& history) {
   const std::vector<float> losses = history.losses();
   std::string text = absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ",
@@ -186,9 +201,11 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   absl::Status failure;
   const bool live = ErrorIsTerminal();
   WaitingNotice waiting;
+  CheckpointNotice checkpoints;
   const absl::Status watched = client.Watch(job_id, kPatienceMs, [&](const WatchJobResponse& update) {
     status = update.status();
     for (const StepMetrics& step : update.metrics()) history.Add(step);
+    checkpoints.Update(status, live);
     if (live) {
       PrintProgress(status, history, spec);
     } else {

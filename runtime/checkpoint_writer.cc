@@ -102,6 +102,7 @@ void CheckpointWriter::Write(int64_t step, bool must) {
     LogError(
         must ? "the state cannot be stored; trying again" : "a checkpoint cannot be stored; the job continues",
         {{"job", origin_.job_id}, {"step", absl::StrCat(step)}, {"error", std::string(written.status().message())}});
+    callbacks_.failed(step, written.status());
     if (!must) return;
     std::unique_lock lock(mutex_);
     if (changed_.wait_for(lock, kRetry, [&] { return stop_.raised(); })) return;

@@ -42,6 +42,8 @@ class CheckpointWriter {
         write;
     // The shard is stored. Called on the writer's thread.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
+    // The shard could not be stored. Called on the writer's thread, for each try.
+    std::function<void(int64_t step, const absl::Status& error)> failed;
     // Whether `write` waits for a coordinator that cannot be reached.
     std::function<bool()> is_cut_off;
   };

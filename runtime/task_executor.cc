@@ -122,6 +122,9 @@ void TaskExecutor::MakeWriter() {
   callbacks.written = [this](int64_t step, const CheckpointShard& shard) {
     environment_.listener->OnShardWritten(step, shard);
   };
+  callbacks.failed = [this](int64_t step, const absl::Status& error) {
+    environment_.listener->OnShardFailed(step, error);
+  };
   callbacks.is_cut_off = [this] { return environment_.store->IsCutOff(); };
   const std::lock_guard lock(writer_mutex_);
   writer_ = std::make_unique<CheckpointWriter>(data_->SavedBoxes(), static_cast<int>(devices_.size()),

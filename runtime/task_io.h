@@ -46,6 +46,8 @@ class TaskListener {
   // The part of the checkpoint of the state before `step` that this worker has is stored. Not called if the coordinator
   // commits no checkpoints (LaunchTask.checkpoints).
   virtual void OnShardWritten(int64_t step, const CheckpointShard& shard) {}
+  // This part could not be stored. The task continues; a part that must be stored is tried again.
+  virtual void OnShardFailed(int64_t step, const absl::Status& error) {}
   // All devices here have stopped before the step, and the checkpoint of the state before it is committed.
   virtual void OnStopped(int64_t step) = 0;
   // All steps have been run, and the checkpoint of the last state is committed if the spec keeps it.

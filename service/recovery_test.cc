@@ -58,6 +58,45 @@ TEST(Recovery, AnIndexThatCannotBeStoredIsStoredLater) {
   EXPECT_EQ(cluster.Status(job).checkpoint_step(), 10);
 }
 
+TEST(Recovery, CheckpointsThatCannotBeStoredAreReportedOnce) {
+  Cluster cluster;
+  const std::string job = cluster.RunningJob();
+  const auto events = [&] {
+    int count = 0;
+    for (const JobEvent& event : cluster.store.events) count += event.has_checkpoint_failed();
+    return count;
+  };
+  const auto fail = [&](int64_t step) {
+    WorkerMessage message;
+    cluster.Name(job, message.mutable_shard_failed());
+    message.mutable_shard_failed()->set_step(step);
+    message.mutable_shard_failed()->set_error("cannot create /ckpt: Read-only file system");
+    cluster.Handle(2, message);
+  };
+  fail(10);
+  fail(20);
+  EXPECT_EQ(events(), 1);
+  const std::string error =
+      "worker b's part of the checkpoint of step 10 cannot be stored: cannot create /ckpt: "
+      "Read-only file system";
+  EXPECT_EQ(cluster.Status(job).checkpoint_error(), error);
+  EXPECT_THAT(cluster.coordinator().Why(JobId(job))->text(), HasSubstr(error));
+  const RunningTask task = cluster.Task(job, 20);
+  cluster.Restart();
+  EXPECT_EQ(cluster.Status(job).checkpoint_error(), error);
+  cluster.Register(1, "a", 1, {task});
+  cluster.Register(2, "b", 1, {task});
+  cluster.CommitCheckpoint(job, 30);
+  EXPECT_EQ(cluster.Status(job).checkpoint_error(), "");
+  cluster.Shard(1, job, 40);
+  cluster.Shard(2, job, 40);
+  const StoreIndex request = cluster.indexes.back();
+  cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(request, absl::ResourceExhaustedError("disk full")); });
+  EXPECT_EQ(events(), 2);
+  EXPECT_EQ(cluster.Status(job).checkpoint_error(),
+            "the index of the checkpoint of step 40 cannot be stored: disk full");
+}
+
 TEST(Recovery, AFencedAttemptCannotCommit) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();

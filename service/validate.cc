@@ -217,6 +217,11 @@ absl::Status CheckShard(const ShardWritten& message) {
   return absl::OkStatus();
 }
 
+absl::Status CheckShardFailed(const ShardFailed& message) {
+  XLAD_RETURN_IF_ERROR(CheckAttempt("shard_failed", message));
+  return CheckStep("shard_failed.step", message.step());
+}
+
 absl::Status CheckReport(const RunReport& report) {
   if (report.launches_size() > kMaxKinds) {
     return Bad("finished.report.launches", absl::StrCat(report.launches_size(), " kinds"),
@@ -411,6 +416,8 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckAttempt("checkpoint_answer", message.checkpoint_answer());
     case WorkerMessage::kShardWritten:
       return CheckShard(message.shard_written());
+    case WorkerMessage::kShardFailed:
+      return CheckShardFailed(message.shard_failed());
     case WorkerMessage::kTrace:
       return CheckTrace(message.trace());
     case WorkerMessage::kExited:

@@ -88,6 +88,12 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     *written.mutable_shard() = shard;
     reporter_.Send(&WorkerMessage::mutable_shard_written, std::move(written));
   }
+  void OnShardFailed(int64_t step, const absl::Status& error) override {
+    ShardFailed failed;
+    failed.set_step(step);
+    failed.set_error(std::string(error.message()));
+    reporter_.Send(&WorkerMessage::mutable_shard_failed, std::move(failed));
+  }
   void OnStep(const StepMetrics& metrics) override {
     TaskSteps steps;
     *steps.add_metrics() = metrics;

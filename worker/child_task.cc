@@ -117,6 +117,8 @@ void ChildTask::OnReport(const AttemptReport& report) {
                                           message.checkpoint_answer().current()});
     case WorkerMessage::kShardWritten:
       return emit_(TaskWroteShard{key_, message.shard_written().step(), message.shard_written().shard()});
+    case WorkerMessage::kShardFailed:
+      return emit_(TaskFailedToSave{key_, message.shard_failed().step(), message.shard_failed().error()});
     case WorkerMessage::kStopped:
       return emit_(TaskHasStopped{key_, message.stopped().step()});
     case WorkerMessage::kFinished:

@@ -118,12 +118,14 @@ void WorkerCore::OnRegistered(const Registered& message) {
   registered_ = true;
   reports_exits_ = message.protocol() >= 1;
   sends_traces_ = message.answers_clock();
+  reports_shard_failures_ = message.takes_shard_failures();
   next_heartbeat_ns_ = now_ns_ + options_.heartbeat_ms * kNsPerMs;
   for (auto& [key, record] : tasks_) {
     if (record.ready && !record.started) SendReady(record);
     SendMetrics(&record);
     SendTraces(&record);
     for (const auto& [step, shard] : record.shards) SendShard(record, step);
+    if (record.shard_failed.has_value() && reports_shard_failures_) SendMessage(*record.shard_failed);
     if (record.end.has_value()) SendMessage(*record.end);
   }
   if (drain_until_ns_.has_value()) RequestDrain();
@@ -311,9 +313,23 @@ void WorkerCore::On(const TaskWroteShard& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
   record->shards[event.step] = event.shard;
+  record->shard_failed.reset();
   // When the checkpoint is committed, the steps before it are never run again: their metrics must not come later.
   SendMetrics(record);
   if (registered_) SendShard(*record, event.step);
+}
+
+void WorkerCore::On(const TaskFailedToSave& event) {
+  TaskRecord* record = Find(event.key);
+  if (record == nullptr) return;
+  const bool is_known = record->shard_failed.has_value() && record->shard_failed->shard_failed().error() == event.error;
+  WorkerMessage message;
+  ShardFailed* failed = message.mutable_shard_failed();
+  SetKey(record->launch, failed);
+  failed->set_step(event.step);
+  failed->set_error(event.error);
+  record->shard_failed = message;
+  if (registered_ && reports_shard_failures_ && !is_known) SendMessage(std::move(message));
 }
 
 void WorkerCore::SendShard(const TaskRecord& record, int64_t step) {

@@ -91,6 +91,11 @@ struct TaskWroteShard {
   int64_t step = 0;
   CheckpointShard shard;
 };
+struct TaskFailedToSave {
+  TaskKey key;
+  int64_t step = 0;
+  std::string error;
+};
 struct TaskHasStopped {
   TaskKey key;
   int64_t step = 0;
@@ -117,7 +122,7 @@ struct TaskHasExited {  // The last event of a task that has a process of its ow
 };
 using Event = std::variant<Connected, Disconnected, Tick, StopRequested, CoordinatorMessage, TaskIsReady, TaskStepped,
                            TaskAnsweredStop, TaskAnsweredCheckpoint, TaskWroteShard, TaskHasStopped, TaskHasFinished,
-                           TaskTraced, ClockSampled, TaskHasFailed, TaskHasExited>;
+                           TaskTraced, ClockSampled, TaskHasFailed, TaskHasExited, TaskFailedToSave>;
 
 // Actions.
 struct Send {
@@ -172,6 +177,7 @@ class WorkerCore {
     std::deque<TaskTrace> traces;               // Those that have not been sent; the latest if they are many.
     int64_t sent_samples = 0;                   // How many of all clock samples have been sent with its traces.
     std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
+    std::optional<WorkerMessage> shard_failed;  // The latest that no shard has followed; sent on each connection.
     std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
                                        // has recorded it.
   };
@@ -186,6 +192,7 @@ class WorkerCore {
   void On(const TaskAnsweredStop& event);
   void On(const TaskAnsweredCheckpoint& event);
   void On(const TaskWroteShard& event);
+  void On(const TaskFailedToSave& event);
   void On(const TaskTraced& event);
   void On(const ClockSampled& event);
   void On(const TaskHasStopped& event);
@@ -229,6 +236,7 @@ class WorkerCore {
   int64_t term_ = 0;               // The term of the newest coordinator.
   bool reports_exits_ = false;    // Whether the coordinator knows AttemptExited.
   bool sends_traces_ = false;     // Whether it knows TaskTrace.
+  bool reports_shard_failures_ = false;  // Whether it knows ShardFailed.
   std::deque<ClockSample> samples_;  // The latest.
   int64_t num_samples_ = 0;          // The number of all so far.
   bool work_moved_ = false;

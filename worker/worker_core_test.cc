@@ -98,6 +98,32 @@ TEST_F(WorkerCoreTest, TheMetricsBeforeACheckpointAreSentBeforeItsShard) {
   EXPECT_TRUE(sent_[1].has_shard_written());
 }
 
+// What cannot be stored is said once for each reason and connection, to coordinators that know the message.
+TEST_F(WorkerCoreTest, ShardsThatCannotBeStoredAreReported) {
+  const auto attach = [this](bool takes_it) {
+    Handle(Connected{});
+    CoordinatorMessage message;
+    message.mutable_registered()->set_takes_shard_failures(takes_it);
+    Handle(message);
+    return Count(WorkerMessage::kShardFailed);
+  };
+  attach(false);
+  Launch(1);
+  Handle(TaskFailedToSave{{"job", 1}, 10, "disk full"});
+  EXPECT_EQ(Count(WorkerMessage::kShardFailed), 0);
+  Handle(Disconnected{});
+  EXPECT_EQ(attach(true), 1);
+  EXPECT_EQ(sent_.back().shard_failed().step(), 10);
+  EXPECT_EQ(sent_.back().shard_failed().generation(), 41);
+  Handle(TaskFailedToSave{{"job", 1}, 20, "disk full"});
+  EXPECT_EQ(Count(WorkerMessage::kShardFailed), 0);
+  Handle(TaskFailedToSave{{"job", 1}, 20, "read-only"});
+  EXPECT_EQ(Count(WorkerMessage::kShardFailed), 1);
+  Handle(TaskWroteShard{{"job", 1}, 30, {}});
+  Handle(Disconnected{});
+  EXPECT_EQ(attach(true), 0);
+}
+
 TEST_F(WorkerCoreTest, WhatWasNotAnsweredIsSaidAgain) {
   Attach();
   Launch(1);

@@ -24,15 +24,6 @@ bool IsProgramError(int32_t code) {
   }
 }
 
-// An error of a worker becomes the reason of the job, which every list of the jobs repeats.
-std::string Shortened(const std::string& error) {
-  constexpr size_t kMaxErrorBytes = 8192;
-  if (error.size() <= kMaxErrorBytes) return error;
-  size_t end = kMaxErrorBytes;
-  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xc0) == 0x80) --end;  // Not within a character of UTF-8.
-  return absl::StrCat(error.substr(0, end), "... (", error.size(), " bytes)");
-}
-
 // A peer has lost its connection to this worker: until the worker is heard from, it gets no new attempts.
 void Suspect(Context& context, const std::string& worker_id, const WorkerId& reporter) {
   Worker* worker = context.FindWorker(WorkerId(worker_id));

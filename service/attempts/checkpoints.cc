@@ -81,6 +81,25 @@ void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& mes
   StoreIfComplete(job, message.step());
 }
 
+void Checkpoints::OnShardFailed(const WorkerId& worker, const ShardFailed& message) {
+  const Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
+  if (job == nullptr || !HasPeer(*job, worker.str())) return;
+  RecordFailure(job, {message.step(), worker.str(), message.error()});
+}
+
+// Many checkpoints may fail one after the other for one reason.
+void Checkpoints::RecordFailure(const Job* job, const Failure& failure) {
+  if (!job->checkpoint_error.empty()) return;
+  JobEvent event = context_.NewEvent(job->id);
+  CheckpointFailed* failed = event.mutable_checkpoint_failed();
+  failed->set_attempt(job->attempt);
+  failed->set_step(failure.step);
+  failed->set_worker(failure.worker);
+  failed->set_error(Shortened(failure.error));
+  context_.Record(std::move(event));
+  context_.Changed(job->id);
+}
+
 void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
   Attempt& attempt = context_.attempts.at(job->id);
   if (job->state != RUNNING) return;  // Workers may write shards before the coordinator knows that they are ready.
@@ -122,7 +141,7 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
     LogError("the index of a checkpoint cannot be stored", {{"job", id.job.str()},
                                                             {"step", absl::StrCat(step)},
                                                             {"error", std::string(stored.status().message())}});
-    return;
+    return RecordFailure(job, {step, "", std::string(stored.status().message())});
   }
   if (step <= NewestStep(*job)) return;
   JobEvent event = context_.NewEvent(job->id);

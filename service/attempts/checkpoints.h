@@ -13,6 +13,7 @@ class Checkpoints {
   explicit Checkpoints(Context* context) : context_(*context) {}
 
   void OnShardWritten(const WorkerId& worker, const ShardWritten& message);
+  void OnShardFailed(const WorkerId& worker, const ShardFailed& message);
   void OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message);
   // The index of these shards has been stored, or could not be.
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
@@ -26,6 +27,12 @@ class Checkpoints {
   static std::string NewestText(const Job& job);
 
  private:
+  struct Failure {
+    int64_t step = 0;
+    std::string worker;  // Empty: the coordinator.
+    std::string error;
+  };
+  void RecordFailure(const Job* job, const Failure& failure);
   void Request(Job* job);
   void StoreIfComplete(Job* job, int64_t step);
   void DropOld(Job* job);

@@ -185,6 +185,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   int64_t devices = 0;
   for (const Peer& peer : job.placed.peers()) devices += DevicesOf(peer);
   status.set_devices(devices);
+  status.set_checkpoint_error(job.checkpoint_error);
   if (!job.checkpoints.empty()) {
     status.set_has_checkpoint(true);
     status.set_checkpoint_step(job.checkpoints.back().step);

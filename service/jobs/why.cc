@@ -119,6 +119,14 @@ void ExplainEnded(const Job& job, WhyJobResponse* why) {
   if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " has all that happened"));
 }
 
+std::string CheckpointAdvice(const Job& job) {
+  const std::string& uri = job.spec.checkpoint().uri();
+  if (uri.empty() || uri == "xlad:") return "make space on the coordinator's disk; the next checkpoint is tried then";
+  return absl::StrCat("make ", uri,
+                      " a folder that all workers and the coordinator can write; the next checkpoint is "
+                      "tried then");
+}
+
 std::string Sentences(const google::protobuf::RepeatedPtrField<std::string>& parts, const char* before) {
   if (parts.empty()) return "";
   return absl::StrCat(" ", before, absl::StrJoin(parts, "; "), ".");
@@ -150,6 +158,10 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     if (job.failures > 0) {
       why.add_evidence(absl::StrCat(job.failures, " attempts in a row have failed without a new checkpoint"));
     }
+  }
+  if (!job.checkpoint_error.empty() && !HasEnded(job)) {
+    why.add_evidence(job.checkpoint_error);
+    why.add_advice(CheckpointAdvice(job));
   }
   if (!job.checkpoints.empty()) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));

@@ -20,12 +20,12 @@ absl::Status VisitEventsOf(JobLog* log, const JobId& job, const std::function<vo
   }
 }
 
-// Adds to `events` those about checkpoints that are not kept.
+// Adds to `events` those about checkpoints that are not kept or could not be stored.
 absl::Status TrimCheckpoints(JobLog* log, const TrimmedJob& job, std::vector<int64_t>* events) {
   std::vector<int64_t> surplus;
   size_t before_newest = 0;  // How many of them precede the commit of the newest checkpoint that is kept.
   XLAD_RETURN_IF_ERROR(VisitEventsOf(log, job.id, [&](const JobEvent& event) {
-    if (event.has_dropped()) surplus.push_back(event.sequence());
+    if (event.has_dropped() || event.has_checkpoint_failed()) surplus.push_back(event.sequence());
     if (!event.has_checkpoint()) return;
     const bool is_kept = std::any_of(job.checkpoints.begin(), job.checkpoints.end(), [&](const Checkpoint& kept) {
       return kept.step == event.checkpoint().step() && kept.uri == event.checkpoint().uri();

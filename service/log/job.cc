@@ -64,6 +64,19 @@ void ApplyCheckpoint(const JobEvent& event, Job* job) {
   std::erase_if(job->checkpoints, [&](const Checkpoint& other) { return other.step >= committed.step(); });
   job->checkpoints.push_back({committed.step(), committed.uri(), committed.index_digest(), event.unix_ns()});
   job->failures = 0;
+  job->checkpoint_error.clear();
+}
+
+std::string ErrorOf(const CheckpointFailed& failed) {
+  const std::string what = failed.worker().empty() ? absl::StrCat("the index of the checkpoint of step ", failed.step())
+                                                   : absl::StrCat("worker ", failed.worker(),
+                                                                  "'s part of the checkpoint of step ", failed.step());
+  return absl::StrCat(what, " cannot be stored: ", failed.error());
+}
+
+void ApplyCheckpointFailed(const CheckpointFailed& failed, Job* job) {
+  ++job->surplus_events;
+  job->checkpoint_error = ErrorOf(failed);
 }
 
 void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
@@ -107,6 +120,8 @@ void ApplyByKind(const JobEvent& event, Job* job) {
     case JobEvent::kAdopted: job->state = RUNNING; return;
     case JobEvent::kAttemptEnded: return ApplyAttemptEnded(event.attempt_ended(), job);
     case JobEvent::kCheckpoint: return ApplyCheckpoint(event, job);
+    case JobEvent::kCheckpointFailed:
+      return ApplyCheckpointFailed(event.checkpoint_failed(), job);
     case JobEvent::kDropped: return ApplyDropped(event.dropped(), job);
     case JobEvent::kResized: return ApplyResized(event.resized(), job);
     case JobEvent::kEnded:
@@ -194,6 +209,8 @@ std::string Describe(const JobEvent& event) {
                           event.attempt_ended().stopped() ? " stopped: " : " ended: ", event.attempt_ended().reason());
     case JobEvent::kCheckpoint:
       return absl::StrCat("checkpoint of step ", event.checkpoint().step(), " committed: ", event.checkpoint().uri());
+    case JobEvent::kCheckpointFailed:
+      return ErrorOf(event.checkpoint_failed());
     case JobEvent::kDropped:
       return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
                           absl::StrJoin(event.dropped().steps(), ", "), " dropped");
@@ -245,6 +262,11 @@ JobLogResponse::Event ForClients(const JobEvent& event) {
     case JobEvent::kCheckpoint:
       out.set_attempt(event.checkpoint().attempt());
       out.set_step(event.checkpoint().step());
+      break;
+    case JobEvent::kCheckpointFailed:
+      out.set_attempt(event.checkpoint_failed().attempt());
+      out.set_step(event.checkpoint_failed().step());
+      out.set_worker(event.checkpoint_failed().worker());
       break;
     default: break;
   }

@@ -64,6 +64,7 @@ struct Job {
   int64_t first_step = 0;
   std::string state_blob;  // Empty: the initial state of the spec.
   std::vector<Checkpoint> checkpoints;  // Those that are kept, oldest first.
+  std::string checkpoint_error;         // Why the latest could not be stored; empty after one that could.
   Checkpoint resumed;                   // The checkpoint of another job that the job started from; no uri: none.
 
   int64_t step = 0;  // The number of steps known to be finished. Derived from metrics, not from events.

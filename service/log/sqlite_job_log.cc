@@ -11,7 +11,7 @@ namespace xlad::service {
 namespace {
 
 // 1: events and metrics. 2: events have an index by job; metrics have the attempt.
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;  // Since 3 there are events about checkpoints that could not be stored.
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (

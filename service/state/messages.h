@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "proto/worker.pb.h"
 #include "proto/xlad_v1.h"
 #include "service/log/ids.h"
@@ -29,6 +30,15 @@ inline CoordinatorMessage ForgetMessage(const AttemptId& attempt) {
   CoordinatorMessage message;
   SetAttempt(attempt, message.mutable_forget());
   return message;
+}
+
+// An error of a worker, which every list of the jobs repeats, with at most about 8 KiB.
+inline std::string Shortened(const std::string& error) {
+  constexpr size_t kMaxErrorBytes = 8192;
+  if (error.size() <= kMaxErrorBytes) return error;
+  size_t end = kMaxErrorBytes;
+  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xc0) == 0x80) --end;  // Not within a character of UTF-8.
+  return absl::StrCat(error.substr(0, end), "... (", error.size(), " bytes)");
 }
 
 // The attempt that a message of a worker names.

@@ -49,6 +49,8 @@ void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& mess
     case WorkerMessage::kFailed: return attempts_.OnFailed(id, message.failed());
     case WorkerMessage::kExited: return attempts_.OnExited(id, message.exited());
     case WorkerMessage::kShardWritten: return attempts_.OnShardWritten(id, message.shard_written());
+    case WorkerMessage::kShardFailed:
+      return attempts_.checkpoints().OnShardFailed(id, message.shard_failed());
     case WorkerMessage::kCheckpointAnswer: return attempts_.checkpoints().OnAnswer(id, message.checkpoint_answer());
     case WorkerMessage::kTrace: return attempts_.OnTrace(id, message.trace());
     case WorkerMessage::kDraining: return OnLeaving(&worker);
@@ -138,6 +140,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   registered.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
   registered.mutable_registered()->set_protocol(kProtocol);
   registered.mutable_registered()->set_answers_clock(true);
+  registered.mutable_registered()->set_takes_shard_failures(true);
   context_.Send(id, std::move(registered));
   attempts_.OnRegistered(id, message);
   for (const RunningTask& task : message.running()) {

@@ -149,6 +149,32 @@ class Policies(unittest.TestCase):
             self.assertIn("resized", [event["kind"] for event in events])
 
 
+class Checkpoints(unittest.TestCase):
+    def test_a_folder_that_cannot_be_written(self):
+        with cluster(workers=1, devices=1) as made:
+            file = made.where / "file"
+            file.write_text("not a folder")
+            submit = subprocess.Popen(
+                [XLAD, "submit", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=1", "--steps", "1000000",
+                 "--checkpoint-every", "5", "--checkpoint-to", f"file:{file}/checkpoints", "--coordinator",
+                 made.address, "--wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            with submit:
+                try:
+                    job_id = submit.stdout.readline().strip()
+                    said = next(line for line in submit.stderr if "stored" in line)
+                    what = "part of the checkpoint of step 5 cannot be stored"
+                    self.assertIn(f"xlad: {job_id}: worker w0's {what}", said)
+                    why = xlad("why", job_id, "--coordinator", made.address)[1]
+                    self.assertIn(what, why)
+                    self.assertIn(f"make file:{file}/checkpoints a folder that all workers", why)
+                    events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
+                    steps = [event["step"] for event in events if event["kind"] == "checkpoint_failed"]
+                    self.assertEqual(steps, [5])
+                    self.assertEqual(made.job(job_id)["state"], "RUNNING", "it trains on")
+                finally:
+                    submit.kill()
+
+
 class Storm(unittest.TestCase):
     """The coordinator is killed while clients submit: each accepted job exists once."""
 
