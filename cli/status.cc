@@ -51,14 +51,7 @@ void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& work
   }
 }
 
-// A job, and what its time was spent on.
-struct TimedJob {
-  JobStatus job;
-  WhyJobResponse why;
-};
-
-Json ToJson(const TimedJob& timed) {
-  const JobStatus& job = timed.job;
+Json ToJson(const JobStatus& job) {
   return {{"id", job.id()},
           {"name", job.name()},
           {"state", JobState_Name(job.state())},
@@ -67,44 +60,36 @@ Json ToJson(const TimedJob& timed) {
           {"step", job.step()},
           {"steps", job.steps()},
           {"attempt", job.attempt()},
-          {"goodput", GoodputOf(timed.why.time())},
-          {"time_s", TimeToJson(timed.why.time())}};
+          {"goodput", GoodputOf(job.time())},
+          {"time_s", TimeToJson(job.time())}};
 }
 
-void PrintJobs(const std::vector<TimedJob>& jobs) {
+void PrintJobs(const std::vector<JobStatus>& jobs) {
   if (jobs.empty()) return;
   std::printf("%-14s %-20s %-10s %15s %8s  %s\n", "JOB", "NAME", "STATE", "STEP", "GOODPUT", "TIME");
-  for (const auto& [job, why] : jobs) {
+  for (const JobStatus& job : jobs) {
     std::printf("%-14s %-20.20s %-10s %15s %6.1f %%  %s\n", job.id().c_str(), job.name().c_str(),
                 JobState_Name(job.state()).c_str(), absl::StrCat(job.step(), "/", job.steps()).c_str(),
-                100 * GoodputOf(why.time()), service::TimeText({why.time().begin(), why.time().end()}).c_str());
+                100 * GoodputOf(job.time()), service::TimeText({job.time().begin(), job.time().end()}).c_str());
   }
 }
 
-absl::StatusOr<TimedJob> WithTime(client::CoordinatorClient& client, const JobStatus& job) {
-  XLAD_ASSIGN_OR_RETURN(WhyJobResponse why, client.Why(job.id()));
-  return TimedJob{job, std::move(why)};
-}
-
-// The jobs that have devices.
-absl::StatusOr<std::vector<TimedJob>> RunningJobs(client::CoordinatorClient& client) {
-  std::vector<TimedJob> running;
-  XLAD_ASSIGN_OR_RETURN(const std::vector<JobStatus> jobs, client.ListJobs());
-  for (const JobStatus& job : jobs) {
-    if (job.session() || (job.state() != STARTING && job.state() != RUNNING)) continue;
-    absl::StatusOr<TimedJob> timed = WithTime(client, job);
-    if (timed.ok()) running.push_back(*std::move(timed));  // It may have been removed in the meantime.
-  }
-  return running;
+// The jobs that have devices, and what their time was spent on.
+absl::StatusOr<std::vector<JobStatus>> RunningJobs(client::CoordinatorClient& client) {
+  ListJobsRequest request;
+  request.set_placed(true);
+  request.set_with_time(true);
+  return client.ListJobs(request);
 }
 
 absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& job_id, bool json) {
-  XLAD_ASSIGN_OR_RETURN(const JobStatus job, client.GetJob(job_id));
-  XLAD_ASSIGN_OR_RETURN(const TimedJob timed, WithTime(client, job));
+  XLAD_ASSIGN_OR_RETURN(JobStatus job, client.GetJob(job_id));
+  XLAD_ASSIGN_OR_RETURN(const WhyJobResponse why, client.Why(job_id));
+  *job.mutable_time() = why.time();
   if (json) {
-    std::printf("%s\n", ToJson(timed).dump(2).c_str());
+    std::printf("%s\n", ToJson(job).dump(2).c_str());
   } else {
-    PrintJobs({timed});
+    PrintJobs({job});
     if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
   }
   return absl::OkStatus();
@@ -113,7 +98,7 @@ absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& j
 absl::Status PrintAll(client::CoordinatorClient& client, bool json) {
   XLAD_ASSIGN_OR_RETURN(const CoordinatorStatus status, client.Status());
   ListWorkersResponse workers;
-  std::vector<TimedJob> jobs;
+  std::vector<JobStatus> jobs;
   if (status.serving()) {
     XLAD_ASSIGN_OR_RETURN(workers, client.ListWorkers());
     XLAD_ASSIGN_OR_RETURN(jobs, RunningJobs(client));
@@ -125,7 +110,7 @@ absl::Status PrintAll(client::CoordinatorClient& client, bool json) {
   }
   Json all = ToJson(status, workers);
   all["running"] = Json::array();
-  for (const TimedJob& job : jobs) all["running"].push_back(ToJson(job));
+  for (const JobStatus& job : jobs) all["running"].push_back(ToJson(job));
   std::printf("%s\n", all.dump(2).c_str());
   return absl::OkStatus();
 }

@@ -34,7 +34,9 @@ class CoordinatorClient {
   // coordinator cannot be reached for `patience_ms`.
   virtual absl::Status Watch(const std::string& job_id, int64_t patience_ms,
                              const std::function<bool(const WatchJobResponse&)>& on_update) = 0;
-  virtual absl::StatusOr<std::vector<JobStatus>> ListJobs() = 0;
+  // All that match the request, which may need several calls.
+  virtual absl::StatusOr<std::vector<JobStatus>> ListJobs(const ListJobsRequest& request) = 0;
+  absl::StatusOr<std::vector<JobStatus>> ListJobs() { return ListJobs(ListJobsRequest()); }
   virtual absl::StatusOr<JobStatus> GetJob(const std::string& job_id) = 0;
   virtual absl::Status Cancel(const std::string& job_id) = 0;
   // On another mesh, or, if `devices` is not 0, on another number of devices.

@@ -65,9 +65,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  absl::StatusOr<std::vector<JobStatus>> ListJobs() override {
+  absl::StatusOr<std::vector<JobStatus>> ListJobs(const ListJobsRequest& first) override {
     std::vector<JobStatus> jobs;
-    ListJobsRequest request;
+    ListJobsRequest request = first;
     do {
       XLAD_ASSIGN_OR_RETURN(const ListJobsResponse page, Call(&Coordinator::Stub::ListJobs, request));
       jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());

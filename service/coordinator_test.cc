@@ -532,6 +532,30 @@ TEST(Coordinator, JobsAreListedInPages) {
   EXPECT_EQ(listed, ids);
 }
 
+TEST(Coordinator, OnlyPlacedJobsAreListedIfTheRequestSaysSo) {
+  Cluster cluster;
+  const std::string ended = cluster.RunningJob();
+  cluster.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(ended)).ok()); });
+  std::vector<std::string> placed;
+  for (int i = 0; i < 4; ++i) {
+    placed.push_back(cluster.Submit(1, absl::StrCat("placed", i)));
+    cluster.Built("one");
+  }
+  const std::string waits = cluster.Submit(1, "waits");
+  cluster.Built("one");
+  ASSERT_EQ(cluster.Status(waits).state(), PENDING);
+  ListJobsRequest request;
+  request.set_placed(true);
+  request.set_limit(3);
+  std::vector<std::string> listed;
+  do {
+    const ListJobsResponse page = cluster.coordinator().jobs().List(request);
+    for (const JobStatus& job : page.jobs()) listed.push_back(job.id());
+    request.set_after(page.next());
+  } while (!request.after().empty());
+  EXPECT_EQ(listed, placed);
+}
+
 TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu"});

@@ -13,6 +13,7 @@
 namespace xlad::service {
 namespace {
 
+constexpr int32_t kMaxTimedJobs = 100;  // In one response, because the time of each is read from the log.
 constexpr int kTransferThreads = 2;
 constexpr size_t kMaxQueuedEvents = 4096;
 constexpr int64_t kMaxEventsPerPage = 1000;
@@ -329,10 +330,17 @@ absl::Status Engine::Resize(const ResizeJobRequest& request) {
 }
 
 absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request) {
+  ListJobsRequest page = request;
+  if (page.with_time() && (page.limit() == 0 || page.limit() > kMaxTimedJobs)) page.set_limit(kMaxTimedJobs);
   XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, Ask<ListJobsResponse>([&](CoordinatorCore& coordinator) {
-                          return coordinator.jobs().List(request);
+                          return coordinator.jobs().List(page);
                         }));
-  for (JobStatus& status : *response.mutable_jobs()) status.set_directory(FolderOf(status.id()));
+  for (JobStatus& status : *response.mutable_jobs()) {
+    status.set_directory(FolderOf(status.id()));
+    if (!page.with_time()) continue;
+    const absl::StatusOr<std::vector<JobTime>> time = Time(status.id());
+    if (time.ok()) status.mutable_time()->Assign(time->begin(), time->end());  // The job may have been removed.
+  }
   return response;
 }
 

@@ -232,7 +232,9 @@ absl::StatusOr<JobStatus> JobMachine::Status(const JobId& id) const {
 
 ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {
   const int64_t limit = request.limit() > 0 ? std::min<int64_t>(request.limit(), kMaxPage) : kMaxPage;
-  const std::vector<const Job*> page = context_.jobs.Page(JobId(request.after()), limit + 1);
+  std::function<bool(const Job&)> is_listed;
+  if (request.placed()) is_listed = [](const Job& job) { return job.attempt_running && !job.spec.session(); };
+  const std::vector<const Job*> page = context_.jobs.Page(JobId(request.after()), limit + 1, is_listed);
   ListJobsResponse response;
   for (const Job* job : page) {
     if (response.jobs_size() == limit) {

@@ -77,12 +77,13 @@ std::vector<Job*> Jobs::Open() const {
   return open;
 }
 
-std::vector<const Job*> Jobs::Page(const JobId& after, int64_t limit) const {
+std::vector<const Job*> Jobs::Page(const JobId& after, int64_t limit,
+                                   const std::function<bool(const Job&)>& is_listed) const {
   const Job* last = Find(after);
   std::vector<const Job*> page;
   for (auto at = by_number_.upper_bound(last == nullptr ? 0 : last->number);
        at != by_number_.end() && std::ssize(page) < limit; ++at) {
-    page.push_back(at->second);
+    if (is_listed == nullptr || is_listed(*at->second)) page.push_back(at->second);
   }
   return page;
 }

@@ -1,14 +1,15 @@
 // All jobs of the coordinator: the fold of the log. Pure data, used by one thread at a time.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "service/log/job_log.h"
 #include "service/log/job.h"
+#include "service/log/job_log.h"
 
 namespace xlad::service {
 
@@ -24,8 +25,9 @@ class Jobs {
   // Jobs that have not ended, oldest first. Valid until the next Apply.
   std::vector<Job*> Open() const;
   // The first `limit` jobs, oldest first, that were submitted after the job `after` (from the first if it is empty or
-  // unknown).
-  std::vector<const Job*> Page(const JobId& after, int64_t limit) const;
+  // unknown), of those for which `is_listed` returns true; null: of all.
+  std::vector<const Job*> Page(const JobId& after, int64_t limit,
+                               const std::function<bool(const Job&)>& is_listed = nullptr) const;
   // Whether a job that has not ended was submitted to continue from this checkpoint.
   bool IsResumed(const std::string& checkpoint_uri) const { return resumed_.contains(checkpoint_uri); }
   // The checkpoints from which jobs that have not ended were submitted to continue, if their URIs begin like this.
