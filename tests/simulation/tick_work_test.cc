@@ -6,10 +6,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "service/testing/cluster.h"
@@ -133,6 +138,37 @@ TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
   std::printf("a tick: %lld instructions with 50 workers and 5 attempts, %lld with 400 and 40\n",
               static_cast<long long>(few), static_cast<long long>(many));
   EXPECT_LE(many, 12 * few) << "8 times as many";
+}
+
+// Prints how long the coordinator takes for a tick, a heartbeat and the end of a job, and then for the pass over the
+// jobs that follows when a worker leaves. XLAD_TICK_WORKERS is the number of workers, with 5 jobs waiting for each.
+TEST_F(TickWork, TimesOfALargeCluster) {
+  const char* const text = std::getenv("XLAD_TICK_WORKERS");
+  if (text == nullptr) GTEST_SKIP() << "XLAD_TICK_WORKERS is not set";
+  const int workers = std::atoi(text);
+  const Load load{workers, workers / 100, 10, workers / 2 * 5};
+  const std::unique_ptr<Cluster> cluster = Make(load);
+  const auto leave = [](Cluster* from) {
+    from->Gone(from->coordinator().context().connections.begin()->first.value());
+  };
+  const auto end = [](Cluster* of) {
+    const service::JobId job = of->coordinator().context().attempts.begin()->first;
+    of->Do([&](service::CoordinatorCore& core) { (void)core.Cancel(job); });
+  };
+  const std::pair<const char*, std::function<void(Cluster*)>> events[] = {
+      {"a tick", Tick}, {"a heartbeat", Beat}, {"the end of a job", end}, {"a worker that leaves", leave}};
+  std::printf("%d workers, %d attempts, %d jobs that wait\n", workers, load.attempts, 2 * load.waiting + 1);
+  for (const auto& [name, event] : events) {
+    constexpr int kTimes = 21;
+    std::vector<double> times;
+    for (int i = 0; i < kTimes; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      event(cluster.get());
+      times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    std::sort(times.begin(), times.end());
+    std::printf("%s: median %.2f ms, longest %.2f ms\n", name, times[kTimes / 2], times.back());
+  }
 }
 
 }  // namespace
