@@ -2,9 +2,11 @@
 //
 // Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
 // of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
-// combined all-reduce carries the origins of all of them. Buckets are filled in the order of the program and have the
-// size that the cost model finds best (BucketBytes), so that the gradients of the last layers are sent while those of
-// the first layers are computed.
+// combined all-reduce carries the origins of all of them. Buckets are filled in the order in which the program computes
+// the operands, and have the size that the cost model finds best (BucketBytes), so that the gradients of the last
+// layers are sent while those of the first layers are computed. The order of the all-reduces themselves does not
+// matter: they come where their results are used, often in the order of the parameters, which is that of the forward
+// pass.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -56,12 +58,12 @@ class Combiner {
       for (const Instruction* before : at->control_predecessors()) {
         AddAll(buckets_of_[before], &needs);
       }
-      const auto found = keys_.find(at);
-      if (found == keys_.end()) {
-        buckets_of_[at] = std::move(needs);
-      } else {
+      if (const auto found = keys_.find(at); found == keys_.end()) {
+        buckets_of_[at] = needs;
+      } else if (buckets_of_.find(at) == buckets_of_.end()) {
         buckets_of_[at] = {AddToBucket(at, found->second, needs)};
       }
+      AddReductionsOf(at);
     }
     bool changed = false;
     for (const Bucket& bucket : buckets_) {
@@ -90,12 +92,24 @@ class Combiner {
       const Key key{at->shape().type(), at->called()[0], std::move(groups)};
       total[key] += at->shape().bytes();
       keys_[at.get()] = key;
+      reductions_of_[at->operand(0)].push_back(at.get());
     }
     for (const auto& [key, bytes] : total) {
       const Groups& groups = std::get<Groups>(key);
       bucket_bytes_[key] = BucketBytes(bytes, groups.empty() ? 1 : std::ssize(groups[0]));
     }
     return absl::OkStatus();
+  }
+
+  // Adds the all-reduces of a value, now that it is computed. Those with control predecessors have to wait for them.
+  void AddReductionsOf(Instruction* value) {
+    const auto found = reductions_of_.find(value);
+    if (found == reductions_of_.end()) return;
+    for (Instruction* at : found->second) {
+      if (!at->control_predecessors().empty()) continue;
+      const std::set<int> needs = buckets_of_[value];
+      buckets_of_[at] = {AddToBucket(at, keys_[at], needs)};
+    }
   }
 
   // Adds the all-reduce to the latest bucket that may take it, or to a new one. Returns the bucket's number.
@@ -171,6 +185,7 @@ class Combiner {
   Computation* computation_;
   const int64_t devices_;
   absl::flat_hash_map<const Instruction*, Key> keys_;  // The keys of the all-reduces to combine.
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> reductions_of_;  // The same, by their operands.
   std::map<Key, int64_t> bucket_bytes_;
   std::vector<Bucket> buckets_;
   // The buckets that an instruction depends on, not through further buckets.
