@@ -306,6 +306,21 @@ TEST(DataPlane, ListensOnLoopbackOnly) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("0.0.0.0:0"), HasSubstr("loopback")));
 }
 
+// On a busy machine, each further test would come after a time slice of all other threads.
+TEST(Waiter, APollingWaiterReturnsAfterTheFirstTestIfTheTaskWasAborted) {
+  AbortSignal abort;
+  abort.Raise({absl::UnavailableError("lost"), ""});
+  Waiter waiter;
+  waiter.SetPump([] {}, /*polls=*/true);
+  int tests = 0;
+  EXPECT_FALSE(waiter.Wait(abort, [&] {
+    ++tests;
+    return false;
+  }));
+  EXPECT_EQ(tests, 1);
+  EXPECT_TRUE(waiter.Wait(abort, [] { return true; }));
+}
+
 TEST(Bootstrap, MapAndPeers) {
   const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
   const PeerInfo peer{"w1", 3, "host", 77, "127.0.0.1:1"};

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "base/clock.h"
 #include "collectives/exec/abort.h"
 
 namespace xlad::collectives {
@@ -55,9 +56,14 @@ class Waiter {
       return ready();
     };
     const int spins = polls_ ? std::max(spins_, kYields) : spins_;
+    const int64_t end_ns = polls_ ? RealClock().NowNs() + kMaxYieldNs : 0;
     for (int spin = 0; spin < spins; ++spin) {
       if (test()) return true;
-      if (polls_) sched_yield();
+      if (abort.raised()) return false;
+      if (!polls_) continue;
+      // On a busy machine, one yield may last as long as the time slices of all others.
+      if (RealClock().NowNs() >= end_ns) break;
+      sched_yield();
     }
     int64_t sleep_us = polls_ ? kMinSleepUs : 0;
     while (true) {
@@ -88,8 +94,9 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
-  // A waiter that polls lets other threads run this many times before it sleeps, for about a millisecond.
+  // A waiter that polls lets other threads run this many times before it sleeps, but not longer than this.
   static constexpr int kYields = 1000;
+  static constexpr int64_t kMaxYieldNs = 1'000'000;
   static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;
 
   // `sleep_us` is 0 to sleep until a notification.
