@@ -99,13 +99,15 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
     AddSentence(absl::StrCat("The ranks disagree on operation ", last, ": ", absl::StrJoin(sides, "; ")),
                 &verdict.text);
   }
-  if (!inside.empty()) {
-    for (int rank = 0; rank < control.ranks(); ++rank) {
-      const std::string finding = Finding(verdict, rank, last);
-      if (finding.empty() || (verdict.ranks[rank].left && verdict.ranks[rank].finished >= last)) continue;
-      verdict.culprits.push_back(rank);
-      AddSentence(finding, &verdict.text);
-    }
+  for (int rank = 0; rank < control.ranks(); ++rank) {
+    const RankState& state = verdict.ranks[rank];
+    // Between operations, ranks may wait for a connection to a rank that has stopped or died.
+    const bool is_usual = state.pid == 0 || state.left || state.process == ProcessState::kRunning;
+    if (inside.empty() && is_usual) continue;
+    const std::string finding = Finding(verdict, rank, last);
+    if (finding.empty() || (state.left && state.finished >= last)) continue;
+    verdict.culprits.push_back(rank);
+    AddSentence(finding, &verdict.text);
   }
   for (const int rank : inside) {
     const RankState& state = verdict.ranks[rank];

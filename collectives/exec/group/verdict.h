@@ -27,8 +27,10 @@ struct RankState {
 
 struct Verdict {
   std::vector<RankState> ranks;
-  std::vector<int> culprits;  // The ranks for which the others wait, directly or not; empty if no rank waits.
-  std::string text;           // One sentence for each finding.
+  // The ranks for which the others wait, directly or not. If no rank is in an operation: those that are stopped or
+  // dead.
+  std::vector<int> culprits;
+  std::string text;  // One sentence for each finding.
 };
 
 // `state_of` tells the state of a process of this host. The file may change meanwhile.

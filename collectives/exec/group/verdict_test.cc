@@ -79,6 +79,16 @@ TEST_F(VerdictTest, RanksThatDiedOrAreStopped) {
                                   HasSubstr("rank 2 (host node7, pid 102) is stopped")));
 }
 
+TEST_F(VerdictTest, ARankThatIsStoppedBetweenOperations) {
+  for (int rank = 0; rank < 4; ++rank) Set(rank, 2, 2, -1);
+  control_->rank(1).left.store(1);
+  states_[1] = ProcessState::kGone;
+  states_[3] = ProcessState::kStopped;
+  const Verdict verdict = Explain();
+  EXPECT_THAT(verdict.culprits, ElementsAre(3));
+  EXPECT_EQ(verdict.text, "rank 3 (host node7, pid 103) is stopped by a signal or a debugger after operation 2.");
+}
+
 TEST_F(VerdictTest, ARankThatLeftInOrder) {
   for (int rank = 0; rank < 3; ++rank) Set(rank, 4, 3, 3);
   Set(3, 3, 3, -1);
