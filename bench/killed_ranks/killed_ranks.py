@@ -2,8 +2,9 @@
 
     python3 bench/killed_ranks/killed_ranks.py --transports shm,tcp,ucx --kills 100
 
-For each transport: how often every survivor named the rank and the process, the time from the kill until the last of
-them has said so, and the time from there until the smaller group of the survivors has finished an all-reduce. Then a
+For each transport: how often every survivor named the rank and the process, percentiles of the time from the kill until
+the last of them has said so, and of the time from there until the smaller group of the survivors has finished an
+all-reduce. Then a
 rank is stopped by SIGSTOP for a while: no other rank may call it dead, and all must continue when it does. The exit code
 is 1 if a survivor named another rank or did not continue, or a stopped rank was taken for dead.
 """
@@ -14,7 +15,6 @@ import pathlib
 import random
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -117,6 +117,12 @@ def stop_once(args, transport, folder):
     return text
 
 
+def percentiles(times):
+    """`times` are sorted."""
+    shares = [(f"{share} %", times[(len(times) - 1) * share // 100]) for share in (50, 90, 99, 100)]
+    return ", ".join(f"{time:.1f} ms ({share})" for share, time in shares)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xlad", default=os.environ.get("XLAD", "build/release/bin/xlad"))
@@ -136,10 +142,10 @@ def main():
                 if isinstance(result, str):
                     print(f"{transport}: {result}")
             named, finished = [sorted(times) for times in zip(*right)] or ([], [])
-            if named:
-                print(f"{transport}: {len(right)} of {args.kills} kills named by all survivors; named after "
-                      f"{statistics.median(named):.1f} ms (at most {named[-1]:.1f}); the smaller group has finished "
-                      f"{statistics.median(finished):.1f} ms later (at most {finished[-1]:.1f})", flush=True)
+            print(f"{transport}: {len(right)} of {args.kills} kills named by all survivors", flush=True)
+            for text, times in (("named after", named), ("the smaller group has finished after another", finished)):
+                if times:
+                    print(f"{transport}: {text} {percentiles(times)}", flush=True)
             stopped = stop_once(args, transport, pathlib.Path(folder))
             print(f"{transport}: a stopped rank: {stopped or 'no other calls it dead, xlad comm why names it, all continue'}",
                   flush=True)

@@ -99,7 +99,7 @@ def train(args, overlap, where):
     def start(side, name, *command):
         log = open(where / f"{name}.log", "wb")
         processes.append(subprocess.Popen(hosts.argv(side, command), stdout=log, stderr=log, env=environment,
-                                          start_new_session=True))
+                                          process_group=0))
 
     def run(*command):
         done = subprocess.run(hosts.argv(0, command), capture_output=True, text=True, env=environment, timeout=600)
