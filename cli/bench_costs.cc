@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "collectives/exec/group/calibrate.h"
 #include "collectives/exec/messages/calibrate.h"
 #include "collectives/plan/calibration.h"
 
@@ -40,17 +41,19 @@ std::string MachineKey(const std::string& transport, int ranks) {
 }
 
 // Copies `bytes` bytes of rank 0 to all ranks.
-absl::Status FromRankZero(MessageGroup* group, void* data, int64_t bytes) {
+template <typename Group>
+absl::Status FromRankZero(Group* group, void* data, int64_t bytes) {
   CollectiveSpec spec;
   spec.kind = CollectiveKind::kBroadcast;
   spec.type = tensor::ElementType::kU8;
   spec.counts = {bytes};
   spec.ranks = group->ranks();
-  XLAD_ASSIGN_OR_RETURN(const auto operation, group->Prepare(spec, "direct"));
+  XLAD_ASSIGN_OR_RETURN(const auto operation, group->Prepare(spec));
   return group->Run(*operation, data, data);
 }
 
-absl::StatusOr<std::string> KeptText(const CostSource& source, MessageGroup* group) {
+template <typename Group>
+absl::StatusOr<std::string> KeptText(const CostSource& source, Group* group) {
   std::string text;
   if (group->rank() == 0 && !source.refresh) {
     const std::string path = CostsPath(source.transport, group->ranks());
@@ -74,6 +77,17 @@ void Keep(const CostSource& source, int ranks, const collectives::CostModel& cos
   if (!kept.ok()) std::fprintf(stderr, "xlad: warning: the calibration is not kept: %s\n", kept.ToString().c_str());
 }
 
+// What rank 0 has kept, or what all ranks measure.
+template <typename Group>
+absl::StatusOr<collectives::CostModel> FindCosts(const CostSource& source, Group* group) {
+  XLAD_ASSIGN_OR_RETURN(const std::string text, KeptText(source, group));
+  if (!text.empty()) return collectives::ParseCosts(text);
+  XLAD_ASSIGN_OR_RETURN(const collectives::CostModel costs,
+                        collectives::Calibrate(group, RealClock(), source.budget_ms));
+  if (group->rank() == 0) Keep(source, group->ranks(), costs);
+  return costs;
+}
+
 }  // namespace
 
 std::string CostsPath(const std::string& transport, int ranks) {
@@ -83,16 +97,13 @@ std::string CostsPath(const std::string& transport, int ranks) {
                                        absl::Hex(Hash64(MachineKey(transport, ranks)), absl::kZeroPad16)));
 }
 
+absl::StatusOr<collectives::CostModel> MachineCosts(const CostSource& source, collectives::ProcessGroup* group) {
+  return FindCosts(source, group);
+}
+
 absl::Status UseMachineCosts(const CostSource& source, MessageGroup* group) {
   if (group->ranks() == 1) return absl::OkStatus();
-  XLAD_ASSIGN_OR_RETURN(const std::string text, KeptText(source, group));
-  collectives::CostModel costs;
-  if (text.empty()) {
-    XLAD_ASSIGN_OR_RETURN(costs, collectives::Calibrate(group, RealClock(), source.budget_ms));
-    if (group->rank() == 0) Keep(source, group->ranks(), costs);
-  } else {
-    XLAD_ASSIGN_OR_RETURN(costs, collectives::ParseCosts(text));
-  }
+  XLAD_ASSIGN_OR_RETURN(const collectives::CostModel costs, FindCosts(source, group));
   group->UseCosts(costs);
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "collectives/exec/group/process_group.h"
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/plan/cost.h"
 
@@ -20,6 +21,9 @@ struct CostSource {
 // Makes the group choose plans by the parameters of this machine. All ranks call it together; rank 0 reads the file, or
 // keeps what all have measured. If the file cannot be written, rank 0 says so on standard error, and the call succeeds.
 absl::Status UseMachineCosts(const CostSource& source, collectives::MessageGroup* group);
+
+// The same for a group on mapped memory, which does not choose by them.
+absl::StatusOr<collectives::CostModel> MachineCosts(const CostSource& source, collectives::ProcessGroup* group);
 
 // The file of the parameters; empty if there is no cache folder.
 std::string CostsPath(const std::string& transport, int ranks);

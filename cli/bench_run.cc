@@ -16,6 +16,7 @@
 #include "cli/bench_buffers.h"
 #include "cli/bench_costs.h"
 #include "cli/bench_data.h"
+#include "cli/bench_groups.h"
 #include "cli/bench_launch.h"
 #include "cli/bench_options.h"
 #include "cli/bench_shrink.h"
@@ -55,63 +56,7 @@ bool HasTotalOfAllRanks(CollectiveKind kind) {
   return collectives::InputHasParts(kind) || collectives::OutputHasParts(kind);
 }
 
-// A MessageGroup with the functions of a ProcessGroup that Bench uses.
-class MessageBench {
- public:
-  using Operation = MessageGroup::Operation;
-
-  explicit MessageBench(MessageGroup* group) : group_(*group) {}
-  int rank() const { return group_.rank(); }
-  int ranks() const { return group_.ranks(); }
-  std::string host(int rank) const { return group_.host(rank); }
-  int64_t pid(int rank) const { return group_.pid(rank); }
-  int64_t shared_bytes() const { return 0; }
-  absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return group_.Allocate(bytes); }
-  absl::Status Free(std::byte* address) { return group_.Free(address); }
-  absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec,
-                                                     const collectives::PrepareOptions& options = {}) {
-    return group_.Prepare(spec, options.plan);
-  }
-  absl::Status Run(Operation& operation, const void* input, void* output) {
-    return group_.Run(operation, input, output);
-  }
-  absl::Status Barrier() { return group_.Barrier(); }
-  const collectives::CostModel& costs() const { return group_.costs(); }
-  absl::StatusOr<std::unique_ptr<MessageGroup>> Shrink() { return group_.Shrink(); }
-
- private:
-  MessageGroup& group_;
-};
-
-// The plans that a group could run, with their predicted times, fastest first.
-std::vector<collectives::PlanCost> CandidatesOf(const MessageBench& group, const CollectiveSpec& spec,
-                                                const collectives::PrepareOptions&) {
-  return collectives::RankPlans(spec, group.costs()).value_or(std::vector<collectives::PlanCost>());
-}
-
-// Operations on mapped memory send no messages. Windows need registered buffers.
-std::vector<collectives::PlanCost> CandidatesOf(const ProcessGroup&, const CollectiveSpec& spec,
-                                                const collectives::PrepareOptions& options) {
-  const collectives::CostParameters mapped{.windows = true};
-  auto plans = collectives::RankPlans(spec, mapped).value_or(std::vector<collectives::PlanCost>());
-  std::erase_if(plans, [&](const collectives::PlanCost& candidate) {
-    const bool needs_registered = candidate.plan.algorithm == collectives::kMappedWindows;
-    return !collectives::IsMapped(candidate.plan) || (needs_registered && !options.registered);
-  });
-  return plans;
-}
-
-std::string WhyChosen(const MessageBench&, const CollectiveSpec& spec) {
-  const bool any_order = !collectives::Reduces(spec.kind) || spec.mode == collectives::ReductionMode::kFast;
-  if (any_order) return "chosen because its predicted time is the shortest";
-  return "chosen because its predicted time is the shortest among the plans that keep the order of the mode";
-}
-
-std::string WhyChosen(const ProcessGroup&, const CollectiveSpec&) {
-  return "chosen by size: one shot for small data; otherwise windows for registered buffers, and slots for others";
-}
-
-// `Group` is a ProcessGroup or a MessageBench.
+// `Group` is a MappedBench or a MessageBench.
 template <typename Group>
 class Bench {
  public:
@@ -412,10 +357,10 @@ class Bench {
   }
 
   void Explain(const Row& row, const collectives::PrepareOptions& prepare) const {
-    PlanChoice choice{operation_->plan(), "", CandidatesOf(group_, spec_, prepare)};
+    PlanChoice choice{operation_->plan(), "", group_.Candidates(spec_, prepare)};
     choice.why = !options_.algorithm.empty() ? "given by --algorithm"
                  : !prepare.plan.empty()     ? "given by --plans"
-                                             : WhyChosen(group_, spec_);
+                                             : group_.WhyChosen(spec_);
     std::fputs(ExplainChoice(row.bytes, choice).c_str(), stdout);
     if (collectives::Reduces(spec_.kind)) std::printf("#   %s%s\n", OrderText(), RoundingText());
   }
@@ -511,6 +456,18 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
   return RunIn(options, &bench);
 }
 
+// The group chooses by sizes; speeds are only needed to explain the choice.
+int RunMapped(const BenchOptions& options, ProcessGroup* group) {
+  collectives::CostModel costs;
+  if (options.explain) {
+    const auto found = MachineCosts({"shm", options.calibrate, options.calibrate_ms}, group);
+    if (!found.ok()) return Report(found.status());
+    costs = *found;
+  }
+  MappedBench bench(group, costs);
+  return RunIn(options, &bench);
+}
+
 // Runs the ranks as threads of this process.
 int RunThreads(const BenchOptions& options, int ranks, const MessageGroup::Options& group_options) {
   const auto groups = MessageGroup::InProcess(ranks, group_options);
@@ -561,7 +518,7 @@ int RunRanked(const BenchOptions& options) {
   messages.launch = **launch;
   if (!transport->shares_memory) return RunMessages(options, messages);
   const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
-  return group.ok() ? RunIn(options, group->get()) : Report(group.status());
+  return group.ok() ? RunMapped(options, group->get()) : Report(group.status());
 }
 
 }  // namespace

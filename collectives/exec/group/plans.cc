@@ -41,6 +41,24 @@ CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, cons
   return plan;
 }
 
+std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
+  constexpr int kMaxChunks = 256;
+  constexpr int64_t kMinChunkBytes = 4 << 10;
+  std::vector<CollectivePlan> plans = {ChooseGroupPlan(spec, registered, machine)};
+  const auto add = [&](CollectivePlan plan) {
+    if (std::find(plans.begin(), plans.end(), plan) == plans.end()) plans.push_back(std::move(plan));
+  };
+  const int64_t width = tensor::ByteWidth(spec.type);
+  const int64_t bytes = LargestInput(spec) * width;
+  if (registered) add({.algorithm = std::string(kMappedWindows)});
+  if (bytes <= machine.scratch_bytes) add({.algorithm = std::string(kMappedOneShot)});
+  for (int chunks = 1; chunks <= kMaxChunks && (chunks == 1 || bytes / chunks >= kMinChunkBytes); chunks *= 2) {
+    if (MappedSlotsScratch(spec, chunks) * width > machine.scratch_bytes) continue;
+    add({.algorithm = std::string(kMappedSlots), .chunks = chunks});
+  }
+  return plans;
+}
+
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec) {
   // A single rank has no peers that could access its buffers.
   if (spec.ranks > 1 && (plan.algorithm == kMappedWindows || plan.protocol == "windows"))

@@ -1,6 +1,8 @@
 // Which plan a process group uses if the caller does not say.
 #pragma once
 
+#include <vector>
+
 #include "collectives/exec/group/lowering.h"
 #include "collectives/plan/plan.h"
 
@@ -15,6 +17,10 @@ struct GroupMachine {
 };
 
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
+
+// The plans that a group can run: that of ChooseGroupPlan, and those of all algorithms, slots with several numbers of
+// chunks. Windows need registered buffers.
+std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec);
 

@@ -22,6 +22,7 @@
 #include "collectives/exec/bootstrap/rendezvous.h"
 #include "collectives/exec/group/core.h"
 #include "collectives/exec/group/memory.h"
+#include "collectives/exec/group/plans.h"
 #include "collectives/exec/group/wait.h"
 #include "collectives/plan/plan.h"
 
@@ -89,6 +90,9 @@ class ProcessGroup final : private GroupOwner {
   absl::StatusOr<std::unique_ptr<GroupOperation>> Prepare(const CollectiveSpec& spec,
                                                           const PrepareOptions& options = {});
 
+  // The plans that Prepare accepts for a spec, the one that it would choose first.
+  std::vector<CollectivePlan> Plans(const CollectiveSpec& spec, bool registered) const;
+
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes, may be
   // equal where the spec allows operations in place, and otherwise must not overlap.
   absl::Status Run(const GroupOperation& operation, const void* input, void* output) {
@@ -113,6 +117,7 @@ class ProcessGroup final : private GroupOwner {
 
   absl::Status Join(const Options& options, Bootstrap* bootstrap);
   absl::Status ShareMemory(const Options& options, Rendezvous* rendezvous);
+  GroupMachine machine() const;
   uint64_t AliveRanks() const;  // A bit for each rank.
   absl::Status CheckWhileWaiting() override { return absl::OkStatus(); }
   absl::Status Disagreement(int peer) override;

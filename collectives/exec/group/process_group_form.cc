@@ -151,6 +151,12 @@ GroupOperation::~GroupOperation() {
   if (group_ != nullptr) group_->used_texts_[word_ & 0xFFFF] = false;
 }
 
+GroupMachine ProcessGroup::machine() const { return {ranks_, exclusive_, core_->scratch_bytes(), cache_bytes_}; }
+
+std::vector<CollectivePlan> ProcessGroup::Plans(const CollectiveSpec& spec, bool registered) const {
+  return GroupPlans(spec, registered, machine());
+}
+
 absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const CollectiveSpec& spec,
                                                                       const PrepareOptions& options) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
@@ -162,9 +168,8 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   std::unique_ptr<GroupOperation> operation(new GroupOperation());
   GroupOperation& op = *operation;
   op.spec_ = spec;
-  const GroupMachine machine{ranks_, exclusive_, core_->scratch_bytes(), cache_bytes_};
   if (options.plan.empty()) {
-    op.plan_ = ChooseGroupPlan(spec, options.registered, machine);
+    op.plan_ = ChooseGroupPlan(spec, options.registered, machine());
   } else {
     XLAD_ASSIGN_OR_RETURN(op.plan_, ParsePlan(options.plan));
   }
@@ -179,7 +184,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
     return absl::InvalidArgumentError(
         absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered"));
   }
-  op.command_.streams = StreamsResults(spec, machine);
+  op.command_.streams = StreamsResults(spec, machine());
 
   const std::string text =
       absl::StrCat(spec.ToString(), ", ", op.plan_.ToString(), options.registered ? ", registered" : "");

@@ -17,8 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
+#include "collectives/exec/group/calibrate.h"
 #include "collectives/exec/group/meeting.h"
 #include "collectives/exec/group/plans.h"
+#include "collectives/plan/calibration.h"
 #include "collectives/plan/expected.h"
 #include "collectives/plan/mapped.h"
 #include "collectives/plan/testing/make_spec.h"
@@ -233,6 +235,40 @@ TEST(ProcessGroup, PlansOfHugeCollectivesFitIntoTheScratch) {
       }
     }
   }
+}
+
+TEST(ProcessGroup, ListedPlansCanRun) {
+  for (const int ranks : {1, 3}) {
+    OnRanks(ranks, [&](ProcessGroup* group) {
+      for (const CollectiveKind kind :
+           {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kAllGather,
+            CollectiveKind::kAllToAll, CollectiveKind::kBroadcast, CollectiveKind::kReduce}) {
+        for (const int64_t count : {0, 5, 100'000}) {
+          for (const bool registered : {false, true}) {
+            const CollectiveSpec spec = MakeSpec(kind, ranks, count);
+            const std::vector<CollectivePlan> plans = group->Plans(spec, registered);
+            ASSERT_FALSE(plans.empty());
+            EXPECT_EQ(plans[0], (*group->Prepare(spec, {registered, ""}))->plan());
+            for (const CollectivePlan& plan : plans) RunAndCompare(group, spec, {registered, plan.ToString()});
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST(ProcessGroup, CalibrationHasTheSameResultOnAllRanks) {
+  std::vector<CostModel> found(3);
+  OnRanks(3, [&](ProcessGroup* group) {
+    absl::StatusOr<CostModel> costs = Calibrate(group, RealClock(), 50);
+    ASSERT_TRUE(costs.ok()) << costs.status();
+    const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 20'000);
+    for (const CollectivePlan& plan : group->Plans(spec, false)) EXPECT_GT(*PredictUs(plan, spec, *costs), 0);
+    found[group->rank()] = *std::move(costs);
+  });
+  EXPECT_EQ(PrintCosts(found[0]), PrintCosts(found[1]));
+  EXPECT_EQ(PrintCosts(found[0]), PrintCosts(found[2]));
+  EXPECT_TRUE(found[0].corrections.contains("all_reduce mapped_slots"));
 }
 
 TEST(ProcessGroup, LargeOperandsThatAreStoredPastTheCache) {

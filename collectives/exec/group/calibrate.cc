@@ -1,0 +1,25 @@
+#include "collectives/exec/group/calibrate.h"
+
+#include "collectives/exec/group/calibrator.h"
+
+namespace xlad::collectives {
+
+absl::StatusOr<CostModel> Calibrate(ProcessGroup* group, const Clock& clock, int64_t budget_ms) {
+  const auto plans_of = [group](const CollectiveSpec& spec, int64_t) { return group->Plans(spec, false); };
+  const auto prepare = [group](const CollectiveSpec& spec, const std::string& plan) {
+    return group->Prepare(spec, {.plan = plan});
+  };
+  CostParameters base;
+  base.windows = true;
+  constexpr int kIterations = 4;
+  return Calibrator<ProcessGroup>(group, clock,
+                                  {{64 << 10, 1 << 20, 1 << 10, 256 << 10, 8 << 10, 4 << 20},
+                                   kIterations,
+                                   plans_of,
+                                   prepare,
+                                   base,
+                                   budget_ms})
+      .Run();
+}
+
+}  // namespace xlad::collectives

@@ -1,0 +1,114 @@
+// Measures the plans that a group can run and fits the cost model to their times.
+//
+// `Group` is a MessageGroup or a ProcessGroup. All ranks do the same together and get the same result.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "collectives/plan/algorithm.h"
+#include "collectives/plan/calibration.h"
+
+namespace xlad::collectives {
+
+// A spec for measurements, whose larger buffer has about `bytes` bytes.
+inline CollectiveSpec MeasuredSpec(CollectiveKind kind, int ranks, int64_t bytes) {
+  CollectiveSpec spec;
+  spec.kind = kind;
+  spec.ranks = ranks;
+  spec.reduction = Reduces(kind) ? Reduction::kSum : Reduction::kNone;
+  spec.mode = ReductionMode::kFast;
+  const int64_t part = std::max<int64_t>(1, bytes / 4 / ranks);
+  spec.counts = {OutputHasParts(kind) && !InputHasParts(kind) ? part : part * ranks};
+  return spec;
+}
+
+template <typename Group>
+class Calibrator {
+ public:
+  using Operation = typename Group::Operation;
+  struct Options {
+    // Ordered by the value of a measurement: if the time is over, the kinds at the end have no corrections.
+    std::vector<int64_t> sizes;
+    int iterations = 1;  // How many operations of up to 1 MiB are run back to back for a time.
+    std::function<std::vector<CollectivePlan>(const CollectiveSpec& spec, int64_t bytes)> plans_of;
+    // An empty plan lets the group choose.
+    std::function<absl::StatusOr<std::unique_ptr<Operation>>(const CollectiveSpec& spec, const std::string& plan)>
+        prepare;
+    CostParameters base;
+    int64_t budget_ms = 0;
+  };
+
+  Calibrator(Group* group, const Clock& clock, Options options)
+      : group_(*group),
+        clock_(clock),
+        options_(std::move(options)),
+        left_us_(static_cast<double>(options_.budget_ms) * 1e3) {}
+
+  absl::StatusOr<CostModel> Run() {
+    CollectiveSpec slowest;
+    slowest.ranks = group_.ranks();
+    slowest.reduction = Reduction::kMax;
+    slowest.type = tensor::ElementType::kF64;
+    slowest.counts = {kRepeats + 1};
+    XLAD_ASSIGN_OR_RETURN(slowest_, options_.prepare(slowest, ""));
+    for (const int64_t bytes : options_.sizes) {
+      for (const CollectiveKind kind : kKinds) {
+        const CollectiveSpec spec = MeasuredSpec(kind, group_.ranks(), bytes);
+        for (const CollectivePlan& plan : options_.plans_of(spec, bytes)) {
+          XLAD_RETURN_IF_ERROR(Measure(plan, spec));
+        }
+      }
+    }
+    if (measured_.empty()) return CostModel(options_.base);
+    return FitCosts(measured_, options_.base);
+  }
+
+ private:
+  static constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter,
+                                              CollectiveKind::kAllGather, CollectiveKind::kBroadcast,
+                                              CollectiveKind::kAllToAll,  CollectiveKind::kReduce};
+  static constexpr int kRepeats = 5;
+  static constexpr int64_t kLargeBytes = 1 << 20;
+
+  // The median over the repeats of the time of the slowest rank.
+  absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec) {
+    if (left_us_ <= 0) return absl::OkStatus();
+    const int64_t begin_ns = clock_.NowNs();
+    XLAD_ASSIGN_OR_RETURN(const auto operation, options_.prepare(spec, plan.ToString()));
+    const int64_t width = tensor::ByteWidth(spec.type);
+    input_.resize(std::max<size_t>(input_.size(), spec.input_elements() * width + 64));
+    output_.resize(std::max<size_t>(output_.size(), spec.output_elements() * width + 64));
+    double own[kRepeats + 1], all[kRepeats + 1];
+    XLAD_RETURN_IF_ERROR(group_.Run(*operation, input_.data(), output_.data()));
+    const int iterations = MovedBytes(spec) <= kLargeBytes ? options_.iterations : 1;
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      XLAD_RETURN_IF_ERROR(group_.Barrier());
+      const int64_t start_ns = clock_.NowNs();
+      for (int i = 0; i < iterations; ++i) {
+        XLAD_RETURN_IF_ERROR(group_.Run(*operation, input_.data(), output_.data()));
+      }
+      own[repeat] = static_cast<double>(clock_.NowNs() - start_ns) / 1e3 / iterations;
+    }
+    own[kRepeats] = static_cast<double>(clock_.NowNs() - begin_ns) / 1e3;
+    XLAD_RETURN_IF_ERROR(group_.Run(*slowest_, own, all));
+    left_us_ -= all[kRepeats];
+    std::sort(all, all + kRepeats);
+    measured_.push_back({plan, spec, std::max(all[kRepeats / 2], 1e-3)});
+    return absl::OkStatus();
+  }
+
+  Group& group_;
+  const Clock& clock_;
+  const Options options_;
+  double left_us_;  // Equal on all ranks.
+  std::unique_ptr<Operation> slowest_;
+  std::vector<std::byte> input_, output_;
+  std::vector<MeasuredPlan> measured_;
+};
+
+}  // namespace xlad::collectives
