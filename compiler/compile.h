@@ -29,6 +29,9 @@ struct Compilation {
 
 struct CompileOptions {
   bool verify = false;  // Run the verifier after every pass.
+  // kByCost is kAlways if the request has a memory limit.
+  AttentionChoice attention = AttentionChoice::kByCost;
+  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, gets those of all recognized attention.
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.

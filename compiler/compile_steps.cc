@@ -56,11 +56,14 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
                                            const CompileOptions& options) {
   Compilation result;
   result.module = std::move(module);
+  const CompilePolicy& policy = request.policy();
   PassContext context = MakeContext(request, *result.module);
+  const bool saves_memory = options.attention == AttentionChoice::kByCost && policy.memory_limit_bytes() > 0;
+  context.attention = saves_memory ? AttentionChoice::kAlways : options.attention;
+  context.attention_costs = options.attention_costs;
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
-  const CompilePolicy& policy = request.policy();
   // A simulated chip computes the products of attention by itself.
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};

@@ -46,6 +46,7 @@ std::string After(const std::string& pass, const std::string& input) {
   if (absl::Status status = hlo::Verify(**module); !status.ok()) return absl::StrCat(status.ToString(), "\n");
   PassContext context;
   context.devices = (*module)->num_partitions;
+  context.attention = AttentionChoice::kAlways;
   PipelineOptions options;
   options.verify = true;
   options.only = {pass};

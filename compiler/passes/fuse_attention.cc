@@ -7,10 +7,12 @@
 // The products that use scores are grouped by how many such products they depend on: that of the forward pass comes
 // before those of the backward pass. Each group is a fusion, with everything that it needs to make the scores again,
 // except values with one element for each row, which are read if an earlier fusion has made them. Nothing is fused
-// if anything else uses scores, because then they have to be stored.
+// if anything else uses scores, because then they have to be stored, or if separate steps are estimated to be faster
+// (compiler/analysis/attention_cost.h). The groups of one attention are fused together or not at all.
 #include <algorithm>
 #include <map>
 
+#include "compiler/analysis/attention_cost.h"
 #include "compiler/analysis/attention_op.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/library_op.h"
@@ -22,10 +24,9 @@
 namespace xlad::compiler {
 namespace {
 
-// Smaller attention is as fast by separate steps.
-constexpr int64_t kMinColumns = 32, kMinRows = 8, kMinScores = 1 << 14;
-// With more features, the products take all the time, and the library's matrix products are faster.
-constexpr int64_t kMaxFeatures = 256;
+// The range of sizes for which costs were measured. Smaller attention is as fast by separate steps. With more features,
+// the products take all the time, and the library's matrix products are faster.
+constexpr int64_t kMinColumns = 32, kMinRows = 8, kMinScores = 1 << 14, kMaxFeatures = 256;
 
 using Set = absl::flat_hash_set<const Instruction*>;
 
@@ -82,8 +83,8 @@ class Finder {
   bool IsOfPositions(const Instruction& value) {
     const auto known = of_positions_.find(&value);
     if (known != of_positions_.end()) return known->second;
-    bool of_positions = value.operand_count() > 0 || value.opcode() == Opcode::kIota ||
-                        value.opcode() == Opcode::kConstant;
+    bool of_positions =
+        value.operand_count() > 0 || value.opcode() == Opcode::kIota || value.opcode() == Opcode::kConstant;
     of_positions = of_positions && value.opcode() != Opcode::kReduce && IsScoreOperation(value, space_);
     for (int64_t k = 0; of_positions && k < value.operand_count(); ++k) {
       of_positions = IsOfPositions(*value.operand(k));
@@ -156,8 +157,8 @@ class Finder {
       if (at == computation_.root()) return false;
       for (const Instruction* user : at->users()) {
         const bool taken = std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
-          return other.members.contains(user) || std::find(other.products.begin(), other.products.end(), user) !=
-                                                     other.products.end();
+          return other.members.contains(user) ||
+                 std::find(other.products.begin(), other.products.end(), user) != other.products.end();
         });
         if (!taken) return false;
       }
@@ -171,10 +172,9 @@ class Finder {
       if (!HasRowsOnly(*at) || !space_.DependsOnScores(*at)) continue;
       // A user may be in this region and, as a copy, in others, which do not have the value itself.
       const bool used = std::any_of(at->users().begin(), at->users().end(), [&](const Instruction* user) {
-        return !region->members.contains(user) ||
-               std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
-                 return other.members.contains(user) && !other.members.contains(at);
-               });
+        return !region->members.contains(user) || std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
+          return other.members.contains(user) && !other.members.contains(at);
+        });
       });
       if (used || at == computation_.root()) region->results.push_back(at);
     }
@@ -258,34 +258,58 @@ class Fuser {
   std::vector<Instruction*> operands_;
 };
 
-// Whether the sizes are such that separate steps would be slower.
-bool IsWorth(const ScoreSpace& space, const Instruction& seed) {
+bool IsLarge(const ScoreSpace& space, const Instruction& seed) {
   int64_t rows = 1;
   for (const int d : space.rows()) rows *= space.SizeOf(d);
   return space.has_reduction() && space.SizeOf(space.column()) >= kMinColumns && rows >= kMinRows &&
          seed.shape().elements() >= kMinScores;
 }
 
-bool HasFewFeatures(const Instruction& fusion) {
-  const AttentionOp op = *MakeAttentionOp(fusion);
+bool HasFewFeatures(const AttentionOp& op) {
   return std::all_of(op.values().begin(), op.values().end(), [](const auto& v) { return v.depth() <= kMaxFeatures; }) &&
          std::all_of(op.results().begin(), op.results().end(), [](const auto& r) { return r.width() <= kMaxFeatures; });
 }
 
+CostTerms SeparateTermsOf(const std::vector<Region>& regions, const ScoreSpace& space) {
+  std::vector<const Instruction*> all;
+  Set seen;
+  const auto add = [&](const std::vector<Instruction*>& some) {
+    std::copy_if(some.begin(), some.end(), std::back_inserter(all), [&](auto* at) { return seen.insert(at).second; });
+  };
+  for (const Region& region : regions) {
+    add(region.inside);
+    add(region.products);
+  }
+  return SeparateTerms(all, space);
+}
+
+bool IsChosen(const Instruction& seed, const std::vector<Region>& regions, const ScoreSpace& space, CostTerms fused,
+              PassContext* context) {
+  AttentionCost cost = {std::move(fused), SeparateTermsOf(regions, space)};
+  cost.is_fused = context->attention == AttentionChoice::kAlways || seed.shape().bytes() > kMostScoreBytes ||
+                  TotalNs(cost.fused) < TotalNs(cost.separate);
+  if (context->attention_costs != nullptr) context->attention_costs->push_back(cost);
+  return cost.is_fused;
+}
+
 // Fuses all regions around `seed`, or none.
-void FuseAround(const Instruction& seed, Computation* computation) {
+void FuseAround(const Instruction& seed, Computation* computation, PassContext* context) {
   const std::optional<ScoreSpace> space = ScoreSpace::Around(seed);
-  if (!space.has_value() || !IsWorth(*space, seed)) return;
+  if (!space.has_value() || !IsLarge(*space, seed)) return;
   const std::vector<Region> regions = Finder(computation, *space).Find();
   std::vector<Instruction*> fusions;
-  bool fits = true;
+  CostTerms costs;
+  bool fits = !regions.empty();
   for (const Region& region : regions) {
     Instruction* fusion = Fuser(computation).Fuse(region);
-    if (fusion != nullptr) fusions.push_back(fusion);
-    fits = fits && fusion != nullptr && HasFewFeatures(*fusion);
+    fits = fits && fusion != nullptr;
     if (!fits) break;
+    fusions.push_back(fusion);
+    const AttentionOp op = *MakeAttentionOp(*fusion);
+    fits = HasFewFeatures(op);
+    AddFusedTerms(op, &costs);
   }
-  if (!fits) {
+  if (!fits || !IsChosen(seed, regions, *space, std::move(costs), context)) {
     for (Instruction* fusion : fusions) computation->Remove(fusion);
     return;
   }
@@ -301,7 +325,8 @@ void FuseAround(const Instruction& seed, Computation* computation) {
 
 }  // namespace
 
-absl::Status FuseAttention(hlo::Module& module, PassContext&) {
+absl::Status FuseAttention(hlo::Module& module, PassContext& context) {
+  if (context.attention == AttentionChoice::kNever) return absl::OkStatus();
   for (Computation* computation : StepComputations(module)) {
     SplitBatches(computation);
     bool changed = true;
@@ -312,7 +337,7 @@ absl::Status FuseAttention(hlo::Module& module, PassContext&) {
       for (Instruction* at : Snapshot(*computation)) {
         if (at->opcode() != Opcode::kExponential || at->shape().ndim() < 2 || !tried.insert(at).second) continue;
         const size_t before = computation->instructions().size();
-        FuseAround(*at, computation);
+        FuseAround(*at, computation, &context);
         if (computation->instructions().size() == before) continue;
         FinishEdits(computation);
         changed = true;

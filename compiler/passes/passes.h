@@ -12,9 +12,17 @@
 #include <vector>
 
 #include "base/status.h"
+#include "compiler/analysis/attention_cost.h"
 #include "hlo/module.h"
 
 namespace xlad::compiler {
+
+// Which attention becomes library ops.
+enum class AttentionChoice {
+  kByCost,  // That which is faster so.
+  kAlways,  // All that is recognized, for the least memory.
+  kNever,
+};
 
 // What a pass may know besides the module.
 struct PassContext {
@@ -22,6 +30,8 @@ struct PassContext {
   // parameter_labels[leaf][device]: devices with equal labels hold equal values of this leaf of the entry's parameters.
   // Leaves without an entry may differ between any two devices.
   std::vector<std::vector<int>> parameter_labels;
+  AttentionChoice attention = AttentionChoice::kByCost;
+  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, gets those of all recognized attention.
 };
 
 using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);

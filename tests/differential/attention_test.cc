@@ -58,10 +58,14 @@ std::string Program(const Sizes& sizes, const std::string& mask, const std::stri
   return text;
 }
 
+// All attention that is recognized becomes library ops.
 absl::StatusOr<Executable> Compiled(const hlo::Module& module) {
   CompileRequest request;
   XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
-  return compiler::Compile(request);
+  compiler::CompileOptions options;
+  options.attention = compiler::AttentionChoice::kAlways;
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult result, compiler::CompileWithListings(request, options, false));
+  return std::move(result.executable);
 }
 
 int CountAttention(const Executable& executable) {

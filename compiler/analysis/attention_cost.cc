@@ -1,0 +1,256 @@
+#include "compiler/analysis/attention_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/string_view.h"
+#include "base/rounding.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Nanoseconds, fitted by bench/attention_cost/attention_cost.py --fit.
+constexpr CostTerm kFused[] = {
+    {"call", 0, 500},         // Ops.
+    {"batch", 0, 350},        // Entries of the batch.
+    {"multiply", 0, 0.0125},  // Multiplications in products.
+    {"scores", 0, 0.55},      // Elements of products that make scores.
+    {"sums", 0, 0.02},        // Elements of products over rows that are added to sums, for each block.
+    {"cheap", 0, 0},          // Elements of operations on scores.
+    {"expensive", 0, 0.05},   // Those of exp, tanh and log.
+    {"round", 0, 0.033},      // Elements that are rounded to bf16.
+    {"row_step", 0, 0},       // Operations on one row of scores.
+    {"chunk_step", 0, 55},    // Operations on the rows that are in the first-level cache together.
+    {"transposed", 0, 0.05},  // Elements of operands that are rearranged into columns.
+    {"packed", 0, 0.75},      // Other elements of operands and results that are copied.
+    {"stored_bf16", 0, 0.1},  // Elements of results that become bf16.
+};
+constexpr CostTerm kSeparate[] = {
+    {"call", 0, 500},         // Products.
+    {"batch", 0, 900},        // Their entries of the batch.
+    {"multiply", 0, 0.0153},  // Their multiplications in f32.
+    {"multiply_bf16", 0, 0.0075},
+    {"cheap", 0, 0.08},        // Elements of operations on scores.
+    {"select", 0, 0.08},       // Those of masks.
+    {"round", 0, 0.13},        // Elements that are rounded to bf16.
+    {"expensive", 0, 0.5},     // Those of exp, tanh and log.
+    {"reduced", 0, 0.02},      // Those of reductions.
+    {"near_bytes", 0, 0.005},  // Bytes of scores that are written or read in a cache of the core.
+    {"far_bytes", 0, 0.05},    // The same outside of it.
+};
+
+// Sizes of a vector of floats, and of the memory that holds the rows to which an operation is applied at once
+// (runtime/devices/cpu/attention.cc).
+constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
+// Arrays of scores that are larger do not stay in the second-level cache from one step to the next.
+constexpr double kCacheBytes = 1 << 20;
+
+void Count(absl::string_view name, double count, CostTerms* terms) {
+  for (CostTerm& term : *terms) {
+    if (term.name == name) term.count += count;
+  }
+}
+
+// Counts the work of one library op.
+class FusedCounter {
+ public:
+  FusedCounter(const AttentionOp& op, CostTerms* terms) : op_(op), terms_(*terms) {
+    for (const int64_t size : op_.batch()) batches_ *= static_cast<double>(size);
+    for (const int64_t size : op_.rows()) rows_ *= size;
+    for (int64_t block = 0, left = rows_; block < op_.block_columns_size(); ++block, left -= op_.block_rows()) {
+      const int64_t columns = op_.block_columns(static_cast<int>(block));
+      computed_ += static_cast<double>(std::min(left, op_.block_rows()) * columns);
+      block_columns_ += static_cast<double>(columns);
+    }
+  }
+
+  void Run() {
+    Add("call", 1 / batches_);
+    Add("batch", 1);
+    for (const AttentionOp::Value& value : op_.values()) CountValue(value);
+    for (const AttentionOp::Result& result : op_.results()) CountResult(result);
+    const auto rows = static_cast<double>(rows_);
+    const int64_t chunk = std::clamp<int64_t>(kChunkElements / RoundUp(op_.columns(), kLanes), 1, kMaxChunkRows);
+    Add("row_step", rows * wide_steps_);
+    Add("chunk_step", std::ceil(rows / static_cast<double>(std::min(chunk, op_.block_rows()))) * steps_);
+  }
+
+ private:
+  // `count`: in one entry of the batch.
+  void Add(absl::string_view name, double count) { Count(name, batches_ * count, &terms_); }
+
+  bool IsBf16(int operand) const {
+    return op_.operands(operand).shape().element_type() == static_cast<int>(ElementType::kBF16);
+  }
+  bool HasColumns(int operand) const { return op_.operands(operand).strides(op_.batch_size() + op_.rows_size()) != 0; }
+  // Whether rows are used where they are, not copied.
+  bool IsDirect(int operand) const {
+    const AttentionOp::Operand& array = op_.operands(operand);
+    return array.shape().element_type() == static_cast<int>(ElementType::kF32) && op_.rows_size() == 1 &&
+           array.strides(op_.batch_size() + op_.rows_size() + 1) == 1;
+  }
+
+  // Whether the value has one element for each column.
+  bool IsWide(const AttentionOp::Value& value) const {
+    switch (value.opcode()) {
+      case AttentionOp::PRODUCT:
+        return true;
+      case AttentionOp::READ:
+        return HasColumns(value.operands(0));
+      case AttentionOp::INDEX:
+        return value.dimension() == op_.batch_size() + op_.rows_size();
+      case AttentionOp::ROW_MAX:
+      case AttentionOp::ROW_SUM:
+        return false;
+      default:
+        return std::any_of(value.inputs().begin(), value.inputs().end(), [&](int input) { return wide_[input]; });
+    }
+  }
+
+  void CountValue(const AttentionOp::Value& value) {
+    wide_.push_back(IsWide(value));
+    const auto rows = static_cast<double>(rows_), columns = static_cast<double>(op_.columns());
+    const bool reduction = value.opcode() == AttentionOp::ROW_MAX || value.opcode() == AttentionOp::ROW_SUM;
+    switch (value.opcode()) {
+      case AttentionOp::PRODUCT: {
+        const auto depth = static_cast<double>(value.depth());
+        Add("multiply", computed_ * depth);
+        Add("scores", computed_);
+        Add("transposed", columns * depth);
+        if (!IsDirect(value.operands(0))) Add("packed", rows * depth);
+        break;
+      }
+      case AttentionOp::CONSTANT:
+        return;
+      case AttentionOp::INDEX:
+        if (wide_.back()) return;
+        break;
+      case AttentionOp::EXP:
+      case AttentionOp::TANH:
+      case AttentionOp::LOG:
+        if (wide_.back()) Add("expensive", computed_);
+        break;
+      default:
+        if (wide_.back() || reduction) Add("cheap", computed_);
+        break;
+    }
+    const bool is_step = value.opcode() != AttentionOp::PRODUCT;
+    const bool rounds =
+        value.element_type() == static_cast<int>(ElementType::kBF16) && value.opcode() != AttentionOp::READ;
+    if (rounds && wide_.back()) Add("round", computed_);
+    const double count = (is_step ? 1 : 0) + (rounds ? 1 : 0);
+    steps_ += count;
+    if (wide_.back() || reduction) wide_steps_ += count;
+  }
+
+  void CountResult(const AttentionOp::Result& result) {
+    if (result.kind() == AttentionOp::Result::ROW_VALUE) return;
+    const auto width = static_cast<double>(result.width()), rows = static_cast<double>(rows_);
+    const auto columns = static_cast<double>(op_.columns());
+    Add("multiply", computed_ * static_cast<double>(RoundUp(result.width(), kLanes)));
+    const bool is_row_product = result.kind() == AttentionOp::Result::ROW_PRODUCT;
+    const bool is_bf16 = result.array().shape().element_type() == static_cast<int>(ElementType::kBF16);
+    Add(is_bf16 ? "stored_bf16" : "packed", (is_row_product ? rows : columns) * width);
+    if (is_row_product) {
+      Add("packed", columns * width);
+    } else {
+      Add("sums", block_columns_ * width);
+      if (!IsDirect(result.operand()) || result.width() % kLanes != 0) Add("packed", rows * width);
+    }
+  }
+
+  const AttentionOp& op_;
+  CostTerms& terms_;
+  double batches_ = 1;
+  int64_t rows_ = 1;
+  // In one entry of the batch: scores that are computed, and the sum of the columns of all blocks.
+  double computed_ = 0, block_columns_ = 0;
+  std::vector<bool> wide_;
+  double steps_ = 0, wide_steps_ = 0;
+};
+
+// Counts the work of separate steps.
+class SeparateCounter {
+ public:
+  SeparateCounter(const ScoreSpace& space, CostTerms* terms) : space_(space), terms_(*terms) {
+    for (const int d : space_.batch()) batches_ *= static_cast<double>(space_.SizeOf(d));
+    scores_ = batches_ * static_cast<double>(space_.SizeOf(space_.column()));
+    for (const int d : space_.rows()) scores_ *= static_cast<double>(space_.SizeOf(d));
+  }
+
+  void Add(const Instruction& at) {
+    if (at.opcode() == Opcode::kDot) return AddDot(at);
+    if (at.opcode() == Opcode::kReduce) return Count("reduced", scores_, &terms_);
+    if (!space_.IsFull(at)) return;
+    const bool is_moved = at.opcode() == Opcode::kBroadcast || at.opcode() == Opcode::kReshape;
+    if (at.shape().type() == ElementType::kBF16 && !is_moved) Count("round", scores_, &terms_);
+    switch (at.opcode()) {
+      case Opcode::kExponential:
+      case Opcode::kTanh:
+      case Opcode::kLog:
+        return Count("expensive", scores_, &terms_);
+      case Opcode::kSelect:
+      case Opcode::kCompare:
+        return Count("select", scores_, &terms_);
+      case Opcode::kBroadcast:
+      case Opcode::kIota:
+      case Opcode::kReshape:
+      case Opcode::kConstant:
+        return;
+      default:
+        return Count("cheap", scores_, &terms_);
+    }
+  }
+
+ private:
+  bool IsScores(const Instruction& value) const { return space_.IsFull(value) && space_.DependsOnScores(value); }
+
+  void AddDot(const Instruction& dot) {
+    double depth = 1, elements = static_cast<double>(dot.shape().elements());
+    for (const int64_t d : dot.attributes().dot->lhs_contracting) {
+      depth *= static_cast<double>(dot.operand(0)->shape().dim(d));
+    }
+    Count("call", 1, &terms_);
+    Count("batch", batches_, &terms_);
+    const bool is_bf16 = dot.operand(0)->shape().type() == ElementType::kBF16;
+    Count(is_bf16 ? "multiply_bf16" : "multiply", elements * depth, &terms_);
+    if (space_.IsScoreProduct(dot)) Move(dot, 2);  // Written, and read by what uses it.
+    for (const Instruction* operand : dot.operands()) {
+      if (!IsScores(*operand) || space_.IsScoreProduct(*operand)) continue;
+      Move(*operand, stored_.insert(operand).second ? 2 : 1);
+    }
+  }
+
+  void Move(const Instruction& value, double times) {
+    const auto bytes = static_cast<double>(value.shape().bytes());
+    Count(bytes > kCacheBytes ? "far_bytes" : "near_bytes", times * bytes, &terms_);
+  }
+
+  const ScoreSpace& space_;
+  CostTerms& terms_;
+  double batches_ = 1, scores_ = 0;
+  absl::flat_hash_set<const Instruction*> stored_;
+};
+
+}  // namespace
+
+double TotalNs(const CostTerms& terms) {
+  double ns = 0;
+  for (const CostTerm& term : terms) ns += term.count * term.ns;
+  return ns;
+}
+
+void AddFusedTerms(const AttentionOp& op, CostTerms* terms) {
+  if (terms->empty()) terms->assign(std::begin(kFused), std::end(kFused));
+  FusedCounter(op, terms).Run();
+}
+
+CostTerms SeparateTerms(const std::vector<const Instruction*>& instructions, const ScoreSpace& space) {
+  CostTerms terms(std::begin(kSeparate), std::end(kSeparate));
+  SeparateCounter counter(space, &terms);
+  for (const Instruction* instruction : instructions) counter.Add(*instruction);
+  return terms;
+}
+
+}  // namespace xlad::compiler
