@@ -2,9 +2,8 @@
 //
 //   attention_cost_xlad BLOCKS BLOCK_MS
 //
-// Reads names of files with HLO from standard input, one a line. For each it prints one line of JSON:
-//   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 1000], ...}, "separate":
-//   {...}}
+// Each line of standard input names a file with HLO. The program answers with a line of JSON:
+//   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 100]}, "separate": {}}
 // The times are CPU times, the least of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is what the
 // compiler chooses by itself: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of
 // the estimates, summed over all attention that is recognized: the count and the nanoseconds of one. After an error,

@@ -12,37 +12,38 @@ namespace {
 
 // Nanoseconds, fitted by bench/attention_cost/attention_cost.py --fit.
 constexpr CostTerm kFused[] = {
-    {"call", 0, 500},         // Ops.
-    {"batch", 0, 350},        // Entries of the batch.
-    {"multiply", 0, 0.0125},  // Multiplications in products.
-    {"scores", 0, 0.55},      // Elements of products that make scores.
-    {"sums", 0, 0.02},        // Elements of products over rows that are added to sums, for each block.
-    {"cheap", 0, 0},          // Elements of operations on scores.
-    {"expensive", 0, 0.05},   // Those of exp, tanh and log.
-    {"round", 0, 0.033},      // Elements that are rounded to bf16.
-    {"row_step", 0, 0},       // Operations on one row of scores.
-    {"chunk_step", 0, 55},    // Operations on the rows that are in the first-level cache together.
-    {"transposed", 0, 0.05},  // Elements of operands that are rearranged into columns.
-    {"packed", 0, 0.75},      // Other elements of operands and results that are copied.
-    {"stored_bf16", 0, 0.1},  // Elements of results that become bf16.
+    {"call", 0, 100},          // Ops.
+    {"batch", 0, 230},         // Entries of the batch.
+    {"multiply", 0, 0.016},    // Multiplications in products.
+    {"scores", 0, 0.43},       // Elements of products that make scores.
+    {"sums", 0, 0.06},         // Elements of products over rows that are added to sums, for each block.
+    {"expensive", 0, 0.025},   // Elements of exp, tanh and log.
+    {"round", 0, 0.02},        // Elements that are rounded to bf16.
+    {"chunk_step", 0, 65},     // Operations on the rows that are in the first-level cache together.
+    {"transposed", 0, 0.02},   // Elements of operands that are rearranged into columns.
+    {"packed", 0, 0.71},       // Other elements of operands and results that are copied.
+    {"stored_bf16", 0, 0.17},  // Elements of results that become bf16.
 };
 constexpr CostTerm kSeparate[] = {
-    {"call", 0, 500},         // Products.
-    {"batch", 0, 900},        // Their entries of the batch.
-    {"multiply", 0, 0.0153},  // Their multiplications in f32.
-    {"multiply_bf16", 0, 0.0075},
-    {"cheap", 0, 0.08},        // Elements of operations on scores.
-    {"select", 0, 0.08},       // Those of masks.
-    {"round", 0, 0.13},        // Elements that are rounded to bf16.
-    {"expensive", 0, 0.5},     // Those of exp, tanh and log.
-    {"reduced", 0, 0.02},      // Those of reductions.
-    {"near_bytes", 0, 0.005},  // Bytes of scores that are written or read in a cache of the core.
-    {"far_bytes", 0, 0.05},    // The same outside of it.
+    {"call", 0, 70},               // Products.
+    {"batch", 0, 415},             // Their entries of the batch.
+    {"multiply", 0, 0.02},         // Their multiplications in f32,
+    {"multiply_bf16", 0, 0.0065},  // and in bf16.
+    {"cheap", 0, 0.08},            // Elements of operations on scores.
+    {"select", 0, 0.17},           // Those of masks.
+    {"round", 0, 0.19},            // Elements that are rounded to bf16.
+    {"expensive", 0, 0.46},        // Those of exp, tanh and log.
+    {"reduced", 0, 0.015},         // Those of reductions,
+    {"rest", 0, 1},                // and those at the ends of rows, after the last whole number of lanes.
+    {"near_bytes", 0, 0.002},      // Bytes of scores that are written or read in a cache of the core.
+    {"far_bytes", 0, 0.045},       // The same outside of it.
 };
 
 // Sizes of a vector of floats, and of the memory that holds the rows to which an operation is applied at once
 // (runtime/devices/cpu/attention.cc).
 constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
+// Reductions over rows have as many lanes (compiler/kernel); what is left of a row is not vectorized.
+constexpr int64_t kReductionLanes = 64;
 // Arrays of scores that are larger do not stay in the second-level cache from one step to the next.
 constexpr double kCacheBytes = 1 << 20;
 
@@ -72,7 +73,6 @@ class FusedCounter {
     for (const AttentionOp::Result& result : op_.results()) CountResult(result);
     const auto rows = static_cast<double>(rows_);
     const int64_t chunk = std::clamp<int64_t>(kChunkElements / RoundUp(op_.columns(), kLanes), 1, kMaxChunkRows);
-    Add("row_step", rows * wide_steps_);
     Add("chunk_step", std::ceil(rows / static_cast<double>(std::min(chunk, op_.block_rows()))) * steps_);
   }
 
@@ -111,7 +111,6 @@ class FusedCounter {
   void CountValue(const AttentionOp::Value& value) {
     wide_.push_back(IsWide(value));
     const auto rows = static_cast<double>(rows_), columns = static_cast<double>(op_.columns());
-    const bool reduction = value.opcode() == AttentionOp::ROW_MAX || value.opcode() == AttentionOp::ROW_SUM;
     switch (value.opcode()) {
       case AttentionOp::PRODUCT: {
         const auto depth = static_cast<double>(value.depth());
@@ -132,7 +131,6 @@ class FusedCounter {
         if (wide_.back()) Add("expensive", computed_);
         break;
       default:
-        if (wide_.back() || reduction) Add("cheap", computed_);
         break;
     }
     const bool is_step = value.opcode() != AttentionOp::PRODUCT;
@@ -141,7 +139,6 @@ class FusedCounter {
     if (rounds && wide_.back()) Add("round", computed_);
     const double count = (is_step ? 1 : 0) + (rounds ? 1 : 0);
     steps_ += count;
-    if (wide_.back() || reduction) wide_steps_ += count;
   }
 
   void CountResult(const AttentionOp::Result& result) {
@@ -167,7 +164,7 @@ class FusedCounter {
   // In one entry of the batch: scores that are computed, and the sum of the columns of all blocks.
   double computed_ = 0, block_columns_ = 0;
   std::vector<bool> wide_;
-  double steps_ = 0, wide_steps_ = 0;
+  double steps_ = 0;
 };
 
 // Counts the work of separate steps.
@@ -181,7 +178,7 @@ class SeparateCounter {
 
   void Add(const Instruction& at) {
     if (at.opcode() == Opcode::kDot) return AddDot(at);
-    if (at.opcode() == Opcode::kReduce) return Count("reduced", scores_, &terms_);
+    if (at.opcode() == Opcode::kReduce) return AddReduction();
     if (!space_.IsFull(at)) return;
     const bool is_moved = at.opcode() == Opcode::kBroadcast || at.opcode() == Opcode::kReshape;
     if (at.shape().type() == ElementType::kBF16 && !is_moved) Count("round", scores_, &terms_);
@@ -205,6 +202,12 @@ class SeparateCounter {
 
  private:
   bool IsScores(const Instruction& value) const { return space_.IsFull(value) && space_.DependsOnScores(value); }
+
+  void AddReduction() {
+    const int64_t columns = space_.SizeOf(space_.column());
+    Count("reduced", scores_, &terms_);
+    Count("rest", scores_ / static_cast<double>(columns) * static_cast<double>(columns % kReductionLanes), &terms_);
+  }
 
   void AddDot(const Instruction& dot) {
     double depth = 1, elements = static_cast<double>(dot.shape().elements());

@@ -31,7 +31,7 @@ struct AttentionCost {
 };
 
 // Scores of more bytes than these are not stored, whatever the times are.
-inline constexpr int64_t kMostScoreBytes = int64_t{1} << 27;
+inline constexpr int64_t kMaxScoreBytes = int64_t{1} << 27;
 
 // Adds the terms of one library op.
 void AddFusedTerms(const AttentionOp& op, CostTerms* terms);

@@ -286,7 +286,7 @@ CostTerms SeparateTermsOf(const std::vector<Region>& regions, const ScoreSpace& 
 bool IsChosen(const Instruction& seed, const std::vector<Region>& regions, const ScoreSpace& space, CostTerms fused,
               PassContext* context) {
   AttentionCost cost = {std::move(fused), SeparateTermsOf(regions, space)};
-  cost.is_fused = context->attention == AttentionChoice::kAlways || seed.shape().bytes() > kMostScoreBytes ||
+  cost.is_fused = context->attention == AttentionChoice::kAlways || seed.shape().bytes() > kMaxScoreBytes ||
                   TotalNs(cost.fused) < TotalNs(cost.separate);
   if (context->attention_costs != nullptr) context->attention_costs->push_back(cost);
   return cost.is_fused;

@@ -167,7 +167,7 @@ TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
 }
 
 // Scores that are masked have arguments like these. Products that are rounded to zero would take many times as long.
-TEST(Exponential, DoesNotUnderflowWhereItIsZero) {
+TEST(Exponential, DoesNotUnderflowIfItIsZero) {
   Compiled compiled("exponential", 64);
   const float arguments[] = {-104.5f, -110, -200, -1e4f, -1e9f, -1e30f, -3.4028235e38f, -INFINITY};
   for (int64_t i = 0; i < 64; ++i) compiled.x()[i] = arguments[i % 8];
