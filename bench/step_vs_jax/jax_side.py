@@ -2,6 +2,8 @@
 
     python jax_side.py JOBDIR MESH DEVICES      MESH is a name in the manifest, or single
 
+XLAD_BENCH_PLATFORM is the platform of JAX; the default is cpu.
+
 The program is compiled and called as by jax.jit: StableHLO (or HLO) to MeshExecutable, then the C++ fast path with
 donated arguments. Batches are on the devices before the clock starts. Results that feed the next step stay there.
 """
@@ -14,7 +16,7 @@ import sys
 import time
 
 JOB, MESH, DEVICES = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = os.environ.get("XLAD_BENCH_PLATFORM", "cpu")
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}"
 
 import jax  # noqa: E402  (flags must be set first)

@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
-from harness import OWN_EXAMPLES, XLAD, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, XLAD, folder, job_directories, mesh_text, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"
@@ -90,6 +92,24 @@ class GpuTest(unittest.TestCase):
                                       "json")
                 self.assertEqual(code, 0, err)
                 self.assertEqual(json.loads(out)[0]["launches"]["cuda"], 4)
+
+    def test_the_measurement_on_gpus(self):
+        def measure(*flags):
+            script = [sys.executable, REPO / "bench/gpu/run.py", "--build", pathlib.Path(XLAD).parent, *flags]
+            done = subprocess.run(list(map(str, script)), capture_output=True, text=True, timeout=300)
+            return done.returncode, done.stdout + done.stderr
+
+        with driver("libcuda_that_is_missing.so.1"):
+            code, out = measure()
+            self.assertEqual(code, 2, out)
+            self.assertIn("no GPU here: NVIDIA's driver (libcuda_that_is_missing.so.1) cannot be loaded", out)
+        with driver(DRIVER_DOUBLE), folder() as where:
+            code, out = measure("--only", "spiral_mlp", "--steps", 1, "--rounds", 1, "--side", 64, "--json",
+                                where / "gpu.json")
+            self.assertEqual(code, 0, out)
+            found = json.loads((where / "gpu.json").read_text())
+        self.assertEqual([row["example"] for row in found["examples"]], ["spiral_mlp"])
+        self.assertEqual(len(found["kernels"]), 3)
 
     def kinds(self):
         code, out, _ = xlad("version", "--format", "json")
