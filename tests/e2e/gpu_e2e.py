@@ -2,7 +2,6 @@
 train with a test double of NVIDIA's driver, and requests for them are refused without a driver.
 """
 
-import contextlib
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ import sys
 import unittest
 from unittest import mock
 
-from harness import OWN_EXAMPLES, REPO, XLAD, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, XLAD, cluster, folder, job_directories, mesh_text, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"
@@ -64,7 +63,7 @@ class GpuTest(unittest.TestCase):
                             self.assertIn(word, err)
                 self.assertFalse(self.kinds()["cuda"]["available"])
 
-    def test_jobs_fail_alone_with_the_error_of_the_driver(self):
+    def test_jobs_fail_with_the_error_of_the_driver(self):
         for settings, words in (
                 ("memory=4096", ["cannot allocate", "of its 4096 bytes are free"]),
                 ("fail=cuModuleLoadDataEx:218", ["cannot compile the PTX", "CUDA_ERROR_INVALID_PTX"]),
@@ -75,12 +74,29 @@ class GpuTest(unittest.TestCase):
                 for word in words:
                     self.assertIn(word, out + err)
 
-    def test_the_ptx_trains_like_cpu_devices(self):
-        with folder() as where, contextlib.ExitStack() as stack:
-            cpu = self.train(JOB, {}, "cpu", where, steps=2)
-            stack.enter_context(driver(DRIVER_DOUBLE))
-            for a, b in zip(cpu, self.train(JOB, {}, "cuda", where, steps=2), strict=True):
-                self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
+    def test_a_job_fails_alone(self):
+        with driver(DRIVER_DOUBLE, "fail=cuLaunchKernel:719:5"), cluster(workers=0, devices=1) as made:
+            made.start_worker("w0", "--device", "cuda:1,cpu:1")
+            wait_for(lambda: len(made.status()["workers"]) == 1, "the worker to register")
+            on_gpu = made.submit(JOB, "--steps", 2, "--device", "cuda:1")
+            on_cpu = made.submit(JOB, "--steps", 2, "--device", "cpu:1")
+            wait_for(lambda: made.job(on_cpu)["state"] == "SUCCEEDED", "the job on the CPU to succeed")
+            wait_for(lambda: made.job(on_gpu)["state"] == "FAILED", "the job on the GPU to fail")
+            self.assertIn("CUDA_ERROR_LAUNCH_FAILED", made.job(on_gpu)["reason"])
+
+    def test_the_ptx_trains_like_jax(self):
+        with driver(DRIVER_DOUBLE):
+            for directory, manifest in job_directories():
+                with self.subTest(example=directory.name), folder() as where:
+                    expected = json.loads((directory / "curve.json").read_text())["meshes"]["single"]["loss"]
+                    found = self.train(directory, {}, "cuda", where, steps=2)
+                    self.assertEqual(len(found), 2)
+                    for a, b in zip(found, expected):
+                        self.assertAlmostEqual(a, b, delta=manifest["tolerance"]["loss_relative"] * abs(b))
+
+    def test_a_mix_with_cuda_devices_trains_like_cpu_devices(self):
+        with driver(DRIVER_DOUBLE), folder() as where:
+            cpu = self.train(JOB, {"dp": 4}, "cpu", where, steps=2)
             mixed = self.train(JOB, {"dp": 4}, "cuda:2,cpu:1,gpu_sim:1", where, steps=2)
             for a, b in zip(cpu, mixed, strict=True):
                 self.assertAlmostEqual(a, b, delta=1e-5 * abs(a))
