@@ -109,6 +109,42 @@ class Commands(unittest.TestCase):
         self.fails("simulate", PROGRAM, "--topology", "2xv2-2x2", words=["2 slices", "chip v2 has no table [dcn]"])
         self.fails("simulate", PROGRAM, "--topology", "0xv5e-2x2", words=["several slices, such as 2xv5e-16x16"])
 
+
+    def test_simulate_with_broken_links(self):
+        slice_flags = ("--topology", "v5e-4x4", "--mesh", "dp=8,tp=2")
+
+        def simulate(*links):
+            code, out, err = xlad("simulate", JOB, *slice_flags, "--format", "json",
+                                  *(word for link in links for word in ("--broken-link", link)))
+            self.assertEqual(code, 0, err)
+            return json.loads(out)
+
+        whole, broken = simulate(), simulate("0-1")
+        self.assertGreater(broken["step_us"], 1.05 * whole["step_us"])
+        self.assertGreater(broken["units"]["ici"], 1.05 * whole["units"]["ici"])
+        self.assertEqual(broken["units"]["mxu"], whole["units"]["mxu"])
+        carried = lambda run: sum(link["bytes"] for link in run["links"])
+        self.assertGreater(carried(broken), carried(whole), "bytes take a longer way")
+        self.assertEqual(simulate("1-0"), broken)
+        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-1", "--broken-link", "0-4",
+                   words=["broken links separate its chips", "found no route from rank 0 to rank 1"], code=(3,))
+        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-5", words=["0-5", "neighbors"])
+        self.fails("simulate", JOB, *slice_flags, "--broken-link", "north",
+                   words=["\"north\", expected two chips such as"])
+
+    def test_comm_simulate_with_broken_links(self):
+        def simulate(*flags):
+            code, out, err = xlad("comm", "simulate", "all_reduce", "--topology", "v5e-4x4", "--bytes", "1M",
+                                  "--format", "json", *flags)
+            self.assertEqual(code, 0, err)
+            return json.loads(out)
+
+        whole, broken = simulate(), simulate("--broken-link", "0-1")
+        self.assertEqual([(link["from"], link["to"], link["use"]) for link in broken["links"] if link["broken"]],
+                         [(0, 1, 0), (1, 0, 0)])
+        self.assertFalse([link for link in whole["links"] if link["broken"]])
+        self.assertGreater(broken["time_us"], 1.2 * whole["time_us"])
+
     def test_stages_and_emits(self):
         with folder() as where:
             for directory, flags in ((JOB, []), (JOB, ["--mesh", "dp=4,tp=2"])):
