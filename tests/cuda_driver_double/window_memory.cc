@@ -30,6 +30,7 @@ WindowMemory::WindowMemory(uint64_t bytes) : bytes_((bytes + kPage - 1) / kPage 
 }
 
 WindowMemory::~WindowMemory() {
+  for (const auto& [address, bytes] : pinned_) std::free(reinterpret_cast<void*>(address));
   munmap(real_, bytes_);
   munmap(handed_out_, bytes_);
   munmap(live_, bytes_ / kUnit);
@@ -90,12 +91,14 @@ void* WindowMemory::AllocatePinned(uint64_t bytes) {
   if (bytes > bytes_ || posix_memalign(&address, kPage, bytes) != 0) return nullptr;
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   pinned_[reinterpret_cast<uint64_t>(address)] = bytes;
+  ++changes_;
   return address;
 }
 
 bool WindowMemory::FreePinned(void* address) {
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   if (pinned_.erase(reinterpret_cast<uint64_t>(address)) == 0) return false;
+  ++changes_;
   std::free(address);
   return true;
 }
@@ -106,11 +109,20 @@ std::byte* WindowMemory::Range(uint64_t address, uint64_t bytes) const {
     if (bytes > bytes_ - offset || !IsLive(offset) || (bytes > 0 && !IsLive(offset + bytes - 1))) return nullptr;
     return real_ + offset;
   }
+  // Most accesses of a thread are to the allocation that it used last.
+  struct Last {
+    uint64_t changes = 0, begin = 0, bytes = 0;
+  };
+  static thread_local Last last;
+  if (last.changes == changes_ && address - last.begin < last.bytes && bytes <= last.bytes - (address - last.begin)) {
+    return reinterpret_cast<std::byte*>(address);
+  }
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   auto next = pinned_.upper_bound(address);
   if (next == pinned_.begin()) return nullptr;
   --next;
   const uint64_t at = address - next->first;
+  last = {changes_, next->first, next->second};
   return at <= next->second && bytes <= next->second - at ? reinterpret_cast<std::byte*>(address) : nullptr;
 }
 

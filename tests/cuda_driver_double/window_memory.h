@@ -51,6 +51,8 @@ class WindowMemory final : public GlobalMemory {
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, uint64_t> used_, free_;  // Sizes by offset.
   std::map<uint64_t, uint64_t> pinned_;       // Sizes by address.
+  // Counts changes of pinned_, of all instances.
+  static inline std::atomic<uint64_t> changes_{1};
 };
 
 }  // namespace xlad::cuda_double

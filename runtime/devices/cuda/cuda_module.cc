@@ -26,7 +26,8 @@ absl::StatusOr<std::unique_ptr<CudaModule>> CudaModule::Load(std::shared_ptr<con
 }
 
 CudaModule::~CudaModule() {
-  if (gpu_->Activate().ok()) gpu_->driver().cuModuleUnload(module_);
+  gpu_->Activate().IgnoreError();
+  gpu_->driver().cuModuleUnload(module_);
 }
 
 absl::StatusOr<FunctionHandle> CudaModule::Find(const std::string& kernel) const {

@@ -29,7 +29,8 @@ class CudaEvent final : public Event {
     return event;
   }
   ~CudaEvent() override {
-    if (event_ != nullptr && gpu_->Activate().ok()) gpu_->driver().cuEventDestroy_v2(event_);
+    gpu_->Activate().IgnoreError();  // After a failure of the GPU, the driver's objects are released nevertheless.
+    if (event_ != nullptr) gpu_->driver().cuEventDestroy_v2(event_);
   }
 
   bool IsDone() const override { return !gpu_->Activate().ok() || gpu_->driver().cuEventQuery(event_) != kNotReady; }
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(std::shared_ptr<con
 }
 
 CudaStream::~CudaStream() {
-  if (!gpu_->Activate().ok()) return;
+  gpu_->Activate().IgnoreError();
   const Driver& driver = gpu_->driver();
   if (stream_ != nullptr) {
     driver.cuStreamSynchronize(stream_);

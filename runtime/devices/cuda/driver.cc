@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -74,7 +77,11 @@ absl::StatusOr<const Driver*> LoadDriver(const std::string& library) {
   const Result counted = driver->cuDeviceGetCount(&driver->device_count);
   if (counted != kSuccess) return NoGpu(library, absl::StrCat(" (", driver->ErrorText(counted), ")"));
   if (driver->device_count < 1) return NoGpu(library, "");
-  return driver.release();
+  static std::mutex mutex;
+  static auto* const loaded_drivers = new std::vector<std::unique_ptr<Driver>>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  loaded_drivers->push_back(std::move(driver));
+  return loaded_drivers->back().get();
 }
 
 absl::StatusOr<const Driver*> TheDriver() {

@@ -55,7 +55,8 @@ absl::Status Gpu::KeepFreedMemory() const {
 
 Gpu::~Gpu() {
   if (context_ == nullptr) return;
-  if (stream_ != nullptr && Activate().ok()) driver_.cuStreamDestroy_v2(stream_);
+  Activate().IgnoreError();
+  if (stream_ != nullptr) driver_.cuStreamDestroy_v2(stream_);
   driver_.cuDevicePrimaryCtxRelease_v2(device_);
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
 }
 
 void Gpu::Free(DevicePointer address) const {
-  if (!Activate().ok()) return;  // The context has failed, and its memory is lost with it.
+  Activate().IgnoreError();  // After a failure of the GPU, the driver refuses, and the memory is lost with the process.
   has_pools_ ? driver_.cuMemFreeAsync(address, stream_) : driver_.cuMemFree_v2(address);
 }
 
@@ -116,7 +117,8 @@ absl::StatusOr<void*> Gpu::AllocatePinned(int64_t bytes) const {
 }
 
 void Gpu::FreePinned(void* address) const {
-  if (Activate().ok()) driver_.cuMemFreeHost(address);
+  Activate().IgnoreError();
+  driver_.cuMemFreeHost(address);
 }
 
 }  // namespace xlad::runtime::cuda
