@@ -24,68 +24,56 @@ struct RealOrComplex : RealOnly<Op> {
   static Complex128 Apply(Complex128 x) { return Complex128(Op::On(LongComplex(x))); }
 };
 
-#define XLAD_STD_FUNCTION(Name, function) \
-  struct Name {                           \
-    template <typename T>                 \
-    static T On(T x) {                    \
-      return std::function(x);            \
-    }                                     \
+// The functions of the C library, and those of complex numbers that the C++ library lacks.
+namespace functions {
+
+#define XLAD_C_MATH(opcode, types, function) using std::function;
+#include "hlo/c_math.def"
+#undef XLAD_C_MATH
+
+// For z = a + ib, e^z - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
+template <typename R>
+std::complex<R> expm1(std::complex<R> z) {
+  const R a = z.real(), b = z.imag(), half = std::sin(b / 2);
+  const R imag = b == 0 ? b : std::exp(a) * std::sin(b);
+  return {std::expm1(a) * std::cos(b) - 2 * half * half, imag};
+}
+
+// For z = a + ib, log|1 + z| = log1p(a (2 + a) + b^2) / 2, which is accurate if z is small. If z is very large, the
+// squares overflow, and if 1 + z is small, they cancel; the library's log(1 + z) is used then.
+template <typename R>
+std::complex<R> log1p(std::complex<R> z) {
+  const R a = z.real(), b = z.imag();
+  const R squares = a * (2 + a) + b * b;
+  if (!(std::fabs(a) < R(1e100)) || !(std::fabs(b) < R(1e100)) || squares < R(-0.5)) {
+    return std::log(std::complex<R>(1 + a, b));
+  }
+  return {std::log1p(squares) / 2, std::atan2(b, 1 + a)};
+}
+
+}  // namespace functions
+
+#define XLAD_C_MATH(opcode, types, function) \
+  struct opcode {                            \
+    template <typename T>                    \
+    static T On(T x) {                       \
+      return functions::function(x);         \
+    }                                        \
   };
-XLAD_STD_FUNCTION(Acos, acos)
-XLAD_STD_FUNCTION(Acosh, acosh)
-XLAD_STD_FUNCTION(Asin, asin)
-XLAD_STD_FUNCTION(Asinh, asinh)
-XLAD_STD_FUNCTION(Atan, atan)
-XLAD_STD_FUNCTION(Atanh, atanh)
-XLAD_STD_FUNCTION(Cbrt, cbrt)
-XLAD_STD_FUNCTION(Cosine, cos)
-XLAD_STD_FUNCTION(Cosh, cosh)
-XLAD_STD_FUNCTION(Erf, erf)
-XLAD_STD_FUNCTION(Exponential, exp)
-XLAD_STD_FUNCTION(Log, log)
-XLAD_STD_FUNCTION(Sine, sin)
-XLAD_STD_FUNCTION(Sinh, sinh)
-XLAD_STD_FUNCTION(StdSqrt, sqrt)
-XLAD_STD_FUNCTION(Tan, tan)
-XLAD_STD_FUNCTION(Tanh, tanh)
-#undef XLAD_STD_FUNCTION
-
-struct Expm1 {
-  template <FloatCarrier R>
-  static R On(R x) {
-    return std::expm1(x);
-  }
-  // For z = a + ib, e^z - 1 = expm1(a) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b/2).
-  template <typename R>
-  static std::complex<R> On(std::complex<R> z) {
-    const R a = z.real(), b = z.imag(), half = std::sin(b / 2);
-    const R imag = b == 0 ? b : std::exp(a) * std::sin(b);
-    return {std::expm1(a) * std::cos(b) - 2 * half * half, imag};
-  }
-};
-
-struct Log1p {
-  template <FloatCarrier R>
-  static R On(R x) {
-    return std::log1p(x);
-  }
-  // For z = a + ib, log|1 + z| = log1p(a (2 + a) + b^2) / 2, which is accurate if z is small. If z is very large, the
-  // squares overflow, and if 1 + z is small, they cancel; the library's log(1 + z) is used then.
-  template <typename R>
-  static std::complex<R> On(std::complex<R> z) {
-    const R a = z.real(), b = z.imag();
-    const R squares = a * (2 + a) + b * b;
-    if (!(std::fabs(a) < R(1e100)) || !(std::fabs(b) < R(1e100)) || squares < R(-0.5)) {
-      return std::log(std::complex<R>(1 + a, b));
-    }
-    return {std::log1p(squares) / 2, std::atan2(b, 1 + a)};
-  }
-};
+#include "hlo/c_math.def"
+#undef XLAD_C_MATH
 
 struct Logistic {
   template <typename T>
   static T On(T x) {
     return T(1) / (T(1) + std::exp(-x));
+  }
+};
+
+struct StdSqrt {
+  template <typename T>
+  static T On(T x) {
+    return std::sqrt(x);
   }
 };
 
@@ -103,27 +91,12 @@ struct Rsqrt {
 };
 
 constexpr EvalRow kRows[] = {
-    {Opcode::kAcos, EvalUnary<RealOrComplex<Acos>>},
-    {Opcode::kAcosh, EvalUnary<RealOrComplex<Acosh>>},
-    {Opcode::kAsin, EvalUnary<RealOrComplex<Asin>>},
-    {Opcode::kAsinh, EvalUnary<RealOrComplex<Asinh>>},
-    {Opcode::kAtan, EvalUnary<RealOrComplex<Atan>>},
-    {Opcode::kAtanh, EvalUnary<RealOrComplex<Atanh>>},
-    {Opcode::kCbrt, EvalUnary<RealOnly<Cbrt>>},
-    {Opcode::kCosine, EvalUnary<RealOrComplex<Cosine>>},
-    {Opcode::kCosh, EvalUnary<RealOrComplex<Cosh>>},
-    {Opcode::kErf, EvalUnary<RealOnly<Erf>>},
-    {Opcode::kExponential, EvalUnary<RealOrComplex<Exponential>>},
-    {Opcode::kExponentialMinusOne, EvalUnary<RealOrComplex<Expm1>>},
-    {Opcode::kLog, EvalUnary<RealOrComplex<Log>>},
-    {Opcode::kLogPlusOne, EvalUnary<RealOrComplex<Log1p>>},
+#define XLAD_C_MATH(opcode, types, function) {Opcode::k##opcode, EvalUnary<types<opcode>>},
+#include "hlo/c_math.def"
+#undef XLAD_C_MATH
     {Opcode::kLogistic, EvalUnary<RealOrComplex<Logistic>>},
     {Opcode::kRsqrt, EvalUnary<RealOrComplex<Rsqrt>>},
-    {Opcode::kSine, EvalUnary<RealOrComplex<Sine>>},
-    {Opcode::kSinh, EvalUnary<RealOrComplex<Sinh>>},
     {Opcode::kSqrt, EvalUnary<Sqrt>},
-    {Opcode::kTan, EvalUnary<RealOrComplex<Tan>>},
-    {Opcode::kTanh, EvalUnary<RealOrComplex<Tanh>>},
 };
 
 }  // namespace

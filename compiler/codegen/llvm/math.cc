@@ -148,38 +148,40 @@ llvm::Value* Rsqrt(Ir& ir, llvm::Value* x) {
 }
 
 using MathFunction = llvm::Value* (*)(Ir& ir, llvm::Value* x);
-struct MathRule {
-  MathFunction f32;  // Null: the C math library is called.
-  MathFunction f64;
-  const char* library_f32;
-  const char* library_f64;
+struct InlineMath {
+  MathFunction f32;
+  MathFunction f64;  // Null: the C library is called.
 };
 
-const std::map<Opcode, MathRule>& MathRules() {
-  static const auto* const rules = new std::map<Opcode, MathRule>{
-      {Opcode::kExponential, {Exp, nullptr, "expf", "exp"}},
-      {Opcode::kExponentialMinusOne, {ExpM1, nullptr, "expm1f", "expm1"}},
-      {Opcode::kLog, {Log, nullptr, "logf", "log"}},
-      {Opcode::kLogPlusOne, {Log1p, nullptr, "log1pf", "log1p"}},
-      {Opcode::kTanh, {Tanh, nullptr, "tanhf", "tanh"}},
-      {Opcode::kErf, {Erf, nullptr, "erff", "erf"}},
-      {Opcode::kLogistic, {Logistic, Logistic, nullptr, nullptr}},
-      {Opcode::kSqrt, {Sqrt, Sqrt, nullptr, nullptr}},
-      {Opcode::kRsqrt, {Rsqrt, Rsqrt, nullptr, nullptr}},
-      {Opcode::kCbrt, {nullptr, nullptr, "cbrtf", "cbrt"}},
-      {Opcode::kSine, {EmitSineF32, nullptr, "sinf", "sin"}},
-      {Opcode::kCosine, {EmitCosineF32, nullptr, "cosf", "cos"}},
-      {Opcode::kTan, {nullptr, nullptr, "tanf", "tan"}},
-      {Opcode::kSinh, {nullptr, nullptr, "sinhf", "sinh"}},
-      {Opcode::kCosh, {nullptr, nullptr, "coshf", "cosh"}},
-      {Opcode::kAsin, {nullptr, nullptr, "asinf", "asin"}},
-      {Opcode::kAcos, {nullptr, nullptr, "acosf", "acos"}},
-      {Opcode::kAtan, {nullptr, nullptr, "atanf", "atan"}},
-      {Opcode::kAsinh, {nullptr, nullptr, "asinhf", "asinh"}},
-      {Opcode::kAcosh, {nullptr, nullptr, "acoshf", "acosh"}},
-      {Opcode::kAtanh, {nullptr, nullptr, "atanhf", "atanh"}},
+const std::map<Opcode, InlineMath>& InlineFunctions() {
+  static const auto* const functions = new std::map<Opcode, InlineMath>{
+      {Opcode::kExponential, {Exp, nullptr}},
+      {Opcode::kExponentialMinusOne, {ExpM1, nullptr}},
+      {Opcode::kLog, {Log, nullptr}},
+      {Opcode::kLogPlusOne, {Log1p, nullptr}},
+      {Opcode::kTanh, {Tanh, nullptr}},
+      {Opcode::kErf, {Erf, nullptr}},
+      {Opcode::kSine, {EmitSineF32, nullptr}},
+      {Opcode::kCosine, {EmitCosineF32, nullptr}},
+      {Opcode::kLogistic, {Logistic, Logistic}},
+      {Opcode::kSqrt, {Sqrt, Sqrt}},
+      {Opcode::kRsqrt, {Rsqrt, Rsqrt}},
   };
-  return *rules;
+  return *functions;
+}
+
+struct CFunction {
+  const char* f32;
+  const char* f64;
+};
+
+const std::map<Opcode, CFunction>& CFunctions() {
+  static const auto* const functions = new std::map<Opcode, CFunction>{
+#define XLAD_C_MATH(opcode, types, function) {Opcode::k##opcode, {#function "f", #function}},
+#include "hlo/c_math.def"
+#undef XLAD_C_MATH
+  };
+  return *functions;
 }
 
 llvm::Value* CallBinary(Ir& ir, const char* f32, const char* f64, llvm::Value* x, llvm::Value* y) {
@@ -188,14 +190,16 @@ llvm::Value* CallBinary(Ir& ir, const char* f32, const char* f64, llvm::Value* x
 
 }  // namespace
 
-bool HasMathFunction(Opcode opcode) { return MathRules().contains(opcode); }
+bool HasMathFunction(Opcode opcode) { return InlineFunctions().contains(opcode) || CFunctions().contains(opcode); }
 
 llvm::Value* EmitMath(Ir& ir, Opcode opcode, llvm::Value* x) {
-  const MathRule& rule = MathRules().at(opcode);
   const bool is_double = x->getType()->isDoubleTy();
-  const MathFunction inline_function = is_double ? rule.f64 : rule.f32;
-  if (inline_function != nullptr) return inline_function(ir, x);
-  return ir.CallLibm(is_double ? rule.library_f64 : rule.library_f32, {x});
+  const auto found = InlineFunctions().find(opcode);
+  const MathFunction inlined =
+      found == InlineFunctions().end() ? nullptr : (is_double ? found->second.f64 : found->second.f32);
+  if (inlined != nullptr) return inlined(ir, x);
+  const CFunction& function = CFunctions().at(opcode);
+  return ir.CallLibm(is_double ? function.f64 : function.f32, {x});
 }
 
 llvm::Value* EmitPower(Ir& ir, llvm::Value* x, llvm::Value* y) {

@@ -204,26 +204,32 @@ double XLAD_MATH(cbrt)(double x) {
   return WithSign(size < 0x1p-900 ? root * 0x1p-100 : root, x);
 }
 
-/* erf(x) = 2 / sqrt(pi) e^(-x^2) times the sum of 2^n x^(2n+1) / (1 3 5 ... (2n+1)), whose terms are all positive; and
- * 1 - erf(x) = e^(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))). */
+/* e^(-x^2) */
+static double Gaussian(double x) {
+  const double square = x * x;
+  return Exp(-square) * (1 - Fma(x, x, -square));
+}
+
+/* 1 - erf(x) = e^(-x^2) / sqrt(pi) / (x + 1/2 / (x + 2/2 / (x + 3/2 / ...))), for 1.1 < x < 30. */
+static double ErfTail(double x) {
+  double below = x;
+  for (int k = 150; k > 0; --k) below = x + 0.5 * k / below;
+  return Gaussian(x) * 0x1.20dd750429b6dp-1 / below;
+}
+
+/* erf(x) = 2 / sqrt(pi) e^(-x^2) times the sum of 2^n x^(2n+1) / (1 3 5 ... (2n+1)), whose terms are all positive. */
 double XLAD_MATH(erf)(double x) {
   const double size = Abs(x);
   if (x != x || x == 0) return x;
   if (size >= 6) return WithSign(1, x);
+  if (size > 1.25) return WithSign(1 - ErfTail(size), x);
   const double square = size * size;
-  const double lost = Fma(size, size, -square);
-  const double decay = Exp(-square) * (1 - lost);
-  if (size > 1.25) {
-    double below = size;
-    for (int k = 150; k > 0; --k) below = size + 0.5 * k / below;
-    return WithSign(1 - decay * 0x1.20dd750429b6dp-1 / below, x);
-  }
   double term = size, sum = size;
   for (int n = 1; n < 100 && term > 0x1p-60 * sum; ++n) {
     term *= 2 * square / (2 * n + 1);
     sum += term;
   }
-  return WithSign(0x1.20dd750429b6dp+0 * sum * decay, x);
+  return WithSign(0x1.20dd750429b6dp+0 * sum * Gaussian(size), x);
 }
 
 /* The bits of 2 / pi after 64 zeros. */
@@ -372,24 +378,8 @@ double XLAD_MATH(pow)(double x, double y) {
 #define BINARY(name) \
   float XLAD_MATH(name##f)(float x, float y) { return (float)XLAD_MATH(name)(x, y); }
 
-UNARY(exp)
-UNARY(expm1)
-UNARY(log)
-UNARY(log1p)
-UNARY(tanh)
-UNARY(sinh)
-UNARY(cosh)
-UNARY(asinh)
-UNARY(acosh)
-UNARY(atanh)
-UNARY(atan)
-UNARY(asin)
-UNARY(acos)
-UNARY(cbrt)
-UNARY(erf)
-UNARY(sin)
-UNARY(cos)
-UNARY(tan)
+#define XLAD_C_MATH(opcode, types, function) UNARY(function)
+#include "hlo/c_math.def"
 BINARY(atan2)
 BINARY(fmod)
 BINARY(hypot)
