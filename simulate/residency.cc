@@ -4,7 +4,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
-#include "compiler/analysis/step_computations.h"
+#include "hlo/analysis/transparent.h"
 
 namespace xlad::simulate {
 namespace {
@@ -13,14 +13,14 @@ using hlo::Instruction;
 using hlo::Opcode;
 
 bool IsKernel(const Instruction& instruction) {
-  return !IsTransparent(instruction) && !hlo::IsCollective(instruction.opcode()) &&
+  return !TakesNoTime(instruction) && !hlo::IsCollective(instruction.opcode()) &&
          instruction.opcode() != Opcode::kWhile && instruction.opcode() != Opcode::kConditional;
 }
 
 }  // namespace
 
-bool IsTransparent(const Instruction& instruction) {
-  if (compiler::IsTransparent(instruction)) return true;
+bool TakesNoTime(const Instruction& instruction) {
+  if (hlo::IsTransparent(instruction)) return true;
   switch (instruction.opcode()) {
     case Opcode::kBitcast:
     case Opcode::kAfterAll:

@@ -16,6 +16,6 @@ const hlo::Instruction* ValueOf(const hlo::Instruction* operand);
 absl::flat_hash_set<const hlo::Instruction*> ResidentValues(const hlo::Computation& computation, double vmem_bytes);
 
 // Whether the instruction takes no time, because it only names values.
-bool IsTransparent(const hlo::Instruction& instruction);
+bool TakesNoTime(const hlo::Instruction& instruction);
 
 }  // namespace xlad::simulate

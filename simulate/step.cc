@@ -147,7 +147,7 @@ class StepSimulation {
   // All operands of the instruction have times: gives it one too, or queues it for the core.
   absl::Status MakeReady(Schedule* s, int index, double trips, bool is_drawn) {
     const Instruction& instruction = *s->instructions[index];
-    if (IsTransparent(instruction) || IsAbsorbed(instruction)) {
+    if (TakesNoTime(instruction) || IsAbsorbed(instruction)) {
       return Finish(s, index, s->ready[index], trips, is_drawn);
     }
     const auto collective = collectives_.find(&instruction);

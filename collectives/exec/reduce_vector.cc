@@ -380,31 +380,25 @@ ReduceKernels SmallFloat(Reduction reduction) {
   return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
-// Products of integers of 8 and 64 bits are left to the scalar loop.
+// Signed and unsigned integers differ only in comparisons. Products of 8 and 64 bits are left to the scalar loop.
 template <typename T>
-ReduceKernels Unsigned(Reduction reduction) {
+ReduceKernels Integer(Reduction reduction) {
   using Full = Plain<T>;
   using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
-  if (reduction == Reduction::kAnd) return kKernels<Full, Half, Reduction::kAnd>;
-  if (reduction == Reduction::kOr) return kKernels<Full, Half, Reduction::kOr>;
-  if (reduction == Reduction::kXor) return kKernels<Full, Half, Reduction::kXor>;
-  if (reduction == Reduction::kSum) return kKernels<Full, Half, Reduction::kSum>;
   if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
   if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
-  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
-    if (reduction == Reduction::kProduct) return kKernels<Full, Half, Reduction::kProduct>;
+  if constexpr (std::is_signed_v<T>) {
+    return Integer<std::make_unsigned_t<T>>(reduction);
+  } else {
+    if (reduction == Reduction::kAnd) return kKernels<Full, Half, Reduction::kAnd>;
+    if (reduction == Reduction::kOr) return kKernels<Full, Half, Reduction::kOr>;
+    if (reduction == Reduction::kXor) return kKernels<Full, Half, Reduction::kXor>;
+    if (reduction == Reduction::kSum) return kKernels<Full, Half, Reduction::kSum>;
+    if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+      if (reduction == Reduction::kProduct) return kKernels<Full, Half, Reduction::kProduct>;
+    }
+    return {};
   }
-  return {};
-}
-
-// All reductions but the two that compare have the same bits as those of the unsigned type.
-template <typename T>
-ReduceKernels Signed(Reduction reduction) {
-  using Full = Plain<T>;
-  using Half = Plain<T, hn::CappedTag<T, 16 / sizeof(T)>>;
-  if (reduction == Reduction::kMax) return kKernels<Full, Half, Reduction::kMax>;
-  if (reduction == Reduction::kMin) return kKernels<Full, Half, Reduction::kMin>;
-  return Unsigned<std::make_unsigned_t<T>>(reduction);
 }
 
 ReduceKernels Logical(Reduction reduction) {
@@ -420,21 +414,21 @@ ReduceKernels Find(ElementType type, Reduction reduction) {
     case ElementType::kPred:
       return Logical(reduction);
     case ElementType::kS8:
-      return Signed<int8_t>(reduction);
+      return Integer<int8_t>(reduction);
     case ElementType::kS16:
-      return Signed<int16_t>(reduction);
+      return Integer<int16_t>(reduction);
     case ElementType::kS32:
-      return Signed<int32_t>(reduction);
+      return Integer<int32_t>(reduction);
     case ElementType::kS64:
-      return Signed<int64_t>(reduction);
+      return Integer<int64_t>(reduction);
     case ElementType::kU8:
-      return Unsigned<uint8_t>(reduction);
+      return Integer<uint8_t>(reduction);
     case ElementType::kU16:
-      return Unsigned<uint16_t>(reduction);
+      return Integer<uint16_t>(reduction);
     case ElementType::kU32:
-      return Unsigned<uint32_t>(reduction);
+      return Integer<uint32_t>(reduction);
     case ElementType::kU64:
-      return Unsigned<uint64_t>(reduction);
+      return Integer<uint64_t>(reduction);
     case ElementType::kF8E4M3FN:
       return SmallFloat<ElementType::kF8E4M3FN>(reduction);
     case ElementType::kF8E5M2:

@@ -7,7 +7,7 @@
 #include "compiler/analysis/flops.h"
 #include "compiler/analysis/kernel_cost.h"
 #include "compiler/analysis/library_op.h"
-#include "compiler/analysis/step_computations.h"
+#include "hlo/analysis/transparent.h"
 #include "hlo/attribute_keys.h"
 #include "sharding/cost/cost.h"
 

@@ -23,17 +23,4 @@ std::vector<Computation*> StepComputations(const Module& module) {
   return order;
 }
 
-bool IsTransparent(const Instruction& instruction) {
-  switch (instruction.opcode()) {
-    case Opcode::kTuple:
-    case Opcode::kGetTupleElement:
-    case Opcode::kParameter:
-    case Opcode::kConstant:
-    case Opcode::kReshape:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace xlad::compiler

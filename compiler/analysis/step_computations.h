@@ -1,4 +1,4 @@
-// The computations whose instructions run as steps, and the instructions in them that do not.
+// The computations whose instructions run as steps.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,5 @@ namespace xlad::compiler {
 // The entry computation and, recursively, the conditions, bodies and branches of whiles and conditionals in it; callees
 // before callers. Reducers, comparators and fused computations are not step computations.
 std::vector<Computation*> StepComputations(const Module& module);
-
-// Whether the instruction only names values: it takes no time and makes no buffer of its own.
-bool IsTransparent(const Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -23,6 +23,7 @@
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/delay_uses.h"
 #include "hlo/analysis/leaves.h"
+#include "hlo/analysis/transparent.h"
 
 namespace xlad::compiler {
 namespace {

@@ -1,6 +1,7 @@
 // Estimates of the element operations of an instruction, which limit the time that a hostile program can take.
 #include <algorithm>
 
+#include "hlo/analysis/transparent.h"
 #include "hlo/eval/interpreter.h"
 
 namespace xlad::hlo::eval {
@@ -34,16 +35,12 @@ double ContractedElements(const Instruction& instruction) {
 }  // namespace
 
 double WorkOf(const Instruction& instruction) {
+  if (IsTransparent(instruction)) return 1;
   const double result = Elements(instruction.shape());
   double operands = 0;
   for (const Instruction* operand : instruction.operands()) operands += Elements(operand->shape());
   switch (instruction.opcode()) {
-    // Their results share the bytes of the operands.
-    case Opcode::kTuple:
-    case Opcode::kGetTupleElement:
-    case Opcode::kParameter:
-    case Opcode::kConstant:
-    case Opcode::kReshape:
+    // A barrier does nothing, and the instructions of called computations are counted when they run.
     case Opcode::kWhile:
     case Opcode::kCall:
     case Opcode::kConditional:

@@ -7,23 +7,17 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
+import sys
 import unittest
 
 from harness import OWN_EXAMPLES, REPO, folder, mesh_text, xlad
 
+sys.path.insert(0, str(REPO / "bench" / "gpu"))
+
+from ptxas_corpus import find_ptxas  # noqa: E402
+
 GPUS = ("sm_80", "sm_90")
-
-
-def find_ptxas():
-    given = os.environ.get("XLAD_PTXAS") or shutil.which("ptxas")
-    if given:
-        return given
-    found = sorted((REPO / "build" / "venv").glob("lib/python3*/site-packages/nvidia/*/bin/ptxas"))
-    return str(found[0]) if found else None
-
-
 PTXAS = find_ptxas()
 
 
