@@ -10,6 +10,7 @@
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/network.h"
+#include "base/quoted.h"
 #include "base/random.h"
 #include "base/secret.h"
 #include "base/suggest.h"
@@ -230,6 +231,14 @@ TEST(Secret, IsTheSameOnlyIfAllBytesAre) {
       EXPECT_FALSE(SameSecret(secret, other)) << i << " " << bit;
     }
   }
+}
+
+TEST(Quoted, EscapesBytesAndCutsLongText) {
+  EXPECT_EQ(Quoted("ring 3"), "\"ring 3\"");
+  EXPECT_EQ(Quoted(""), "\"\"");
+  EXPECT_EQ(Quoted(absl::string_view("\0\x1b[2J\n\"", 7)), "\"\\x00\\x1b[2J\\n\\\"\"");
+  EXPECT_EQ(Quoted(std::string(40, 'a')), "\"" + std::string(40, 'a') + "\"");
+  EXPECT_EQ(Quoted(std::string(41, 'a')), "\"" + std::string(40, 'a') + "...\" (41 bytes)");
 }
 
 TEST(Suggest, SuggestsOnlyForTypos) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/escaping.h"
+#include "base/quoted.h"
 #include "service/placement/device_mix.h"
 #include "storage/uri.h"
 #include "tensor/wire.h"
@@ -19,7 +19,6 @@ constexpr int kMaxOffers = 1024;
 constexpr int kMaxFailedPeers = 16;
 constexpr int kMaxFeatureBytes = 64 << 10;
 constexpr int kMaxChipBytes = 1 << 20;
-constexpr int kShownBytes = 40;
 
 absl::Status Bad(absl::string_view field, const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": found ", found, ", expected ", expected));
@@ -27,14 +26,9 @@ absl::Status Bad(absl::string_view field, const std::string& found, const std::s
 
 bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-std::string Shown(absl::string_view text) {
-  if (std::ssize(text) <= kShownBytes) return absl::StrCat("\"", absl::CHexEscape(text), "\"");
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kShownBytes)), "...\" (", text.size(), " bytes)");
-}
-
 absl::Status CheckText(absl::string_view field, absl::string_view text, int max_bytes = kMaxNameBytes) {
-  if (std::ssize(text) > max_bytes) return Bad(field, Shown(text), absl::StrCat("at most ", max_bytes, " bytes"));
-  if (std::any_of(text.begin(), text.end(), IsControl)) return Bad(field, Shown(text), "no control characters");
+  if (std::ssize(text) > max_bytes) return Bad(field, Quoted(text), absl::StrCat("at most ", max_bytes, " bytes"));
+  if (std::any_of(text.begin(), text.end(), IsControl)) return Bad(field, Quoted(text), "no control characters");
   return absl::OkStatus();
 }
 
@@ -55,7 +49,7 @@ absl::Status CheckCheckpointUri(absl::string_view field, const std::string& uri)
   if (uri.empty() || uri == "xlad:") return absl::OkStatus();
   const auto parsed = storage::ParseUri(uri);
   if (parsed.ok() && parsed->scheme == storage::Uri::Scheme::kFile) return absl::OkStatus();
-  return Bad(field, Shown(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
+  return Bad(field, Quoted(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
 }
 
 absl::Status CheckStep(absl::string_view field, int64_t step) { return CheckRange(field, step, 0, kMaxSteps); }
@@ -71,7 +65,7 @@ bool IsDigest(absl::string_view text) {
 }
 
 absl::Status CheckDigest(absl::string_view field, absl::string_view digest) {
-  return IsDigest(digest) ? absl::OkStatus() : Bad(field, Shown(digest), "64 lower-case hex digits");
+  return IsDigest(digest) ? absl::OkStatus() : Bad(field, Quoted(digest), "64 lower-case hex digits");
 }
 
 absl::Status CheckBox(absl::string_view field, const Box& box) {
@@ -104,12 +98,12 @@ absl::Status CheckMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh)
   for (const MeshAxis& axis : mesh) {
     XLAD_RETURN_IF_ERROR(CheckText("mesh axis", axis.name()));
     XLAD_RETURN_IF_ERROR(
-        CheckRange(absl::StrCat("size of mesh axis ", Shown(axis.name())), axis.size(), 1, kMaxMeshDevices));
+        CheckRange(absl::StrCat("size of mesh axis ", Quoted(axis.name())), axis.size(), 1, kMaxMeshDevices));
     devices *= axis.size();  // At most 2^40: no overflow.
     if (devices > kMaxMeshDevices) {
       return Bad("mesh", absl::StrCat("at least ", devices, " devices"), absl::StrCat("at most ", kMaxMeshDevices));
     }
-    if (!names.insert(axis.name()).second) return Bad("mesh", absl::StrCat("two axes ", Shown(axis.name())), "one");
+    if (!names.insert(axis.name()).second) return Bad("mesh", absl::StrCat("two axes ", Quoted(axis.name())), "one");
   }
   return absl::OkStatus();
 }
@@ -277,7 +271,7 @@ absl::Status Validate(const JobSpec& spec) {
   for (const std::string& axis : spec.shrink_axes()) {
     XLAD_RETURN_IF_ERROR(CheckText("shrink_axes", axis));
     const bool exists = std::ranges::any_of(spec.mesh(), [&](const MeshAxis& of) { return of.name() == axis; });
-    if (!exists) return Bad("shrink_axes", Shown(axis), "the name of an axis of the mesh");
+    if (!exists) return Bad("shrink_axes", Quoted(axis), "the name of an axis of the mesh");
   }
   XLAD_RETURN_IF_ERROR(CheckEntries("parameter", spec.parameters()));
   return CheckEntries("result", spec.results());

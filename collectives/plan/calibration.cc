@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/quoted.h"
 
 namespace xlad::collectives {
 namespace {
@@ -105,7 +106,7 @@ Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
 }
 
 absl::Status Malformed(int line, absl::string_view found, absl::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": found \"", found, "\", expected ", expected));
+  return absl::InvalidArgumentError(absl::StrCat("line ", line, ": found ", Quoted(found), ", expected ", expected));
 }
 
 // The parameters by name, for the text.

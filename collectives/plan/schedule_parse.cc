@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/quoted.h"
 #include "collectives/plan/schedule.h"
 
 namespace xlad::collectives {
@@ -24,7 +25,7 @@ class Words {
   absl::Status Error(absl::string_view found, absl::string_view expected) const {
     return absl::InvalidArgumentError(
         absl::StrCat("schedule, line ", number_, ": found ",
-                     found.empty() ? "the end of the line" : absl::StrCat("\"", found, "\""), ", expected ", expected));
+                     found.empty() ? "the end of the line" : Quoted(found), ", expected ", expected));
   }
 
   absl::Status Expect(absl::string_view word) {
@@ -185,8 +186,8 @@ absl::StatusOr<ScheduleSet> ParseScheduleSet(absl::string_view text) {
   constexpr absl::string_view kHead = "collective ";
   absl::string_view head = lines[0];
   if (!absl::ConsumePrefix(&head, kHead)) {
-    return absl::InvalidArgumentError(absl::StrCat("schedules, line 1: found \"", lines[0],
-                                                   "\", expected \"collective\" and a spec such as \"all_reduce(sum) "
+    return absl::InvalidArgumentError(absl::StrCat("schedules, line 1: found ", Quoted(lines[0]),
+                                                   ", expected \"collective\" and a spec such as \"all_reduce(sum) "
                                                    "f32[10] over 4 ranks\""));
   }
   ScheduleSet set;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/quoted.h"
 #include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
@@ -91,8 +92,8 @@ absl::StatusOr<ScheduleTable> ScheduleTable::Parse(absl::string_view text) {
     uint64_t hash = 0;
     const bool is_hash = words.size() >= 2 && words[1].size() == 16 && absl::SimpleHexAtoi(words[1], &hash);
     if (words[0] != "kernel" || words.size() > 3 || !is_hash) {
-      return absl::InvalidArgumentError(absl::StrCat("schedules: line ", at + 1, ": found \"", lines[at],
-                                                     "\", expected kernel HASH NAME with a hash of 16 digits"));
+      return absl::InvalidArgumentError(absl::StrCat("schedules: line ", at + 1, ": found ", Quoted(lines[at]),
+                                                     ", expected kernel HASH NAME with a hash of 16 digits"));
     }
     const auto line = static_cast<int64_t>(at) + 1;
     std::string primitives(++at, '\n');  // Empty lines, so that errors have the line of the whole text.
