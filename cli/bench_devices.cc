@@ -10,6 +10,7 @@
 #include "cli/bench_options.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "collectives/exec/fabric/fabric.h"
 #include "collectives/exec/staged_communicator.h"
 #include "collectives/plan/spec_proto.h"
@@ -212,13 +213,13 @@ void AddBench(CLI::App& parent, Action* action) {
                  "without COLLECTIVE. COUNT: in total, 4 without it, a thread each; default cpu");
   app->add_option("--max-bytes", options->max_bytes, "without COLLECTIVE: largest size")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1024}, int64_t{1} << 34));
+      ->check(Between(1024, int64_t{1} << 34));
   app->add_option("--repeats", options->repeats, "without COLLECTIVE: timed launches of each size")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+      ->check(Between(1, 100000));
   app->add_option("--format", options->format, "without COLLECTIVE: table or json")
       ->capture_default_str()
-      ->check(CLI::IsMember({"table", "json"}));
+      ->check(OneOf({"table", "json"}));
   app->callback([=] {
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);

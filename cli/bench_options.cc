@@ -1,13 +1,11 @@
 #include "cli/bench_options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "cli/flag_checks.h"
 #include "cli/transports.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/calibration.h"
@@ -68,16 +66,6 @@ constexpr OpName kOps[] = {{"sum", Reduction::kSum}, {"prod", Reduction::kProduc
 template <typename Rows>
 std::string Names(const Rows& rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
-}
-
-// Whether a file can be written, without writing it.
-absl::Status CheckWritable(const std::string& path) {
-  std::error_code ignored;
-  const std::filesystem::path file(path), folder = file.parent_path();
-  const bool exists = std::filesystem::exists(file, ignored);
-  const std::string checked = exists ? path : folder.empty() ? "." : folder.string();
-  if (!std::filesystem::is_directory(file, ignored) && access(checked.c_str(), W_OK) == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--json: found ", path, ", expected a file that can be written"));
 }
 
 }  // namespace
@@ -144,7 +132,6 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
   if (o.factor == 0 && o.step_bytes == 0 && o.min_bytes < o.max_bytes) {
     return error("-i: found 0 bytes, expected an increment above 0, or a factor (-f)");
   }
-  if (!o.json.empty()) XLAD_RETURN_IF_ERROR(CheckWritable(o.json));
   if (!o.algorithm.empty()) {
     const auto plan = collectives::ParsePlan(o.algorithm);
     if (!plan.ok()) return Annotate(plan.status(), "--algorithm");
@@ -175,38 +162,38 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   bytes("-e,--maxbytes", &o->max_bytes, "largest size (default 32M)");
   bytes("-i,--stepbytes", &o->step_bytes, "increment between sizes (default 1M)");
   app->add_option("-f,--stepfactor", o->factor, "factor between sizes, instead of the increment")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+      ->check(Between(2, int64_t{1} << 30));
   app->add_option("-n,--iters", o->iterations, "iterations of a batch (default 20, fewer for large sizes)")
-      ->check(CLI::Range(1, 1000000));
+      ->check(Between(1, 1000000));
   app->add_option("-w,--warmup_iters", o->warmup, "iterations before the timing")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1000000));
+      ->check(Between(0, 1000000));
   app->add_option("-m,--agg_iters", o->aggregated, "operations of one iteration")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1000000));
+      ->check(Between(1, 1000000));
   app->add_option("--batches", o->batches, "timed batches, of which the median is printed")
       ->capture_default_str()
-      ->check(CLI::Range(1, 100000));
+      ->check(Between(1, 100000));
   app->add_option("-c,--check", o->check, "check the results: 0 or 1")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1000));
+      ->check(Between(0, 1000));
   app->add_option("-d,--datatype", o->type, "element type: float, half, bfloat16, int32, ...")->capture_default_str();
   app->add_option("-o,--op", o->op, "reduction: sum, prod, min, max, avg, and, or, xor")->capture_default_str();
   app->add_option("-r,--root", o->root, "root of broadcast, reduce, gather and scatter")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(Between(0, 1 << 20));
   app->add_option("-a,--average", o->average, "times of the ranks: 0 rank 0, 1 mean, 2 minimum, 3 maximum")
       ->capture_default_str()
-      ->check(CLI::Range(0, 3));
+      ->check(Between(0, 3));
   app->add_option("-R,--local_register", o->registered,
                   "1: buffers that xlad allocated, which ranks access directly; 0: plain memory")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1));
-  app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(CLI::Range(1, 64));
+      ->check(Between(0, 1));
+  app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(Between(1, 64));
   app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
   app->add_option("--plans", o->plans,
                   "file of plans by size, which --algorithm overrides: lines as \"all_reduce 64K-1M ring chunks=4\"")
-      ->check(CLI::ExistingFile);
+      ->check(InputFile());
   app->add_flag("--calibrate", o->calibrate,
                 "measure how fast ranks exchange messages here, for the choice of plans, instead of reading what an "
                 "earlier run has kept; without COLLECTIVE: for 2, 4 and 8 ranks");
@@ -218,10 +205,10 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                   "order of reductions: fast (any), run-to-run (by rank), canonical (a balanced tree over the ranks)")
       ->capture_default_str();
   bytes("--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
-  app->add_option("--json", o->json, "also write the rows to this file");
+  app->add_option("--json", o->json, "also write the rows to this file")->check(NamedOutputFile());
   app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+      ->check(Between(1, int64_t{1} << 31));
   app->add_flag("--explain", o->explain,
                 "print the plans for each size with their predicted times, the choice, and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");

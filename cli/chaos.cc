@@ -21,6 +21,7 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/fault_proxy.h"
+#include "cli/flag_checks.h"
 #include "client/job_directory.h"
 #include "tensor/safetensors.h"
 
@@ -446,16 +447,6 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   return report;
 }
 
-CLI::Validator Positive() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        double value = 0;
-        const bool good = absl::SimpleAtod(text, &value) && value > 0 && value < 1e6;
-        return good ? std::string() : absl::StrCat("found ", text, ", expected a number above 0 and below 1000000");
-      },
-      "");
-}
-
 int Run(ChaosOptions options) {
   const bool keeps_folder = !options.folder.empty();
   if (!keeps_folder) {
@@ -489,25 +480,25 @@ void AddChaos(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--minutes", options->minutes, "how long the undisturbed run takes")
       ->capture_default_str()
-      ->check(Positive());
+      ->check(PositiveNumber());
   app->add_option("--steps", options->steps, "steps, instead of --minutes")->check(AtLeast(1));
   app->add_option("--seed", options->seed, "seed of the faults: their kinds, victims and times")->capture_default_str();
   app->add_option("--period", options->period_s, "seconds between faults, on average")
       ->capture_default_str()
-      ->check(Positive());
+      ->check(PositiveNumber());
   app->add_option("--faults", options->kinds, "the kinds of faults; default: all")
       ->delimiter(',')
-      ->check(CLI::IsMember(FaultKinds()));
+      ->check(OneOf(FaultKinds()));
   app->add_option("--mesh", options->mesh, "mesh axes and sizes")->capture_default_str();
   app->add_option("--workers", options->workers, "worker processes, with the same number of devices each")
       ->capture_default_str()
-      ->check(CLI::Range(1, 64));
+      ->check(Between(1, 64));
   app->add_option("--checkpoint-every", options->checkpoint_every, "steps between checkpoints")
       ->capture_default_str()
       ->check(AtLeast(1));
   app->add_option("--on-loss", options->on_loss, "restart, shrink or wait")
       ->capture_default_str()
-      ->check(CLI::IsMember({"restart", "shrink", "wait"}));
+      ->check(OneOf({"restart", "shrink", "wait"}));
   app->add_option("--data", options->folder, "keep logs in this folder");
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return Run(*options); }; });

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "cli/save_state.h"
 #include "client/coordinator_client.h"
 #include "storage/checkpoint_folder.h"

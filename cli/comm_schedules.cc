@@ -13,6 +13,7 @@
 #include "base/memory_limit.h"
 #include "base/random.h"
 #include "cli/comm.h"
+#include "cli/flag_checks.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/bus_factor.h"
 #include "collectives/plan/calibration.h"
@@ -313,7 +314,7 @@ void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collec
   if (needs_collective) collective->required();
   app->add_option("--algorithm", options->algorithm,
                   "a name, or a name with parameters: \"ring_2d grid=4x4\"; default: chosen by predicted time");
-  app->add_option("--ranks", options->ranks, "number of ranks")->check(CLI::Range(1, 1 << 16));
+  app->add_option("--ranks", options->ranks, "number of ranks")->check(Between(1, 1 << 16));
   app->add_option_function<std::string>(
          "--bytes", [options](const std::string& text) { options->bytes = collectives::ParseByteCount(text); },
          "size of the larger of input and output, such as 4096, 64K or 16M; default: 256 bytes per rank")
@@ -323,8 +324,8 @@ void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collec
                    ? std::string()
                    : absl::StrCat("found ", text, ", expected bytes such as 4096, 64K or 16M, at most 1024G");
       });
-  app->add_option("--chunks", options->chunks, "number of pipelined pieces")->check(CLI::Range(1, 4096));
-  app->add_option("--channels", options->channels, "number of channels")->check(CLI::Range(1, 4096));
+  app->add_option("--chunks", options->chunks, "number of pipelined pieces")->check(Between(1, 4096));
+  app->add_option("--channels", options->channels, "number of channels")->check(Between(1, 4096));
   app->add_option("--op", options->op, "sum, prod, min, max, avg, and, or, xor");
   app->add_option("--root", options->root, "the root of broadcast, reduce, gather and scatter");
   app->add_flag("--canonical", options->canonical, "reduce in the canonical order: a balanced tree over the ranks");
@@ -341,9 +342,9 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   check
       ->add_option("--mutations", check_options->mutations,
                    "also make this many random changes of the schedules; those that are wrong must be rejected")
-      ->check(CLI::NonNegativeNumber);
+      ->check(NonNegativeNumber());
   check->add_option("--seed", check_options->seed, "seed of the random changes");
-  check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(CLI::Range(1, 64));
+  check->add_option("--slots", check_options->slots, "messages in flight on a channel")->check(Between(1, 64));
   AddFormatFlag(check, &check_options->format);
   check->callback([=] {
     if (check_options->schedules.empty() && (check_options->collective.empty() || check_options->ranks == 0)) {

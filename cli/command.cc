@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/file_system.h"
+#include "cli/flag_checks.h"
 #include "security/join_file.h"
 #include "security/private_files.h"
 #include "security/tokens.h"
@@ -28,6 +29,16 @@ void OnSignal(int /*signal*/) {
   if (stop_requested.exchange(1) != 0) _exit(kInterrupted);
 }
 
+// Replaces characters that a terminal would obey, except for the ends of lines and tabs. A message can quote a file.
+std::string WithoutControls(absl::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    const bool is_control = (c >= 0 && c < ' ') || c == 0x7f;
+    if (is_control && c != '\n' && c != '\t') c = '?';
+  }
+  return out;
+}
+
 }  // namespace
 
 int Fail(const absl::Status& status) {
@@ -35,7 +46,7 @@ int Fail(const absl::Status& status) {
     std::fprintf(stderr, "xlad: interrupted\n");
     return kInterrupted;
   }
-  std::fprintf(stderr, "xlad: error: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "xlad: error: %s\n", WithoutControls(status.message()).c_str());
   return absl::IsUnavailable(status) || absl::IsAlreadyExists(status) ? kUnavailable : kFailed;
 }
 
@@ -135,29 +146,8 @@ absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, con
 void AddFormatFlag(CLI::App* app, std::string* format) {
   *format = "table";
   CLI::Option* option =
-      app->add_option("--format", *format, "what is printed: table or json")->check(CLI::IsMember({"table", "json"}));
+      app->add_option("--format", *format, "what is printed: table or json")->check(OneOf({"table", "json"}));
   app->add_flag_callback("--json", [format] { *format = "json"; }, "--format json")->excludes(option);
-}
-
-CLI::Validator AtLeast(int64_t least) {
-  const auto check = [least](const std::string& text) -> std::string {
-    int64_t value = 0;
-    if (absl::SimpleAtoi(text, &value) && value >= least) return "";
-    return absl::StrCat("found ", text, ", expected a whole number from ", least);
-  };
-  return CLI::Validator(check, absl::StrCat("of ", least, " or more"));
-}
-
-CLI::Validator OutputFile() {
-  const auto check = [](const std::string& path) -> std::string {
-    if (path == "-") return "";
-    if (std::filesystem::is_directory(path)) return absl::StrCat("cannot write ", path, ": it is a folder");
-    std::string folder = std::filesystem::path(path).parent_path().string();
-    if (folder.empty()) folder = ".";
-    if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";
-    return absl::StrCat("cannot write ", path, ": ", folder, " is not a folder that can be written");
-  };
-  return CLI::Validator(check, "");
 }
 
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {

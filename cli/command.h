@@ -52,11 +52,6 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = Us
 // --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 
-// Checks that the value of a flag is an integer of at least `least`.
-CLI::Validator AtLeast(int64_t least);
-// Checks that the folder of an output file exists and can be written, before a long computation starts.
-CLI::Validator OutputFile();
-
 std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // "dp=4,tp=2" or "single"
 
 void AddUp(CLI::App& parent, Action* action);

@@ -1,3 +1,4 @@
+#include "cli/flag_checks.h"
 #include "compiler/compile.h"
 
 #include <cstdio>
@@ -114,7 +115,7 @@ void AddCompile(CLI::App& parent, Action* action) {
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, ptx, llo, steps or buffers")
-      ->check(CLI::IsMember({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "llo", "steps", "buffers"}));
+      ->check(OneOf({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "llo", "steps", "buffers"}));
   app->add_option("--target", options->target, absl::StrCat("instead of this machine: ", CompileTargetNames()));
   AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");

@@ -2,6 +2,7 @@
 
 #include "base/file_system.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "compiler/kernel/schedule_tables.h"
 
 namespace xlad::cli {
@@ -10,25 +11,25 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
   app->add_option("--executor", flags->executor,
                   "compiled, or op-by-op: every instruction by itself, nothing is fused or combined")
       ->capture_default_str()
-      ->check(CLI::IsMember({"compiled", "op-by-op"}));
+      ->check(OneOf({"compiled", "op-by-op"}));
   app->add_option("--mode", flags->mode,
                   "order of reductions among devices: run-to-run (each run has the same bits), canonical (a balanced "
                   "tree over the mesh's logical shards: the same bits on any number of devices that divides them), or "
                   "fast (any order)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"run-to-run", "canonical", "fast"}));
+      ->check(OneOf({"run-to-run", "canonical", "fast"}));
   app->add_flag("--check-numerics", flags->check_numerics,
                 "with --executor op-by-op: fail at the first NaN or infinity that an instruction makes, and name it");
   app->add_option("--overlap", flags->overlap,
                   "which collectives run beside computation: by-cost, always (all that can) or never")
       ->capture_default_str()
-      ->check(CLI::IsMember({"by-cost", "always", "never"}));
+      ->check(OneOf({"by-cost", "always", "never"}));
   app->add_option("--schedules", flags->schedules_path,
                   "kernel schedules instead of the compiler's own, as compile --emit schedules prints them")
-      ->check(CLI::ExistingFile);
+      ->check(InputFile());
   app->add_option("--memory-limit", flags->memory_limit_bytes,
                   "refuse a program whose step needs more memory on a device, in bytes or as 500MB or 2GB; 0: no limit")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(ByteSize())
       ->check(AtLeast(0))
       ->capture_default_str();
 }

@@ -1,5 +1,7 @@
 #include "cli/coordinator_flags.h"
 
+#include "cli/flag_checks.h"
+
 namespace xlad::cli {
 
 void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
@@ -15,21 +17,21 @@ void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
   app->add_option("--reserve", options.min_free_bytes,
                   "free space on the data folder's disk, in bytes or as 64MB or 1GB, below which submissions are "
                   "refused; uploads are refused below twice as much")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(ByteSize())
       ->capture_default_str();
   app->add_option("--keep-jobs", options.keep_ended_jobs, "how many ended jobs are kept; older ones are removed")
       ->capture_default_str()
       ->check(AtLeast(0));
   app->add_option("--keep-days", flags->keep_days, "for how many days ended jobs are kept")
       ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{36'500}));
+      ->check(Between(0, 36'500));
   app->add_option("--clean-every-ms", options.compact_interval_ms,
                   "how often ended jobs, old events of the log and blobs that no job needs are removed")
       ->capture_default_str()
       ->check(AtLeast(100));
   app->add_option("--build-memory", flags->build_memory_bytes,
                   "memory that each build of a program may use, in bytes or as 2GB; 0: no limit")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(ByteSize())
       ->capture_default_str();
 }
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "runtime/devices/registry/registry.h"
 #include "runtime/host_threads.h"
 
@@ -26,7 +27,7 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
   CLI::Option* const kinds = AddDeviceFlag(app, devices, counts);
   const auto read = [devices](int64_t count) { *devices = {{"cpu", "", count}}; };
   app->add_option_function<int64_t>("--devices", read, "N: --device cpu:N")
-      ->check(CLI::Range(int64_t{1}, runtime::kMaxDeviceCount))
+      ->check(Between(1, runtime::kMaxDeviceCount))
       ->excludes(kinds);
   return kinds;
 }
@@ -34,7 +35,7 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
 void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom) {
   app->add_option("--threads", *threads,
                   absl::StrCat("cores to compute on, ", by_whom, "; default: all that this process may use"))
-      ->check(CLI::Range(1, 65535))
+      ->check(Between(1, 65535))
       ->envname(runtime::kThreadsVariable);
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "base/random.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "cli/values.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/analysis/leaves.h"
@@ -228,10 +229,10 @@ void AddEval(CLI::App& parent, Action* action) {
   app->add_option("--random", options->seed, "generate inputs from this seed (default if there is no --inputs: 0)")
       ->excludes(inputs);
   app->add_option("--devices", options->devices, "run on N devices, whose tensors are p0.in.0, p1.in.0, ...")
-      ->check(CLI::Range(1, 4096));
+      ->check(Between(1, 4096));
   app->add_option("--expected", options->expected, "safetensors with out.0, out.1, ... to compare with");
-  app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str()->check(CLI::NonNegativeNumber);
-  app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str()->check(NonNegativeNumber());
+  app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str()->check(NonNegativeNumber());
   app->add_option("-o", options->output, "write the results to FILE (safetensors)");
   auto* corpus = app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
   corpus->excludes(inputs)->excludes(program);
@@ -240,7 +241,7 @@ void AddEval(CLI::App& parent, Action* action) {
       ->needs(corpus);
   app->add_option("--form", options->form, "read the corpus as text, or convert it to a proto and back first")
       ->capture_default_str()
-      ->check(CLI::IsMember({"text", "proto"}));
+      ->check(OneOf({"text", "proto"}));
   AddFormatFlag(app, &options->format);
   app->callback([=] { *action = [=] { return Run(*options); }; });
 }

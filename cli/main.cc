@@ -3,9 +3,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/settings.h"
@@ -46,24 +50,63 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-// Prints a usage error. Suggests the most similar command or flag, if there is one.
-int UsageError(const CLI::App& app, const CLI::ParseError& error) {
+// The innermost subcommand that the command line names, and its name with those around it: "xlad ckpt ls".
+std::pair<const CLI::App*, std::string> UsedCommand(const CLI::App& app) {
   const CLI::App* command = &app;
-  for (const CLI::App* used : app.get_subcommands()) command = used;
-  std::string text = error.what();
-  const std::vector<std::string> unknown = command->remaining(true);
-  if (!unknown.empty()) {
-    const std::string word = std::vector<std::string>(absl::StrSplit(unknown[0], '='))[0];
-    const bool flag = absl::StartsWith(word, "-");
-    const std::string nearest = NearestName(word, flag ? FlagsOf(*command) : SubcommandsOf(*command));
-    text = absl::StrCat("found ",
-                        flag              ? "unknown flag "
-                        : command == &app ? "unknown command "
-                                          : "extra argument ",
-                        word, nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"));
+  std::string name = "xlad";
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().back();
+    absl::StrAppend(&name, " ", command->get_name());
   }
-  std::fprintf(stderr, "xlad: error: %s\nTry: %s --help\n", text.c_str(),
-               command == &app ? "xlad" : absl::StrCat("xlad ", command->get_name()).c_str());
+  return {command, name};
+}
+
+// The message of an error of CLI11 in the form of xlad's errors.
+std::string Reworded(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const auto split = [](absl::string_view from, const char* by) {
+    return std::vector<std::string>(absl::StrSplit(from, absl::MaxSplits(by, 1)));
+  };
+  if (error.get_name() == "ConversionError") {
+    const auto parts = split(absl::StripPrefix(text, "Could not convert: "), " = ");
+    if (parts.size() == 2) return absl::StrCat(parts[0], ": found ", parts[1], ", expected a number");
+  }
+  if (error.get_name() == "ArgumentMismatch" &&
+      absl::EndsWith(text, " missing")) {  // "--device: 1 required KIND missing"
+    const auto parts = split(text, ": "), value = split(text, " required ");
+    if (parts.size() == 2 && value.size() == 2) {
+      return absl::StrCat(parts[0], ": found no value, expected ", absl::StripSuffix(value[1], " missing"));
+    }
+  }
+  if (error.get_name() == "ExcludesError") {
+    const auto parts = split(text, " excludes ");
+    if (parts.size() == 2) return absl::StrCat(parts[0], " and ", parts[1], " cannot be used together");
+  }
+  return text;
+}
+
+// What is wrong with a word that the command does not know. Suggests the most similar command or flag, if there is one.
+std::string UnknownWord(const CLI::App& command, const std::string& name, const std::string& word) {
+  const std::vector<std::string> commands = SubcommandsOf(command);
+  const bool is_flag = absl::StartsWith(word, "-");
+  const std::string nearest = NearestName(word, is_flag ? FlagsOf(command) : commands);
+  const std::string suggestion = nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?");
+  if (is_flag) return absl::StrCat("found unknown flag ", word, suggestion);
+  if (commands.empty()) return absl::StrCat("found extra argument ", word);
+  if (command.get_parent() == nullptr) return absl::StrCat("found unknown command ", word, suggestion);
+  return absl::StrCat("found unknown command ", word, " of ", name, ", expected ", absl::StrJoin(commands, ", "));
+}
+
+int UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const auto [command, name] = UsedCommand(app);
+  const std::vector<std::string> unknown = command->remaining(true), commands = SubcommandsOf(*command);
+  std::string text = Reworded(error);
+  if (!unknown.empty()) {
+    text = UnknownWord(*command, name, std::vector<std::string>(absl::StrSplit(unknown[0], '='))[0]);
+  } else if (error.get_name() == "RequiredError" && !commands.empty()) {
+    text = absl::StrCat("found no command after ", name, ", expected ", absl::StrJoin(commands, ", "));
+  }
+  std::fprintf(stderr, "xlad: error: %s\nTry: %s --help\n", text.c_str(), name.c_str());
   return kUsage;
 }
 
@@ -85,9 +128,7 @@ int Main(int argc, char** argv) {
   std::reverse(arguments->begin(), arguments->end());  // The parser takes them from the end.
   try {
     app.parse(*arguments);
-    const CLI::App* command = &app;
-    for (const CLI::App* used : app.get_subcommands()) command = used;
-    if (!command->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));
+    if (!UsedCommand(app).first->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));
   } catch (const CLI::CallForHelp&) {
     const auto used = app.get_subcommands();
     std::printf("%s", used.empty() ? app.help().c_str() : used[0]->help("xlad").c_str());

@@ -5,6 +5,7 @@
 #include "absl/strings/str_split.h"
 #include "base/suggest.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "cli/program.h"
 #include "compiler/compile.h"
 #include "compiler/pipeline.h"
@@ -123,14 +124,14 @@ void AddOpt(CLI::App& parent, Action* action) {
                   "HLO text or proto (recognized by content), - for standard input; with --stage also a job directory");
   app->add_option("-o", options->output, "output file");
   app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
-      ->check(CLI::IsMember({"text", "proto", "dot", "html"}));
+      ->check(OneOf({"text", "proto", "dot", "html"}));
   app->add_flag("--verify-only", options->verify_only, "print nothing; the exit code says whether it is valid");
   CLI::Option* passes =
       app->add_option("--passes", options->passes, "passes to run, separated by commas, in --list-passes' order");
   app->add_flag("--list-passes", options->list_passes, "print the names of the compiler's passes, in order");
   CLI::Option* stage =
       app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
-          ->check(CLI::IsMember({"hlo", "propagated", "partitioned", "optimized"}))->excludes(passes);
+          ->check(OneOf({"hlo", "propagated", "partitioned", "optimized"}))->excludes(passes);
   app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")->needs(stage);
   app->callback([=] {
     *action = [=] {

@@ -6,7 +6,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "cli/command.h"
+#include "base/quoted.h"
+#include "cli/flag_checks.h"
+#include "storage/uri.h"
 
 namespace xlad::cli {
 namespace {
@@ -37,6 +39,13 @@ std::string CheckEvery(const std::string& text) {
                       "\", expected a number of steps of 1 or more, or a time such as 500ms, 30s or 5m");
 }
 
+std::string CheckCheckpointUri(const std::string& text) {
+  if (text == "xlad:") return "";
+  const auto uri = storage::ParseUri(text);
+  if (uri.ok() && uri->scheme == storage::Uri::Scheme::kFile) return "";
+  return absl::StrCat("found ", Quoted(text), ", expected file: and the absolute path of a folder");
+}
+
 }  // namespace
 
 void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
@@ -46,14 +55,15 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
   app->add_option("--checkpoint-keep", flags->checkpoint_keep, "how many checkpoints are kept; default: 2")
       ->check(AtLeast(1));
   app->add_option("--checkpoint-to", flags->checkpoint_to,
-                  "a folder that all workers share, as file:/PATH; default: the coordinator keeps the checkpoints");
+                  "a folder that all workers share, as file:/PATH; default: the coordinator keeps the checkpoints")
+      ->check(CLI::Validator(CheckCheckpointUri, "URI"));
   app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI");
   app->add_option(
          "--on-loss", flags->on_loss,
          "after the loss of a worker: restart (on any free devices), shrink (on fewer if there are not enough), "
          "wait (for the same workers)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"restart", "shrink", "wait"}));
+      ->check(OneOf({"restart", "shrink", "wait"}));
   app->add_option("--shrink-axes", flags->shrink_axes,
                   "mesh axes that shrink may reduce; default: those that split only the batch")
       ->delimiter(',');

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "cli/follow.h"
 #include "cli/local_cluster.h"
 #include "cli/profile.h"
@@ -19,6 +20,7 @@
 #include "cli/tuned.h"
 #include "proto/mesh.h"
 #include "runtime/host_threads.h"
+#include "storage/uri.h"
 
 namespace xlad::cli {
 namespace {
@@ -157,6 +159,21 @@ int RunRank(const Options& options, const client::Job& job, const collectives::L
   return told.ok() ? code : Fail(told);
 }
 
+// Makes the folder that a flag names. The flags of outputs fail before the training, not after it.
+absl::Status PrepareFolder(const char* flag, const std::string& path) {
+  XLAD_RETURN_IF_ERROR(Annotate(RealFileSystem().MakeDirectories(path), flag));
+  if (access(path.c_str(), W_OK) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(flag, ": cannot write to ", path));
+}
+
+absl::Status PrepareFolders(const Options& options, const std::string& cache) {
+  if (!options.cache.empty() && !cache.empty()) XLAD_RETURN_IF_ERROR(PrepareFolder("--cache", cache));
+  const std::string& checkpoints = options.recovery.checkpoint_to;
+  if (checkpoints.empty() || checkpoints == "xlad:") return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const storage::Uri uri, storage::ParseUri(checkpoints));
+  return PrepareFolder("--checkpoint-to", uri.rest);
+}
+
 int Run(Options options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
@@ -164,6 +181,7 @@ int Run(Options options) {
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
   const std::string cache = CacheFolder(options.cache, UserCacheFolder());
+  if (const absl::Status made = PrepareFolders(options, cache); !made.ok()) return Fail(made);
   job->spec.mutable_compile()->set_tuned_schedules(ReadTuned(cache));
   if (options.profile) {
     options.profiling.threads = options.threads;
@@ -210,7 +228,7 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
   app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+      ->check(Between(1, 1024));
   AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
   AddThreadsFlag(app, &options->threads, "for all devices together");
   AddTransportFlags(app, &options->transport, &options->any_network);

@@ -1,4 +1,5 @@
 // `xlad simulate`: the step time of a program on a slice of simulated chips.
+#include "cli/flag_checks.h"
 #include "simulate/simulate.h"
 
 #include <algorithm>
@@ -287,7 +288,7 @@ void AddSimulate(CLI::App& parent, Action* action) {
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--chip", options->chips,
                   "a chip file, in place of the chip that the topology names; may be repeated")
-      ->check(CLI::ExistingFile)
+      ->check(InputFile())
       ->allow_extra_args(false);
   app->add_option("--assign", options->assign,
                   "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/compile_flags.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "cli/follow.h"
 #include "cli/recovery_flags.h"
 #include "client/coordinator_client.h"

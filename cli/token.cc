@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "security/private_files.h"
 #include "security/tokens.h"
 #include "service/managed_security.h"
@@ -91,7 +92,7 @@ void AddToken(CLI::App& parent, Action* action) {
   app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)");
   app->add_option("--user", options->user,
                   "owner of the jobs that it submits; default: the user who runs this command");
-  app->add_option("--days", options->days, "how long it is valid")->capture_default_str()->check(CLI::Range(1, 3650));
+  app->add_option("--days", options->days, "how long it is valid")->capture_default_str()->check(Between(1, 3650));
   app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output");
   app->add_flag("--list", options->list, "list all tokens");
   app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on");

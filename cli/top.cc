@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "client/coordinator_client.h"
 #include "proto/job_state.h"
 

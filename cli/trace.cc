@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "cli/timeline.h"
 #include "client/coordinator_client.h"
 #include "observe/timeline.h"

@@ -7,6 +7,7 @@
 #include "base/cache_folder.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "cli/measure_schedules.h"
 #include "cli/program.h"
 #include "cli/tuned.h"
@@ -164,11 +165,10 @@ void AddTune(CLI::App& parent, Action* action) {
   app->add_option("JOBDIR", options->directory, "job directory, or a program in any form")->required();
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
   app->add_option("--budget", options->budget_ms, "the time to measure for: 500ms, 60s or 5min; default: 60s")
-      ->transform(CLI::AsNumberWithUnit(std::map<std::string, int64_t>{{"ms", 1}, {"s", 1000}, {"min", 60'000}},
-                                        CLI::AsNumberWithUnit::UNIT_REQUIRED));
+      ->transform(Duration());
   AddThreadsFlag(app, &options->threads, "to measure with");
   app->add_option("-o", options->output, "write the schedules to FILE instead of the cache folder")
-      ->check(OutputFile());
+      ->check(NamedOutputFile());
   app->add_option("--cache", options->cache,
                   "folder in which `xlad run` finds the schedules; default: XLAD_CACHE");
   AddFormatFlag(app, &options->format);

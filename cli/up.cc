@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "cli/local_cluster.h"
 
 namespace xlad::cli {
@@ -113,13 +114,13 @@ void AddUp(CLI::App& parent, Action* action) {
   app->add_option("--http", options->cluster.http, kHttpHelp);
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")->capture_default_str();
   app->add_option("--cache", options->cache, kCacheHelp);
-  app->add_option("--workers", options->workers, "worker processes; default: 1")->check(CLI::Range(1, 1024));
+  app->add_option("--workers", options->workers, "worker processes; default: 1")->check(Between(1, 1024));
   CLI::Option* const device =
       AddDeviceFlag(app, &options->devices, "COUNT: of each worker, 2 without it; default cpu");
   app->add_option("--devices", options->cpu_devices,
                   "cpu devices of each worker, or a number for each worker, as 3,3,2")
       ->delimiter(',')
-      ->check(CLI::Range(int64_t{1}, runtime::kMaxDeviceCount))
+      ->check(Between(1, runtime::kMaxDeviceCount))
       ->excludes(device);
   app->add_option("--parent", options->parent, "process that started this one: print the address on standard output, "
                                                "and end when that process does")

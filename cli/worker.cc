@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/flag_checks.h"
 #include "cli/transports.h"
 #include "collectives/exec/bootstrap/cluster_place.h"
 #include "runtime/devices/registry/registry.h"
@@ -78,7 +79,7 @@ void AddWorker(CLI::App& parent, Action* action) {
       ->check(AtLeast(0));
   app->add_option("--memory-limit", options->memory_limit_bytes,
                   "memory that each attempt may use, in bytes or as 500MB or 2GB; 0: no limit")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(ByteSize())
       ->capture_default_str();
   app->add_option("--idle-attempt", options->keep_idle_attempt,
                   "keep a process ready for the next attempt, so that it starts sooner")
@@ -87,7 +88,7 @@ void AddWorker(CLI::App& parent, Action* action) {
                   "folder in which the workers of this host share blobs that they have read; off: none")
       ->capture_default_str();
   app->add_option("--cache-size", options->cache_bytes, "disk space for the cache, in bytes or as 500MB or 2GB")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->transform(ByteSize())
       ->capture_default_str();
   AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_option_function<double>(
@@ -95,7 +96,7 @@ void AddWorker(CLI::App& parent, Action* action) {
          [options](double ms) { options->clock_skew.offset_ns = std::llround(ms * static_cast<double>(kNsPerMs)); },
          "for tests: this worker's clock is ahead by this")
       ->group("");
-  app->add_option("--test-clock-ppm", options->clock_skew.ppm, "for tests: and too fast by these millionths")
+  app->add_option("--test-clock-ppm", options->clock_skew.ppm, "for tests: this worker's clock is too fast by this many millionths")
       ->group("");
   app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
   AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);

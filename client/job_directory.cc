@@ -205,6 +205,9 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
     return absl::NotFoundError(absl::StrCat(directory, " is not a folder, expected a job directory"));
   }
   const std::string path = JoinPath(directory, "manifest.json");
+  if (!files.Exists(path)) {
+    return absl::NotFoundError(absl::StrCat(directory, " has no manifest.json, expected a job directory"));
+  }
   XLAD_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
   Job job;
   try {

@@ -71,8 +71,9 @@ class BenchTest(CommunicationTest):
                                  (("all_reduce", "-d", "c64"), "-d: found"),
                                  (("all_reduce", "-d", "float", "-o", "xor"), "integers"),
                                  (("all_reduce", "-d", "pred", "-o", "avg"), "numbers"),
-                                 (("all_reduce", "--json", "/nowhere/rows.json"), "--json: found /nowhere/rows.json"),
-                                 (("all_reduce", "--json", self.where), "a file that can be written"),
+                                 (("all_reduce", "--json", "/nowhere/rows.json"), "--json: cannot write /nowhere/rows"),
+                                 (("all_reduce", "--json", self.where), "it is a folder"),
+                                 (("all_reduce", "--json", "-"), "--json: found -, expected the name of a file"),
                                  (("all_reduce", "-b", "1024G", "-e", "1024G"), "bytes of memory, expected less"),
                                  (("broadcast", "-b", "8", "-e", "8", "-r", "2"), "root 2")):
             code, _, err = xlad("bench", *arguments, "--ranks", 2)

@@ -33,7 +33,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(xlad("version")[0], 0)
         self.fails("partiton", PROGRAM, words=["did you mean partition?"], code=(2,))
         self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
-        self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number from 0"], code=(2,))
+        self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number of 0 or more"], code=(2,))
         self.fails("run", JOB, "--curve", "/no/where/c.json", words=["/no/where is not a folder"], code=(2,))
         self.fails("run", JOB, "--checkpoint-every", "5x", words=["a time such as 500ms, 30s or 5m"], code=(2,))
         self.fails("run", JOB, "--checkpoint-every", "0", words=["steps of 1 or more"], code=(2,))
@@ -196,6 +196,7 @@ class Commands(unittest.TestCase):
         self.fails("partition", PROGRAM, "-o", "/no/such/folder/x", words=["/no/such/folder"])
 
     def test_bad_job_directories(self):
+        self.fails("run", "/etc", words=["/etc has no manifest.json, expected a job directory"])
         def broken(where, change):
             copy = where / "job"
             shutil.rmtree(copy, ignore_errors=True)
@@ -268,8 +269,49 @@ class Commands(unittest.TestCase):
             code, _, err = xlad("run", JOB, "--data", where / "file")
             self.assertEqual(code, 1, err)
             self.assertIn(f"cannot make folder {where}/file: Not a directory", err)
-        code, _, err = xlad("run", JOB, "--memory-limit", "-5")
-        self.assertEqual(code, 2, err)
+            for flag, value in (("--cache", where / "file/cache"), ("--checkpoint-to", f"file:{where}/file/kept")):
+                code, _, err = xlad("run", JOB, flag, value)
+                self.assertEqual(code, 1, err)
+                self.assertIn(f"{flag}: cannot make folder {where}/file", err)
+
+    def test_values_of_flags_are_refused_with_what_is_expected(self):
+        size = "expected a number of bytes, or a size such as 500MB or 2GB"
+        for arguments, words in (
+                (("run", JOB, "--memory-limit", "-5"), f"--memory-limit: found -5, {size}"),
+                (("run", JOB, "--memory-limit", "foo"), f"--memory-limit: found foo, {size}"),
+                (("run", JOB, "--memory-limit", ""), f"--memory-limit: found nothing, {size}"),
+                (("run", JOB, "--workers", "two"), "--workers: found two, expected a whole number from 1 to 1024"),
+                (("run", JOB, "--steps", "1.5"), "--steps: found 1.5, expected a whole number of 0 or more"),
+                (("run", JOB, "--mode", "exact"), "--mode: found exact, expected run-to-run, canonical or fast"),
+                (("run", JOB, "--schedules", "/none"), "--schedules: there is no file /none"),
+                (("run", JOB, "--device"), "--device: found no value, expected KIND"),
+                (("run", JOB, "--profile", "--workers", 2), "--workers and --profile cannot be used together"),
+                (("run", JOB, "--checkpoint-to", "/tmp/x"), '--checkpoint-to: found "/tmp/x", expected file: and the'),
+                (("tune", JOB, "--budget", "5"), "--budget: found 5, expected a time such as 500ms, 60s or 5min"),
+                (("tune", JOB, "--budget", "-5s"), "--budget: found -5s, expected a time"),
+                (("tune", JOB, "-o", "-"), "found -, expected the name of a file"),
+                (("chaos", JOB, "--seed", "x"), "--seed: found x, expected a number"),
+                (("chaos", JOB, "--minutes", "0"), "--minutes: found 0, expected a number above 0"),
+                (("eval", PROGRAM, "--atol", "-1"), "--atol: found -1, expected a number of 0 or more"),
+                (("ckpt",), "found no command after xlad ckpt, expected ls, verify, export"),
+                (("ckpt", "show"), "found unknown command show of xlad ckpt, expected ls, verify, export"),
+                (("ckpt", "ls", "a", "b"), "found extra argument b\nTry: xlad ckpt ls --help"),
+                (("comm", "check", "--rank", "4"), "found unknown flag --rank, did you mean --ranks?")):
+            with self.subTest(arguments=arguments):
+                code, _, err = xlad(*arguments)
+                self.assertEqual(code, 2, err)
+                self.assertIn(words, err)
+
+    def test_bytes_of_files_are_not_printed(self):
+        with folder() as where:
+            (where / "binary").write_bytes(bytes(range(7)) + b"\x1b[2J" + bytes(1000))
+            for arguments in (("comm", "check", "--schedules", where / "binary"),
+                              ("run", JOB, "--schedules", where / "binary")):
+                code, _, err = xlad(*arguments)
+                self.assertEqual(code, 1, err)
+                self.assertIn('found "\\x00\\x01', err)
+                self.assertLess(len(err), 400)
+                self.assertFalse([c for c in err if ord(c) < 32 and c != "\n"], err)
 
     def test_mutants_give_one_error_or_a_program(self):
         seed = random.Random(1)

@@ -1,0 +1,142 @@
+#include "cli/flag_checks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+
+namespace xlad::cli {
+namespace {
+
+std::string Found(const std::string& text, const std::string& expected) {
+  return absl::StrCat("found ", text.empty() ? "nothing" : text, ", expected ", expected);
+}
+
+// "a, b or c"
+std::string Alternatives(const std::vector<std::string>& words) {
+  if (words.size() < 2) return absl::StrJoin(words, "");
+  return absl::StrCat(absl::StrJoin(words.begin(), words.end() - 1, ", "), " or ", words.back());
+}
+
+CLI::Validator Number(const std::string& expected, bool (*is_good)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && is_good(value) ? "" : Found(text, expected);
+      },
+      "");
+}
+
+std::string CheckWritable(const std::string& path) {
+  if (std::filesystem::is_directory(path)) return absl::StrCat("cannot write ", path, ": it is a folder");
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";
+  return absl::StrCat("cannot write ", path, ": ", folder, " is not a folder that can be written");
+}
+
+using Units = std::map<std::string, int64_t>;
+
+// "k", "kb", "ki" and "kib" are 1024, and so on. A number without a unit has bytes.
+Units ByteUnits() {
+  Units units = {{"", 1}, {"b", 1}};
+  int64_t bytes = 1;
+  for (const char prefix : {'k', 'm', 'g', 't', 'p', 'e'}) {
+    bytes <<= 10;
+    for (const char* rest : {"", "b", "i", "ib"}) units[absl::StrCat(std::string(1, prefix), rest)] = bytes;
+  }
+  return units;
+}
+
+// Replaces a whole number with one of the units by their product.
+CLI::Validator WithUnit(const Units& units, const std::string& name, const std::string& expected) {
+  return CLI::Validator(
+      [=](std::string& text) -> std::string {
+        const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+        const auto unit = units.find(absl::AsciiStrToLower(absl::StripAsciiWhitespace(text.substr(end))));
+        int64_t number = 0, product = 0;
+        const bool is_good = unit != units.end() && absl::SimpleAtoi(text.substr(0, end), &number) &&
+                             !__builtin_mul_overflow(number, unit->second, &product);
+        if (!is_good) return Found(text, expected);
+        text = absl::StrCat(product);
+        return "";
+      },
+      name);
+}
+
+}  // namespace
+
+CLI::Validator AtLeast(int64_t least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int64_t value = 0;
+        const bool is_good = absl::SimpleAtoi(text, &value) && value >= least;
+        return is_good ? "" : Found(text, absl::StrCat("a whole number of ", least, " or more"));
+      },
+      absl::StrCat("of ", least, " or more"));
+}
+
+CLI::Validator Between(int64_t least, int64_t most) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        int64_t value = 0;
+        const bool is_good = absl::SimpleAtoi(text, &value) && value >= least && value <= most;
+        return is_good ? "" : Found(text, absl::StrCat("a whole number from ", least, " to ", most));
+      },
+      absl::StrCat("from ", least, " to ", most));
+}
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  const std::string name = absl::StrCat("{", absl::StrJoin(words, ","), "}");
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& text) {
+        return std::find(words.begin(), words.end(), text) != words.end() ? "" : Found(text, Alternatives(words));
+      },
+      name);
+}
+
+CLI::Validator PositiveNumber() {
+  return Number("a number above 0 and below 1000000", [](double value) { return value > 0 && value < 1e6; });
+}
+
+CLI::Validator NonNegativeNumber() {
+  return Number("a number of 0 or more", [](double value) { return value >= 0 && std::isfinite(value); });
+}
+
+CLI::Validator InputFile() {
+  return CLI::Validator(
+      [](const std::string& path) -> std::string {
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path, ignored)) return absl::StrCat(path, " is a folder, expected a file");
+        return std::filesystem::exists(path, ignored) ? "" : absl::StrCat("there is no file ", path);
+      },
+      "");
+}
+
+CLI::Validator OutputFile() {
+  return CLI::Validator([](const std::string& path) { return path == "-" ? "" : CheckWritable(path); }, "");
+}
+
+CLI::Validator NamedOutputFile() {
+  return CLI::Validator(
+      [](const std::string& path) { return path == "-" ? Found(path, "the name of a file") : CheckWritable(path); },
+      "");
+}
+
+CLI::Validator ByteSize() { return WithUnit(ByteUnits(), "SIZE", "a number of bytes, or a size such as 500MB or 2GB"); }
+
+CLI::Validator Duration() {
+  const Units units = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}};
+  return WithUnit(units, "TIME", "a time such as 500ms, 60s or 5min");
+}
+
+}  // namespace xlad::cli
