@@ -30,7 +30,7 @@ struct ScheduleCosts {
 //  - two accesses to the same elements, of which one is a write, are not ordered, or a rank touches memory of a peer
 //    that may not have entered the collective yet or may have left it;
 //  - an output element does not have each contribution exactly once, two ranks reduce an element in different orders,
-//    so that their bits may differ, or the order is not that of ReductionMode::kCanonical although the spec asks for it;
+//    so that their bits may differ, or the order is not that of ReductionMode::kCanonical although the spec has it;
 //  - a rank may leave a barrier before another one has entered.
 // Schedules that are all marked `in_place` are also checked with input and output in the same memory.
 absl::StatusOr<ScheduleCosts> CheckSchedules(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
