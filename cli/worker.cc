@@ -96,7 +96,8 @@ void AddWorker(CLI::App& parent, Action* action) {
          [options](double ms) { options->clock_skew.offset_ns = std::llround(ms * static_cast<double>(kNsPerMs)); },
          "for tests: this worker's clock is ahead by this")
       ->group("");
-  app->add_option("--test-clock-ppm", options->clock_skew.ppm, "for tests: this worker's clock is too fast by this many millionths")
+  app->add_option("--test-clock-ppm", options->clock_skew.ppm,
+                  "for tests: this worker's clock is too fast by this many millionths")
       ->group("");
   app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
   AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);
