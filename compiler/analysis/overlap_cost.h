@@ -18,8 +18,8 @@ struct NetworkSpeed {
   double latency_ns = 0;
   double bytes_per_ns = 0;
 };
-// Two networks that a program must suit: 8 Gbit/s and 0.8 Gbit/s.
-inline constexpr NetworkSpeed kNetworks[] = {{50e3, 1}, {50e3, 0.1}};
+// Networks that a program must suit: 8, 0.8 and 0.08 Gbit/s.
+inline constexpr NetworkSpeed kNetworks[] = {{50e3, 1}, {50e3, 0.1}, {50e3, 0.01}};
 
 // The time of a collective among `ranks` devices on different hosts, in nanoseconds: latency and transfer.
 double TransferNs(const hlo::Instruction& collective, int64_t ranks, const NetworkSpeed& network);

@@ -2,11 +2,11 @@
 //
 // Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
 // of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
-// combined all-reduce carries the origins of all of them. Buckets are filled in the order in which the program computes
-// the operands, and have the size that the cost model finds best (BucketBytes), so that the gradients of the last
-// layers are sent while those of the first layers are computed. The order of the all-reduces themselves does not
-// matter: they come where their results are used, often in the order of the parameters, which is that of the forward
-// pass.
+// combined all-reduce carries the origins of all of them. Buckets are filled in the order in which the operands can be
+// computed at the earliest, and have the size that the cost model finds best (BucketBytes), so that the gradients of the
+// last layers are sent while those of the first layers are computed. The order of the program does not show this:
+// all-reduces come where their results are used, often in the order of the parameters, which is that of the forward
+// pass, and so may the products that make their operands.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ class Combiner {
 
   absl::Status Run() {
     XLAD_RETURN_IF_ERROR(CollectAllReduces());
-    for (Instruction* at : Snapshot(*computation_)) {
+    for (Instruction* at : ByReadiness()) {
       std::set<int> needs;
       for (const Instruction* operand : at->operands()) {
         AddAll(buckets_of_[operand], &needs);
@@ -58,12 +58,12 @@ class Combiner {
       for (const Instruction* before : at->control_predecessors()) {
         AddAll(buckets_of_[before], &needs);
       }
-      if (const auto found = keys_.find(at); found == keys_.end()) {
-        buckets_of_[at] = needs;
-      } else if (buckets_of_.find(at) == buckets_of_.end()) {
+      const auto found = keys_.find(at);
+      if (found == keys_.end()) {
+        buckets_of_[at] = std::move(needs);
+      } else {
         buckets_of_[at] = {AddToBucket(at, found->second, needs)};
       }
-      AddReductionsOf(at);
     }
     bool changed = false;
     for (const Bucket& bucket : buckets_) {
@@ -83,6 +83,22 @@ class Combiner {
            at.shape().bytes() <= kMaxOperandBytes;
   }
 
+  // All instructions, inputs before users, in the order of the longest paths of computation that lead to them.
+  std::vector<Instruction*> ByReadiness() const {
+    std::vector<Instruction*> order = Snapshot(*computation_);
+    absl::flat_hash_map<const Instruction*, double> ready_ns;
+    for (const Instruction* at : order) {
+      double ns = 0;
+      for (const Instruction* operand : at->operands()) ns = std::max(ns, ready_ns[operand]);
+      for (const Instruction* before : at->control_predecessors()) ns = std::max(ns, ready_ns[before]);
+      ready_ns[at] = ns + ComputeNs(*at);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](const Instruction* a, const Instruction* b) {
+      return ready_ns.find(a)->second < ready_ns.find(b)->second;
+    });
+    return order;
+  }
+
   // Finds the all-reduces to combine, and the size of the buckets for each key.
   absl::Status CollectAllReduces() {
     std::map<Key, int64_t> total;
@@ -92,24 +108,12 @@ class Combiner {
       const Key key{at->shape().type(), at->called()[0], std::move(groups)};
       total[key] += at->shape().bytes();
       keys_[at.get()] = key;
-      reductions_of_[at->operand(0)].push_back(at.get());
     }
     for (const auto& [key, bytes] : total) {
       const Groups& groups = std::get<Groups>(key);
       bucket_bytes_[key] = BucketBytes(bytes, groups.empty() ? 1 : std::ssize(groups[0]));
     }
     return absl::OkStatus();
-  }
-
-  // Adds the all-reduces of a value, now that it is computed. Those with control predecessors have to wait for them.
-  void AddReductionsOf(Instruction* value) {
-    const auto found = reductions_of_.find(value);
-    if (found == reductions_of_.end()) return;
-    for (Instruction* at : found->second) {
-      if (!at->control_predecessors().empty()) continue;
-      const std::set<int> needs = buckets_of_[value];
-      buckets_of_[at] = {AddToBucket(at, keys_[at], needs)};
-    }
   }
 
   // Adds the all-reduce to the latest bucket that may take it, or to a new one. Returns the bucket's number.
@@ -185,7 +189,6 @@ class Combiner {
   Computation* computation_;
   const int64_t devices_;
   absl::flat_hash_map<const Instruction*, Key> keys_;  // The keys of the all-reduces to combine.
-  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> reductions_of_;  // The same, by their operands.
   std::map<Key, int64_t> bucket_bytes_;
   std::vector<Bucket> buckets_;
   // The buckets that an instruction depends on, not through further buckets.
