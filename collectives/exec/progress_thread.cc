@@ -1,6 +1,7 @@
 #include "collectives/exec/progress_thread.h"
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
 
@@ -39,6 +40,7 @@ void ProgressThread::Drain() {
 }
 
 void ProgressThread::Run() {
+  AskForShortSlices();
   std::unique_lock lock(mutex_);
   while (true) {
     started_.wait(lock, [this] { return ending_ || !pending_.empty(); });

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
 namespace {
@@ -355,6 +356,7 @@ bool TcpConnection::TellAbort() {
 }
 
 void TcpConnection::ReadLoop() {
+  AskForShortSlices();
   const absl::Status status = ReadFrames();
   // Cancelled means that this side closed it. Otherwise the first thread that detects the failure names the peer.
   if (!status.ok() && !(sent_bye_ && received_bye_) && !absl::IsCancelled(status)) {
