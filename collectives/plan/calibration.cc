@@ -133,16 +133,19 @@ absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, cons
     for (double& term : rows.back()) term /= plan.us;
   }
   SetTimes(Fit(rows, TimesOf(base)), &costs.parameters);
-  std::map<std::string, std::vector<CostCorrection>> corrections;
+  // Of several plans with the same key and size, the fastest counts: selection takes no other.
+  std::map<std::string, std::map<double, const MeasuredPlan*>> fastest;
   for (const MeasuredPlan& plan : measured) {
-    XLAD_ASSIGN_OR_RETURN(const double predicted, PredictUs(plan.plan, plan.spec, costs));
     const double bytes = std::max(1.0, static_cast<double>(MovedBytes(plan.spec)));
-    if (predicted > 0) corrections[CorrectionKey(plan.plan, plan.spec)].push_back({bytes, plan.us / predicted});
+    const MeasuredPlan*& known = fastest[CorrectionKey(plan.plan, plan.spec)][bytes];
+    if (known == nullptr || plan.us < known->us) known = &plan;
   }
-  for (auto& [key, points] : corrections) {
-    std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-    const auto same = [](const auto& a, const auto& b) { return a.bytes == b.bytes; };
-    points.erase(std::unique(points.begin(), points.end(), same), points.end());
+  std::map<std::string, std::vector<CostCorrection>> corrections;
+  for (const auto& [key, by_bytes] : fastest) {
+    for (const auto& [bytes, plan] : by_bytes) {
+      XLAD_ASSIGN_OR_RETURN(const double predicted, PredictUs(plan->plan, plan->spec, costs));
+      if (predicted > 0) corrections[key].push_back({bytes, plan->us / predicted});
+    }
   }
   costs.corrections = std::move(corrections);
   return costs;

@@ -63,6 +63,17 @@ TEST(FitCosts, PredictsWhatWasMeasured) {
   }
 }
 
+TEST(FitCosts, TheFastestOfSeveralNumbersOfChunksCounts) {
+  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllGather, 4, 65536);
+  std::vector<MeasuredPlan> measured;
+  for (const int chunks : {8, 4, 2}) {
+    measured.push_back({{.algorithm = "ring", .chunks = chunks}, spec, chunks == 4 ? 70.0 : 900.0 * chunks});
+  }
+  const CostModel costs = *FitCosts(measured);
+  EXPECT_NEAR(*PredictUs(measured[1].plan, spec, costs), 70, 1e-6);
+  EXPECT_EQ(costs.corrections.at("all_gather ring chunks").size(), 1);
+}
+
 TEST(FitCosts, SelectionTakesTheFastestMeasuredPlan) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 8, 65536);
   for (const char* const fastest : {"ring", "swing", "direct", "double_binary_tree"}) {

@@ -4,8 +4,22 @@
 
 namespace xlad::collectives {
 
+namespace {
+
+// One shot, and slots with the number of chunks that the group chooses and a few more. The others are slower by
+// multiples, and would spoil the fit.
+std::vector<CollectivePlan> PlansOf(const ProcessGroup& group, const CollectiveSpec& spec) {
+  constexpr int kMoreChunks = 4;
+  std::vector<CollectivePlan> plans = group.Plans(spec, /*registered=*/false);
+  const int chosen = plans[0].chunks;
+  std::erase_if(plans, [chosen](const CollectivePlan& plan) { return plan.chunks > kMoreChunks * chosen; });
+  return plans;
+}
+
+}  // namespace
+
 absl::StatusOr<CostModel> Calibrate(ProcessGroup* group, const Clock& clock, int64_t budget_ms) {
-  const auto plans_of = [group](const CollectiveSpec& spec, int64_t) { return group->Plans(spec, false); };
+  const auto plans_of = [group](const CollectiveSpec& spec, int64_t) { return PlansOf(*group, spec); };
   const auto prepare = [group](const CollectiveSpec& spec, const std::string& plan) {
     return group->Prepare(spec, {.plan = plan});
   };

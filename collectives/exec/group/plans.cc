@@ -11,6 +11,8 @@ namespace {
 // cores, a round costs a change of processes on each core, so that one round pays for more bytes.
 constexpr int64_t kOneShotBytesWithOwnCore = 16 << 10;
 constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
+// An AllGather reads no more in slots than in one shot.
+constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
 // Below, the two rounds of an operation on registered buffers cost more than the copies of one shot, which needs one.
 constexpr int64_t kWindowBytes = 16 << 10;
 // The data that one rank copies into a slot at once: large enough to hide the round, small enough for the second-level
@@ -18,13 +20,20 @@ constexpr int64_t kWindowBytes = 16 << 10;
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 
+// While ranks with own cores copy from a slot, the root can fill the other one, and the other way around.
+int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
+  const bool has_busy_root = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kReduce;
+  return has_busy_root && machine.exclusive ? 2 : 1;
+}
+
 }  // namespace
 
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine) {
   CollectivePlan plan;
   const int64_t width = tensor::ByteWidth(spec.type);
   const int64_t bytes = LargestInput(spec) * width;
-  const int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
+  int64_t one_shot = machine.exclusive ? kOneShotBytesWithOwnCore : kOneShotBytesWithSharedCore;
+  if (machine.exclusive && spec.kind == CollectiveKind::kAllGather) one_shot = kOneShotBytesOfAllGather;
   if (spec.ranks == 1 || (registered && bytes >= kWindowBytes)) {
     plan.algorithm = kMappedWindows;
     return plan;
@@ -35,7 +44,7 @@ CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, cons
   }
   plan.algorithm = kMappedSlots;
   const int64_t wanted = machine.exclusive ? kSlotBytesWithOwnCore : kSlotBytesWithSharedCore;
-  int64_t chunks = std::max<int64_t>(1, bytes / wanted);
+  int64_t chunks = std::max(LeastChunks(spec, machine), bytes / wanted);
   while (MappedSlotsScratch(spec, chunks) * width > machine.scratch_bytes) chunks = chunks + chunks / 8 + 1;
   plan.chunks = static_cast<int>(chunks);
   return plan;
