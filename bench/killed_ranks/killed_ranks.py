@@ -2,8 +2,8 @@
 
     python3 bench/killed_ranks/killed_ranks.py --transports shm,tcp,ucx --kills 100
 
-For each transport: how often every survivor named the rank and the process, percentiles of the time from the kill until
-the last of them has said so, and of the time from there until the smaller group of the survivors has finished an
+For each transport: how often every survivor named the rank and the process, percentiles of the time from the kill
+until the last of them has said so, and of the time from there until the smaller group of the survivors has finished an
 all-reduce. Then a
 rank is stopped by SIGSTOP for a while: no other rank may call it dead, and all must continue when it does. The exit code
 is 1 if a survivor named another rank or did not continue, or a stopped rank was taken for dead.

@@ -4,11 +4,12 @@
     sudo python3 bench/throttled_link/throttled_link.py --mbit 400 --bytes 16M --sockets 1,4
 
 htb limits the loopback interface of a network namespace of its own. Both ranks are in it and share the rate, because
-`xlad bench` listens on loopback only. With two ranks, an AllReduce sends as many bytes as its operand has from each rank
-to the other. The loop does the same: each of two processes writes them to its sockets, and a thread reads what arrives.
+`xlad bench` listens on loopback only. With two ranks, an AllReduce sends as many bytes as its operand has from each
+rank to the other. The loop does the same: each of two processes writes them to its sockets, and a thread reads what
+arrives.
 
 For each size, the loop with each number of sockets and xlad run in turn. Printed are the medians of the times, and the
-median of the ratios of the loop with the first number of sockets to each of the others; above 1 is faster than the loop.
+medians of the ratios of the loop with the first number of sockets to each of the others; above 1, they are faster.
 """
 
 import argparse
@@ -81,8 +82,8 @@ def measure_loop(host, size, count, repeats):
 def measure_xlad(host, args, size):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
-        command = [args.xlad, "bench", "all_reduce", "--ranks", 2, "-b", size, "-e", size, "-f", 2, "-c", 0, "-n", 1, "-w", 1,
-                   "--batches", args.repeats, "--transport", "tcp", "--json", path]
+        command = [args.xlad, "bench", "all_reduce", "--ranks", 2, "-b", size, "-e", size, "-f", 2, "-c", 0, "-n", 1,
+                   "-w", 1, "--batches", args.repeats, "--transport", "tcp", "--json", path]
         if args.algorithm:
             command += ["--algorithm", args.algorithm]
         subprocess.run(host.argv(command), stdout=subprocess.DEVNULL, check=True)
