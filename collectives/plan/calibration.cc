@@ -133,7 +133,7 @@ absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, cons
     for (double& term : rows.back()) term /= plan.us;
   }
   SetTimes(Fit(rows, TimesOf(base)), &costs.parameters);
-  // Of several plans with the same key and size, the fastest counts: selection takes no other.
+  // The fastest of several plans with the same key and size counts, because selection takes no other.
   std::map<std::string, std::map<double, const MeasuredPlan*>> fastest;
   for (const MeasuredPlan& plan : measured) {
     const double bytes = std::max(1.0, static_cast<double>(MovedBytes(plan.spec)));

@@ -3,8 +3,8 @@
 // Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
 // of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
 // combined all-reduce carries the origins of all of them. Buckets are filled in the order in which the operands can be
-// computed at the earliest, and have the size that the cost model finds best (BucketBytes), so that the gradients of the
-// last layers are sent while those of the first layers are computed. The order of the program does not show this:
+// computed at the earliest, and have the size that the cost model finds best (BucketBytes), so that the gradients of
+// the last layers are sent while those of the first layers are computed. The order of the program does not show this:
 // all-reduces come where their results are used, often in the order of the parameters, which is that of the forward
 // pass, and so may the products that make their operands.
 #include "compiler/passes/passes.h"
