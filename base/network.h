@@ -14,6 +14,12 @@
 
 namespace xlad {
 
+// What the kernel knows of the answers of another machine. A kernel answers for processes that are busy or stopped.
+struct Answers {
+  bool awaited = false;     // Data or probes have been sent that are not answered yet.
+  int64_t last_ms_ago = 0;  // When the last answer arrived.
+};
+
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -28,6 +34,8 @@ class Connection {
   virtual void Shutdown() = 0;
   // The address of the other end, such as "127.0.0.1:4711", for messages.
   virtual std::string Peer() const = 0;
+  // What is known of the answers of the other machine; nothing by default.
+  virtual Answers GetAnswers() const { return {}; }
 };
 
 class Listener {

@@ -12,6 +12,7 @@ using collectives::PeerInfo;
 using collectives::PeerKey;
 
 constexpr int64_t kMaxWatchPeriodMs = 1000;
+constexpr std::chrono::milliseconds kSilencePeriod{100};
 
 }  // namespace
 
@@ -43,6 +44,9 @@ absl::StatusOr<std::unique_ptr<AttemptFabric>> AttemptFabric::Make(const LaunchT
   options.transport = environment.transport;
   XLAD_ASSIGN_OR_RETURN(made->fabric_, collectives::Fabric::Make(options, *made->bootstrap_, abort));
   if (environment.progress_limit_ms > 0) made->watch_ = std::thread([raw = made.get()] { raw->WatchProgress(); });
+  if (environment.on_silence != nullptr && launch.peers_size() > 1) {
+    made->watch_silence_ = std::thread([raw = made.get()] { raw->WatchSilence(); });
+  }
   return made;
 }
 
@@ -66,6 +70,18 @@ void AttemptFabric::WatchProgress() {
   }
 }
 
+void AttemptFabric::WatchSilence() {
+  bool was_silent = false;
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!changed_.wait_for(lock, kSilencePeriod, [this] { return ending_; })) {
+    lock.unlock();
+    const std::map<std::string, int64_t> silent = fabric_->SilentWorkers(environment_.clock->NowNs());
+    if (was_silent || !silent.empty()) environment_.on_silence(silent);
+    was_silent = !silent.empty();
+    lock.lock();
+  }
+}
+
 AttemptFabric::~AttemptFabric() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -73,6 +89,7 @@ AttemptFabric::~AttemptFabric() {
     changed_.notify_all();
   }
   if (watch_.joinable()) watch_.join();
+  if (watch_silence_.joinable()) watch_silence_.join();
 }
 
 }  // namespace xlad::runtime

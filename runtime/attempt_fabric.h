@@ -2,6 +2,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -33,10 +35,13 @@ struct WorkerEnvironment {
   // The cores that each logical shard may keep busy; 0: an equal share of the machine for each shard of this process.
   int threads_of_each = 0;
   collectives::TransportChoice transport;
+  // If it is set, it is called, by a thread of the attempt, about every 100 ms while machines of peers answer nothing,
+  // and once when all answer again. By worker: the milliseconds of its silence.
+  std::function<void(const std::map<std::string, int64_t>& silent)> on_silence;
 };
 
-// The connections of an attempt, and a thread that raises its signal if a collective makes no progress. A program opens
-// no connection that exists already.
+// The connections of an attempt, a thread that raises its signal if a collective makes no progress, and one that looks
+// for peers whose machines are silent. A program opens no connection that exists already.
 //
 // Thread-safe.
 class AttemptFabric {
@@ -63,6 +68,7 @@ class AttemptFabric {
   AttemptFabric(const WorkerEnvironment& environment, collectives::AbortSignal* abort)
       : environment_(environment), abort_(abort) {}
   void WatchProgress();
+  void WatchSilence();
 
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
@@ -74,7 +80,7 @@ class AttemptFabric {
   std::condition_variable changed_;
   bool ending_ = false;
   std::set<const collectives::Recorder*> recorders_;
-  std::thread watch_;
+  std::thread watch_, watch_silence_;
 };
 
 }  // namespace xlad::runtime

@@ -166,6 +166,7 @@ class SecureConnection final : public SecuredConnection {
 
   void Shutdown() override { inner_->Shutdown(); }
   std::string Peer() const override { return inner_->Peer(); }
+  Answers GetAnswers() const override { return inner_->GetAnswers(); }
 
  private:
   absl::Status Send(const std::string& encrypted) {

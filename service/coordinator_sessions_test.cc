@@ -133,7 +133,7 @@ TEST_F(SessionsTest, EndsWithTheNameOfALostWorkerAndCanBeReopened) {
   Gone(2);
   RunFor(11'000, {1});
   EXPECT_EQ(Check(id).code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(Why(id), HasSubstr("worker b (host host, pid 102) was lost"));
+  EXPECT_THAT(Why(id), HasSubstr("worker b (ranks 2, 3; host host, pid 102) was lost"));
   EXPECT_EQ(Locate(id).status().code(), absl::StatusCode::kAborted);
   Release(id);
   Register(3, "b");
@@ -180,7 +180,7 @@ TEST_F(SessionsTest, EndsAfterARestartOfTheCoordinatorIfItsClientOrAWorkerDoesNo
   Register(1, "a", 1, {Task(next, 0)});
   ASSERT_TRUE(Hold(next).ok());
   RunFor(60'000, {1});
-  EXPECT_THAT(Why(next), HasSubstr("worker b (host host, pid 102) was lost"));
+  EXPECT_THAT(Why(next), HasSubstr("worker b (ranks 2, 3; host host, pid 102) was lost"));
 }
 
 TEST_F(SessionsTest, EndsWhenAWorkerDrains) {

@@ -81,7 +81,7 @@ TEST(Coordinator, ReportedLossOfADisconnectedWorkerEndsTheAttemptAtOnce) {
   cluster.Fail(1, job, 7, absl::UnavailableError("peer b is gone"), "b");
   const JobStatus status = cluster.Status(job);
   EXPECT_EQ(status.state(), FAILED);
-  EXPECT_EQ(status.reason(), "worker b (host host, pid 102) was lost at step 7: its connections closed");
+  EXPECT_EQ(status.reason(), "worker b (ranks 2, 3; host host, pid 102) was lost at step 7: its connections closed");
   EXPECT_EQ(status.workers(1).state(), "lost");
   EXPECT_EQ(status.workers(0).state(), "alive");
 }
@@ -107,7 +107,7 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   cluster.Beat(2, job, 1);
   EXPECT_EQ(cluster.Status(job).workers(1).state(), "alive");
   cluster.RunFor(10'100, {1});
-  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker b (host host, pid 102) was lost"));
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker b (ranks 2, 3; host host, pid 102) was lost"));
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("no heartbeat for 10000 ms"));
 }
 
@@ -290,7 +290,8 @@ TEST(Coordinator, ASecondProcessCannotTakeALiveWorkersId) {
   EXPECT_EQ(cluster.Status(job).attempt(), 1);
   EXPECT_GT(cluster.CountSent([](const auto& m) {
     return m.registered().refused().find("another worker is registered as b (host host, pid 102)") != std::string::npos;
-  }), 0);
+  }),
+            0);
 }
 
 TEST(Coordinator, WorkersOfAnotherProtocolAreRefusedByName) {

@@ -448,9 +448,9 @@ TEST(Recovery, WhyExplainsEveryState) {
   cluster.Gone(2);
   cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   const std::string text = why(job);
-  for (const char* part : {"worker b (host host, pid 102) was lost at step 15",
-                           "waits for 4 devices, the workers have 2",
-                           "continues from step 10, the newest checkpoint", "start workers with 2 more devices"}) {
+  for (const char* part :
+       {"worker b (ranks 2, 3; host host, pid 102) was lost at step 15", "waits for 4 devices, the workers have 2",
+        "continues from step 10, the newest checkpoint", "start workers with 2 more devices"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   cluster.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Cancel(JobId(job)).ok()); });

@@ -210,7 +210,8 @@ class AttemptMain {
                                            setup_.incarnation(),
                                            setup_.progress_limit_ms(),
                                            setup_.threads_of_each(),
-                                           transport_};
+                                           transport_,
+                                           [this](const auto& silent) { reports_->SetSilence(silent); }};
     for (const auto& device : devices_) environment.devices.push_back(device.get());
     BlobSource blobs{channel_, token_, cache_};
     if (cache_ != nullptr && launch.peers_size() > 1) {

@@ -94,9 +94,16 @@ void ChildTask::Abort(const collectives::Failure& failure) {
   process_->KillAfter(kAbortGraceMs);
 }
 
+std::vector<SilentPeer> ChildTask::silent_peers() const {
+  const std::lock_guard lock(silent_mutex_);
+  return silent_;
+}
+
 void ChildTask::OnReport(const AttemptReport& report) {
   if (report.has_progress()) {
     finished_steps_ = report.progress().finished_steps();
+    const std::lock_guard lock(silent_mutex_);
+    silent_.assign(report.progress().silent().begin(), report.progress().silent().end());
     return;
   }
   const WorkerMessage& message = report.message();

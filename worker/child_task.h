@@ -5,6 +5,8 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "worker/attempt_process.h"
 #include "worker/peer_acceptor.h"
@@ -29,6 +31,7 @@ class ChildTask final : public Task {
   void CheckpointAt(int64_t step) override;
   void CheckpointIsCommitted(int64_t step) override;
   int64_t finished_steps() const override { return finished_steps_; }
+  std::vector<SilentPeer> silent_peers() const override;
 
  private:
   void Forward(CoordinatorMessage message);
@@ -39,6 +42,8 @@ class ChildTask final : public Task {
   PeerAcceptor* const acceptor_;
   const std::function<void(Event)> emit_;
   std::atomic<int64_t> finished_steps_;
+  mutable std::mutex silent_mutex_;
+  std::vector<SilentPeer> silent_;
   std::unique_ptr<AttemptProcess> process_;  // Last, because its thread uses the other members.
 };
 

@@ -31,10 +31,17 @@ void ReportQueue::Push(WorkerMessage message) {
   changed_.notify_all();
 }
 
+void ReportQueue::SetSilence(const std::map<std::string, int64_t>& silent) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  silent_ = silent;
+  silence_is_new_ = true;
+  changed_.notify_all();
+}
+
 void ReportQueue::Run() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    const auto woken = [this] { return ending_ || !queue_.empty(); };
+    const auto woken = [this] { return ending_ || silence_is_new_ || !queue_.empty(); };
     if (started_) {
       changed_.wait_for(lock, kProgressPeriod, woken);
     } else {
@@ -70,10 +77,21 @@ absl::Status ReportQueue::Send(const std::vector<WorkerMessage>& messages) {
 
 absl::Status ReportQueue::SendProgress() {
   const int64_t finished = progress_();
-  if (finished == reported_) return absl::OkStatus();
-  reported_ = finished;
   AttemptReport report;
-  report.mutable_progress()->set_finished_steps(finished);
+  AttemptProgress* const progress = report.mutable_progress();
+  progress->set_finished_steps(finished);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const bool is_known = finished == reported_ && !silence_is_new_;
+    if (is_known) return absl::OkStatus();
+    silence_is_new_ = false;
+    for (const auto& [worker, ms] : silent_) {
+      SilentPeer* const peer = progress->add_silent();
+      peer->set_worker_id(worker);
+      peer->set_silent_ms(ms);
+    }
+  }
+  reported_ = finished;
   socket_->Queue(report.SerializeAsString());
   return socket_->SendAll();
 }

@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,6 +28,8 @@ class ReportQueue {
   ~ReportQueue();
 
   void Push(WorkerMessage message);
+  // By worker: the milliseconds for which the machine of a peer has been silent.
+  void SetSilence(const std::map<std::string, int64_t>& silent);
 
  private:
   void Run();
@@ -39,6 +43,8 @@ class ReportQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<WorkerMessage> queue_;
+  std::map<std::string, int64_t> silent_;
+  bool silence_is_new_ = false;
   bool started_ = false;  // Whether there has been a report.
   bool ending_ = false;
   std::thread thread_;

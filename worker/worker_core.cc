@@ -50,16 +50,26 @@ About AboutOf(const Message& message) {
 }
 About AboutOf(const CoordinatorMessage& message) {
   switch (message.message_case()) {
-    case CoordinatorMessage::kLaunch: return AboutOf(message.launch());
-    case CoordinatorMessage::kStart: return AboutOf(message.start());
-    case CoordinatorMessage::kRenew: return AboutOf(message.renew());
-    case CoordinatorMessage::kStopAt: return AboutOf(message.stop_at());
-    case CoordinatorMessage::kAbort: return AboutOf(message.abort());
-    case CoordinatorMessage::kAcknowledge: return AboutOf(message.acknowledge());
-    case CoordinatorMessage::kForget: return AboutOf(message.forget());
-    case CoordinatorMessage::kCheckpointAt: return AboutOf(message.checkpoint_at());
-    case CoordinatorMessage::kCommitted: return AboutOf(message.committed());
-    default: return {};
+    case CoordinatorMessage::kLaunch:
+      return AboutOf(message.launch());
+    case CoordinatorMessage::kStart:
+      return AboutOf(message.start());
+    case CoordinatorMessage::kRenew:
+      return AboutOf(message.renew());
+    case CoordinatorMessage::kStopAt:
+      return AboutOf(message.stop_at());
+    case CoordinatorMessage::kAbort:
+      return AboutOf(message.abort());
+    case CoordinatorMessage::kAcknowledge:
+      return AboutOf(message.acknowledge());
+    case CoordinatorMessage::kForget:
+      return AboutOf(message.forget());
+    case CoordinatorMessage::kCheckpointAt:
+      return AboutOf(message.checkpoint_at());
+    case CoordinatorMessage::kCommitted:
+      return AboutOf(message.committed());
+    default:
+      return {};
   }
 }
 
@@ -91,6 +101,8 @@ void WorkerCore::FillRunning(google::protobuf::RepeatedPtrField<RunningTask>* ru
     RunningTask* task = running->Add();
     SetKey(record.launch, task);
     task->set_step(record.task == nullptr ? record.launch.first_step() : record.task->finished_steps());
+    if (record.task == nullptr) continue;
+    for (const SilentPeer& peer : record.task->silent_peers()) *task->add_silent() = peer;
   }
 }
 
@@ -111,8 +123,8 @@ void WorkerCore::On(const Disconnected&) {
 // Sends again everything that the coordinator has not answered.
 void WorkerCore::OnRegistered(const Registered& message) {
   if (!message.refused().empty()) {
-    actions_.push_back(Exit{absl::FailedPreconditionError(
-        absl::StrCat("the coordinator refused this worker: ", message.refused()))});
+    actions_.push_back(
+        Exit{absl::FailedPreconditionError(absl::StrCat("the coordinator refused this worker: ", message.refused()))});
     return;
   }
   registered_ = true;

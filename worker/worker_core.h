@@ -39,6 +39,8 @@ class Task {
   // Not for sessions. The checkpoint of the state before `step` is committed.
   virtual void CheckpointIsCommitted(int64_t step) {}
   virtual int64_t finished_steps() const = 0;
+  // The workers of the attempt whose machines answer nothing.
+  virtual std::vector<SilentPeer> silent_peers() const { return {}; }
 };
 
 // Identifies an attempt of a job.
@@ -57,7 +59,7 @@ struct ProcessEnd {
   bool killed_here = false;    // The daemon killed it.
   int64_t peak_bytes = 0;      // The most physical memory that it used.
   std::string how;             // "exit code 1", "signal 11 (Segmentation fault)"
-  std::string last_output;      // The end of its standard error, without log lines.
+  std::string last_output;     // The end of its standard error, without log lines.
 };
 
 // Events.

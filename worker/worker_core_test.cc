@@ -28,6 +28,13 @@ TEST_F(WorkerCoreTest, RegistersAndSendsHeartbeats) {
   ASSERT_EQ(sent_[0].heartbeat().running_size(), 1);
   EXPECT_EQ(sent_[0].heartbeat().running(0).step(), 17);
   EXPECT_EQ(sent_[0].heartbeat().running(0).generation(), 41);
+  EXPECT_EQ(sent_[0].heartbeat().running(0).silent_size(), 0);
+  task_->silent.emplace_back().set_worker_id("w2");
+  task_->silent[0].set_silent_ms(1300);
+  Later(500);
+  ASSERT_EQ(sent_[0].heartbeat().running(0).silent_size(), 1);
+  EXPECT_EQ(sent_[0].heartbeat().running(0).silent(0).worker_id(), "w2");
+  EXPECT_EQ(sent_[0].heartbeat().running(0).silent(0).silent_ms(), 1300);
 }
 
 TEST_F(WorkerCoreTest, OneTaskFromLaunchToForget) {

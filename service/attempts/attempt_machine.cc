@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "proto/protocol.h"
+#include "service/attempts/cut_link.h"
 #include "service/state/messages.h"
 
 namespace xlad::service {
@@ -110,6 +111,7 @@ void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task)
   }
   Attempt& attempt = context_.attempts.at(job->id);
   NoteProgress(worker, task, job, &attempt);
+  if (EndIfLinkIsCut(context_, worker, task, job)) return;
   if (!attempt.awaiting_adoption) return;
   if (std::ssize(attempt.present) < job->placed.peers_size()) return;
   attempt.awaiting_adoption = false;
@@ -229,8 +231,7 @@ void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
     const std::string bad = NotFinite(row, job->spec);
     if (bad.empty()) continue;
     return EndJob(context_, job, FAILED,
-                  absl::StrCat("step ", row.step(), ": found ", bad,
-                               ", expected a finite number; ",
+                  absl::StrCat("step ", row.step(), ": found ", bad, ", expected a finite number; ",
                                Checkpoints::NewestText(*job)));
   }
 }
@@ -357,8 +358,8 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
     attempt.failed_ns = context_.now_ns;
   }
   const bool blames_a_peer = !message.suspect_worker().empty();
-  const bool is_not_finite = job->spec.stop_when_not_finite() &&
-                             message.error_code() == static_cast<int32_t>(absl::StatusCode::kOutOfRange);
+  const bool is_not_finite =
+      job->spec.stop_when_not_finite() && message.error_code() == static_cast<int32_t>(absl::StatusCode::kOutOfRange);
   if (is_not_finite && !blames_a_peer) {
     return EndJob(context_, job, FAILED, absl::StrCat(error, "; ", Checkpoints::NewestText(*job)));
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/attempts/attempt_machine.h"
+#include "service/placement/apart.h"
 #include "service/placement/free_devices.h"
 #include "service/state/context.h"
 
@@ -89,6 +90,8 @@ class JobMachine {
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
+  // Takes free devices, if possible on workers that reach each other.
+  std::vector<Peer> TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take);
   struct Devices {
     int64_t all = 0, free = 0;
   };
@@ -117,7 +120,7 @@ class JobMachine {
   AttemptMachine& attempts_;
   std::set<JobId> building_;                           // Jobs whose builds are under way.
   std::map<std::string, std::vector<JobId>> loading_;  // By executable whose plan is being read: who waits for it.
-  std::map<JobId, int64_t> refused_since_ns_;  // Since when the workers cannot run the job.
+  std::map<JobId, int64_t> refused_since_ns_;          // Since when the workers cannot run the job.
   // Jobs that may be pending, by number: those that the next pass looks at, and those that wait until the workers
   // change. A job that is in neither waits for an event of its own or for a time.
   std::map<int64_t, JobId> due_, parked_;

@@ -206,6 +206,12 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
   return true;
 }
 
+std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take) {
+  if (context_.cut_links.empty()) return take(&Free(), may_have);
+  const auto is_cut = [this](const auto& a, const auto& b) { return context_.cut_links.Contains(a, b); };
+  return TakeConnected(may_have, is_cut, take, &Free());
+}
+
 JobMachine::Outcome JobMachine::Place(Job* job) {
   const auto plan = context_.plans.find(job->executable_digest);
   if (plan == context_.plans.end()) {
@@ -220,14 +226,10 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   const bool needs_its_workers = WaitsForItsWorkers(*job);
   FreeDevices::MayHave may_have = nullptr;
   if (needs_its_workers) may_have = [job](const std::string& worker) { return HasPeer(*job, worker); };
-  std::vector<Peer> peers;
-  if (parts.size() > 1) {
-    peers = Free().TakeMix(may_have, wanted, parts);
-  } else if (needs_its_workers) {
-    peers = Free().TakeFrom(may_have, wanted, parts[0].target);
-  } else {
-    peers = Free().Take(wanted, parts[0].target);
-  }
+  std::vector<Peer> peers = TakeFree(may_have, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
+    if (parts.size() > 1) return free->TakeMix(from, wanted, parts);
+    return from == nullptr ? free->Take(wanted, parts[0].target) : free->TakeFrom(from, wanted, parts[0].target);
+  });
   if (!peers.empty()) {
     GiveShards(DeviceCount(job->mesh) / wanted, &peers);
     attempts_.Launch(job, peers, plan->second.plans);
@@ -287,7 +289,9 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
   const int64_t wanted = DeviceCount(job->mesh);
   for (const Target& offered : Free().Targets()) {
     if (!job->spec.device_name().empty() && DeviceName(offered) != job->spec.device_name()) continue;
-    const std::vector<Peer> peers = Free().Take(wanted, offered);
+    const std::vector<Peer> peers = TakeFree(nullptr, [&](FreeDevices* free, const FreeDevices::MayHave& from) {
+      return from == nullptr ? free->Take(wanted, offered) : free->TakeFrom(from, wanted, offered);
+    });
     if (peers.empty()) continue;
     attempts_.Launch(job, peers, {});
     return Outcome::kDone;

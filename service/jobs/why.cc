@@ -9,12 +9,6 @@ namespace {
 
 std::string Steps(const Job& job) { return absl::StrCat("step ", job.step, " of ", job.spec.steps()); }
 
-// "worker w2 (host h, pid 12) with ranks 2, 3"
-std::string WithRanks(const Job& job, const Peer& peer) {
-  const char* const with = peer.devices_size() == 1 ? " with rank " : " with ranks ";
-  return absl::StrCat(Context::WorkerText(job, peer.worker_id()), with, absl::StrJoin(peer.devices(), ", "));
-}
-
 // What determines the order of reductions.
 std::string OrderText(const Job& job) {
   if (job.spec.session()) return "";
@@ -30,12 +24,12 @@ void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why)
     const auto known = context.workers.find(WorkerId(peer.worker_id()));
     if (known == context.workers.end()) {
       if (job.lost_worker != peer.worker_id()) continue;
-      why->add_who(absl::StrCat(WithRanks(job, peer), ", which has not come back"));
+      why->add_who(absl::StrCat(Context::WorkerText(job, peer.worker_id()), ", which has not come back"));
       continue;
     }
     const Worker& worker = known->second;
     if (worker.state == WorkerState::kAlive && job.lost_worker != peer.worker_id()) continue;
-    why->add_who(WithRanks(job, peer));
+    why->add_who(Context::WorkerText(job, peer.worker_id()));
     if (worker.state != WorkerState::kAlive) {
       why->add_evidence(absl::StrCat("worker ", peer.worker_id(), " is ", StateName(worker, false),
                                      worker.reason.empty() ? "" : ": ", worker.reason));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "proto/device_name.h"
@@ -10,10 +11,14 @@ namespace xlad::service {
 
 std::string StateName(const Worker& worker, bool drained) {
   switch (worker.state) {
-    case WorkerState::kSuspect: return "suspect";
-    case WorkerState::kLost: return "lost";
-    case WorkerState::kDrained: return "drained";
-    case WorkerState::kAlive: break;
+    case WorkerState::kSuspect:
+      return "suspect";
+    case WorkerState::kLost:
+      return "lost";
+    case WorkerState::kDrained:
+      return "drained";
+    case WorkerState::kAlive:
+      break;
   }
   if (!worker.leaving && !drained) return "alive";
   return worker.leaving || !worker.jobs.empty() ? "draining" : "drained";
@@ -49,6 +54,13 @@ void Context::SendToAll(const Job& job, const CoordinatorMessage& message) {
   for (const Peer& peer : job.placed.peers()) Send(WorkerId(peer.worker_id()), message);
 }
 
+void Context::NoteHeard(Worker* worker) const {
+  const int64_t gap_ns = worker->last_heard_ns == 0 ? 0 : now_ns - worker->last_heard_ns;
+  if (worker->last_heard_ns == 0) worker->links_count_from_ns = now_ns;
+  if (gap_ns >= options.unheard_ms * kNsPerMs) worker->links_count_from_ns = now_ns + gap_ns;
+  worker->last_heard_ns = now_ns;
+}
+
 Worker* Context::FindWorker(const WorkerId& id) {
   const auto found = workers.find(id);
   return found == workers.end() ? nullptr : &found->second;
@@ -62,8 +74,8 @@ Job* Context::FindRunning(const std::string& job_id, int64_t attempt, int64_t ge
 
 std::string Context::ReasonOf(const Job& job) const {
   const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
-  const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING &&
-                         !job.attempt_running && job.number > first->number;
+  const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
+                         job.number > first->number;
   return is_behind ? absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason) : job.reason;
 }
 
@@ -149,10 +161,29 @@ uint64_t Context::OffersHash() const {
   return hash;
 }
 
+namespace {
+
+// "rank 3", "ranks 0, 1, 4-7"
+std::string RanksText(const Peer& peer) {
+  std::vector<std::string> parts;
+  const auto& ranks = peer.devices();
+  for (int first = 0; first < ranks.size();) {
+    int end = first + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (end - first < 3) end = first + 1;
+    parts.push_back(end - first == 1 ? absl::StrCat(ranks[first]) : absl::StrCat(ranks[first], "-", ranks[end - 1]));
+    first = end;
+  }
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(parts, ", "));
+}
+
+}  // namespace
+
 std::string Context::WorkerText(const Job& job, const std::string& worker_id) {
   for (const Peer& peer : job.placed.peers()) {
     if (peer.worker_id() == worker_id) {
-      return absl::StrCat("worker ", worker_id, " (host ", peer.host(), ", pid ", peer.pid(), ")");
+      return absl::StrCat("worker ", worker_id, " (", RanksText(peer), "; host ", peer.host(), ", pid ", peer.pid(),
+                          ")");
     }
   }
   return absl::StrCat("worker ", worker_id);

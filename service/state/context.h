@@ -15,6 +15,7 @@
 #include "service/log/jobs.h"
 #include "service/placement/placement.h"
 #include "service/state/attempt.h"
+#include "service/state/cut_links.h"
 #include "service/state/effects.h"
 #include "service/state/options.h"
 #include "service/state/worker.h"
@@ -42,17 +43,18 @@ struct Context {
   std::map<WorkerId, std::vector<JobId>>
       recovered;                                // Running attempts of workers that have not registered since the start.
   std::map<std::string, PlannedProgram> plans;  // By digest of the executable.
+  CutLinks cut_links;
   // The time of the event, without the time in which the coordinator itself did not run.
   int64_t now_ns = 0;
   int64_t wall_ns = 0;
   int64_t free_bytes = INT64_MAX;
 
   Effects effects;
-  bool reschedule = false;   // Devices or jobs have changed: all jobs are scheduled after the events.
+  bool reschedule = false;       // Devices or jobs have changed: all jobs are scheduled after the events.
   std::vector<JobId> submitted;  // Otherwise, only these jobs are.
   std::vector<JobId> runnable;   // Jobs that may have become pending since the last pass over the jobs.
-  JobId blocking;            // The job that waits for busy devices, which no later one may take; empty: none.
-  std::vector<JobId> ended;  // Jobs that have ended since the last event.
+  JobId blocking;                // The job that waits for busy devices, which no later one may take; empty: none.
+  std::vector<JobId> ended;      // Jobs that have ended since the last event.
 
   // A record about a job, at the time of the event.
   JobEvent NewEvent(const JobId& job) const;
@@ -63,6 +65,8 @@ struct Context {
   void Close(ConnectionId connection) { effects.actions.push_back(CloseConnection{connection}); }
   void Changed(const JobId& job) { effects.actions.push_back(JobChanged{job}); }
 
+  // A message of the worker has arrived.
+  void NoteHeard(Worker* worker) const;
   // Null if there is no such worker.
   Worker* FindWorker(const WorkerId& id);
   // The job whose running attempt this is, or null if the attempt or its generation is not current.
@@ -83,7 +87,7 @@ struct Context {
   std::vector<WorkerDevices> Offers(bool only_free) const;
   // A hash of the workers that take work, and of their devices.
   uint64_t OffersHash() const;
-  // "worker w1 (host h, pid 17)", as it was when the job was placed.
+  // "worker w1 (ranks 2, 3; host h, pid 17)", as it was when the job was placed.
   static std::string WorkerText(const Job& job, const std::string& worker_id);
 };
 

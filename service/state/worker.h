@@ -23,12 +23,15 @@ struct Worker {
   RegisterWorker registration;
   ConnectionId connection;
   int64_t last_heard_ns = 0;
-  int64_t gone_ns = 0;         // When its connection closed, if it has none.
-  bool leaving = false;        // It asked to be drained (SIGTERM); ends with its process.
+  int64_t gone_ns = 0;  // When its connection closed, if it has none.
+  // From when on a silence of its links counts. A link that was cut together with that to the coordinator takes as long
+  // again to recover, because retransmissions become rarer by doubling their distances.
+  int64_t links_count_from_ns = 0;
+  bool leaving = false;  // It asked to be drained (SIGTERM); ends with its process.
   WorkerState state = WorkerState::kAlive;
-  std::string reason;          // Why it is suspect or lost.
-  int64_t since_ns = 0;        // When it entered its state.
-  std::set<JobId> jobs;        // Whose running attempt is placed here.
+  std::string reason;                   // Why it is suspect or lost.
+  int64_t since_ns = 0;                 // When it entered its state.
+  std::set<JobId> jobs;                 // Whose running attempt is placed here.
   std::map<std::string, int64_t> used;  // Devices of those attempts, by device name.
 };
 

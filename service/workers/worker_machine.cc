@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "proto/protocol.h"
 #include "service/state/messages.h"
@@ -32,7 +33,7 @@ void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& mess
   if (message.incarnation() != 0 && message.incarnation() != worker.registration.incarnation()) {
     return context_.Close(connection);
   }
-  worker.last_heard_ns = context_.now_ns;
+  context_.NoteHeard(&worker);
   if (worker.state == WorkerState::kSuspect) {
     worker.state = WorkerState::kAlive;
     worker.since_ns = context_.now_ns;
@@ -71,9 +72,9 @@ void WorkerMachine::Refuse(ConnectionId connection, const std::string& why) {
 bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& message) {
   if (message.worker_id().empty() || message.worker_id().size() > kMaxIdBytes || message.devices() < 1 ||
       message.devices() > kMaxWorkerDevices) {
-    Refuse(connection, absl::StrCat("found a worker id of ", message.worker_id().size(), " bytes and ",
-                                    message.devices(), " devices, expected 1 to ", kMaxIdBytes, " bytes and 1 to ",
-                                    kMaxWorkerDevices, " devices"));
+    Refuse(connection,
+           absl::StrCat("found a worker id of ", message.worker_id().size(), " bytes and ", message.devices(),
+                        " devices, expected 1 to ", kMaxIdBytes, " bytes and 1 to ", kMaxWorkerDevices, " devices"));
     return true;
   }
   if (!IsProtocolAccepted(kProtocol, message.protocol())) {
@@ -94,12 +95,12 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
   }
   Rival& rival = rivals_[id];
   if (rival.incarnation != message.incarnation()) rival = {message.incarnation(), context_.now_ns};
-  const bool both_live = known->last_heard_ns > rival.since_ns &&
-                         context_.now_ns - rival.since_ns >= kRivalMs * kNsPerMs;
+  const bool both_live =
+      known->last_heard_ns > rival.since_ns && context_.now_ns - rival.since_ns >= kRivalMs * kNsPerMs;
   if (both_live) {
-    Refuse(connection, absl::StrCat("another worker is registered as ", message.worker_id(), " (host ",
-                                    known->registration.host(), ", pid ", known->registration.pid(),
-                                    "); start this one with another --id"));
+    Refuse(connection,
+           absl::StrCat("another worker is registered as ", message.worker_id(), " (host ", known->registration.host(),
+                        ", pid ", known->registration.pid(), "); start this one with another --id"));
   } else {  // The first process may have ended although its connection is still open, so the second one may retry.
     context_.Close(connection);
   }
@@ -117,7 +118,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   const bool is_new_process = worker.registration.incarnation() != message.incarnation();
   worker.id = id;
   worker.connection = connection;
-  worker.last_heard_ns = context_.now_ns;
+  context_.NoteHeard(&worker);
   worker.registration = message;
   worker.registration.clear_running();
   if (is_new_process) worker.leaving = false;
@@ -134,7 +135,9 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
       if (is_peer) Context::Occupy(*placed, &worker);
     }
   }
-  LogInfo("worker registered", {{"worker", id.str()}, {"host", message.host()}, {"pid", absl::StrCat(message.pid())},
+  LogInfo("worker registered", {{"worker", id.str()},
+                                {"host", message.host()},
+                                {"pid", absl::StrCat(message.pid())},
                                 {"devices", absl::StrCat(message.devices())}});
   CoordinatorMessage registered;
   registered.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
@@ -192,8 +195,10 @@ void WorkerMachine::Lose(Worker* worker, const std::string& why) {
   worker->state = WorkerState::kLost;
   worker->reason = why;
   worker->since_ns = context_.now_ns;
-  LogWarn("worker lost", {{"worker", worker->id.str()}, {"host", worker->registration.host()},
-                          {"pid", absl::StrCat(worker->registration.pid())}, {"why", why}});
+  LogWarn("worker lost", {{"worker", worker->id.str()},
+                          {"host", worker->registration.host()},
+                          {"pid", absl::StrCat(worker->registration.pid())},
+                          {"why", why}});
   if (worker->connection != ConnectionId()) {
     context_.Close(worker->connection);
     context_.connections.erase(worker->connection);
@@ -205,6 +210,7 @@ void WorkerMachine::Lose(Worker* worker, const std::string& why) {
 
 void WorkerMachine::OnTick() {
   const CoordinatorOptions& options = context_.options;
+  context_.cut_links.OnTick(context_.now_ns);
   std::vector<WorkerId> lost, forgotten;
   for (auto& [id, worker] : context_.workers) {
     const int64_t silent_ns = context_.now_ns - worker.last_heard_ns;
@@ -234,6 +240,7 @@ ListWorkersResponse WorkerMachine::List() const {
   for (const auto& [id, worker] : context_.workers) {
     ListWorkersResponse::Worker* out = response.add_workers();
     const bool drained = context_.jobs.drained().contains(id);
+    const std::vector<std::string> cut_off = context_.cut_links.Of(id.str());
     out->set_id(id.str());
     out->set_host(worker.registration.host());
     out->set_pid(worker.registration.pid());
@@ -245,7 +252,9 @@ ListWorkersResponse WorkerMachine::List() const {
     out->set_reason(!worker.reason.empty() ? worker.reason
                     : worker.leaving       ? "it was asked to end (SIGTERM)"
                     : drained              ? "an operator drained it; xlad undrain makes it take work again"
-                                           : "");
+                    : cut_off.empty()      ? ""
+                                           : absl::StrCat("it does not reach ", absl::StrJoin(cut_off, ", "),
+                                                          "; it does reach the coordinator"));
     out->set_incarnation(worker.registration.incarnation());
   }
   return response;

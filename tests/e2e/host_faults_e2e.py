@@ -1,6 +1,7 @@
 """Hosts that die, links that are cut and hosts that come back, on network namespaces: named, and trained on."""
 
 import json
+import time
 import unittest
 
 import hosts_e2e
@@ -50,10 +51,10 @@ class HostFaults(unittest.TestCase):
         def named():
             said = self.ask(net, env, "why", job)
             ends = [event["text"] for event in self.ends(net, env, job)]
-            return next((text for text in (said, *ends) if f"worker {worker} (host " in text), None)
+            return next((text for text in (said, *ends) if f"worker {worker} (rank" in text), None)
 
         text = wait_for(named, "the worker to be named", 5)
-        for word in ("pid ", "step "):
+        for word in ("; host ", "pid ", "step "):
             self.assertIn(word, text)
 
     def test_a_killed_process_and_a_host_that_comes_back(self):
@@ -96,19 +97,50 @@ class HostFaults(unittest.TestCase):
             self.assertTrue(state == self.undisturbed(where), "the final states differ")
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
 
+    def isolate(self, net, switch):
+        """Hosts 2 and 3, on which w2 and w3 run, do not reach each other; all others reach both."""
+        for host in (2, 3):
+            net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "type", "bridge_slave", "isolated", switch)
+
+    def assert_names_the_link(self, text):
+        for word in ("worker w2 (rank", "worker w3 (rank", "; host ", "pid ", "at step ", "while both reach the"):
+            self.assertIn(word, text)
+
     def test_two_workers_that_reach_the_coordinator_and_not_each_other(self):
-        """Neither of them is silent, so that only their connection can tell."""
+        """Neither of them is silent, so that only their connection can tell. The third host takes the place of one."""
+        with folder() as where, hosts(4) as net:
+            env = self.start_cluster(net, where, 3)
+            job, command = self.submit(net, env, where, STEPS)
+            used = lambda: {worker["id"] for worker in self.job(net, env, job)["workers"]}
+            if used() != {"w2", "w3"}:  # The job is to use the link that is cut.
+                self.fail(f"the job runs on {used()}")
+            self.isolate(net, "on")
+            cut_ns = time.time_ns()
+            event = wait_for(lambda: self.ends(net, env, job), "the attempt to end", 20)[0]
+            self.assert_names_the_link(event["text"])
+            self.assertLess(event["unix_ns"] - cut_ns, 5e9)
+            print(f"named {(event['unix_ns'] - cut_ns) / 1e9:.2f} s after the cut", flush=True)
+            self.assertEqual(command.wait(180), 0, (where / "submit.log").read_text())
+            self.assertEqual(len(self.ends(net, env, job)), 1, "the next attempt ran on the same two workers")
+            state = (where / "state.safetensors").read_bytes()
+            self.assertTrue(state == self.undisturbed(where), "the final states differ")
+
+    def test_a_link_that_is_cut_before_the_workers_connect(self):
         with folder() as where, hosts(3) as net:
             env = self.start_cluster(net, where, 2)
-            job, _ = self.submit(net, env, where, STEPS * 50)
-            isolate = lambda switch: [net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "type",
-                                             "bridge_slave", "isolated", switch) for host in (2, 3)]
-            isolate("on")
+            self.isolate(net, "on")
+            net.start(1, where / "submit.log", "submit", JOB, "--mesh", "dp=4", "--steps", STEPS, env=env)
+            listed = lambda: json.loads(self.ask(net, env, "ps", "--format", "json"))
+            job = wait_for(lambda: (jobs := listed()) and jobs[0]["id"], "the job to be accepted")
+            events = lambda: json.loads(self.ask(net, env, "events", job, "--format", "json"))
+            placed = lambda: next((e for e in events() if e["kind"] == "placed"), None)
+            begin = wait_for(placed, "the job to be placed", 60)
             event = wait_for(lambda: self.ends(net, env, job), "the attempt to end", 20)[0]
-            for word in ("(host ", "pid ", "step ", "has not answered for 12 s"):
-                self.assertIn(word, event["text"])
-            isolate("off")
-            wait_for(lambda: (now := self.job(net, env, job))["state"] == "RUNNING" and now["attempt"] > 1,
+            self.assert_names_the_link(event["text"])
+            self.assertLess(event["unix_ns"] - begin["unix_ns"], 7e9)
+            print(f"named {(event['unix_ns'] - begin['unix_ns']) / 1e9:.2f} s after the placement", flush=True)
+            self.isolate(net, "off")
+            wait_for(lambda: (now := self.job(net, env, job))["state"] in ("RUNNING", "SUCCEEDED"),
                      "the job to continue", 60)
             self.ask(net, env, "cancel", job)
 

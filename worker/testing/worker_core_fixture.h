@@ -21,10 +21,12 @@ struct FakeTask final : public Task {
     for (const SessionPlace& place : message.places()) places.push_back(place.address());
   }
   int64_t finished_steps() const override { return begun; }
+  std::vector<SilentPeer> silent_peers() const override { return silent; }
 
   int64_t* const alive;
   int64_t lease = -1, stop = -1, begun = 0;
   std::vector<std::string> places;  // Where sessions are served.
+  std::vector<SilentPeer> silent;
   std::string aborted;
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collectives/exec/communicator.h"
@@ -71,6 +72,10 @@ class Fabric {
   int connections() const { return tcp_ == nullptr ? 0 : tcp_->connections(); }
   // The number of connections to other processes that send messages through shared memory.
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
+  // The workers whose machines are silent; see TcpFabric.
+  std::map<std::string, int64_t> SilentWorkers(int64_t now_ns) {
+    return tcp_ == nullptr ? std::map<std::string, int64_t>() : tcp_->SilentWorkers(now_ns);
+  }
   // Waits until all peers have finished; see TcpFabric::Finish.
   absl::Status Finish();
   // Sends the end of the task to the peers without waiting for theirs; see TcpFabric::Leave.

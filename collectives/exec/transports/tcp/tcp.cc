@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,7 @@ constexpr absl::string_view kPluginMark = "plugin:";
 // How long after an abort the reason may take to be sent, and the peer to answer, before a connection is closed; and
 // how often this is looked at.
 constexpr std::chrono::milliseconds kCutAfter{250}, kPollFarewellEvery{1};
+constexpr int64_t kMinSilenceMs = 500;
 
 // The plugin that a hello names; empty if it names none.
 std::string PluginOf(const PeerHello& hello) {
@@ -105,10 +107,10 @@ TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& wa
     transports_.emplace(device, std::make_unique<TcpTransport>(this, device));
   }
   if (IsOffLoopback(options_.data_address)) {
-    guests_ = std::make_unique<SecuredGuests>(
-        options_.key, [this](std::unique_ptr<Connection> connection, const PeerHello& hello) {
-          Welcome(std::move(connection), hello);
-        });
+    guests_ = std::make_unique<SecuredGuests>(options_.key,
+                                              [this](std::unique_ptr<Connection> connection, const PeerHello& hello) {
+                                                Welcome(std::move(connection), hello);
+                                              });
   }
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
 }
@@ -139,7 +141,7 @@ void TcpFabric::SayFarewell() {
     return all;
   };
   while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollFarewellEvery);
-  for (const auto& [pair, connection] : connections_) connection->Cut();
+  for (const auto& [pair, connection] : connections_) connection->stream().Shutdown();
 }
 
 TcpFabric::~TcpFabric() {
@@ -201,8 +203,7 @@ void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& 
   // A hello of another attempt, or of an unknown worker, gets no handshake.
   const absl::Status status = CheckHello(hello);
   if (status.ok()) return guests_->Take(std::move(connection), hello);
-  LogWarn("data port: refused a connection",
-          {{"peer", connection->Peer()}, {"error", std::string(status.message())}});
+  LogWarn("data port: refused a connection", {{"peer", connection->Peer()}, {"error", std::string(status.message())}});
 }
 
 void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello) {
@@ -320,9 +321,20 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
   return Adopt(pair, *std::move(dialed));
 }
 
+absl::StatusOr<std::unique_ptr<Connection>> TcpFabric::Connect(Pair pair) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    connecting_.insert(pair);
+  }
+  auto connection = network_->Dial(peers_.at(pair.second).data_address, options_.dial_timeout_ms);
+  std::lock_guard<std::mutex> lock(mutex_);
+  connecting_.erase(pair);
+  return connection;
+}
+
 absl::StatusOr<TcpFabric::Dialed> TcpFabric::Dial(int device, int peer) {
   Dialed dialed;
-  XLAD_ASSIGN_OR_RETURN(dialed.connection, network_->Dial(peers_.at(peer).data_address, options_.dial_timeout_ms));
+  XLAD_ASSIGN_OR_RETURN(dialed.connection, Connect(Pair(device, peer)));
   dialed.pipe = OfferPipe(device);
   const PeerHello hello = HelloTo(device, peer, dialed.pipe.get());
   XLAD_ASSIGN_OR_RETURN(const PeerWelcome welcome, SayHello(Pair(device, peer), hello, &dialed.connection));
@@ -386,6 +398,19 @@ absl::StatusOr<PeerWelcome> TcpFabric::SayHello(Pair pair, const PeerHello& hell
   PeerWelcome welcome;
   if (!welcome.ParseFromString(*answer)) return absl::DataLossError("found an answer that is not a PeerWelcome");
   return welcome;
+}
+
+std::map<std::string, int64_t> TcpFabric::SilentWorkers(int64_t now_ns) {
+  constexpr Answers kNone{/*awaited=*/true, /*last_ms_ago=*/std::numeric_limits<int64_t>::max()};
+  std::lock_guard<std::mutex> lock(mutex_);
+  silence_.Begin(now_ns);
+  const auto note = [&](Pair pair, const Answers& answers) {
+    silence_.Note(pair, peers_.at(pair.second).worker_id, answers);
+  };
+  for (const Pair& pair : connecting_) note(pair, kNone);
+  for (const auto& [pair, connection] : dialing_) note(pair, connection->GetAnswers());
+  for (const auto& [pair, connection] : connections_) note(pair, connection->stream().GetAnswers());
+  return silence_.Silent(kMinSilenceMs);
 }
 
 int TcpFabric::connections() {

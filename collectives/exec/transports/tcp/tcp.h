@@ -11,12 +11,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/network.h"
 #include "collectives/exec/bootstrap.h"
+#include "collectives/exec/silence.h"
 #include "collectives/exec/transport.h"
 #include "collectives/exec/transports/plugin/engine.h"
 #include "collectives/exec/transports/shared_memory/shared_memory.h"
@@ -50,7 +52,7 @@ struct TcpOptions {
 };
 
 // All connections of one task's devices on this worker. Thread-safe, except that a device's transport is used by its
-// thread only.
+// thread only. It has more than 25 methods because it has one for each stage of opening and of ending a connection.
 class TcpFabric {
  public:
   // `waiters` has the devices on this worker, `peers` all others. Waiters, network and abort signal must outlive the
@@ -69,6 +71,10 @@ class TcpFabric {
   int connections();
   // The number of connections that send messages through shared memory.
   int shared_connections() const { return shared_connections_; }
+
+  // By worker: the milliseconds for which its machine has answered nothing that was awaited; only if it is half a
+  // second or more. To be called about every 100 ms, by one thread.
+  std::map<std::string, int64_t> SilentWorkers(int64_t now_ns);
 
   // Takes over a connection that a peer dialed, with its hello, and answers it.
   void Accept(std::unique_ptr<Connection> connection, const PeerHello& hello);
@@ -89,6 +95,7 @@ class TcpFabric {
     std::unique_ptr<SharedPipe> pipe;
     std::string plugin_address;
   };
+  absl::StatusOr<std::unique_ptr<Connection>> Connect(Pair pair);
   absl::StatusOr<Dialed> Dial(int device, int peer);
   PeerHello HelloTo(int device, int peer, const SharedPipe* pipe) const;
   absl::StatusOr<PeerWelcome> SayHello(Pair pair, const PeerHello& hello, std::unique_ptr<Connection>* connection);
@@ -127,7 +134,9 @@ class TcpFabric {
   };
   std::map<int, std::unique_ptr<Pumped>> pumped_;
   std::atomic<int> shared_connections_ = 0;
+  std::set<Pair> connecting_;            // Pairs for which there is no connection yet.
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
+  SilenceWatch silence_;
   std::map<int, std::unique_ptr<Transport>> transports_;
   std::unique_ptr<SecuredGuests> guests_;  // Null if this worker is on loopback. Last: its threads use the rest.
 };

@@ -59,8 +59,8 @@ class TcpConnection final : private FrameSink {
   // is sent; if not, call it again. Until the peer has sent its own last frame, what arrives is read and dropped: if
   // the connection were closed with unread data, the system would drop the reason.
   bool TellAbort();
-  // Closes the connection at once, even while a thread writes.
-  void Cut() { connection_->Shutdown(); }
+  // What the frames go through. Its Shutdown closes the connection at once, even while a thread writes.
+  Connection& stream() { return *connection_; }
 
  private:
   class Outbox;

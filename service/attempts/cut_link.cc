@@ -1,0 +1,45 @@
+#include "service/attempts/cut_link.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "service/attempts/ending.h"
+
+namespace xlad::service {
+namespace {
+
+// For how long the two have had no answer, counted only while messages of both reached the coordinator. A worker
+// whose messages do not arrive has been cut off itself, which suspect_ms and lost_ms are for.
+int64_t SilenceNs(const Context& context, const Worker& a, const Worker& b, const SilentPeer& silent) {
+  const int64_t unheard_ns = context.options.unheard_ms * kNsPerMs;
+  for (const Worker* worker : {&a, &b}) {
+    if (worker->state != WorkerState::kAlive || context.now_ns - worker->last_heard_ns >= unheard_ns) return 0;
+  }
+  const int64_t since_ns = context.now_ns - silent.silent_ms() * kNsPerMs;
+  return context.now_ns - std::max({since_ns, a.links_count_from_ns, b.links_count_from_ns});
+}
+
+}  // namespace
+
+bool EndIfLinkIsCut(Context& context, const WorkerId& worker, const RunningTask& task, Job* job) {
+  if (context.attempts.at(job->id).awaiting_adoption) return false;
+  const Worker& reporter = *context.FindWorker(worker);
+  for (const SilentPeer& silent : task.silent()) {
+    const Worker* const peer = context.FindWorker(WorkerId(silent.worker_id()));
+    if (peer == nullptr || peer == &reporter || !HasPeer(*job, silent.worker_id())) continue;
+    const int64_t silence_ns = SilenceNs(context, reporter, *peer, silent);
+    if (silence_ns < context.options.link_cut_ms * kNsPerMs) continue;
+    const int64_t apart_ms = context.options.keep_apart_ms;
+    context.cut_links.Add(worker.str(), silent.worker_id(), context.now_ns + apart_ms * kNsPerMs);
+    const std::string reason = absl::StrFormat(
+        "%s and %s have not reached each other for %.1f s at step %d, while both reach the coordinator: the link "
+        "between them is down; they get no common attempt for %d s if other workers are free",
+        Context::WorkerText(*job, worker.str()), Context::WorkerText(*job, silent.worker_id()),
+        static_cast<double>(silence_ns) / (1000.0 * kNsPerMs), job->step, apart_ms / 1000);
+    FailAttempt(context, job, {reason, "", "", -1});
+    return true;
+  }
+  return false;
+}
+
+}  // namespace xlad::service

@@ -1,0 +1,38 @@
+// Pairs of workers that both reach the coordinator and not each other, for the time in which they are kept apart. It is
+// not in the log: after a restart of the coordinator a pair that is still cut is found again.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace xlad::service {
+
+class CutLinks {
+ public:
+  void Add(const std::string& a, const std::string& b, int64_t until_ns) { until_ns_[KeyOf(a, b)] = until_ns; }
+  bool Contains(const std::string& a, const std::string& b) const { return until_ns_.contains(KeyOf(a, b)); }
+  bool empty() const { return until_ns_.empty(); }
+  // The workers that this one does not reach.
+  std::vector<std::string> Of(const std::string& worker) const {
+    std::vector<std::string> others;
+    for (const auto& [pair, until_ns] : until_ns_) {
+      if (pair.first == worker) others.push_back(pair.second);
+      if (pair.second == worker) others.push_back(pair.first);
+    }
+    return others;
+  }
+  // Forgets the pairs whose time is over.
+  void OnTick(int64_t now_ns) {
+    std::erase_if(until_ns_, [now_ns](const auto& entry) { return entry.second <= now_ns; });
+  }
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+  static Key KeyOf(const std::string& a, const std::string& b) { return a < b ? Key(a, b) : Key(b, a); }
+  std::map<Key, int64_t> until_ns_;
+};
+
+}  // namespace xlad::service
