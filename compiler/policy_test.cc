@@ -139,6 +139,22 @@ TEST(Policy, MemoryLimitNamesTheLargestValues) {
   EXPECT_NE(Refusal(policy), "");
 }
 
+TEST(Policy, MemoryLimitNamesTheOperationAndTheLineWithTheMostTemporaries) {
+  std::string text = "HloModule m\nENTRY e {\n  x = f32[64,64] parameter(0)\n";
+  const char* const operands[] = {"x, x", "a, x", "b, a", "c, x"};
+  for (int i = 0; i < 4; ++i) {
+    absl::StrAppend(&text, i == 3 ? "ROOT " : "", std::string(1, "abcd"[i]), " = f32[64,64] dot(", operands[i],
+                    "), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={source_file=\"train.py\" ",
+                    "source_line=", 5 + i, "}\n");
+  }
+  CompilePolicy policy;
+  policy.set_memory_limit_bytes(1);
+  const auto refused = CompileWith(text + "}\n", policy);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("the most temporaries are needed at c (train.py:7), operation 3 of 4: 49152 bytes;"),
+                    HasSubstr("a (train.py:5) (temporaries, 16384 bytes), b (train.py:6) (temporaries, 16384 bytes)")));
+}
+
 // The program's own schedules, as text.
 std::string OwnSchedules() {
   const auto compilation = CompileWith(Loop(), CompilePolicy());

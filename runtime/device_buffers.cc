@@ -60,30 +60,33 @@ void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken
 struct LargestBuffer {
   int64_t bytes = -1;
   std::string instruction;
+  std::string source;  // file:line of the user's code.
+  int step = 0;        // Which of the program's steps; a loop is one.
 };
 
-// Visits the slices in a message of any type and depth.
-void FindLargest(const google::protobuf::Message& message, int allocation, const std::string& instruction,
-                 LargestBuffer* largest) {
+// Visits the slices in a message of any type and depth. `step` is the innermost step around it.
+void FindLargest(const google::protobuf::Message& message, int allocation, const Step& step, LargestBuffer* largest) {
   if (message.GetDescriptor() == BufferSlice::descriptor()) {
     const auto& slice = static_cast<const BufferSlice&>(message);
-    const bool is_larger = slice.allocation() == allocation && slice.bytes() > largest->bytes;
-    if (is_larger) *largest = {slice.bytes(), instruction};
+    if (slice.allocation() != allocation || slice.bytes() <= largest->bytes) return;
+    largest->bytes = slice.bytes();
+    largest->instruction = step.name();
+    largest->source = step.source();
     return;
   }
   const bool is_step = message.GetDescriptor() == Step::descriptor();
-  const std::string& name = is_step ? static_cast<const Step&>(message).name() : instruction;
+  const Step& inner = is_step ? static_cast<const Step&>(message) : step;
   const google::protobuf::Reflection* reflection = message.GetReflection();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   reflection->ListFields(message, &fields);
   for (const google::protobuf::FieldDescriptor* field : fields) {
     if (field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_MESSAGE) continue;
     if (!field->is_repeated()) {
-      FindLargest(reflection->GetMessage(message, field), allocation, name, largest);
+      FindLargest(reflection->GetMessage(message, field), allocation, inner, largest);
       continue;
     }
     for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
-      FindLargest(reflection->GetRepeatedMessage(message, field, i), allocation, name, largest);
+      FindLargest(reflection->GetRepeatedMessage(message, field, i), allocation, inner, largest);
     }
   }
 }
@@ -96,14 +99,21 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
     all += executable.allocations(a).bytes();
   }
   LargestBuffer largest;
-  for (const Step& step : executable.steps()) FindLargest(step, allocation, "", &largest);
+  for (int s = 0; s < executable.steps_size(); ++s) {
+    const int64_t bytes = largest.bytes;
+    FindLargest(executable.steps(s), allocation, executable.steps(s), &largest);
+    if (largest.bytes > bytes) largest.step = s + 1;
+  }
+  const std::string line = largest.source.empty() ? "" : absl::StrCat(" (", largest.source, ")");
   const int64_t bytes = executable.allocations(allocation).bytes();
-  return absl::StrCat("out of memory: cannot allocate ", bytes, " bytes",
-                      largest.instruction.empty() ? ""
-                                                  : absl::StrCat(" for ", largest.instruction, ", whose buffer has ",
-                                                                 largest.bytes, " of them"),
-                      "; the program needs ", all, " bytes per device, of which it has ", before,
-                      "; use a smaller batch, more devices, or workers with more memory");
+  return absl::StrCat(
+      "out of memory: cannot allocate ", bytes, " bytes",
+      largest.instruction.empty()
+          ? ""
+          : absl::StrCat(" for ", largest.instruction, line, ", step ", largest.step, " of ", executable.steps_size(),
+                         " of the program, whose buffer has ", largest.bytes, " of them"),
+      "; the program needs ", all, " bytes per device, of which it has ", before,
+      "; use a smaller batch, more devices, or workers with more memory");
 }
 
 }  // namespace

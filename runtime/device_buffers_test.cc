@@ -65,6 +65,7 @@ TEST(DeviceBuffers, MemoryThatIsLackingIsNamedWithItsInstruction) {
   SetSlice(step.mutable_kernel()->add_buffers(), arena, 64, kTooMuch - 64);
   *entry.executable.add_steps() = KernelOn(entry.executable, "add.1", {0, 1});
   SetSlice(entry.executable.mutable_steps(0)->mutable_kernel()->add_buffers(), arena, 0, 64);
+  step.set_source("train.py:31");
   *entry.executable.add_steps()->mutable_while_()->add_body() = step;
   const std::unique_ptr<Device> device = MakeCpuDevice();
   const FeedPlan plan = *PlanFeeds(entry.executable, entry.spec);
@@ -73,8 +74,8 @@ TEST(DeviceBuffers, MemoryThatIsLackingIsNamedWithItsInstruction) {
   const auto made = DeviceBuffers::Allocate(device.get(), stream.get(), entry.executable, plan, constants.addresses);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   for (const std::string& words :
-       {absl::StrCat("for sort.3, whose buffer has ", kTooMuch - 64), absl::StrCat("needs ", kTooMuch + 8),
-        std::string("of which it has 8")}) {
+       {absl::StrCat("for sort.3 (train.py:31), step 2 of 2 of the program, whose buffer has ", kTooMuch - 64),
+        absl::StrCat("needs ", kTooMuch + 8), std::string("of which it has 8")}) {
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(words));
   }
 }

@@ -1,12 +1,15 @@
 #include "compiler/buffers/memory_limit.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/buffers/liveness.h"
 
 namespace xlad::compiler {
 namespace {
@@ -26,21 +29,94 @@ const char* KindName(Allocation::Kind kind) {
   }
 }
 
-// The largest values that have memory of their own, largest first.
-std::string LargestValues(const LinearProgram& program, const BufferAssignment& assignment) {
+// "(model.py:12)", or nothing if the line is not known.
+std::string LineOf(const Instruction* instruction) {
+  const std::string source = instruction == nullptr ? "" : instruction->parent()->parent()->SourceOf(*instruction);
+  return source.empty() ? "" : absl::StrCat(" (", source, ")");
+}
+
+// By value: the instruction of the operation that writes it first; null for parameters and constants.
+void FindWriters(const std::vector<LinearOp>& ops, std::vector<const Instruction*>* writers) {
+  for (const LinearOp& op : ops) {
+    FindWriters(op.condition, writers);
+    for (const std::vector<LinearOp>& body : op.bodies) FindWriters(body, writers);
+    for (const int value : op.outputs) {
+      const Instruction*& writer = (*writers)[value];
+      if (writer == nullptr) writer = op.instruction;
+    }
+  }
+}
+
+// The moment at which the most bytes of temporaries are live.
+struct Peak {
+  int64_t point = 0;
+  int64_t bytes = 0;
+};
+
+Peak FindPeak(const LinearProgram& program, const Liveness& liveness, const BufferAssignment& assignment) {
+  // Values at one place share its bytes.
+  std::map<std::pair<int64_t, int64_t>, std::pair<int64_t, Intervals>> places;
+  for (int v = 0; v < std::ssize(program.values); ++v) {
+    const BufferSlice& slice = assignment.slices[v];
+    if (slice.bytes() == 0 || slice.allocation() != 0) continue;
+    auto& [bytes, live] = places[{slice.offset(), slice.bytes()}];
+    bytes = slice.bytes();
+    live = Unite(live, liveness.values[v]);
+  }
+  std::map<int64_t, int64_t> changes;  // By point.
+  for (const auto& [place, bytes_and_live] : places) {
+    for (const Interval& interval : bytes_and_live.second) {
+      changes[interval.first] += bytes_and_live.first;
+      changes[interval.last + 1] -= bytes_and_live.first;
+    }
+  }
+  Peak peak;
+  int64_t bytes = 0;
+  for (const auto& [point, change] : changes) {
+    bytes += change;
+    if (bytes > peak.bytes) peak = {point, bytes};
+  }
+  return peak;
+}
+
+// "; the most temporaries are needed at dot.3 (model.py:12), operation 7 of 31: 4096 bytes", or nothing if there are
+// none.
+std::string PeakText(const Liveness& liveness, const Peak& peak) {
+  if (peak.bytes == 0) return "";
+  const auto number = static_cast<size_t>(peak.point / 2);
+  size_t at = number;  // If it is the end of a body, the operation before it.
+  while (at > 0 && (at >= liveness.op_at.size() || liveness.op_at[at] == nullptr)) --at;
+  const LinearOp* const op = at < liveness.op_at.size() ? liveness.op_at[at] : nullptr;
+  if (op == nullptr || op->instruction == nullptr) return "";
+  const auto is_op = [](const LinearOp* other) { return other != nullptr && other->kind != LinearOp::Kind::kCopy; };
+  const auto before = std::count_if(liveness.op_at.begin(), liveness.op_at.begin() + at + 1, is_op);
+  const auto all = std::count_if(liveness.op_at.begin(), liveness.op_at.end(), is_op);
+  return absl::StrCat("; the most temporaries are needed at ", op->instruction->name(), LineOf(op->instruction),
+                      ", operation ", before, " of ", all, ": ", peak.bytes, " bytes");
+}
+
+// The largest values that have memory of their own, largest first: parameters, results and constants, and the
+// temporaries that are live at the peak.
+std::string LargestValues(const LinearProgram& program, const BufferAssignment& assignment, const Liveness& liveness,
+                          const Peak& peak) {
+  std::vector<const Instruction*> writers(program.values.size());
+  FindWriters(program.ops, &writers);
   std::vector<int> order;
   std::set<std::pair<int32_t, int64_t>> places;
-  for (int v = 0; v < std::ssize(program.values); ++v) order.push_back(v);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return program.values[a].bytes > program.values[b].bytes;
-  });
+  for (int v = 0; v < std::ssize(program.values); ++v) {
+    const bool is_temporary = assignment.slices[v].allocation() == 0;
+    if (!is_temporary || Contains(liveness.values[v], peak.point)) order.push_back(v);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return program.values[a].bytes > program.values[b].bytes; });
   std::vector<std::string> names;
   for (const int v : order) {
     const BufferSlice& slice = assignment.slices[v];
     if (slice.bytes() == 0 || names.size() == kNamed) break;
     if (!places.emplace(slice.allocation(), slice.offset()).second) continue;
     const Allocation::Kind kind = assignment.allocations[slice.allocation()].kind();
-    names.push_back(absl::StrCat(program.values[v].name, " (", KindName(kind), ", ", slice.bytes(), " bytes)"));
+    const std::string line = LineOf(writers[v]);
+    names.push_back(absl::StrCat(program.values[v].name, line, " (", KindName(kind), ", ", slice.bytes(), " bytes)"));
   }
   return absl::StrJoin(names, ", ");
 }
@@ -61,10 +137,12 @@ absl::Status CheckMemoryLimit(const LinearProgram& program, const BufferAssignme
     parts.push_back(absl::StrCat(KindName(kind), " ", bytes));
   }
   if (total <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("memory limit: found a step that needs ", total, " bytes on a device (", absl::StrJoin(parts, ", "),
-                   "), expected at most ", limit, "; the largest values: ", LargestValues(program, assignment),
-                   ". Use a larger mesh, a smaller batch or a higher limit"));
+  const Liveness liveness = ComputeLiveness(program);
+  const Peak peak = FindPeak(program, liveness, assignment);
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "memory limit: found a step that needs ", total, " bytes on a device (", absl::StrJoin(parts, ", "),
+      "), expected at most ", limit, PeakText(liveness, peak), "; the largest values: ",
+      LargestValues(program, assignment, liveness, peak), ". Use a larger mesh, a smaller batch or a higher limit"));
 }
 
 }  // namespace xlad::compiler

@@ -145,7 +145,9 @@ class Compiling(unittest.TestCase):
         code, _, err = xlad("run", JOB, "--memory-limit", "100KB")
         self.assertEqual(code, 1)
         self.assertRegex(err, r"memory limit: found a step that needs \d+ bytes on a device \(parameters \d+, results "
-                              r"\d+, constants \d+, temporaries \d+\), expected at most 102400; the largest values: ")
+                              r"\d+, constants \d+, temporaries \d+\), expected at most 102400; the most temporaries "
+                              r"are needed at \S+ \(train\.py:\d+.*\), operation \d+ of \d+: \d+ bytes; the largest "
+                              r"values: ")
         self.run_ok("run", JOB, "--steps", 2, "--memory-limit", "1GB")
         self.assertEqual(xlad("compile", JOB, "--memory-limit", "100KB")[0], 1)
 
