@@ -42,7 +42,7 @@ constexpr CostTerm kSeparate[] = {
 // Sizes of a vector of floats, and of the memory that holds the rows to which an operation is applied at once
 // (runtime/devices/cpu/attention.cc).
 constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
-// Reductions over rows have as many lanes (compiler/kernel); what is left of a row is not vectorized.
+// Reductions over rows have as many lanes (compiler/kernel); the remaining columns are not vectorized.
 constexpr int64_t kReductionLanes = 64;
 // Arrays of scores that are larger do not stay in the second-level cache from one step to the next.
 constexpr double kCacheBytes = 1 << 20;
