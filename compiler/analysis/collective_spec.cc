@@ -75,6 +75,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction
   const hlo::Attributes& attributes = instruction.attributes();
   std::vector<std::vector<int64_t>> groups;
   const bool names_replicas = instruction.opcode() != Opcode::kAllToAll &&
+                              instruction.opcode() != Opcode::kRaggedAllToAll &&
                               instruction.opcode() != Opcode::kCollectiveBroadcast &&
                               !attributes.use_global_device_ids && !attributes.replica_groups.mesh_axes.has_value();
   if (!attributes.channel_id.has_value() && !attributes.use_global_device_ids) {

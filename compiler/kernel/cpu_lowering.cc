@@ -25,8 +25,8 @@ constexpr Opcode kWithoutCode[] = {
     Opcode::kFft,               Opcode::kFusion,
     Opcode::kGetTupleElement,   Opcode::kOptBarrier,
     Opcode::kParameter,         Opcode::kReduceScatter,
-    Opcode::kReplicaId,         Opcode::kTuple,
-    Opcode::kWhile,
+    Opcode::kRaggedAllToAll,    Opcode::kReplicaId,
+    Opcode::kTuple,             Opcode::kWhile,
 };
 
 struct Reason {
@@ -51,7 +51,6 @@ constexpr Reason kReasons[] = {
     {Opcode::kDynamicReshape, kDynamic},
     {Opcode::kInfeed, kHost},
     {Opcode::kOutfeed, kHost},
-    {Opcode::kRaggedAllToAll, "there is no collective with sizes known only at run time; pad and use all-to-all"},
     {Opcode::kRecv, kPeer},
     {Opcode::kRecvDone, kPeer},
     {Opcode::kRng, kState},

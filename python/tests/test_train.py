@@ -181,6 +181,28 @@ class Trees(ClusterTest):
         np.testing.assert_allclose(float(loss), np.sum((x @ w) ** 2) / 4, 1e-5)
         np.testing.assert_allclose(new_w, w - 0.005 * x.T @ (x @ w), 1e-4, 1e-5)
 
+    def test_rows_are_exchanged_by_sizes_that_are_data(self):
+        """Device d sends d + t rows to device t, as in a mixture of experts."""
+        n, room = 4, 24
+        mesh = AbstractMesh((n,), ("a",), axis_types=(AxisType.Auto,))
+        sent = np.add.outer(np.arange(n), np.arange(n)).astype(np.int32)
+        start = np.cumsum(sent, 1, dtype=np.int32) - sent
+        target = np.cumsum(sent, 0, dtype=np.int32) - sent
+        x = np.random.default_rng(4).normal(size=(n, room, 3)).astype(np.float32)
+        expected = np.full((n, room, 3), -1, np.float32)
+        for d in range(n):
+            for t in range(n):
+                expected[t, target[d, t]:target[d, t] + sent[d, t]] = x[d, start[d, t]:start[d, t] + sent[d, t]]
+
+        def move(*arguments):
+            return jax.lax.ragged_all_to_all(*arguments, axis_name="a")
+
+        whole = jax.shard_map(move, mesh=mesh, in_specs=(P("a"),) * 6, out_specs=P("a"))
+        found = self.cluster.jit(whole, mesh=mesh, in_shardings=(P("a"),) * 6)(
+            x.reshape(-1, 3), np.full((n * room, 3), -1, np.float32), start.ravel(), sent.ravel(), target.ravel(),
+            sent.T.ravel())
+        np.testing.assert_array_equal(np.asarray(found).reshape(n, room, 3), expected)
+
     def test_sizes_that_do_not_divide(self):
         def fit(state, batch):
             loss, grad = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(state)

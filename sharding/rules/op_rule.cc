@@ -107,7 +107,6 @@ constexpr NoRule kNoRule[] = {
     {Opcode::kRecvDone, kReplicated},
     {Opcode::kPartitionId, kScalarResult},
     {Opcode::kReplicaId, kScalarResult},
-    {Opcode::kRaggedAllToAll, kReplicated},
     {Opcode::kAllReduceStart, kAfterPartitioning},
     {Opcode::kAllReduceDone, kAfterPartitioning},
     {Opcode::kAllGatherStart, kAfterPartitioning},

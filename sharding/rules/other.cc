@@ -29,6 +29,24 @@ OpRule CollectiveRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
+// Rows move between the shards of manual axes, and their number is data; other dimensions pass through.
+OpRule RaggedAllToAllRule(const hlo::Instruction& instruction) {
+  RuleBuilder rule(instruction);
+  for (int64_t operand = 0; operand < rule.operand_count(); ++operand) {
+    const Dims dims = rule.operand_dims(operand);
+    if (operand == 1) continue;
+    rule.Operand(operand, 0, rule.Add(dims[0], FactorKind::kNeedReplication));
+  }
+  for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
+    const FactorKind kind = d == 0 ? FactorKind::kNeedReplication : FactorKind::kPassThrough;
+    const int factor = rule.Add(rule.result_dims(0)[d], kind);
+    if (d > 0) rule.Operand(0, d, factor);
+    rule.Operand(1, d, factor);
+    rule.Result(0, d, factor);
+  }
+  return rule.Finish();
+}
+
 // The border between an array and its manual shards. A dimension that is split manually has two factors in the array,
 // the manual shards and the positions in a shard, and only the second one in the shard.
 OpRule ManualBorderRule(const hlo::Instruction& instruction) {
@@ -92,6 +110,7 @@ constexpr RuleRow kRules[] = {
     {hlo::Opcode::kCollectiveReduce, CollectiveRule},
     {hlo::Opcode::kAllGather, CollectiveRule},
     {hlo::Opcode::kAllToAll, CollectiveRule},
+    {hlo::Opcode::kRaggedAllToAll, RaggedAllToAllRule},
     {hlo::Opcode::kCollectivePermute, CollectiveRule},
     {hlo::Opcode::kCollectiveBroadcast, CollectiveRule},
 };

@@ -125,6 +125,7 @@ const OpFamily& FamilyOf(Opcode opcode) {
       {Opcode::kReduceScatter, {SplitThrough, EmitCollective}},
       {Opcode::kAllGather, {SplitThrough, EmitCollective}},
       {Opcode::kAllToAll, {SplitThrough, EmitCollective}},
+      {Opcode::kRaggedAllToAll, {SplitThrough, EmitCollective}},
       {Opcode::kCollectivePermute, {SplitThrough, EmitCollective}},
       {Opcode::kCollectiveBroadcast, {SplitThrough, EmitCollective}},
   };
