@@ -141,12 +141,16 @@ TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
 }
 
 // Prints how long the coordinator takes for a tick, a heartbeat and the end of a job, and then for the pass over the
-// jobs that follows when a worker leaves. XLAD_TICK_WORKERS is the number of workers, with 5 jobs waiting for each.
+// jobs that follows when a worker leaves. XLAD_TICK_WORKERS is the number of workers, 420 or more, with 5 jobs waiting
+// for each.
 TEST_F(TickWork, TimesOfALargeCluster) {
   const char* const text = std::getenv("XLAD_TICK_WORKERS");
   if (text == nullptr) GTEST_SKIP() << "XLAD_TICK_WORKERS is not set";
   const int workers = std::atoi(text);
-  const Load load{workers, workers / 100, 10, workers / 2 * 5};
+  constexpr int kTimes = 21;
+  constexpr int kPeers = 10;
+  ASSERT_GE(workers, 2 * kTimes * kPeers) << "each time, one attempt ends";
+  const Load load{workers, std::max(kTimes + 1, workers / 100), kPeers, workers / 2 * 5};
   const std::unique_ptr<Cluster> cluster = Make(load);
   const auto leave = [](Cluster* from) {
     from->Gone(from->coordinator().context().connections.begin()->first.value());
@@ -159,7 +163,6 @@ TEST_F(TickWork, TimesOfALargeCluster) {
       {"a tick", Tick}, {"a heartbeat", Beat}, {"the end of a job", end}, {"a worker that leaves", leave}};
   std::printf("%d workers, %d attempts, %d jobs that wait\n", workers, load.attempts, 2 * load.waiting + 1);
   for (const auto& [name, event] : events) {
-    constexpr int kTimes = 21;
     std::vector<double> times;
     for (int i = 0; i < kTimes; ++i) {
       const auto start = std::chrono::steady_clock::now();
