@@ -12,9 +12,11 @@
 #include <climits>
 #include <cstdint>
 #include <functional>
+#include <utility>
 
 #include "base/clock.h"
 #include "collectives/exec/abort.h"
+#include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
 
@@ -57,6 +59,8 @@ class Waiter {
     };
     const int spins = polls_ ? std::max(spins_, kYields) : spins_;
     const int64_t end_ns = polls_ ? RealClock().NowNs() + kMaxYieldNs : 0;
+    // A yield moves the deadline of the thread by one of its time slices.
+    if (polls_ && !std::exchange(has_short_slices_, true)) AskForShortSlices();
     for (int spin = 0; spin < spins; ++spin) {
       if (test()) return true;
       if (abort.raised()) return false;
@@ -112,6 +116,7 @@ class Waiter {
   WaiterWords* const words_;
   std::function<void()> pump_;
   bool polls_ = false;
+  bool has_short_slices_ = false;  // The thread has asked for them.
 };
 
 }  // namespace xlad::collectives

@@ -12,8 +12,10 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/short_slices.h"
 
 namespace xlad::collectives {
 namespace {
@@ -161,6 +163,9 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
     PauseCpu();
     if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) sched_yield();
   }
+  // A yield moves the deadline of the thread by one of its time slices. If other programs run too, it would get the
+  // core back only after them.
+  if (!std::exchange(has_short_slices_, true)) AskForShortSlices();
   for (int yield = 0; yield < kFirstYields; ++yield) {
     sched_yield();
     if (ready()) return absl::OkStatus();

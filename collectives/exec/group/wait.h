@@ -70,6 +70,7 @@ class GroupWaiter {
   const bool exclusive_;
   const int first_spins_;
   bool needs_fence_ = false;
+  bool has_short_slices_ = false;     // The thread has asked for them.
   int waits_on_same_core_ = 0;        // The number of successive long waits for a rank on the same core.
   std::vector<int> process_handles_;  // By rank; -1 for the own rank.
 };
