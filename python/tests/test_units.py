@@ -7,11 +7,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlad import indexing, metrics, safetensors
+from xlad import indexing, metrics, protos, safetensors
 from xlad.arguments import Binder, apply
 from xlad.batches import DataOptions, all_batches, epoch_order, stream
+from xlad.cluster import Cluster
 from xlad.job import Recovery, whole_number
 from xlad.progress import NotebookProgress, TerminalProgress
+
+
+class Pages:
+    """A connection to a coordinator with 7 jobs, of which a response has 3."""
+
+    def call(self, method, *, after):
+        names = [f"job-{i}" for i in range(7)]
+        begin = names.index(after) + 1 if after else 0
+        page = names[begin:begin + 3]
+        return protos.message("ListJobsResponse")(
+            jobs=[{"id": name} for name in page], next=page[-1] if begin + 3 < len(names) else "")
+
+    def close(self):
+        pass
+
+
+class Jobs(unittest.TestCase):
+    def test_of_all_pages(self):
+        cluster = Cluster(Pages())
+        self.addCleanup(cluster.close)
+        self.assertEqual([job.job_id for job in cluster.jobs()], [f"job-{i}" for i in range(7)])
 
 
 class Metrics(unittest.TestCase):

@@ -206,7 +206,15 @@ class Cluster:
                                                          draws_steps=progress), self._check_alive)
 
     def jobs(self) -> list[Status]:
-        return [Status.of(job) for job in self._connection.call("ListJobs").jobs]
+        """All jobs, oldest first."""
+        found: list[Status] = []
+        after = ""
+        while True:
+            page = self._connection.call("ListJobs", after=after)
+            found += [Status.of(job) for job in page.jobs]
+            after = page.next
+            if not after:
+                return found
 
     def workers(self) -> list[Worker]:
         found = self._connection.call("ListWorkers").workers
