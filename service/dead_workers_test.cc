@@ -76,7 +76,7 @@ TEST(DeadWorkers, AJobShrinksIfItsAttemptsCannotStart) {
   cluster.RunFor(1100, {2});
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_THAT(cluster.Status(job).reason(),
-              HasSubstr("worker c (host host, pid 103) was lost before attempt 2 started"));
+              HasSubstr("worker c (ranks 2, 3; host host, pid 103) was lost before attempt 2 started"));
   cluster.RunFor(3000, {2});
   EXPECT_EQ(cluster.Status(job).state(), COMPILING);
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
@@ -91,7 +91,7 @@ TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItIsHeardFrom) {
   cluster.Fail(2, job, 5, absl::UnavailableError("peer a does not answer"), "a");
   cluster.RunFor(1100, {2, 3, 4});
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
-  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker a (host host, pid 101) was lost at step 5: its peers "
+  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker a (ranks 0, 1; host host, pid 101) was lost at step 5: its peers "
                                                       "have lost it, and it is silent"));
   cluster.RunFor(100, {1, 2, 3, 4});
   EXPECT_EQ(cluster.Status(job).state(), STARTING) << "a has been heard from";
