@@ -17,6 +17,8 @@ constexpr int kMaxWorkerDevices = 1 << 16;
 constexpr int kMaxKinds = 64;  // The kinds of device in a report.
 constexpr int kMaxOffers = 1024;
 constexpr int kMaxFailedPeers = 16;
+constexpr int kMaxSilentPeers = 1 << 16;
+constexpr int64_t kMaxSilentMs = int64_t{10} * 365 * 86400 * 1000;
 constexpr int kMaxFeatureBytes = 64 << 10;
 constexpr int kMaxChipBytes = 1 << 20;
 
@@ -148,6 +150,11 @@ absl::Status CheckTasks(const google::protobuf::RepeatedPtrField<RunningTask>& t
   for (const RunningTask& task : tasks) {
     XLAD_RETURN_IF_ERROR(CheckAttempt("running", task));
     XLAD_RETURN_IF_ERROR(CheckStep("running.step", task.step()));
+    XLAD_RETURN_IF_ERROR(CheckRange("number of running.silent", task.silent_size(), 0, kMaxSilentPeers));
+    for (const SilentPeer& silent : task.silent()) {
+      XLAD_RETURN_IF_ERROR(CheckId("running.silent.worker_id", silent.worker_id()));
+      XLAD_RETURN_IF_ERROR(CheckRange("running.silent.silent_ms", silent.silent_ms(), 0, kMaxSilentMs));
+    }
   }
   return absl::OkStatus();
 }

@@ -24,22 +24,24 @@ int64_t SilenceNs(const Context& context, const Worker& a, const Worker& b, cons
 bool EndIfLinkIsCut(Context& context, const WorkerId& worker, const RunningTask& task, Job* job) {
   if (context.attempts.at(job->id).awaiting_adoption) return false;
   const Worker& reporter = *context.FindWorker(worker);
+  const int64_t apart_ms = context.options.keep_apart_ms;
+  std::string reason;  // Names the first of the peers; all of them are kept apart from the worker.
   for (const SilentPeer& silent : task.silent()) {
     const Worker* const peer = context.FindWorker(WorkerId(silent.worker_id()));
     if (peer == nullptr || peer == &reporter || !HasPeer(*job, silent.worker_id())) continue;
     const int64_t silence_ns = SilenceNs(context, reporter, *peer, silent);
     if (silence_ns < context.options.link_cut_ms * kNsPerMs) continue;
-    const int64_t apart_ms = context.options.keep_apart_ms;
     context.cut_links.Add(worker.str(), silent.worker_id(), context.now_ns + apart_ms * kNsPerMs);
-    const std::string reason = absl::StrFormat(
+    if (!reason.empty()) continue;
+    reason = absl::StrFormat(
         "%s and %s have not reached each other for %.1f s at step %d, while both reach the coordinator: the link "
         "between them is down; they get no common attempt for %d s if other workers are free",
         Context::WorkerText(*job, worker.str()), Context::WorkerText(*job, silent.worker_id()),
         static_cast<double>(silence_ns) / (1000.0 * kNsPerMs), job->step, apart_ms / 1000);
-    FailAttempt(context, job, {reason, "", "", -1});
-    return true;
   }
-  return false;
+  if (reason.empty()) return false;
+  FailAttempt(context, job, {reason, "", "", -1});
+  return true;
 }
 
 }  // namespace xlad::service

@@ -208,8 +208,7 @@ bool JobMachine::MayShrink(Job* job, int64_t devices) {
 
 std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take) {
   if (context_.cut_links.empty()) return take(&Free(), may_have);
-  const auto is_cut = [this](const auto& a, const auto& b) { return context_.cut_links.Contains(a, b); };
-  return TakeConnected(may_have, is_cut, take, &Free());
+  return TakeConnected(may_have, context_.cut_links.Pairs(), take, &Free());
 }
 
 JobMachine::Outcome JobMachine::Place(Job* job) {

@@ -1,5 +1,6 @@
 #include "service/placement/apart.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
@@ -12,13 +13,14 @@ constexpr int kMaxLeftOut = 6;
 
 using Ids = std::set<std::string>;
 
-std::optional<std::pair<std::string, std::string>> FindCutPair(const std::vector<Peer>& peers, const IsCut& is_cut) {
-  for (size_t a = 0; a < peers.size(); ++a) {
-    for (size_t b = a + 1; b < peers.size(); ++b) {
-      if (is_cut(peers[a].worker_id(), peers[b].worker_id())) return {{peers[a].worker_id(), peers[b].worker_id()}};
-    }
-  }
-  return std::nullopt;
+// A pair of which both workers are chosen, or null if there is none.
+const CutPairs::value_type* FindCutPair(const std::vector<Peer>& peers, const CutPairs& cuts) {
+  Ids chosen;
+  for (const Peer& peer : peers) chosen.insert(peer.worker_id());
+  const auto found = std::find_if(cuts.begin(), cuts.end(), [&](const auto& pair) {
+    return chosen.contains(pair.first) && chosen.contains(pair.second);
+  });
+  return found == cuts.end() ? nullptr : &*found;
 }
 
 FreeDevices::MayHave Without(const FreeDevices::MayHave& may_have, const Ids& left_out) {
@@ -29,27 +31,27 @@ FreeDevices::MayHave Without(const FreeDevices::MayHave& may_have, const Ids& le
 }
 
 // The workers to leave out; nothing if no choice was found.
-std::optional<Ids> FindLeftOut(const FreeDevices& free, const FreeDevices::MayHave& may_have, const IsCut& is_cut,
+std::optional<Ids> FindLeftOut(const FreeDevices& free, const FreeDevices::MayHave& may_have, const CutPairs& cuts,
                                const TakePeers& take, const Ids& left_out) {
   FreeDevices trial = free;
   const std::vector<Peer> peers = take(&trial, Without(may_have, left_out));
   if (peers.empty()) return std::nullopt;
-  const auto pair = FindCutPair(peers, is_cut);
-  if (!pair.has_value()) return left_out;
+  const auto pair = FindCutPair(peers, cuts);
+  if (pair == nullptr) return left_out;
   if (left_out.size() == kMaxLeftOut) return std::nullopt;
   for (const std::string& worker : {pair->second, pair->first}) {
     Ids more = left_out;
     more.insert(worker);
-    if (auto found = FindLeftOut(free, may_have, is_cut, take, more); found.has_value()) return found;
+    if (auto found = FindLeftOut(free, may_have, cuts, take, more); found.has_value()) return found;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::vector<Peer> TakeConnected(const FreeDevices::MayHave& may_have, const IsCut& is_cut, const TakePeers& take,
+std::vector<Peer> TakeConnected(const FreeDevices::MayHave& may_have, const CutPairs& cuts, const TakePeers& take,
                                 FreeDevices* free) {
-  const Ids left_out = FindLeftOut(*free, may_have, is_cut, take, {}).value_or(Ids());
+  const Ids left_out = FindLeftOut(*free, may_have, cuts, take, {}).value_or(Ids());
   return take(free, Without(may_have, left_out));
 }
 

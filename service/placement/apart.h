@@ -3,20 +3,21 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "service/placement/free_devices.h"
 
 namespace xlad::service {
 
-// Whether two workers do not reach each other.
-using IsCut = std::function<bool(const std::string& a, const std::string& b)>;
+// Pairs of workers that do not reach each other.
+using CutPairs = std::vector<std::pair<std::string, std::string>>;
 // Takes the devices of a job from those workers that it may have; null: from all. An empty list if there are too few.
 using TakePeers = std::function<std::vector<Peer>(FreeDevices* free, const FreeDevices::MayHave& may_have)>;
 
 // Takes devices so that no two of their workers are cut off from each other. If it finds no such choice, takes devices
 // regardless: the links may work again.
-std::vector<Peer> TakeConnected(const FreeDevices::MayHave& may_have, const IsCut& is_cut, const TakePeers& take,
+std::vector<Peer> TakeConnected(const FreeDevices::MayHave& may_have, const CutPairs& cuts, const TakePeers& take,
                                 FreeDevices* free);
 
 }  // namespace xlad::service

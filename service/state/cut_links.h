@@ -13,8 +13,12 @@ namespace xlad::service {
 class CutLinks {
  public:
   void Add(const std::string& a, const std::string& b, int64_t until_ns) { until_ns_[KeyOf(a, b)] = until_ns; }
-  bool Contains(const std::string& a, const std::string& b) const { return until_ns_.contains(KeyOf(a, b)); }
   bool empty() const { return until_ns_.empty(); }
+  std::vector<std::pair<std::string, std::string>> Pairs() const {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (const auto& [pair, until_ns] : until_ns_) pairs.push_back(pair);
+    return pairs;
+  }
   // The workers that this one does not reach.
   std::vector<std::string> Of(const std::string& worker) const {
     std::vector<std::string> others;
