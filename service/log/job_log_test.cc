@@ -151,6 +151,36 @@ TEST_F(SqliteJobLogTest, AnOldLogIsMigratedAndACopyKept) {
   std::filesystem::remove(TestPath() + ".schema-1");
 }
 
+// Version 2 differs from 3 only by events that it does not have.
+TEST_F(SqliteJobLogTest, ALogOfVersion2IsReadAndIsOfVersion3Afterwards) {
+  LogBatch batch;
+  batch.events = {Event("a", "1")};
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_TRUE((*log)->Append(&batch).ok());
+  }
+  const auto with_database = [](auto use) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(TestPath().c_str(), &db), SQLITE_OK);
+    use(db);
+    sqlite3_close(db);
+  };
+  with_database([](sqlite3* db) {
+    ASSERT_EQ(sqlite3_exec(db, "PRAGMA user_version=2", nullptr, nullptr, nullptr), SQLITE_OK);
+  });
+  {
+    auto log = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(AllEvents(**log).size(), 1u);
+  }
+  with_database([](sqlite3* db) {
+    SqliteStatement read(db, "PRAGMA user_version");
+    ASSERT_EQ(read.Step(), SQLITE_ROW);
+    EXPECT_EQ(read.Int(0), 3);
+  });
+}
+
 TEST_F(SqliteJobLogTest, ANewerLogIsRefused) {
   {
     sqlite3* db = nullptr;
