@@ -79,7 +79,12 @@ absl::StatusOr<std::vector<JobStatus>> RunningJobs(client::CoordinatorClient& cl
   ListJobsRequest request;
   request.set_placed(true);
   request.set_with_time(true);
-  return client.ListJobs(request);
+  XLAD_ASSIGN_OR_RETURN(std::vector<JobStatus> jobs, client.ListJobs(request));
+  // An older coordinator lists all jobs.
+  std::erase_if(jobs, [](const JobStatus& job) {
+    return job.session() || (job.state() != STARTING && job.state() != RUNNING);
+  });
+  return jobs;
 }
 
 absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& job_id, bool json) {
