@@ -127,6 +127,13 @@ absl::Status CudaStream::CopyToDevice(void* to, absl::Span<const std::byte> from
 }
 
 absl::Status CudaStream::CopyToHost(absl::Span<std::byte> to, const void* from) {
+  absl::Status status = StartCopyToHost(to, from);
+  // Parts that have been started would otherwise be written to memory that the caller may free after an error.
+  if (!status.ok()) gpu_->driver().cuStreamSynchronize(stream_);
+  return status;
+}
+
+absl::Status CudaStream::StartCopyToHost(absl::Span<std::byte> to, const void* from) {
   XLAD_RETURN_IF_ERROR(Begin());
   const auto deliver = [](void* argument) {
     const Slot& slot = *static_cast<const Slot*>(argument);

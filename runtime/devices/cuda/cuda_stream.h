@@ -66,6 +66,7 @@ class CudaStream final : public Stream {
   CudaStream(std::shared_ptr<const Gpu> gpu, int threads) : gpu_(std::move(gpu)), threads_(threads) {}
   absl::StatusOr<Slot*> NextSlot();
   absl::Status Release(Slot* slot);
+  absl::Status StartCopyToHost(absl::Span<std::byte> to, const void* from);
   absl::Status CopyOverlapping(DevicePointer to, DevicePointer from, size_t bytes);
 
   const std::shared_ptr<const Gpu> gpu_;
