@@ -227,7 +227,7 @@ class HostCache::Reader final : public RangeReader {
  private:
   absl::Status ReadSource(int64_t offset, absl::Span<std::byte> out) {
     if (source_ == nullptr) {
-      XLAD_ASSIGN_OR_RETURN(source_, open_source_());
+      XLAD_ASSIGN_OR_RETURN(source_, open_source_(/*is_stored=*/!bypass_));
     }
     XLAD_RETURN_IF_ERROR(source_->Read(offset, out));
     cache_->fetched_bytes_ += std::ssize(out);
@@ -247,7 +247,7 @@ class HostCache::Reader final : public RangeReader {
     const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kBlockBytes,
                          cache_->options_.max_wait_ms);
     if (!lock.is_held()) {  // Another process is stopped, or slow. This reader does not wait for it again.
-      bypass_ = true;
+      Bypass();
       return ReadSource(begin, absl::MakeSpan(*buffer));
     }
     for (int64_t block = first; block < last;) {
@@ -257,6 +257,8 @@ class HostCache::Reader final : public RangeReader {
       }
       int64_t after = block + 1;
       while (after < last && !entry_->HasSum(after)) ++after;
+      // Before they are read: the source is told whether they will be stored.
+      if (!bypass_ && !cache_->HasRoom(std::ssize(part(block, after)), entry_->path())) Bypass();
       XLAD_RETURN_IF_ERROR(ReadSource(block * kBlockBytes, part(block, after)));
       for (; block < after; ++block) Store(block, part(block, block + 1));
     }
@@ -264,9 +266,13 @@ class HostCache::Reader final : public RangeReader {
   }
 
   void Store(int64_t block, absl::Span<const std::byte> bytes) {
-    if (bypass_) return;
-    const bool has_room = cache_->HasRoom(std::ssize(bytes), entry_->path());
-    bypass_ = !has_room || !entry_->Write(block, bytes);
+    if (!bypass_ && !entry_->Write(block, bytes)) Bypass();
+  }
+
+  // From now on, this reader stores nothing, and reads from a source that knows it.
+  void Bypass() {
+    bypass_ = true;
+    source_ = nullptr;
   }
 
   const std::shared_ptr<HostCache> cache_;
@@ -306,7 +312,7 @@ absl::StatusOr<std::shared_ptr<RangeReader>> HostCache::OpenBlob(const std::stri
   const std::string path = PathOf(digest);
   std::unique_ptr<Entry> entry = Entry::Open(path, -1, options_.max_wait_ms);
   if (entry == nullptr) {
-    XLAD_ASSIGN_OR_RETURN(std::shared_ptr<RangeReader> source, open_source());
+    XLAD_ASSIGN_OR_RETURN(std::shared_ptr<RangeReader> source, open_source(/*is_stored=*/false));
     entry = Entry::Open(path, source->size(), options_.max_wait_ms);
     if (entry == nullptr) return source;
   }
@@ -320,7 +326,7 @@ absl::StatusOr<std::string> HostCache::ReadBlob(const std::string& digest, const
     if (Sha256Hex(bytes) == digest) return bytes;
   }
   unlink(PathOf(digest).c_str());
-  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> source, open_source());
+  XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> source, open_source(/*is_stored=*/false));
   XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadString(*source, 0, source->size()));
   fetched_bytes_ += std::ssize(bytes);
   if (Sha256Hex(bytes) == digest) return bytes;
@@ -351,7 +357,10 @@ absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, ab
 }
 
 bool HostCache::HasRoom(int64_t bytes, const std::string& keep) {
-  if ((written_bytes_ += bytes) >= kLookBytes) is_full_ = !Trim(keep);
+  if ((written_bytes_ += bytes) >= kLookBytes) {
+    is_full_ = !Trim(keep);
+    written_bytes_ += bytes;  // They are written after this look.
+  }
   return !is_full_;
 }
 

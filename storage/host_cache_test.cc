@@ -62,7 +62,7 @@ class HostCacheTest : public testing::Test {
     return *cache;
   }
   static HostCache::OpenSource From(const std::shared_ptr<Source>& source) {
-    return [source]() -> absl::StatusOr<std::shared_ptr<RangeReader>> { return source; };
+    return [source](bool) -> absl::StatusOr<std::shared_ptr<RangeReader>> { return source; };
   }
   std::string PathOf(const std::string& digest) const { return folder_ + "/blobs/" + digest; }
 
@@ -165,6 +165,33 @@ TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
   struct stat status{};
   ASSERT_EQ(stat(PathOf(Sha256Hex(bytes)).c_str(), &status), 0);
   EXPECT_LE(status.st_blocks * 512, 65 * kMiB);
+}
+
+// A source whose bytes are stored may be told to others as one that they can read from.
+TEST_F(HostCacheTest, ASourceIsToldWhetherItsBytesAreStored) {
+  const std::string bytes(100 * kMiB, 'x');
+  const auto stored = std::make_shared<Source>(&bytes), passed = std::make_shared<Source>(&bytes);
+  const HostCache::OpenSource open_source = [&](bool is_stored) -> absl::StatusOr<std::shared_ptr<RangeReader>> {
+    return is_stored ? stored : passed;
+  };
+  const auto reader = *Open(/*max_bytes=*/kMiB)->OpenBlob(Sha256Hex(bytes), open_source);
+  EXPECT_EQ(*ReadString(*reader, 0, 100 * kMiB), bytes);
+  EXPECT_GT(stored->read_bytes, 0);
+  EXPECT_LE(stored->read_bytes, 64 * kMiB);
+  EXPECT_EQ(passed->read_bytes, 100 * kMiB - stored->read_bytes) << "the cache is full";
+  std::vector<std::byte> found(stored->read_bytes);
+  EXPECT_TRUE(Open()->ReadStored(Sha256Hex(bytes), 0, absl::MakeSpan(found), {}).ok()) << "as the source was told";
+}
+
+TEST_F(HostCacheTest, ASecondTryReadsFromASourceThatStoresNothing) {
+  const std::string bytes = RandomBytes(9, 1000), other = RandomBytes(10, 1000);
+  const auto liar = std::make_shared<Source>(&other), honest = std::make_shared<Source>(&bytes);
+  const auto read = Open()->ReadBlob(
+      Sha256Hex(bytes),
+      [&](bool is_stored) -> absl::StatusOr<std::shared_ptr<RangeReader>> { return is_stored ? liar : honest; });
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, bytes);
+  EXPECT_EQ(liar->read_bytes, 1000);
 }
 
 TEST_F(HostCacheTest, AReaderDoesNotWaitForAProcessThatIsStopped) {

@@ -145,26 +145,27 @@ struct Blobs {
   std::shared_ptr<storage::HostCache> cache;  // Null: none.
   std::shared_ptr<PeerBlobs> peers;           // Null: none.
 
-  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::string& digest,
+  // Only a worker that stores what it reads can pass it on, and is served by peers.
+  absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::string& digest, bool is_stored,
                                                                    AbortSignal* abort) const {
-    auto reader = std::make_shared<BlobReaderWithPeers>(store, peers, digest, abort);
+    auto reader = std::make_shared<BlobReaderWithPeers>(store, is_stored ? peers : nullptr, digest, abort);
     XLAD_RETURN_IF_ERROR(reader->Open());
     return reader;
   }
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> Open(const std::string& digest, AbortSignal* abort) const {
-    if (cache == nullptr) return OpenRemote(digest, abort);
-    return cache->OpenBlob(digest, [blobs = *this, digest, abort] { return blobs.OpenRemote(digest, abort); });
+    if (cache == nullptr) return OpenRemote(digest, /*is_stored=*/false, abort);
+    return cache->OpenBlob(digest, [blobs = *this, digest, abort](bool is_stored) {
+      return blobs.OpenRemote(digest, is_stored, abort);
+    });
   }
   absl::StatusOr<std::string> Read(const std::string& digest, AbortSignal* abort) const {
     if (cache == nullptr) return store->ReadBlob(digest, abort);
-    return cache->ReadBlob(digest, [&] { return OpenRemote(digest, abort); });
+    return cache->ReadBlob(digest, [&](bool is_stored) { return OpenRemote(digest, is_stored, abort); });
   }
 };
 
 Blobs BlobsOf(const BlobSource& source) {
-  // Only a worker that stores what it reads can pass it on.
-  return {std::make_shared<GrpcStore>(source.channel, source.token), source.cache,
-          source.cache == nullptr ? nullptr : source.peers};
+  return {std::make_shared<GrpcStore>(source.channel, source.token), source.cache, source.peers};
 }
 
 class GrpcTaskStore final : public runtime::TaskStore {

@@ -63,7 +63,7 @@ class PeerBlobsTest : public testing::Test {
   }
   // Stores the blob in the cache of a, as its own reading does.
   void Store() {
-    const auto stored = cache_->ReadBlob(info_.sha256, [this] { return storage::MakeMemoryReader(blob_); });
+    const auto stored = cache_->ReadBlob(info_.sha256, [this](bool) { return storage::MakeMemoryReader(blob_); });
     ASSERT_TRUE(stored.ok());
   }
   // Every connection to a is passed to `take` after its hello.
