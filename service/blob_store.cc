@@ -43,32 +43,12 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   }
 
   absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& digest) {
-    XLAD_RETURN_IF_ERROR(CheckName(digest));
-    {
-      const std::lock_guard lock(mutex_);
-      const auto found = open_.find(digest);
-      if (found != open_.end()) return found->second.reader;
-    }
-    absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
-    if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
-    if (!file.ok()) return file.status();
-    absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
-    if (!opened.ok()) {
-      NoteError(digest, opened.status());
-      return opened.status();
-    }
-    opened->reader = std::make_shared<Reader>(shared_from_this(), digest, std::move(opened->reader));
-    const std::lock_guard lock(mutex_);
-    if (open_.size() >= kMaxOpen) open_.clear();
-    return (open_[digest] = *std::move(opened)).reader;
+    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest));
+    return opened.reader;
   }
-
   absl::StatusOr<storage::BlockSums> SumsOf(const std::string& digest) {
-    XLAD_RETURN_IF_ERROR(Open(digest).status());
-    const std::lock_guard lock(mutex_);
-    const auto found = open_.find(digest);
-    if (found != open_.end()) return *found->second.sums;
-    return absl::NotFoundError(absl::StrCat("blob ", digest, " is being replaced"));
+    XLAD_ASSIGN_OR_RETURN(const Opened opened, Find(digest));
+    return *opened.sums;
   }
 
   // Sets a blob aside if `status` says that it is damaged.
@@ -144,6 +124,29 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     std::shared_ptr<RangeReader> reader;
     std::shared_ptr<const storage::BlockSums> sums;
   };
+
+  // The blob's reader and checksums. Other threads may close what is open at any time; the caller keeps what it got.
+  absl::StatusOr<Opened> Find(const std::string& digest) {
+    XLAD_RETURN_IF_ERROR(CheckName(digest));
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = open_.find(digest);
+      if (found != open_.end()) return found->second;
+    }
+    absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
+    if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
+    if (!file.ok()) return file.status();
+    absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
+    if (!opened.ok()) {
+      NoteError(digest, opened.status());
+      return opened.status();
+    }
+    opened->reader = std::make_shared<Reader>(shared_from_this(), digest, std::move(opened->reader));
+    const std::lock_guard lock(mutex_);
+    if (open_.size() >= kMaxOpen) open_.clear();
+    open_[digest] = *opened;
+    return opened;
+  }
 
   absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
     XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, ReadSums(digest, *file));

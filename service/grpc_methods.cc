@@ -99,8 +99,7 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
 }
 
 // The worker from which the range is to be read, and its checksums; no worker: the coordinator sends the bytes.
-absl::StatusOr<Chunk> PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access,
-                               Engine* engine) {
+Chunk PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access, Engine* engine) {
   Chunk chunk;
   chunk.set_total_bytes(blob_bytes);
   const bool is_worker = access.caller.role == security::Role::kWorker || access.caller.role == security::Role::kOwner;
@@ -116,17 +115,17 @@ absl::StatusOr<Chunk> PeerWith(const GetBlobRangeRequest& request, int64_t blob_
       {reader.job_id(), reader.attempt(), reader.worker_id(), {reader.failed().begin(), reader.failed().end()}},
       request.digest(), first, last);
   if (peer.empty()) return chunk;
-  XLAD_ASSIGN_OR_RETURN(const storage::BlockSums sums, engine->blobs().SumsOf(request.digest()));
-  if (sums.block_bytes != storage::kBlockBytes) return chunk;
+  const absl::StatusOr<storage::BlockSums> sums = engine->blobs().SumsOf(request.digest());
+  if (!sums.ok() || sums->block_bytes != storage::kBlockBytes || std::ssize(sums->sums) < last) return chunk;
   chunk.set_peer(peer);
-  for (int64_t block = first; block < last; ++block) chunk.add_sums(sums.sums[block]);
+  for (int64_t block = first; block < last; ++block) chunk.add_sums(sums->sums[block]);
   return chunk;
 }
 
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
-  XLAD_ASSIGN_OR_RETURN(const Chunk peer, PeerWith(request, blob->size(), stream->access(), engine));
+  const Chunk peer = PeerWith(request, blob->size(), stream->access(), engine);
   if (!peer.peer().empty()) return stream->Write(peer);
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }
