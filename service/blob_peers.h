@@ -20,7 +20,9 @@ class BlobPeers {
  public:
   struct Options {
     int readers_of_each = 2;        // The workers that read a block from the same worker.
-    int64_t max_entries = 1 << 20;  // Pairs of a block and a worker that are remembered; the oldest blobs go first.
+    // What is remembered: blobs, blocks, pairs of a block and a worker, and failures. The oldest blobs go first.
+    int64_t max_entries = 1 << 20;
+    int64_t max_failed = 4096;  // Failures of a blob; further ones are not remembered.
   };
   BlobPeers() : BlobPeers(Options()) {}
   explicit BlobPeers(const Options& options) : options_(options) {}
@@ -33,8 +35,9 @@ class BlobPeers {
     std::vector<std::string> failed;
   };
   // The worker from which `reader` is to read the blocks [first, last) of a blob. It has them, or is about to read
-  // them. Empty: from the coordinator. From now on `reader` counts as one that has them. A reader that names a failure
-  // gets them from the coordinator, so that no two workers ever wait for each other.
+  // them. Empty: from the coordinator. From now on `reader` counts as one that has them. A reader that names a failure,
+  // or that counts as one that has a part of them, gets them from the coordinator, so that no two workers ever wait for
+  // each other.
   std::string Choose(const Reader& reader, const std::string& digest, int64_t first, int64_t last);
 
   int64_t entries() const;
@@ -48,11 +51,13 @@ class BlobPeers {
   struct Swarm {
     std::map<int64_t, std::deque<Holder>> blocks;  // By block: those that may have more readers, the oldest first.
     std::set<std::string> failed;
-    int64_t entries = 0;
+    int64_t entries = 1;  // Itself, `failed`, the blocks and their holders.
     std::list<Key>::iterator used;
   };
   Swarm& Find(const Key& key);
   void Forget(const Key& key);
+  void ForgetEarlierAttempts(const Key& key);
+  static bool Holds(const Swarm& swarm, const std::string& worker, int64_t first, int64_t last);
   static std::string CommonHolder(const Swarm& swarm, const std::string& reader, int64_t first, int64_t last);
 
   const Options options_;

@@ -64,17 +64,53 @@ TEST(BlobPeers, AttemptsHaveNothingToDoWithEachOther) {
 TEST(BlobPeers, AWorkerThatReadsAgainDoesNotReadFromItself) {
   BlobPeers peers;
   EXPECT_EQ(From(&peers, "a", {0, 1}), "");
+  const int64_t entries = peers.entries();
   EXPECT_EQ(From(&peers, "a", {0, 1}), "");
-  EXPECT_EQ(peers.entries(), 1);
+  EXPECT_EQ(peers.entries(), entries);
+}
+
+TEST(BlobPeers, AWorkerThatReadsAgainReadsFromTheCoordinator) {
+  BlobPeers peers;
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "");
+  EXPECT_EQ(From(&peers, "b", {0, 2}), "a");
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "b may still wait for a";
+  EXPECT_EQ(From(&peers, "b", {1, 2}), "");
+}
+
+TEST(BlobPeers, TheNextAttemptReplacesTheEarlierOnes) {
+  BlobPeers peers;
+  const auto total = [&](int64_t attempt) {
+    From(&peers, "a", {0, 100}, {}, attempt);
+    From(&peers, "b", {0, 100}, {"c"}, attempt);
+    return peers.entries();
+  };
+  const int64_t first = total(1);
+  EXPECT_EQ(total(2), first);
+  EXPECT_EQ(total(3), first);
+  peers.Choose({"another job", 9, "a", {}}, kBlob, 0, 1);
+  EXPECT_EQ(From(&peers, "d", {0, 100}, {}, 3), "a") << "the attempt of another job replaces nothing";
 }
 
 TEST(BlobPeers, ItsMemoryIsBounded) {
   BlobPeers peers({.max_entries = 1000});
-  for (int64_t attempt = 0; attempt < 500; ++attempt) {
-    for (int w = 0; w < 20; ++w) From(&peers, absl::StrCat("w", w), {0, 8}, {}, attempt);
-    EXPECT_LE(peers.entries(), 1000 + 20 * 8);
+  const auto from = [&](int job, int worker) {
+    return peers.Choose({absl::StrCat("job", job), 1, absl::StrCat("w", worker), {}}, kBlob, 0, 8);
+  };
+  for (int job = 0; job < 500; ++job) {
+    for (int w = 0; w < 20; ++w) from(job, w);
+    EXPECT_LE(peers.entries(), 1000);
   }
-  EXPECT_EQ(From(&peers, "w20", {0, 8}, {}, 499).substr(0, 1), "w") << "the latest are kept";
+  EXPECT_EQ(from(499, 20).substr(0, 1), "w") << "the latest are kept";
+}
+
+TEST(BlobPeers, FailuresAndEmptyBlobsCount) {
+  BlobPeers peers({.max_entries = 1000, .max_failed = 10});
+  for (int i = 0; i < 5; ++i) From(&peers, "a", {0, 0}, {absl::StrCat("x", i)});
+  EXPECT_EQ(peers.entries(), 1 + 5);
+  for (int i = 0; i < 100; ++i) From(&peers, "a", {0, 0}, {absl::StrCat("y", i)});
+  EXPECT_EQ(peers.entries(), 1 + 10) << "more failures are not remembered";
+  for (int job = 0; job < 5000; ++job) peers.Choose({absl::StrCat("job", job), 1, "a", {}}, kBlob, 0, 0);
+  EXPECT_EQ(peers.entries(), 1000);
 }
 
 }  // namespace
