@@ -61,6 +61,7 @@ class GrpcCaller {
     size_t received = 0;
     XLAD_RETURN_IF_ERROR(Retry(abort, [&](grpc::ClientContext* context) {
       received = 0;
+      if (info != nullptr) info->Clear();  // A try that failed may have named a peer.
       const auto reader = open(context);
       Chunk chunk;
       while (reader->Read(&chunk)) {
