@@ -1,6 +1,7 @@
 #include "worker/peer_blobs.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,8 @@ bool IsSecured(const std::string& address) {
 absl::Status CheckRequest(const PeerBlobRequest& request) {
   const bool valid = storage::IsDigest(request.digest()) && request.offset() >= 0 &&
                      request.offset() % kBlockBytes == 0 && request.bytes() > 0 &&
-                     request.bytes() <= PeerBlobServer::kMaxRangeBytes;
+                     request.bytes() <= PeerBlobServer::kMaxRangeBytes &&
+                     request.offset() <= std::numeric_limits<int64_t>::max() - request.bytes();
   if (valid) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "found a request for ", request.bytes(), " bytes from ", request.offset(), " of blob \"",

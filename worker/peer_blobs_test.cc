@@ -214,6 +214,9 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
   unaligned.set_bytes(kBlockBytes);
   read.resize(kBlockBytes);
   EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", unaligned, {1}, AsSpan(&read), &abort_))) << "it is closed";
+  PeerBlobRequest beyond = unaligned;
+  beyond.set_offset(INT64_MAX - kBlockBytes + 1);
+  EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", beyond, {1}, AsSpan(&read), &abort_))) << "its end is not a number";
 }
 
 // Off loopback, connections are encrypted with the key of the attempt.
