@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <optional>
 
 #include "absl/strings/match.h"
@@ -99,7 +100,7 @@ class BlobReaderWithPeers final : public storage::RangeReader {
   int64_t size() const override { return size_; }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
     if (out.empty()) return absl::OkStatus();
-    if (peers_ == nullptr) return Ask(offset, out, std::nullopt, nullptr);
+    if (peers_ == nullptr || misses_ >= kMaxMisses) return Ask(offset, out, std::nullopt, nullptr);
     BlobReader reader;
     reader.set_job_id(peers_->hello().job_id());
     reader.set_attempt(peers_->hello().attempt());
@@ -112,14 +113,21 @@ class BlobReaderWithPeers final : public storage::RangeReader {
     request.set_offset(offset);
     request.set_bytes(std::ssize(out));
     const absl::Status read = peers_->Read(info.peer(), request, {info.sums().begin(), info.sums().end()}, out, abort_);
+    if (read.ok()) misses_ = 0;
     if (read.ok() || abort_->raised()) return read;
     LogWarn("a part of a blob is read from the coordinator, and not from another worker",
             {{"blob", digest_}, {"worker", info.peer()}, {"error", std::string(read.message())}});
+    if (absl::IsNotFound(read)) {  // The peer is late, and not broken: others may still read from it.
+      ++misses_;
+      return Ask(offset, out, std::nullopt, nullptr);
+    }
     reader.add_failed(info.peer());
     return Ask(offset, out, reader, nullptr);
   }
 
  private:
+  static constexpr int kMaxMisses = 3;  // Each may take the 3 s that a peer waits. The rest is read without peers.
+
   // `reader`: who asks, if the coordinator may name a peer.
   absl::Status Ask(int64_t offset, absl::Span<std::byte> out, const std::optional<BlobReader>& reader, Chunk* info) {
     GetBlobRangeRequest request;
@@ -136,7 +144,8 @@ class BlobReaderWithPeers final : public storage::RangeReader {
   const std::shared_ptr<PeerBlobs> peers_;  // May be null.
   const std::string digest_;
   AbortSignal* const abort_;
-  int64_t size_ = 0;  // Written by Open alone.
+  int64_t size_ = 0;             // Written by Open alone.
+  std::atomic<int> misses_ = 0;  // Ranges in a row that the named peers did not have in time.
 };
 
 // Where the blobs of an attempt come from.
