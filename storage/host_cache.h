@@ -39,8 +39,7 @@ class HostCache {
   static std::string DefaultFolder();
 
   // Opens the source of a blob. Called when something of the blob is not in the cache. `is_stored` is true if the cache
-  // stores what is read from this source. A reader that ceases to store opens another
-  // source.
+  // stores what is read from this source. A reader that ceases to store opens another source.
   using OpenSource = std::function<absl::StatusOr<std::shared_ptr<RangeReader>>(bool is_stored)>;
   // A reader of the blob with this digest (64 lower-case hexadecimal digits). It keeps the cache and `open_source`.
   absl::StatusOr<std::shared_ptr<RangeReader>> OpenBlob(const std::string& digest, OpenSource open_source);
