@@ -91,8 +91,9 @@ TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItIsHeardFrom) {
   cluster.Fail(2, job, 5, absl::UnavailableError("peer a does not answer"), "a");
   cluster.RunFor(1100, {2, 3, 4});
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
-  EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("worker a (ranks 0, 1; host host, pid 101) was lost at step 5: its peers "
-                                                      "have lost it, and it is silent"));
+  EXPECT_THAT(cluster.Status(job).reason(),
+              HasSubstr("worker a (ranks 0, 1; host host, pid 101) was lost at step 5: its peers "
+                        "have lost it, and it is silent"));
   cluster.RunFor(100, {1, 2, 3, 4});
   EXPECT_EQ(cluster.Status(job).state(), STARTING) << "a has been heard from";
   EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("a", "b"));
