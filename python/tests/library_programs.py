@@ -193,5 +193,144 @@ def gradients_of_each_row():
     return step, weights(), ROWS
 
 
+def numpyro_variational():
+    import numpyro
+    from numpyro import distributions as dist
+    from numpyro.infer import SVI, Trace_ELBO, autoguide
+
+    def model(x, y):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([8, 1]).to_event(2))
+        noise = numpyro.sample("noise", dist.HalfNormal(1))
+        with numpyro.plate("rows", len(x)):
+            numpyro.sample("y", dist.Normal((x @ w)[:, 0], noise + 0.1), obs=y[:, 0])
+
+    svi = SVI(model, autoguide.AutoNormal(model), numpyro.optim.Adam(1e-2), Trace_ELBO(num_particles=2))
+    state = svi.init(jax.random.key(0), ROWS["x"][:4], ROWS["y"][:4])
+
+    def step(state, batch):
+        return svi.update(state, batch["x"], batch["y"])
+
+    return step, state, ROWS
+
+
+def numpyro_hamiltonian():
+    import numpyro
+    from numpyro import distributions as dist
+    from numpyro.infer.util import initialize_model, potential_energy
+
+    def model(x, y):
+        w = numpyro.sample("w", dist.StudentT(4.0, 0, 1).expand([8, 1]).to_event(2))
+        numpyro.sample("y", dist.Normal(x @ w, 0.5).to_event(2), obs=y)
+
+    start = initialize_model(jax.random.key(0), model, model_args=(ROWS["x"][:4], ROWS["y"][:4])).param_info.z
+
+    def step(state, batch):
+        energy = lambda z: potential_energy(model, (batch["x"], batch["y"]), {}, z)
+        key, kick, accept = jax.random.split(state["key"], 3)
+        z = state["z"]
+        momentum = {"w": jax.random.normal(kick, z["w"].shape)}
+
+        def leap(_, now):
+            z, momentum = now
+            momentum = jax.tree.map(lambda p, g: p - 0.005 * g, momentum, jax.grad(energy)(z))
+            z = jax.tree.map(lambda x, p: x + 0.01 * p, z, momentum)
+            return z, jax.tree.map(lambda p, g: p - 0.005 * g, momentum, jax.grad(energy)(z))
+
+        proposed, final = jax.lax.fori_loop(0, 5, leap, (z, momentum))
+        kinetic = lambda momentum: 0.5 * jnp.sum(momentum["w"] ** 2)
+        change = energy(z) + kinetic(momentum) - energy(proposed) - kinetic(final)
+        taken = jnp.log(jax.random.uniform(accept)) < change
+        z = jax.tree.map(lambda new, old: jnp.where(taken, new, old), proposed, z)
+        return {"z": z, "key": key}, energy(z)
+
+    return step, {"z": start, "key": jax.random.key(1)}, ROWS
+
+
+def diffrax_neural_ode():
+    import diffrax
+
+    params, optimizer = weights(8, 16, 8), optax.adam(1e-2)
+
+    def step(state, batch):
+        def loss_of(params):
+            term = diffrax.ODETerm(lambda t, y, params: mlp(params, y))
+            solved = diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.1, batch["x"], params, max_steps=32,
+                                         saveat=diffrax.SaveAt(ts=jnp.array([0.5, 1.0])), throw=False,
+                                         stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-4))
+            return squared(solved.ys[-1].sum(1, keepdims=True), batch)
+
+        loss, grads = jax.value_and_grad(loss_of)(state["params"])
+        updates, opt = optimizer.update(grads, state["opt"])
+        return {"params": optax.apply_updates(state["params"], updates), "opt": opt}, loss
+
+    return step, {"params": params, "opt": optimizer.init(params)}, ROWS
+
+
+def diffrax_stochastic():
+    import diffrax
+
+    params, optimizer = weights(8, 16, 8), optax.sgd(1e-2)
+
+    def step(state, batch):
+        key, use = jax.random.split(state["key"])
+
+        def loss_of(params):
+            brownian = diffrax.VirtualBrownianTree(0.0, 1.0, 1e-2, (), use)
+            terms = diffrax.MultiTerm(diffrax.ODETerm(lambda t, y, params: mlp(params, y)),
+                                      diffrax.ControlTerm(lambda t, y, params: 0.1 * y, brownian))
+            solved = diffrax.diffeqsolve(terms, diffrax.EulerHeun(), 0.0, 1.0, 0.25, batch["x"], params, max_steps=8,
+                                         throw=False)
+            return squared(solved.ys[-1].sum(1, keepdims=True), batch)
+
+        loss, grads = jax.value_and_grad(loss_of)(state["params"])
+        updates, opt = optimizer.update(grads, state["opt"])
+        return {"params": optax.apply_updates(state["params"], updates), "opt": opt, "key": key}, loss
+
+    return step, {"params": params, "opt": optimizer.init(params), "key": jax.random.key(3)}, ROWS
+
+
+def transformers_step(model, optimizer):
+    """Trains a Flax model of transformers that returns logits for each token."""
+    def step(state, batch):
+        key, use = jax.random.split(state["key"])
+
+        def loss_of(params):
+            found = model(batch["x"], params=params, dropout_rng=use, train=True).logits
+            return cross_entropy(found[:, :-1], batch["x"][:, 1:])
+
+        loss, grads = jax.value_and_grad(loss_of)(state["params"])
+        updates, opt = optimizer.update(grads, state["opt"], state["params"])
+        return {"params": optax.apply_updates(state["params"], updates), "opt": opt, "key": key}, loss
+
+    state = {"params": model.params, "opt": optimizer.init(model.params), "key": jax.random.key(5)}
+    return step, state, TOKENS
+
+
+def transformers_gpt2():
+    from transformers import FlaxGPT2LMHeadModel, GPT2Config
+
+    config = GPT2Config(vocab_size=11, n_positions=16, n_embd=16, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    return transformers_step(FlaxGPT2LMHeadModel(config, seed=0, input_shape=(1, 12)), optax.adamw(1e-2))
+
+
+def transformers_bert():
+    from transformers import BertConfig, FlaxBertForMaskedLM
+
+    config = BertConfig(vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32,
+                        max_position_embeddings=16)
+    return transformers_step(FlaxBertForMaskedLM(config, seed=0, input_shape=(1, 12)), optax.adafactor(1e-2))
+
+
+def transformers_llama():
+    from transformers import FlaxLlamaForCausalLM, LlamaConfig
+
+    config = LlamaConfig(vocab_size=11, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=16)
+    return transformers_step(FlaxLlamaForCausalLM(config, seed=0, input_shape=(1, 12)), optax.adam(1e-2))
+
+
 PROGRAMS = [linen_with_statistics_and_dropout, nnx_attention_with_lora, equinox_with_state, haiku_with_statistics,
             optax_with_line_search, two_players_with_a_gradient_penalty, gradients_of_each_row]
+# These need the libraries that their names begin with, which scripts/setup.sh does not install.
+MORE_PROGRAMS = [numpyro_variational, numpyro_hamiltonian, diffrax_neural_ode, diffrax_stochastic, transformers_gpt2,
+                 transformers_bert, transformers_llama]

@@ -1,8 +1,11 @@
-"""Programs that use flax, equinox, haiku and optax follow jax.jit at every step, with split states.
+"""Programs that use optax, flax, equinox, haiku, numpyro, diffrax and transformers follow jax.jit, with split states.
 
-They run on three devices; XLAD_LIBRARY_DEVICES=1,2,3,6,8 runs them on each of these numbers.
+They run on three devices. XLAD_LIBRARY_DEVICES=1,2,3,6,8 runs them on each of these numbers, with those programs too
+whose libraries scripts/setup.sh does not install: pip install numpyro diffrax "transformers<5". If one of these is
+missing, its programs are skipped with a message.
 """
 
+import importlib.util
 import os
 import unittest
 
@@ -10,7 +13,7 @@ import numpy as np
 import xlad
 from harness import batches_of, by_jax
 from jax.sharding import PartitionSpec as P
-from library_programs import PROGRAMS
+from library_programs import MORE_PROGRAMS, PROGRAMS
 
 BATCH, STEPS = 24, 6
 ASKED = os.environ.get("XLAD_LIBRARY_DEVICES", "")
@@ -23,20 +26,36 @@ def split_widest(name, shape):
     return P() if widest <= 4 else P(*(None,) * shape.shape.index(widest), "dp")
 
 
+def library_of(make):
+    return make.__name__.split("_")[0]
+
+
 class Libraries(unittest.TestCase):
-    def test_follow_jax_at_every_step(self):
+    def follow_jax(self, programs):
         clusters = {}
         for number in NUMBERS:
             clusters[number] = xlad.local(devices=number, workers=min(2, number))
             self.addCleanup(clusters[number].close)
-        for make in PROGRAMS:
+        for make in programs:
             step, state, data = make()
             expected, _ = by_jax(step, state, batches_of(data, BATCH, STEPS))
+            self.assertTrue(np.isfinite(expected).all(), make.__name__)
             for number, cluster in clusters.items():
                 with self.subTest(make.__name__, devices=number):
                     run = cluster.train(step, state, data, steps=STEPS, batch=BATCH, mesh={"dp": number},
                                         in_shardings=(split_widest, P("dp")))
                     np.testing.assert_allclose([s.loss for s in run], expected, 1e-4, 1e-5)
+
+    def test_follow_jax_at_every_step(self):
+        self.follow_jax(PROGRAMS)
+
+    @unittest.skipUnless(ASKED, "XLAD_LIBRARY_DEVICES is not set")
+    def test_of_more_libraries_follow_jax_at_every_step(self):
+        found = [make for make in MORE_PROGRAMS if importlib.util.find_spec(library_of(make)) is not None]
+        self.follow_jax(found)
+        missing = sorted({library_of(make) for make in MORE_PROGRAMS if make not in found})
+        if missing:
+            self.skipTest(f"not run: the programs of {', '.join(missing)}, which are not installed")
 
 
 if __name__ == "__main__":
