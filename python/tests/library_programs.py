@@ -110,7 +110,8 @@ def equinox_with_state():
     def update(arrays, opt, batch):
         def loss_of(parts):
             model, running = eqx.combine((parts, arrays[1]), rest)
-            found, running = jax.vmap(model, axis_name="rows", in_axes=(0, None), out_axes=(0, None))(batch["x"], running)
+            rows = jax.vmap(model, axis_name="rows", in_axes=(0, None), out_axes=(0, None))
+            found, running = rows(batch["x"], running)
             return squared(found, batch), running
 
         (loss, running), grads = eqx.filter_value_and_grad(loss_of, has_aux=True)(arrays[0])
