@@ -6,7 +6,7 @@
 #   make wheel && sudo scripts/try_debian.sh [FOLDER]
 #
 # FOLDER keeps the root for the next time (default: a temporary one, which is removed). Needs root, debootstrap and
-# access to a Debian mirror (MIRROR) and to PyPI.
+# access to a Debian mirror (MIRROR; default: debootstrap's) and to PyPI.
 set -euo pipefail
 fail() { echo "try_debian: $1" >&2; exit 1; }
 cd "$(dirname "$0")/.."
@@ -19,7 +19,7 @@ root=${1:-$(mktemp -d)}
 [[ $# -gt 0 ]] || trap 'rm -rf --one-file-system "$root"' EXIT
 if [[ ! -x $root/usr/bin/python3 ]]; then
   debootstrap --variant=minbase --include=python3-venv,ca-certificates bookworm "$root" \
-    "${MIRROR:-http://deb.debian.org/debian}" >"$root.log" 2>&1 || { tail "$root.log" >&2; exit 1; }
+    ${MIRROR:+"$MIRROR"} >"$root.log" 2>&1 || { tail "$root.log" >&2; exit 1; }
 fi
 for compiler in cc gcc g++ clang; do
   [[ ! -e $root/usr/bin/$compiler ]] || fail "found $compiler in the root, expected no compiler"
