@@ -21,7 +21,7 @@ TEST(Cores, OtherContentsSetNoQuota) {
   }
 }
 
-TEST(Cores, ThisProcessHasSome) {
+TEST(Cores, ThisProcessHasAtLeastOne) {
   int cores = 0;
   for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
   EXPECT_GE(cores, 1);

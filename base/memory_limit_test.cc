@@ -8,7 +8,7 @@
 namespace xlad {
 namespace {
 
-TEST(MemoryLimit, OfAControlGroup) {
+TEST(MemoryLimit, ReadsTheLimitOfAControlGroup) {
   EXPECT_EQ(MemoryLimitOf("1073741824\n"), 1 << 30);
   EXPECT_EQ(MemoryLimitOf("0"), 0);
   for (const char* text : {"max\n", "", "-1", "a", "1 2", "99999999999999999999"}) {
@@ -16,7 +16,7 @@ TEST(MemoryLimit, OfAControlGroup) {
   }
 }
 
-// In a child process, because the limit stays.
+// The test runs in a child process, because the limit cannot be undone.
 TEST(MemoryLimit, IsNotMoreThanTheLimitOnData) {
   const int64_t here = UsableMemoryBytes();
   EXPECT_GT(here, 1 << 20);

@@ -1,4 +1,4 @@
-// The users at the other end of real connections over loopback.
+// Finds the users at the other end of real connections over loopback.
 #include "base/peer_user.h"
 
 #include <arpa/inet.h>
@@ -18,9 +18,9 @@ constexpr uid_t kOther = 65534;
 TEST(PeerUser, OwnConnectionsAreOfThisUser) {
   for (const char* host : {"127.0.0.1:0", "[::1]:0"}) {
     const auto listener = TcpNetwork().Listen(host);
-    if (!listener.ok()) continue;  // A machine without IPv6.
+    if (!listener.ok()) continue;  // This machine has no IPv6.
     const std::string server = (*listener)->Address();
-    const auto dialed = TcpNetwork().Dial(server, 1000);
+    const auto dialed = TcpNetwork().Dial(server, 600'000);
     ASSERT_TRUE(dialed.ok()) << dialed.status();
     const auto accepted = (*listener)->Accept();
     ASSERT_TRUE(accepted.ok());
@@ -39,7 +39,7 @@ TEST(PeerUser, UnknownAndMalformedAddressesAreRefused) {
   EXPECT_FALSE(UserOfClient("", "").ok());
 }
 
-// Another user connects, and keeps the connection until this process has looked.
+// Another user connects, and keeps the connection until this process has checked it.
 TEST(PeerUser, ConnectionsOfOtherUsersAreRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   const auto listener = TcpNetwork().Listen("127.0.0.1:0");
@@ -66,7 +66,7 @@ TEST(PeerUser, ConnectionsOfOtherUsersAreRefused) {
   ASSERT_TRUE(accepted.ok());
   const std::string client = (*accepted)->Peer();
   EXPECT_EQ(UserOfClient(client, (*listener)->Address()).value_or(0), kOther);
-  // The servers of root accept connections of root only.
+  // Servers of root accept only connections of root.
   const absl::Status refused = CheckSameUser(client, (*listener)->Address());
   EXPECT_TRUE(absl::IsPermissionDenied(refused));
   EXPECT_NE(refused.message().find("user 65534"), std::string::npos) << refused;

@@ -18,10 +18,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace xlad {
 namespace {
 
-// Ends this process with code 0 if `attempt`, in the sandbox, returns an error of one of these numbers.
+// Ends this process with code 0 if `attempt`, in the sandbox, returns one of these error numbers.
 template <typename Attempt>
 [[noreturn]] void ExpectRefused(const Attempt& attempt) {
   if (!EnterSandbox().ok()) _exit(10);
@@ -52,7 +54,7 @@ TEST(Sandbox, NoNetworkNoProgramsNoOtherProcesses) {
   ExpectExit([] { return kill(getppid(), SIGKILL); });
 }
 
-// Calls by which a process could reach others although it cannot name them in kill().
+// Calls by which a process could affect others even if kill() is refused.
 TEST(Sandbox, NoSignalsNoPrioritiesOfOthers) {
   ExpectExit([] { return static_cast<int>(syscall(SYS_tgkill, getppid(), getppid(), SIGKILL)); });
   ExpectExit([] { return static_cast<int>(syscall(SYS_tkill, getppid(), SIGKILL)); });
@@ -73,7 +75,7 @@ TEST(Sandbox, NoOtherProcessesAndNoNamespaces) {
 
 // Each call is refused on a file that this process may change outside of the sandbox.
 TEST(Sandbox, PropertiesOfFilesCannotBeChanged) {
-  const std::string path = testing::TempDir() + "/xlad-sandbox-properties";
+  const std::string path = absl::StrCat(testing::TempDir(), "/xlad-sandbox-properties-", getpid());
   const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);
   ASSERT_GE(file, 0);
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
@@ -100,7 +102,7 @@ TEST(Sandbox, AbortStillEndsTheProcess) {
   EXPECT_EXIT(work(), testing::KilledBySignal(SIGABRT), "");
 }
 
-TEST(Sandbox, IsRefusedBesideOtherThreads) {
+TEST(Sandbox, IsRefusedIfThereAreOtherThreads) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer has a thread of its own, so threads are not counted";
 #endif

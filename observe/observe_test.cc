@@ -54,7 +54,7 @@ TEST(HttpServer, RefusesOtherMethodsAndMalformedRequests) {
   }
   const std::string huge(100'000, 'a');
   EXPECT_FALSE(absl::StrContains(Get(at, "/" + huge), " 200 "));
-  EXPECT_THAT(Get(at, "/after"), HasSubstr("/after"));  // It still serves.
+  EXPECT_THAT(Get(at, "/after"), HasSubstr("/after"));  // The server still works.
 }
 
 TEST(HttpServer, SaysWhyItCannotListen) {
@@ -103,7 +103,7 @@ TEST(MetricsPage, NumbersAreExact) {
   }
 }
 
-TEST(MetricsPage, TheProcessTellsItsFigures) {
+TEST(MetricsPage, HasTheMetricsOfTheProcess) {
   MetricsPage page;
   AddProcess(&page);
   for (const char* name : {"process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds",

@@ -1,4 +1,4 @@
-// Clocks that differ, recorded steps, and the timeline that is made of them.
+// Fits of clocks that differ, alignment of recorded steps, and the timeline of the steps.
 #include "observe/timeline.h"
 
 #include <gmock/gmock.h>
@@ -28,7 +28,7 @@ struct SkewedClock {
   }
 };
 
-// An exchange of which the two directions take different times.
+// An exchange whose two directions take different times.
 ClockSample Exchange(const SkewedClock& clock, int64_t unix_ns, int64_t there_ns, int64_t back_ns) {
   const int64_t sent = clock.Local(unix_ns), received = clock.Local(unix_ns + there_ns + back_ns);
   const int64_t answered_unix = unix_ns + there_ns;
@@ -60,7 +60,7 @@ TEST(ClockFitTest, FollowsAnOffsetAndADrift) {
   }
 }
 
-TEST(ClockFitTest, OneSampleIsEnoughAndNoneChangesNothing) {
+TEST(ClockFitTest, OneSampleIsEnoughAndWithoutSamplesTimesAreUnchanged) {
   EXPECT_EQ(ClockFit({}).At(5 * kSecond).offset_ns, 0);
   const SkewedClock clock{7 * kSecond, 0};
   const ClockFit fit({Exchange(clock, kStart, kMs, kMs)});
@@ -68,8 +68,8 @@ TEST(ClockFitTest, OneSampleIsEnoughAndNoneChangesNothing) {
   EXPECT_EQ(fit.At(clock.Local(kStart)).slope, 0);
 }
 
-// Writes the file of a job whose devices, one per worker, run steps of one kernel, a ring of messages and an
-// all-reduce, as the workers' clocks show it.
+// Writes the trace file of a job with one device per worker. A step is one kernel, a ring of messages and an
+// all-reduce. Times are those of the workers' clocks.
 class TraceFile {
  public:
   explicit TraceFile(std::vector<SkewedClock> clocks) : clocks_(std::move(clocks)), programs_(clocks_.size()) {}
@@ -91,7 +91,7 @@ class TraceFile {
       out->set_begin_ns(local(0));
       out->set_end_ns(local(10 * kMs));
       Span(0, local(1 * kMs), local(2 * kMs + w * 100'000), out);
-      Span(1, local(2 * kMs + w * 100'000), local(5 * kMs), out);  // The last begins at 2 ms and (n - 1) tenths.
+      Span(1, local(2 * kMs + w * 100'000), local(5 * kMs), out);  // The last rank begins at 2 + (n - 1) / 10 ms.
       Message(step * n + w, true, local(6 * kMs), out);
       Message(step * n + (w + n - 1) % n, false, local(6 * kMs + 200'000), out);
       Append(record);
@@ -148,7 +148,7 @@ class TraceFile {
 
 const std::vector<SkewedClock> kSkewed = {{3 * kSecond, 50}, {-3 * kSecond, -50}, {0, 0}, {3 * kSecond, -50}};
 
-// The largest difference between the times of two workers that the test knows to be equal.
+// The largest difference between the times of workers. By construction, these times are equal.
 int64_t WorstSpread(const Traces& traces) {
   std::map<int64_t, std::pair<int64_t, int64_t>> range;
   for (const AlignedStep& at : traces.steps) {
@@ -161,7 +161,7 @@ int64_t WorstSpread(const Traces& traces) {
   return worst;
 }
 
-TEST(AlignmentTest, ClocksThatDifferBecomeOne) {
+TEST(AlignmentTest, AlignsClocksThatDiffer) {
   TraceFile file(kSkewed);
   for (int64_t at = 0; at < 300; at += 2) {
     for (int w = 0; w < 4; ++w) file.Sample(w, kStart + at * kSecond, 150'000, 250'000);
@@ -176,9 +176,9 @@ TEST(AlignmentTest, ClocksThatDifferBecomeOne) {
   EXPECT_NEAR(static_cast<double>(traces.steps[0].begin_unix_ns - kStart - kSecond), 0, kMs);
 }
 
-// The answers to one worker always wait in a queue for 40 ms: its samples are wrong by 20 ms, which no statistics can
-// show, but messages and collectives can.
-TEST(AlignmentTest, MessagesCorrectWhatSamplesCannotShow) {
+// The answers to one worker are always delayed by 40 ms, so its samples are wrong by 20 ms. Only messages and
+// collectives can show this error.
+TEST(AlignmentTest, MessagesCorrectErrorsThatSamplesCannotShow) {
   TraceFile file(kSkewed);
   for (int64_t at = 0; at < 60; at += 2) {
     for (int w = 0; w < 4; ++w) file.Sample(w, kStart + at * kSecond, 100'000, w == 1 ? 40 * kMs : 100'000);
@@ -187,11 +187,11 @@ TEST(AlignmentTest, MessagesCorrectWhatSamplesCannotShow) {
   Traces traces = ReadTraces(file.bytes);
   Align(&traces);
   EXPECT_EQ(WorstViolationNs(traces), 0);
-  // What can be certain after a ring of messages of 0.2 ms and all-reduces of 3 ms.
+  // The bound that follows from a ring of messages of 0.2 ms and all-reduces of 3 ms.
   EXPECT_LT(WorstSpread(traces), 4 * kMs);
 }
 
-TEST(AlignmentTest, ATruncatedFileHasTheRecordsBefore) {
+TEST(AlignmentTest, ATruncatedFileHasItsCompleteRecords) {
   TraceFile file(kSkewed);
   file.Step(0, kStart);
   const size_t whole = file.bytes.size();

@@ -19,7 +19,7 @@ absl::Span<const std::byte> Bytes(const std::string& text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// Reads exactly `size` bytes, or what comes before the end.
+// Reads exactly `size` bytes, or fewer if the connection ends before.
 std::string ReadAll(Connection* connection, size_t size) {
   std::string text(size, '\0');
   size_t at = 0;
@@ -38,13 +38,13 @@ struct Pair {
 Pair Connect() {
   const auto listener = *TcpNetwork().Listen("127.0.0.1:0");
   Pair pair;
-  pair.client = *TcpNetwork().Dial(listener->Address(), 5000);
+  pair.client = *TcpNetwork().Dial(listener->Address(), 600'000);
   pair.server = *listener->Accept();
   return pair;
 }
 
 struct Secured {
-  Pair plain;  // Outlives what follows.
+  Pair plain;  // Declared first, because the secured connections use it.
   absl::StatusOr<std::unique_ptr<SecuredConnection>> client, server;
 };
 
@@ -68,7 +68,7 @@ TEST(SecureConnection, CarriesBytesInBothDirectionsAtOnce) {
   ASSERT_TRUE(secured.server.ok()) << secured.server.status();
   Connection* const a = secured.client->get();
   Connection* const b = secured.server->get();
-  // More than the sockets hold: each side has to read while the other one writes.
+  // The data is larger than the buffers of the sockets, so each side has to read while the other side writes.
   const auto random = SeededRandom(7);
   std::string data(9'000'001, '\0');
   for (char& c : data) c = static_cast<char>(random->Next());
@@ -109,13 +109,13 @@ TEST(SecureConnection, PlaintextIsRefused) {
     ASSERT_TRUE(pair.client->Write(Bytes(text)).ok());
     EXPECT_TRUE(absl::IsUnauthenticated(SecureServer(pair.server.get(), kKey, "c").status()));
   }
-  // A client that leaves is another error.
+  // A client that closes the connection causes a different error.
   Pair pair = Connect();
   pair.client.reset();
   EXPECT_TRUE(absl::IsUnavailable(SecureServer(pair.server.get(), kKey, "c").status()));
 }
 
-// Sits in the middle: passes bytes on, except one that it changes; keeps all that it has seen.
+// A man in the middle. Forwards all bytes, changes one of them, and records what it forwards.
 class Relay {
  public:
   Relay(std::unique_ptr<Connection> from, std::unique_ptr<Connection> to, int64_t change)
@@ -160,9 +160,9 @@ class Relay {
   std::thread back_, forth_;
 };
 
-TEST(SecureConnection, WhoListensSeesNothingAndChangesNothing) {
+TEST(SecureConnection, AManInTheMiddleCanReadAndChangeNothing) {
   const std::string secret(5000, 'S');
-  int64_t hello = 0, handshake = 0;  // The bytes of the client's first record, and of all that precede its data.
+  int64_t hello = 0, handshake = 0;  // Bytes of the client's first record, and of all its records before data.
   {
     Pair left = Connect(), right = Connect();
     Relay relay(std::move(left.server), std::move(right.client), -1);
@@ -176,7 +176,7 @@ TEST(SecureConnection, WhoListensSeesNothingAndChangesNothing) {
     hello = 5 + (static_cast<unsigned char>(seen[3]) << 8) + static_cast<unsigned char>(seen[4]);
     handshake = static_cast<int64_t>(seen.size() - secret.size() - 22);  // A record adds 22 bytes.
   }
-  // One bit of a record.
+  // Changes one bit of a record.
   for (const int64_t at : {handshake + 1, handshake + 100, handshake + 5000}) {
     Pair left = Connect(), right = Connect();
     Relay relay(std::move(left.server), std::move(right.client), at);
@@ -186,7 +186,7 @@ TEST(SecureConnection, WhoListensSeesNothingAndChangesNothing) {
     (*secured.client)->Shutdown();
     EXPECT_EQ(ReadAll(secured.server->get(), secret.size()), "") << at;
   }
-  // One bit of the client's hello, after the lengths of the record and of the message, and of its last message.
+  // Changes one bit of the client's hello (after the lengths of the record and of the message) or of its last message.
   std::vector<int64_t> places = {handshake - 1};
   for (int64_t at = 9; at < hello; at += 7) places.push_back(at);
   for (const int64_t at : places) {
@@ -212,20 +212,20 @@ TEST(SecureConnection, TryWriteSendsAllOrNothing) {
   Secured secured = SecureBoth(Connect(), kKey, kKey);
   ASSERT_TRUE(secured.client.ok() && secured.server.ok());
   const std::string text = "abort";
-  const size_t written = (*secured.client)->TryWrite(Bytes(text));
+  const size_t written = (*secured.client)->TryWrite(Bytes(text)).value();
   ASSERT_TRUE(written == 0 || written == text.size());
   if (written > 0) EXPECT_EQ(ReadAll(secured.server->get(), text.size()), text);
 }
 
-TEST(SecureConnection, TryWriteContinuesWhatItHasWrittenInPart) {
+TEST(SecureConnection, TryWriteContinuesAPartlyWrittenRecord) {
   Secured secured = SecureBoth(Connect(), kKey, kKey);
   ASSERT_TRUE(secured.client.ok() && secured.server.ok());
-  std::string text(16 << 20, '\0');  // More than the buffers of the system.
+  std::string text(16 << 20, '\0');  // Larger than the buffers of the system.
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * 7 + i / 251);
-  ASSERT_EQ((*secured.client)->TryWrite(Bytes(text)), 0);
+  ASSERT_EQ((*secured.client)->TryWrite(Bytes(text)).value(), 0);
   EXPECT_FALSE((*secured.client)->Write(Bytes("other")).ok());
   std::thread reader([&] { EXPECT_EQ(ReadAll(secured.server->get(), text.size()), text); });
-  while ((*secured.client)->TryWrite(Bytes(text)) == 0) std::this_thread::yield();
+  while ((*secured.client)->TryWrite(Bytes(text)).value() == 0) std::this_thread::yield();
   reader.join();
 }
 

@@ -18,7 +18,7 @@ CollectivePlanProto Plan(const std::string& algorithm, int chunks, int channels,
 
 CollectivePlans Plans(std::initializer_list<CollectivePlanProto> plans) { return {plans.begin(), plans.end()}; }
 
-TEST(SessionKeys, AreThoseOfRfc2104) {
+TEST(SessionKeys, AreHmacsAsInRfc2104) {
   // Computed with Python's hmac module: hmac.new(b"key", b"follower 2:w1", "sha256").
   EXPECT_EQ(FollowerKey("key", "w1"), "9d534cc38f2f0d8b6d354b4ceb70e5e90128df0d1af31feb9bb539bcfb24f1e1");
 }
@@ -39,7 +39,7 @@ TEST(SessionKeys, DifferIfAnythingDiffers) {
   for (const std::string& text : seals) EXPECT_EQ(text.size(), 64u);
 }
 
-// No text of one field can pass for another field.
+// A field that contains separators does not have the same key as several fields.
 TEST(SessionKeys, FieldsDoNotMerge) {
   EXPECT_NE(ProgramSeal("s", "d1:x0 0 0;", {}), ProgramSeal("s", "d", Plans({Plan("x", 0, 0, 0)})));
   EXPECT_NE(ProgramSeal("s", "d", Plans({Plan("a", 0, 0, 0), Plan("b", 0, 0, 0)})),

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -14,6 +13,7 @@
 
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/testing/test_folder.h"
 #include "gmock/gmock.h"
 
 namespace xlad::storage {
@@ -30,7 +30,7 @@ std::string RandomBytes(uint64_t seed, int64_t size) {
   return bytes;
 }
 
-// A source that counts what is read from it, and does something else before each read.
+// A source that counts its reads, and calls a function of the test before each read.
 class Source final : public RangeReader {
  public:
   explicit Source(const std::string* bytes) : bytes_(bytes) {}
@@ -50,12 +50,7 @@ class Source final : public RangeReader {
 
 class HostCacheTest : public testing::Test {
  protected:
-  HostCacheTest() : folder_(testing::TempDir() + "/host-cache-XXXXXX") {
-    XLAD_CHECK(mkdtemp(folder_.data()) != nullptr);
-  }
-  ~HostCacheTest() override { std::filesystem::remove_all(folder_); }
-
-  // As another process opens it. There is room on the disk of any test machine.
+  // Opens the cache as another process would. Needs no minimum of free disk space.
   std::shared_ptr<HostCache> Open(int64_t max_bytes = 256 * kMiB, int64_t max_wait_ms = 60'000) {
     auto cache = HostCache::Open(folder_, {max_bytes, /*min_free_bytes=*/0, max_wait_ms});
     XLAD_CHECK(cache.ok()) << cache.status();
@@ -66,7 +61,8 @@ class HostCacheTest : public testing::Test {
   }
   std::string PathOf(const std::string& digest) const { return folder_ + "/blobs/" + digest; }
 
-  std::string folder_;
+  const TestFolder own_folder_;
+  const std::string folder_ = own_folder_.path();
 };
 
 TEST_F(HostCacheTest, ReadersOfAllProcessesFetchEachByteOnce) {
@@ -97,7 +93,7 @@ TEST_F(HostCacheTest, ReadersOfAllProcessesFetchEachByteOnce) {
   }
 }
 
-TEST_F(HostCacheTest, OnlyBlocksThatAreWantedAreFetched) {
+TEST_F(HostCacheTest, OnlyRequestedBlocksAreFetched) {
   const std::string bytes = RandomBytes(1, 16 * kMiB);
   const auto source = std::make_shared<Source>(&bytes);
   const auto reader = *Open()->OpenBlob(Sha256Hex(bytes), From(source));
@@ -106,7 +102,7 @@ TEST_F(HostCacheTest, OnlyBlocksThatAreWantedAreFetched) {
   EXPECT_TRUE(absl::IsDataLoss(ReadString(*reader, 16 * kMiB, 1).status()));
 }
 
-TEST_F(HostCacheTest, DamageIsFoundAndHealed) {
+TEST_F(HostCacheTest, DamageIsFoundAndRepaired) {
   const std::string bytes = RandomBytes(2, 3 * kMiB);
   const std::string digest = Sha256Hex(bytes);
   const auto source = std::make_shared<Source>(&bytes);
@@ -126,7 +122,7 @@ TEST_F(HostCacheTest, DamageIsFoundAndHealed) {
     ASSERT_EQ(*ReadString(**Open()->OpenBlob(digest, From(source)), 0, 3 * kMiB), bytes) << "a bit of byte " << at;
     const int64_t before = source->read_bytes;
     ASSERT_EQ(*Open()->ReadBlob(digest, From(source)), bytes);
-    EXPECT_EQ(source->read_bytes, before) << "it has been written again";
+    EXPECT_EQ(source->read_bytes, before) << "the damaged block has been stored again";
   }
 }
 
@@ -134,12 +130,12 @@ TEST_F(HostCacheTest, ContentsOfAnotherDigestAreNotReturned) {
   const std::string bytes = RandomBytes(4, 1000), other = RandomBytes(5, 1000);
   const auto liar = std::make_shared<Source>(&other), honest = std::make_shared<Source>(&bytes);
   EXPECT_TRUE(absl::IsDataLoss(Open()->ReadBlob(Sha256Hex(bytes), From(liar)).status()));
-  // What a liar has left is removed.
+  // Wrong contents in the cache are removed.
   ASSERT_TRUE(Open()->OpenBlob(Sha256Hex(bytes), From(liar)).ok());
   EXPECT_EQ(*Open()->ReadBlob(Sha256Hex(bytes), From(honest)), bytes);
 }
 
-TEST_F(HostCacheTest, TheOldestAreRemovedBeyondTheLimit) {
+TEST_F(HostCacheTest, TheOldestBlobsAreRemovedBeyondTheLimit) {
   constexpr int64_t kLimit = 20 * kMiB;
   for (uint64_t blob = 0; blob < 8; ++blob) {
     const std::string bytes = RandomBytes(blob, 4 * kMiB);
@@ -167,7 +163,7 @@ TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
   EXPECT_LE(status.st_blocks * 512, 65 * kMiB);
 }
 
-// A source whose bytes are stored may be told to others as one that they can read from.
+// If the bytes of a source are stored, other workers may be told that they can read them from this one.
 TEST_F(HostCacheTest, ASourceIsToldWhetherItsBytesAreStored) {
   const std::string bytes(100 * kMiB, 'x');
   const auto stored = std::make_shared<Source>(&bytes), passed = std::make_shared<Source>(&bytes);
@@ -180,7 +176,7 @@ TEST_F(HostCacheTest, ASourceIsToldWhetherItsBytesAreStored) {
   EXPECT_LE(stored->read_bytes, 64 * kMiB);
   EXPECT_EQ(passed->read_bytes, 100 * kMiB - stored->read_bytes) << "the cache is full";
   std::vector<std::byte> found(stored->read_bytes);
-  EXPECT_TRUE(Open()->ReadStored(Sha256Hex(bytes), 0, absl::MakeSpan(found), {}).ok()) << "as the source was told";
+  EXPECT_TRUE(Open()->ReadStored(Sha256Hex(bytes), 0, absl::MakeSpan(found), {}).ok()) << "is_stored was true";
 }
 
 TEST_F(HostCacheTest, ASecondTryReadsFromASourceThatStoresNothing) {
@@ -199,7 +195,7 @@ TEST_F(HostCacheTest, AReaderDoesNotWaitForAProcessThatIsStopped) {
   const std::string digest = Sha256Hex(bytes);
   const auto stopped = std::make_shared<Source>(&bytes), source = std::make_shared<Source>(&bytes);
   const auto reader = *Open(256 * kMiB, /*max_wait_ms=*/1)->OpenBlob(digest, From(source));
-  // The first reader is in the middle of a fetch, with its locks, while the second one reads.
+  // The first reader is in the middle of a fetch and holds its locks while the second one reads.
   stopped->before = [&] { EXPECT_EQ(*ReadString(*reader, 0, 3 * kMiB), bytes); };
   EXPECT_EQ(*ReadString(**Open()->OpenBlob(digest, From(stopped)), 0, 3 * kMiB), bytes);
   EXPECT_GT(source->read_bytes, 0);

@@ -8,9 +8,10 @@
 
 namespace xlad::observe {
 
-// Sends bytes and returns what the server sends until it closes the connection, or why there is no connection.
+// Sends `request` and returns the bytes that the server sends until it closes the connection. If the connection fails,
+// returns the error message.
 inline std::string Exchange(const std::string& address, const std::string& request) {
-  const auto connection = TcpNetwork().Dial(address, 2000);
+  const auto connection = TcpNetwork().Dial(address, 600'000);
   if (!connection.ok()) return std::string(connection.status().message());
   (*connection)->Write({reinterpret_cast<const std::byte*>(request.data()), request.size()}).IgnoreError();
   std::string answer;
@@ -22,7 +23,7 @@ inline std::string Exchange(const std::string& address, const std::string& reque
   }
 }
 
-// The complete answer, headers included.
+// Returns the complete response, including the headers.
 inline std::string Get(const std::string& address, const std::string& path) {
   return Exchange(address, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
 }

@@ -1,0 +1,15 @@
+// The number of cases that a test with many similar cases tries.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+
+namespace xlad {
+
+// Whether XLAD_ALL_CASES is set, as by `scripts/test.sh --all`. Otherwise tests try a part of their cases, in which
+// every kind of case occurs.
+inline bool AllCases() { return std::getenv("XLAD_ALL_CASES") != nullptr; }
+
+inline uint64_t CaseCount(uint64_t few, uint64_t all) { return AllCases() ? all : few; }
+
+}  // namespace xlad
