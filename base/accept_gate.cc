@@ -26,10 +26,12 @@
 namespace xlad {
 namespace {
 
-constexpr int kReservedFiles = 256;  // Descriptors that are kept for everything else: logs, blobs, child processes.
+// The number of descriptors that are reserved for other uses: logs, blobs, child processes.
+constexpr int kReservedFiles = 256;
+constexpr int64_t kMinRoom = 16;  // The gate accepts this number of connections even if the limit on files is lower.
 constexpr int kPollMs = 100;
 
-// The limit on open files after the soft limit has been raised to the hard one.
+// Raises the soft limit on open files to the hard limit. Returns the limit, or 2^20 if it is larger.
 int64_t RaiseFileLimit() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -38,18 +40,18 @@ int64_t RaiseFileLimit() {
     raised.rlim_cur = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
   }
-  constexpr rlim_t kPlenty = 1 << 20;
-  return static_cast<int64_t>(std::min(limit.rlim_cur, kPlenty));
+  constexpr rlim_t kMaxLimit = 1 << 20;
+  return static_cast<int64_t>(std::min(limit.rlim_cur, kMaxLimit));
 }
 
 class EpollGate final : public AcceptGate {
  public:
   EpollGate(const AcceptGateOptions& options, std::function<void(int)> deliver)
       : options_(options), deliver_(std::move(deliver)) {
-    // Each connection costs two descriptors: the server's and the gate's duplicate.
+    // Each connection needs two descriptors: the server's and the gate's duplicate.
     const int64_t room = (RaiseFileLimit() - kReservedFiles) / 2;
-    max_connections_ = static_cast<int>(std::clamp<int64_t>(room, 16, options.max_connections));
-    max_unknown_ = std::min(options.max_unknown, std::max(max_connections_ / 2, 8));
+    max_connections_ = static_cast<int>(std::min<int64_t>(options.max_connections, std::max(room, kMinRoom)));
+    max_unknown_ = std::min(options.max_unknown, std::max(max_connections_ / 2, 1));
   }
 
   ~EpollGate() override {
@@ -85,7 +87,7 @@ class EpollGate final : public AcceptGate {
 
   std::string Address() const override { return address_; }
 
-  void Know(const std::string& peer) override {
+  void MarkKnown(const std::string& peer) override {
     const std::lock_guard lock(mutex_);
     const auto found = by_peer_.find(peer);
     if (found == by_peer_.end() || found->second->where != &unknown_) return;
@@ -100,9 +102,9 @@ class EpollGate final : public AcceptGate {
 
  private:
   struct Entry;
-  using Entries = std::list<Entry*>;  // Oldest first.
+  using Entries = std::list<Entry*>;  // The oldest entry is the first one.
   struct Entry {
-    int fd = -1;  // The connection while it is silent; afterwards a duplicate of the server's descriptor.
+    int fd = -1;  // The connection while it is silent. Afterwards it is a duplicate of the server's descriptor.
     std::string peer;
     int64_t since_ns = 0;
     Entries* where = nullptr;
@@ -122,13 +124,13 @@ class EpollGate final : public AcceptGate {
     entry->place = list->insert(list->end(), entry);
   }
 
-  // Ends a connection, or forgets one that has ended.
+  // Removes an entry and closes its descriptor. If `early`, first shuts the connection down.
   void Drop(Entry* entry, bool early) {
     if (early) {
       shutdown(entry->fd, SHUT_RDWR);
       ++closed_early_;
     }
-    close(entry->fd);  // Also removes it from epoll, unless the server still has its own descriptor.
+    close(entry->fd);  // This also removes the descriptor from epoll, unless the server still has its own descriptor.
     entry->where->erase(entry->place);
     const auto found = by_peer_.find(entry->peer);
     if (found != by_peer_.end() && found->second == entry) by_peer_.erase(found);
@@ -154,7 +156,7 @@ class EpollGate final : public AcceptGate {
         if (errno == EINTR || errno == ECONNABORTED) continue;
         const bool no_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
         if (no_room && DropOldestUnknown()) continue;
-        if (no_room) paused_ = true;  // Accepts again after the next poll.
+        if (no_room) paused_ = true;  // Run listens again after its next poll.
         return;
       }
       const int unknown = silent_.size() + unknown_.size();
@@ -173,7 +175,7 @@ class EpollGate final : public AcceptGate {
     }
   }
 
-  // The first bytes of a silent connection have arrived, or a connection has ended.
+  // Called when the first bytes of a silent connection have arrived, or when a connection has ended.
   void OnEvent(int fd, uint32_t events) {
     int ready = -1;
     {
@@ -190,7 +192,7 @@ class EpollGate final : public AcceptGate {
       char byte = 0;
       const ssize_t peeked = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
       if (peeked < 0 && (errno == EAGAIN || errno == EINTR))
-        return;  // An event of an older connection with this number.
+        return;  // The event belongs to an older connection with the same descriptor number.
       epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
       const int copy = peeked == 1 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
       if (copy < 0) {
@@ -204,7 +206,7 @@ class EpollGate final : public AcceptGate {
       MoveTo(&unknown_, entry);
       by_fd_[copy] = entry;
       by_peer_[entry->peer] = entry;
-      Watch(copy, 0);  // The end of the connection is always reported.
+      Watch(copy, 0);  // Without requested events, only the end of the connection is reported.
     }
     deliver_(ready);
   }
@@ -253,12 +255,14 @@ class EpollGate final : public AcceptGate {
   int max_unknown_ = 0;
   int listener_ = -1, epoll_ = -1, wake_ = -1;
   std::string address_;
-  bool paused_ = false;  // No descriptor was left: does not accept until the next poll. Used by the thread alone.
+  // Set if the system had no descriptor or memory for a connection. Run then does not listen during its next poll. Used
+  // by the gate's thread only.
+  bool paused_ = false;
   std::atomic<bool> stopping_ = false;
-  mutable std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // Guards the lists, the maps and closed_early_.
   Entries silent_, unknown_, known_;
   std::unordered_map<int, Entry*> by_fd_;
-  std::unordered_map<std::string, Entry*> by_peer_;  // Those that were handed over.
+  std::unordered_map<std::string, Entry*> by_peer_;  // The connections that were delivered, by the client's address.
   int64_t closed_early_ = 0;
   std::thread thread_;
 };
