@@ -9,12 +9,17 @@
 namespace xlad {
 namespace {
 
-// The header of a message: its size, with the highest bit set if the message has a descriptor.
+// The header of a message is its size. The highest bit is set if the message has a descriptor.
 constexpr uint32_t kHasDescriptor = uint32_t{1} << 31;
 constexpr size_t kHeaderBytes = sizeof(uint32_t);
 
 absl::Status Ended(const char* what) {
   return absl::UnavailableError(absl::StrCat("the other process has ended (", what, ")"));
+}
+
+absl::Status DescriptorLost() {
+  return absl::ResourceExhaustedError(
+      "the descriptor of a message was lost because this process has too many open; raise the limit (ulimit -n)");
 }
 
 void Wait(int fd, short events) {
@@ -69,7 +74,7 @@ absl::StatusOr<bool> MessageSocket::Flush() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (n < 0) return Ended(std::strerror(errno));
-    message.descriptor.Close();  // The descriptor is sent with the first byte.
+    message.descriptor.Close();  // The descriptor has been sent with the first byte.
     message.sent += n;
     if (message.sent == message.bytes.size()) outgoing_.pop_front();
   }
@@ -97,10 +102,7 @@ absl::StatusOr<std::optional<MessageSocket::Message>> MessageSocket::TakeMessage
   if (available < kHeaderBytes + size) return std::nullopt;
   Message message;
   if ((header & kHasDescriptor) != 0) {
-    if (descriptors_.empty()) {
-      return absl::ResourceExhaustedError(
-          "the descriptor of a message was lost because this process has too many open; raise the limit (ulimit -n)");
-    }
+    if (descriptors_.empty()) return DescriptorLost();
     message.descriptor = std::move(descriptors_.front());
     descriptors_.pop_front();
   }
@@ -117,6 +119,8 @@ absl::StatusOr<std::optional<MessageSocket::Message>> MessageSocket::TryReceive(
   while (true) {
     XLAD_ASSIGN_OR_RETURN(std::optional<Message> message, TakeMessage());
     if (message.has_value()) return message;
+    // The message is not complete. If it could get more bytes, it might be given the descriptor of a later message.
+    if (descriptor_is_lost_) return DescriptorLost();
     received_.erase(0, std::exchange(taken_, 0));
     char buffer[64 << 10];
     iovec data{buffer, sizeof buffer};
@@ -130,6 +134,7 @@ absl::StatusOr<std::optional<MessageSocket::Message>> MessageSocket::TryReceive(
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
     if (n <= 0) return Ended(n == 0 ? "it closed the connection" : std::strerror(errno));
+    descriptor_is_lost_ = (head.msg_flags & MSG_CTRUNC) != 0;
     for (cmsghdr* part = CMSG_FIRSTHDR(&head); part != nullptr; part = CMSG_NXTHDR(&head, part)) {
       if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
       int descriptor = -1;

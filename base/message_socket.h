@@ -1,4 +1,4 @@
-// Messages between two processes of this machine over a pair of Unix sockets; a message may carry a file descriptor.
+// Messages between two processes of this machine over a pair of Unix sockets. A message may contain a file descriptor.
 //
 // Example of a parent and its child:
 //   XLAD_ASSIGN_OR_RETURN(auto pair, MessageSocket::MakePair());
@@ -6,7 +6,7 @@
 //   pair.first.Queue("hello", FileDescriptor(socket));
 //   XLAD_RETURN_IF_ERROR(pair.first.Flush().status());
 //
-// Used by one thread, except that one thread may send (Queue, Flush, SendAll) while another one receives.
+// Only one thread may use a socket, except that one thread may send (Queue, Flush, SendAll) while another one receives.
 #pragma once
 
 #include <deque>
@@ -24,44 +24,48 @@ class MessageSocket {
  public:
   struct Message {
     std::string bytes;
-    FileDescriptor descriptor;  // Not open if the message has none.
+    FileDescriptor descriptor;  // Not open if the message has no descriptor.
   };
   static constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 
   static absl::StatusOr<std::pair<MessageSocket, MessageSocket>> MakePair();
-  // Takes over the socket.
+  // Takes ownership of the socket.
   explicit MessageSocket(FileDescriptor fd) : fd_(std::move(fd)) {}
 
   int fd() const { return fd_.get(); }
 
-  // Appends a message of at most kMaxMessageBytes to those that Flush sends.
+  // Appends a message of at most kMaxMessageBytes bytes to the messages that Flush sends.
   void Queue(absl::string_view bytes, FileDescriptor descriptor = {});
-  // Sends as much as possible without blocking. Returns whether all has been sent; Unavailable if the peer has ended.
+  // Sends as much as possible without blocking. Returns whether everything has been sent. Unavailable if the peer has
+  // ended.
   absl::StatusOr<bool> Flush();
-  // Sends everything, blocking.
+  // Blocks until everything has been sent.
   absl::Status SendAll();
 
-  // A complete message, or nothing if none has arrived yet. Unavailable if the peer has ended and all its messages have
-  // been returned.
+  // Returns a complete message, or nullopt if none has arrived yet. Unavailable if the peer has ended and all its
+  // messages have been returned. ResourceExhausted if the descriptor of the message was lost because this process has
+  // too many open. DataLoss if the message has more than kMaxMessageBytes bytes. After one of these errors, later calls
+  // return it too.
   absl::StatusOr<std::optional<Message>> TryReceive();
-  // Blocks until there is a message.
+  // Blocks until a message has arrived, and returns it. Errors are those of TryReceive.
   absl::StatusOr<Message> Receive();
 
  private:
   struct Outgoing {
-    std::string bytes;  // With the header.
+    std::string bytes;  // The bytes of the message with its header.
     size_t sent = 0;
     FileDescriptor descriptor;
   };
 
-  // Takes the first message off the received bytes, if it is complete.
+  // Removes the first message from the received bytes if it is complete, and returns it.
   absl::StatusOr<std::optional<Message>> TakeMessage();
 
   FileDescriptor fd_;
   std::deque<Outgoing> outgoing_;
   std::string received_;
-  size_t taken_ = 0;  // Bytes of `received_` that have been returned.
-  std::deque<FileDescriptor> descriptors_;  // Received, in the order of the messages that they belong to.
+  size_t taken_ = 0;                        // The number of bytes of `received_` that have been returned.
+  std::deque<FileDescriptor> descriptors_;  // The received descriptors, in the order of their messages.
+  bool descriptor_is_lost_ = false;         // The next message that `descriptors_` does not cover has lost its own.
 };
 
 }  // namespace xlad

@@ -1,8 +1,9 @@
-// Messages of many sizes, with and without descriptors, between two threads and two processes.
+// Messages of many sizes, with and without descriptors, between two threads and between two processes.
 #include "base/message_socket.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ struct Pair {
   MessageSocket a, b;
 };
 
-// The write end of a pipe whose read end is returned through `read_end`.
+// Returns the write end of a pipe, and its read end through `read_end`.
 FileDescriptor NewPipe(FileDescriptor* read_end) {
   Pipe pipe = *Pipe::Make();
   *read_end = std::move(pipe.read_end);
@@ -59,7 +60,7 @@ TEST(MessageSocket, MessagesArriveInOrderWithTheirDescriptors) {
   }
 }
 
-TEST(MessageSocket, WhatWasSentBeforeTheEndArrives) {
+TEST(MessageSocket, MessagesSentBeforeTheEndArrive) {
   Pair pair;
   pair.a.Queue("last message");
   ASSERT_TRUE(pair.a.SendAll().ok());
@@ -71,7 +72,7 @@ TEST(MessageSocket, WhatWasSentBeforeTheEndArrives) {
   EXPECT_TRUE(absl::IsUnavailable(pair.b.SendAll()));
 }
 
-TEST(MessageSocket, DoesNotBlockWhenThePeerReadsNothing) {
+TEST(MessageSocket, DoesNotBlockIfThePeerDoesNotRead) {
   Pair pair;
   const std::string text(100'000, 'x');
   int sent = 0;
@@ -93,6 +94,26 @@ TEST(MessageSocket, DoesNotBlockWhenThePeerReadsNothing) {
     }
     EXPECT_EQ((*message)->bytes, text);
   }
+}
+
+// The limit on open files leaves no descriptor for the first message, of which only a part has been sent. The second
+// message is sent when the limit is higher. Its descriptor must not be given to the first message.
+TEST(MessageSocket, ALostDescriptorIsAnErrorOfItsMessage) {
+  Pair pair;
+  FileDescriptor read_ends[2];
+  pair.a.Queue(std::string(4'000'000, 'x'), NewPipe(&read_ends[0]));
+  pair.a.Queue("second", NewPipe(&read_ends[1]));
+  EXPECT_FALSE(*pair.a.Flush());
+  const int next = dup(0);
+  close(next);
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  const rlimit full{static_cast<rlim_t>(next), limit.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &full);
+  EXPECT_TRUE(absl::IsResourceExhausted(pair.b.TryReceive().status()));
+  setrlimit(RLIMIT_NOFILE, &limit);
+  ASSERT_TRUE(pair.a.Flush().ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(pair.b.TryReceive().status()));
 }
 
 TEST(MessageSocket, AChildAnswers) {
