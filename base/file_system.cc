@@ -22,7 +22,7 @@ absl::Status SystemError(absl::string_view what, const std::string& path) {
   const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
   if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(text);
   if (error == EEXIST) return absl::AlreadyExistsError(text);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(text);
+  if (error == EACCES || error == EPERM || error == EROFS) return absl::PermissionDeniedError(text);
   if (error == ENOSPC || error == EDQUOT) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);
 }
@@ -42,7 +42,7 @@ bool IsRegular(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// The path that `given` refers to after following symbolic links. The file need not exist.
+// Returns the path that `given` refers to after following symbolic links. The file need not exist.
 std::string FollowLinks(const std::string& given) {
   constexpr int kMaxLinks = 40;
   std::filesystem::path path = given;
@@ -138,7 +138,7 @@ class PosixFileSystem final : public FileSystem {
 
   absl::Status WriteAtomically(const std::string& given, absl::string_view bytes) override {
     static std::atomic<int> serial = 0;
-    if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // A device or a pipe is not replaced.
+    if (Exists(given) && !IsDirectory(given) && !IsRegular(given)) {  // Devices and pipes are written to, not replaced.
       FileDescriptor file(open(given.c_str(), O_WRONLY | O_CLOEXEC));
       return file.get() < 0 ? SystemError("cannot write", given) : WriteAll(file.get(), bytes, given);
     }

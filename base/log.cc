@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
-
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -20,15 +19,20 @@ namespace {
 
 bool UsesJson() {
   const char* format = std::getenv("XLAD_LOG_FORMAT");
-  if (format != nullptr) return absl::string_view(format) == "json";
-  return isatty(STDERR_FILENO) == 0;
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  if (format == nullptr) return !is_terminal;
+  const absl::string_view name = format;
+  if (name == "json" || name == "text") return name == "json";
+  std::fprintf(stderr, "xlad: found XLAD_LOG_FORMAT=%s, expected text or json; using %s\n", format,
+               is_terminal ? "text" : "json");
+  return !is_terminal;
 }
 
 spdlog::level::level_enum LevelFromEnvironment() {
   const char* name = std::getenv("XLAD_LOG_LEVEL");
   if (name == nullptr) return spdlog::level::info;
   const spdlog::level::level_enum level = spdlog::level::from_str(name);
-  // from_str returns `off` for a name that it does not know.
+  // from_str returns `off` for an unknown name.
   if (level != spdlog::level::off || absl::string_view(name) == "off") return level;
   std::fprintf(stderr, "xlad: found XLAD_LOG_LEVEL=%s, expected debug, info, warn, error or off; using info\n", name);
   return spdlog::level::info;
