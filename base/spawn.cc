@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,14 +15,14 @@
 namespace xlad {
 namespace {
 
-// All below runs in a child between fork and exec: only async-signal-safe calls are allowed there.
+// The functions of this namespace run in a child between fork and exec. Only async-signal-safe calls are allowed there.
 
 void Limit(int resource, rlim_t value) {
   const rlimit limit{value, value};
   setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
-// `from` becomes `to` and is inherited by the new program.
+// Makes the descriptor `from` available as `to`, which the new program inherits.
 void Give(int from, int to) {
   if (from == to) {
     fcntl(to, F_SETFD, 0);
@@ -30,20 +31,27 @@ void Give(int from, int to) {
   }
 }
 
-[[noreturn]] void BecomeChild(char* const* argv, const SpawnOptions& options, pid_t parent) {
+// What the child executes: lists of strings that end with null.
+struct Program {
+  const char* path;
+  char* const* argv;
+  char* const* environment;
+};
+
+[[noreturn]] void BecomeChild(const Program& program, const SpawnOptions& options, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // The parent died before the line above.
+  if (getppid() != parent) _exit(127);  // The parent ended before prctl was called.
   setpgid(0, 0);
-  Give(options.input >= 0 ? options.input : open("/dev/null", O_RDONLY), STDIN_FILENO);
+  Give(options.input >= 0 ? options.input : open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
   if (options.output >= 0) Give(options.output, STDOUT_FILENO);
   if (options.errors >= 0) Give(options.errors, STDERR_FILENO);
   if (options.channel >= 0) Give(options.channel, kChannelDescriptor);
   const unsigned first_unused = options.channel >= 0 ? kChannelDescriptor + 1 : kChannelDescriptor;
-  syscall(SYS_close_range, first_unused, ~0U, 0);
+  if (!options.keeps_descriptors) syscall(SYS_close_range, first_unused, ~0U, 0);
   if (options.memory_bytes > 0) Limit(RLIMIT_AS, options.memory_bytes);
   if (options.cpu_seconds > 0) Limit(RLIMIT_CPU, options.cpu_seconds);
   Limit(RLIMIT_CORE, 0);
-  execv(argv[0], argv);
+  execve(program.path, program.argv, program.environment);
   _exit(127);
 }
 
@@ -56,17 +64,23 @@ absl::StatusOr<Pipe> Pipe::Make() {
 }
 
 absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
-  std::vector<char*> argv;
+  std::vector<char*> argv, variables;
   for (const std::string& argument : options.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  for (const std::string& variable : options.variables) variables.push_back(const_cast<char*>(variable.c_str()));
+  variables.push_back(nullptr);
   const pid_t parent = getpid();
+  const char* const path = options.program.empty() ? argv[0] : options.program.c_str();
   const pid_t child = fork();
-  if (child == 0) BecomeChild(argv.data(), options, parent);
+  if (child == 0) BecomeChild({path, argv.data(), variables.data()}, options, parent);
   if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));
   SpawnedProcess process{child, FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, child, 0)))};
   if (process.pidfd.is_open()) return process;
   const std::string error = std::strerror(errno);
   kill(child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   return absl::ResourceExhaustedError(absl::StrCat("pidfd_open: ", error));
 }
 

@@ -1,4 +1,4 @@
-// Starts another program in a new process: the part that all kinds of child processes share (base/child_process.h).
+// Starts another program in a new process. All kinds of child processes use this (base/child_process.h).
 #pragma once
 
 #include <sys/types.h>
@@ -17,33 +17,45 @@ struct Pipe {
   static absl::StatusOr<Pipe> Make();
 };
 
-// The descriptor under which a child finds SpawnOptions::channel.
+// The descriptor that a child has for SpawnOptions::channel.
 inline constexpr int kChannelDescriptor = 3;
 
+// The program that this process executes. Unlike the path of its file, this name is valid after the file was replaced
+// or removed.
+inline constexpr char kOwnProgram[] = "/proc/self/exe";
+
 struct SpawnOptions {
-  std::vector<std::string> argv;  // argv[0] is a path.
-  // Descriptors of this process that become those of the child; -1: /dev/null as input, this process's own as outputs.
+  std::vector<std::string> argv;  // argv[0] is a path, unless `program` is set.
+  std::string program = {};       // The path of the program. Empty for argv[0].
+  // Descriptors of this process that become the child's standard streams. If one is -1, the input is /dev/null, and
+  // outputs are those of this process.
   int input = -1;
   int output = -1;
   int errors = -1;
-  int channel = -1;  // Becomes kChannelDescriptor; -1: none.
-  // Limits of the child, or 0 for none: its address space (RLIMIT_AS), and the time that it may use the processor.
+  // Whether the child also has those other descriptors that this process would pass to any program (not close-on-exec).
+  bool keeps_descriptors = false;
+  int channel = -1;  // Becomes kChannelDescriptor in the child. -1 if there is no channel.
+  // Environment variables "NAME=VALUE" that the child has besides those of this process.
+  std::vector<std::string> variables;
+  // Limits of the child, or 0 for none: its address space (RLIMIT_AS) in bytes, and its processor time in seconds.
   int64_t memory_bytes = 0;
   int64_t cpu_seconds = 0;
 };
 
 struct SpawnedProcess {
   pid_t pid = -1;
-  FileDescriptor pidfd;  // Becomes readable when the process ends; signals sent to it cannot hit another process.
+  // Becomes readable when the process ends. Signals sent through it cannot reach another process.
+  FileDescriptor pidfd;
 };
 
-// The child is in its own process group, so that Ctrl-C on the terminal signals only this process; it writes no core
-// file; it has no descriptors of this process but those in the options; and it is killed when the thread that calls
-// this ends, thus also when this process dies. A program that cannot be executed exits with code 127.
-// ResourceExhausted if the system has no process left. Thread-safe.
+// Starts a program. The child is in its own process group, so Ctrl-C on the terminal signals only this process. It
+// writes no core file, and has only those descriptors of this process that are in the options, unless keeps_descriptors
+// is set. It is killed when the thread that calls Spawn ends, which includes the end of this process. If the program
+// cannot be executed, the child exits with code 127. ResourceExhausted if the system cannot create another process.
+// Thread-safe.
 absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
-// Sends a signal through the pidfd; a process that has ended is left alone.
+// Sends a signal through the pidfd. Does nothing if the process has ended.
 void SignalProcess(const SpawnedProcess& process, int signal);
 
 }  // namespace xlad
