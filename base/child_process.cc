@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 
 #include "base/clock.h"
 
@@ -27,7 +28,7 @@ int WaitForEnd(pid_t pid) {
   return status;
 }
 
-// The pipes of one RunChild call, and the data that passes through them.
+// The pipes of one RunChild call, and the data that is sent through them.
 class Communication {
  public:
   Communication(absl::string_view input, const ChildLimits& limits)
@@ -51,26 +52,29 @@ class Communication {
     return process;
   }
 
-  // Writes the input and reads both outputs until the child has closed them. Returns early with an error.
-  absl::Status Run(ChildResult* result) {
-    while (out_.read_end.is_open() || err_.read_end.is_open()) {
+  // Writes the input and reads both outputs until they are closed and the child has ended. Returns early with an error.
+  absl::Status Run(const SpawnedProcess& process, ChildResult* result) {
+    bool has_ended = false;
+    while (!has_ended || out_.read_end.is_open() || err_.read_end.is_open()) {
       if (input_.empty()) in_.write_end.Close();
-      pollfd ends[4] = {{in_.write_end.get(), POLLOUT, 0},
+      pollfd ends[5] = {{in_.write_end.get(), POLLOUT, 0},
                         {out_.read_end.get(), POLLIN, 0},
                         {err_.read_end.get(), POLLIN, 0},
-                        {limits_.cancel == nullptr ? -1 : limits_.cancel->fd(), POLLIN, 0}};
+                        {limits_.cancel == nullptr ? -1 : limits_.cancel->fd(), POLLIN, 0},
+                        {has_ended ? -1 : process.pidfd.get(), POLLIN, 0}};
       const int64_t left_ms = (deadline_ns_ - RealClock().NowNs()) / kNsPerMs;
       if (left_ms <= 0) {
         return absl::DeadlineExceededError(
             absl::StrCat("was killed because it had not finished after ", limits_.timeout_ms, " ms"));
       }
-      if (poll(ends, 4, static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
+      if (poll(ends, std::size(ends), static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
         return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
       }
       if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was cancelled");
       if (ends[0].revents != 0) WriteInput();
       if (ends[1].revents != 0) Read(&out_.read_end, &result->output);
       if (ends[2].revents != 0) Read(&err_.read_end, &result->errors);
+      if (ends[4].revents != 0) has_ended = true;
       if (result->errors.size() > kMaxErrorBytes) {
         result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
       }
@@ -82,7 +86,8 @@ class Communication {
   void WriteInput() {
     const ssize_t n = write(in_.write_end.get(), input_.data(), input_.size());
     if (n > 0) input_.remove_prefix(n);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = {};  // The child closed its input; its output says why.
+    // On an error the child has closed its input; its output contains the reason.
+    if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = {};
   }
 
   static void Read(FileDescriptor* from, std::string* out) {
@@ -160,7 +165,7 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl:
   Communication communication(input, limits);
   XLAD_ASSIGN_OR_RETURN(const SpawnedProcess process, communication.Start(argv));
   ChildResult result;
-  const absl::Status status = communication.Run(&result);
+  const absl::Status status = communication.Run(process, &result);
   if (!status.ok()) SignalProcess(process, SIGKILL);
   const int end = WaitForEnd(process.pid);
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat(argv[0], " ", status.message()));
