@@ -13,13 +13,6 @@
 #include "base/network.h"
 
 namespace xlad {
-namespace {
-
-std::string Joined(const std::string& host, int port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
-}
-
-}  // namespace
 
 bool IsWildcard(absl::string_view host) { return host == "0.0.0.0" || host == "::" || host.empty(); }
 
@@ -35,7 +28,7 @@ std::vector<std::string> OwnAddresses() {
     char host[NI_MAXHOST];
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     if (getnameinfo(at->ifa_addr, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) continue;
-    if (absl::StrContains(host, '%')) continue;  // Valid on one link only.
+    if (absl::StrContains(host, '%')) continue;  // The address is valid on one link only.
     (family == AF_INET ? four : six).emplace_back(host);
   }
   four.insert(four.end(), six.begin(), six.end());
@@ -44,13 +37,17 @@ std::vector<std::string> OwnAddresses() {
 
 absl::StatusOr<std::string> AddressForOthers(const std::string& bound, const std::string& advertise) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(bound));
-  if (!advertise.empty()) return Joined(advertise, at.port);
-  if (!IsWildcard(at.host)) return Joined(at.host, at.port);
+  if (!advertise.empty()) {
+    const absl::StatusOr<std::string> host = ParseHost(advertise);
+    if (!host.ok()) return Annotate(host.status(), "--advertise");
+    return JoinHostPort(*host, at.port);
+  }
+  if (!IsWildcard(at.host)) return JoinHostPort(at.host, at.port);
   for (const std::string& address : OwnAddresses()) {
-    if (!IsLoopback(address)) return Joined(address, at.port);
+    if (!IsLoopback(address)) return JoinHostPort(address, at.port);
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("found no address of this machine by which others reach ", bound, "; name one by --advertise HOST"));
+      absl::StrCat("found no address at which other machines reach ", bound, "; set one with --advertise HOST"));
 }
 
 }  // namespace xlad

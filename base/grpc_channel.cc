@@ -16,9 +16,9 @@ constexpr int kMaxMessageBytes = 64 << 20;
 // The time limit of one attempt to connect. gRPC calls it the minimum reconnect backoff.
 constexpr int kConnectTimeoutMs = 2000;
 
-// While no call is pending, only gRPC's backup poller notices that a connection has been made. With its default
-// interval of 5 s, a channel needs 4 to 8 s to recover after connections were refused for a moment. The variable must
-// be set before gRPC is first used.
+// While no call is pending, only gRPC's backup poller notices that a connection has been made. With the poller's
+// default interval of 5 s, a channel needs 4 to 8 s to recover after connections were refused for a moment. The
+// variable must be set before gRPC is first used.
 void PollOften() {
   static const bool once = (setenv("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "50", /*overwrite=*/0), true);
   (void)once;
@@ -28,9 +28,9 @@ grpc::ChannelArguments Arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-  // A worker whose path to the coordinator is broken notices this before the coordinator counts it as lost (10 s), even
-  // if nothing is sent to it. What it sends must be acknowledged within the timeout, which gRPC also sets as
-  // TCP_USER_TIMEOUT.
+  // If the coordinator does not answer, a worker notices within these times that the connection is broken. This is
+  // before the coordinator counts the worker as lost (10 s). Sent data must be acknowledged within the timeout, which
+  // gRPC also sets as TCP_USER_TIMEOUT.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 5000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 3000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -48,17 +48,18 @@ grpc::ChannelArguments Arguments() {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint) {
   PollOften();
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(endpoint.address));
+  const std::string target = JoinHostPort(host_port.host, host_port.port);  // gRPC requires the brackets of IPv6.
   if (endpoint.ca_file.empty()) {
     if (!IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(absl::StrCat("found coordinator ", endpoint.address,
                                                      " off loopback without TLS, expected --join FILE (of `xlad "
                                                      "token`), or --tls-ca FILE and --token-file FILE"));
     }
-    return grpc::CreateCustomChannel(endpoint.address, grpc::InsecureChannelCredentials(), Arguments());
+    return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), Arguments());
   }
   grpc::SslCredentialsOptions options;
   XLAD_ASSIGN_OR_RETURN(options.pem_root_certs, RealFileSystem().Read(endpoint.ca_file));
-  return grpc::CreateCustomChannel(endpoint.address, grpc::SslCredentials(options), Arguments());
+  return grpc::CreateCustomChannel(target, grpc::SslCredentials(options), Arguments());
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,

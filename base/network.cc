@@ -1,11 +1,9 @@
 #include "base/network.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -22,8 +21,9 @@
 namespace xlad {
 namespace {
 
-// The silence of another machine after which a connection to it is given up. It is longer than the 10 s after which a
-// coordinator counts a worker as lost, so that the coordinator, if it can be reached, says first who is gone.
+// If another machine has been silent for this time, a connection to it is closed. The time is longer than the 10 s
+// after which a coordinator counts a worker as lost. A coordinator that can be reached is therefore the first to report
+// the lost worker.
 constexpr int64_t kMaxSilenceMs = 12'000;
 
 struct Addresses {
@@ -83,9 +83,11 @@ class TcpConnection final : public Connection {
     return absl::OkStatus();
   }
 
-  size_t TryWrite(absl::Span<const std::byte> bytes) override {
+  absl::StatusOr<size_t> TryWrite(absl::Span<const std::byte> bytes) override {
     const ssize_t n = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    return std::max<ssize_t>(n, 0);
+    if (n >= 0) return n;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return 0;
+    return Failure(errno);
   }
 
   void Shutdown() override {
@@ -95,8 +97,8 @@ class TcpConnection final : public Connection {
 
   std::string Peer() const override { return peer_; }
 
-  // A peer that takes no more data is asked for room by probes too. They are not counted, because the pauses between
-  // them grow although each is answered.
+  // The kernel also sends probes while the peer's receive buffer is full. These probes are not counted: the pauses
+  // between them grow even if each of them is answered.
   Answers GetAnswers() const override {
     tcp_info info{};
     socklen_t size = sizeof info;
@@ -108,12 +110,12 @@ class TcpConnection final : public Connection {
   }
 
  private:
-  // The kernel of the peer's machine answers probes and acknowledges data even if its process is busy. A machine that
-  // has lost its power or its link does neither, and without these options that is noticed after 15 minutes. A process
-  // that is stopped and leaves its buffer full for as long counts as silent too.
+  // The kernel of the peer's machine answers probes and acknowledges data even if its process is busy. A machine
+  // without power or without its link does neither. Without these options, this would be noticed only after 15 minutes.
+  // A stopped process whose buffer stays full for kMaxSilenceMs also counts as silent.
   void LimitSilence() {
     const std::pair<int, int> options[] = {{TCP_USER_TIMEOUT, static_cast<int>(kMaxSilenceMs)},  // For data in transit.
-                                           {TCP_KEEPIDLE, 1},  // Seconds; without data.
+                                           {TCP_KEEPIDLE, 1},  // In seconds, for connections without data in transit.
                                            {TCP_KEEPINTVL, 1},
                                            {TCP_KEEPCNT, 10}};
     for (const auto& [name, value] : options) setsockopt(fd_, IPPROTO_TCP, name, &value, sizeof value);
@@ -167,19 +169,6 @@ class TcpListener final : public Listener {
   std::atomic<bool> shut_down_ = false;
 };
 
-// Connects a non-blocking socket within the timeout. Returns 0 or an errno value.
-int ConnectWithin(int fd, const addrinfo& to, int timeout_ms) {
-  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
-  if (errno != EINPROGRESS) return errno;
-  pollfd ready{fd, POLLOUT, 0};
-  const int n = poll(&ready, 1, timeout_ms);
-  if (n == 0) return ETIMEDOUT;
-  int error = 0;
-  socklen_t size = sizeof error;
-  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
-}
-
 class TcpNetworkImpl final : public Network {
  public:
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
@@ -191,14 +180,9 @@ class TcpNetworkImpl final : public Network {
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
     Addresses addresses;
     XLAD_RETURN_IF_ERROR(Resolve(host_port, 0, &addresses));
-    const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const int error = fd < 0 ? errno : ConnectWithin(fd, *addresses.list, timeout_ms);
-    if (error != 0) {
-      if (fd >= 0) close(fd);
-      return absl::UnavailableError(absl::StrCat("cannot connect to ", address, ": ", std::strerror(error)));
-    }
-    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    return std::make_unique<TcpConnection>(fd, address);
+    const absl::StatusOr<int> fd = ConnectToAny(*addresses.list, timeout_ms);
+    if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("cannot connect to ", address));
+    return std::make_unique<TcpConnection>(*fd, address);
   }
 };
 
@@ -236,6 +220,38 @@ std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer) {
   return std::make_unique<TcpConnection>(fd, peer);
 }
 
+namespace {
+
+// Whether the text is an IPv6 address, which may end with the name of an interface ("fe80::1%eth0").
+bool IsIpv6(absl::string_view text) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, std::string(text.substr(0, text.find('%'))).c_str(), &address) == 1;
+}
+
+// Removes the brackets around an IPv6 address. Returns nullopt if there are other brackets.
+std::optional<absl::string_view> WithoutBrackets(absl::string_view host) {
+  if (host.find_first_of("[]") == absl::string_view::npos) return host;
+  if (host.size() < 2 || host.front() != '[' || host.back() != ']') return std::nullopt;
+  host = host.substr(1, host.size() - 2);
+  return IsIpv6(host) ? std::optional(host) : std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ParseHost(absl::string_view text) {
+  const std::optional<absl::string_view> host = WithoutBrackets(text);
+  const bool has_port = host.has_value() && host->find(':') != absl::string_view::npos && !IsIpv6(*host);
+  if (host.has_value() && !host->empty() && !has_port) return std::string(*host);
+  return absl::InvalidArgumentError(
+      absl::StrCat("found host \"", text, "\", expected a name, an IPv4 address, an IPv6 address or [IPV6], each ",
+                   "without a port"));
+}
+
+std::string JoinHostPort(absl::string_view host, int port) {
+  const bool is_six = host.find(':') != absl::string_view::npos;
+  return is_six ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
+
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const size_t colon = address.rfind(':');
   HostPort out;
@@ -244,13 +260,16 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
     return absl::InvalidArgumentError(
         absl::StrCat("found address \"", address, "\", expected HOST:PORT with a port of 0 to 65535"));
   }
-  absl::string_view host = address.substr(0, colon);
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  if (host.empty()) {
+  const std::optional<absl::string_view> host = WithoutBrackets(address.substr(0, colon));
+  if (!host.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found address \"", address, "\", expected brackets around an IPv6 address only, [IPV6]:PORT"));
+  }
+  if (host->empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("found address \"", address, "\" without a host, expected HOST:PORT"));
   }
-  out.host = std::string(host);
+  out.host = std::string(*host);
   return out;
 }
 

@@ -1,7 +1,7 @@
 // Byte streams between processes as an interface: TCP in daemons, in-memory pipes in tests and simulations.
 //
 // One thread may read a Connection while another one writes it. After a call has failed, all later calls of the same
-// direction fail. Destroying a Connection or a Listener closes it; no call may be in progress then.
+// direction fail. Destroying a Connection or a Listener closes it. No call may be in progress then.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,29 @@
 
 namespace xlad {
 
-// What the kernel knows of the answers of another machine. A kernel answers for processes that are busy or stopped.
+// The kernel's information about the answers of another machine. A kernel also answers for processes that are busy or
+// stopped.
 struct Answers {
-  bool awaited = false;     // Data or probes have been sent that are not answered yet.
-  int64_t last_ms_ago = 0;  // When the last answer arrived.
+  bool awaited = false;     // Data or probes have been sent that have not been answered yet.
+  int64_t last_ms_ago = 0;  // The time since the last answer arrived.
 };
 
 class Connection {
  public:
   virtual ~Connection() = default;
-  // Blocks until there is at least one byte, and reads at most bytes.size(). Unavailable if the peer has closed the
-  // connection or cannot be reached.
+  // Blocks until there is at least one byte, and reads at most bytes.size() bytes. Unavailable if the peer has closed
+  // the connection or cannot be reached.
   virtual absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) = 0;
-  // Blocks until all bytes are written. Unavailable as for Read.
+  // Blocks until all bytes are written. Unavailable if the peer has closed the connection or cannot be reached.
   virtual absl::Status Write(absl::Span<const std::byte> bytes) = 0;
   // Writes as many bytes as possible without blocking and returns their number. An implementation may always return 0.
-  virtual size_t TryWrite(absl::Span<const std::byte> bytes) { return 0; }
+  // Unavailable if the connection is broken, so that a later call cannot write more.
+  virtual absl::StatusOr<size_t> TryWrite(absl::Span<const std::byte> bytes) { return 0; }
   // Closes both directions. Blocked calls return Cancelled. May be called by any thread, and more than once.
   virtual void Shutdown() = 0;
-  // The address of the other end, such as "127.0.0.1:4711", for messages.
+  // Returns the address of the other end, such as "127.0.0.1:4711", for messages.
   virtual std::string Peer() const = 0;
-  // What is known of the answers of the other machine; nothing by default.
+  // Returns the kernel's information about the answers of the other machine. By default, no answer is awaited.
   virtual Answers GetAnswers() const { return {}; }
 };
 
@@ -43,9 +45,9 @@ class Listener {
   virtual ~Listener() = default;
   // Blocks until a peer connects.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Accept() = 0;
-  // A blocked Accept returns Cancelled, and so do later ones. May be called by any thread.
+  // Makes a blocked Accept and all later ones return Cancelled. May be called by any thread.
   virtual void Shutdown() = 0;
-  // The address with its actual port, such as "127.0.0.1:4711", also if Listen was given port 0.
+  // Returns the address with its actual port, such as "127.0.0.1:4711", also if Listen was called with port 0.
   virtual std::string Address() const = 0;
 };
 
@@ -53,17 +55,19 @@ class Network {
  public:
   virtual ~Network() = default;
   // `address` is HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
-  // InvalidArgument if the address is malformed or the host is unknown. Messages contain the address.
+  // InvalidArgument if the address is malformed or the host is unknown. Unavailable if the system refuses for another
+  // reason. Messages contain the address.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) = 0;
-  // Connects within timeout_ms, or returns Unavailable.
+  // Connects within timeout_ms, or returns Unavailable. Tries all addresses of the host. InvalidArgument as in Listen.
+  // Looking up the name of a host is not limited by timeout_ms.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) = 0;
 };
 
-// TCP with TCP_NODELAY, on the system's clock. Connections to a machine that does not answer for 12 s become
-// Unavailable. The object exists until the process ends.
+// Returns TCP with TCP_NODELAY, on the system's clock. Connections to another machine that does not answer for 12 s
+// become Unavailable. The object exists until the process ends.
 Network& TcpNetwork();
 
-// Takes over a connected stream socket, for example one that another process accepted. `peer` is for messages.
+// Takes ownership of a connected stream socket, for example one that another process accepted. `peer` is for messages.
 std::unique_ptr<Connection> AdoptSocket(int fd, const std::string& peer);
 
 // The parts of "HOST:PORT" or "[IPV6]:PORT".
@@ -71,14 +75,21 @@ struct HostPort {
   std::string host;
   int port = 0;
 };
+// InvalidArgument if the host is empty, if brackets are not around an IPv6 address, or if the port is not a number from
+// 0 to 65535.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
+// The host of a text without a port: "IPV6", "[IPV6]", or another host. The result has no brackets. InvalidArgument if
+// the text is empty or has a port, or if brackets are not around an IPv6 address.
+absl::StatusOr<std::string> ParseHost(absl::string_view text);
+// The reverse of ParseHostPort: "HOST:PORT", or "[IPV6]:PORT" if the host contains a colon.
+std::string JoinHostPort(absl::string_view host, int port);
 
-// A listening TCP socket, which the caller closes. Errors: as Network::Listen.
+// Returns a listening TCP socket, which the caller must close. Errors are those of Network::Listen.
 absl::StatusOr<int> ListenFd(const std::string& address);
-// The address to which a socket is bound, such as "127.0.0.1:4711".
+// Returns the address to which a socket is bound, such as "127.0.0.1:4711".
 std::string BoundAddress(int fd);
 
-// Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. No other name is loopback
+// Whether the host is "localhost" or a loopback address: 127.0.0.0/8 or ::1. Other names are not loopback
 // ("127.example.com" is a name), and names are not resolved.
 bool IsLoopback(absl::string_view host);
 

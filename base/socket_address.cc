@@ -1,10 +1,59 @@
 #include "base/socket_address.h"
 
+#include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 
 namespace xlad {
+namespace {
+
+// Connects a non-blocking socket before the deadline. Returns 0 or an errno value.
+int ConnectBefore(int fd, const addrinfo& to, int64_t deadline_ns) {
+  if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS && errno != EINTR) return errno;
+  // SO_ERROR is 0 also while the connection is not established. It has a meaning only after poll has returned 1.
+  pollfd ready{fd, POLLOUT, 0};
+  int n = -1;
+  while (n < 0) {
+    const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
+    n = poll(&ready, 1, static_cast<int>(std::clamp<int64_t>(left_ms, 0, std::numeric_limits<int>::max())));
+    if (n < 0 && errno != EINTR) return errno;
+  }
+  if (n == 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+}  // namespace
+
+absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms) {
+  const int64_t end_ns = RealClock().NowNs() + timeout_ms * kNsPerMs;
+  int64_t untried = 0;
+  for (const addrinfo* to = &addresses; to != nullptr; to = to->ai_next) ++untried;
+  int error = 0;
+  for (const addrinfo* to = &addresses; to != nullptr; to = to->ai_next, --untried) {
+    const int64_t now_ns = RealClock().NowNs();
+    const int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    error = fd < 0 ? errno : ConnectBefore(fd, *to, now_ns + (end_ns - now_ns) / untried);
+    if (error == 0) {
+      fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+      return fd;
+    }
+    if (fd >= 0) close(fd);
+  }
+  return absl::UnavailableError(std::strerror(error));
+}
 
 std::string SocketAddressText(const sockaddr_storage& address, socklen_t size) {
   char host[NI_MAXHOST];

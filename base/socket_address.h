@@ -1,13 +1,23 @@
-// Text of socket addresses, for logs and for peers.
+// Socket addresses: their text, for logs and for the names of peers, and connections to them.
 #pragma once
 
+#include <netdb.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <string>
+
+#include "base/status.h"
 
 namespace xlad {
 
-// "127.0.0.1:4711" or "[::1]:4711"; an IPv4 address in IPv6 form is written as IPv4. "?" if it is not an address.
+// Returns "127.0.0.1:4711" or "[::1]:4711". An IPv4 address in IPv6 form is written as IPv4. Returns "?" for other
+// kinds of addresses.
 std::string SocketAddressText(const sockaddr_storage& address, socklen_t size);
+
+// Connects to one of the addresses of a host, a nonempty list of getaddrinfo. Tries them in order, each for an equal
+// share of the remaining time. Returns the connected socket, which the caller owns. It is blocking and close-on-exec.
+// Unavailable with the system's reason for the last address if no address accepts the connection.
+absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms);
 
 }  // namespace xlad

@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/network.h"
 
@@ -14,18 +13,14 @@ namespace {
 
 constexpr int kThreads = 4;
 constexpr int kTimeoutSeconds = 2;
-constexpr size_t kMaxBodyBytes = 1024;  // Requests have none.
+constexpr size_t kMaxBodyBytes = 1024;  // GET and HEAD requests have no body.
 constexpr size_t kMaxRequestsPerConnection = 1000;
-
-std::string Join(const std::string& host, int port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
-}
 
 class LibraryServer final : public HttpServer {
  public:
   explicit LibraryServer(HttpHandler handler) : handler_(std::move(handler)) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    // The library would let several processes share the port.
+    // By default the library sets SO_REUSEPORT, with which several processes could share the port.
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -59,12 +54,13 @@ class LibraryServer final : public HttpServer {
       port = -1;
     }
     if (port < 0) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          "cannot listen on ", address, " for HTTP: the port is in use, or the host is not of this machine"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("cannot listen on ", address,
+                       " for HTTP: the port is in use, or the host is not an address of this machine"));
     }
-    address_ = Join(at.host, port);
+    address_ = JoinHostPort(at.host, port);
     thread_ = std::thread([this] { server_.listen_after_bind(); });
-    // A stop before the server runs would be without effect.
+    // Waits, because a stop before the server runs would have no effect.
     while (!server_.is_running()) std::this_thread::yield();
     return absl::OkStatus();
   }
@@ -75,7 +71,7 @@ class LibraryServer final : public HttpServer {
   void Handle(const httplib::Request& request, httplib::Response* response) {
     HttpRequest asked;
     asked.path = request.path;
-    asked.client = Join(request.remote_addr, request.remote_port);
+    asked.client = JoinHostPort(request.remote_addr, request.remote_port);
     for (const auto& [name, value] : request.params) asked.query.emplace(name, value);
     HttpResponse answer = handler_(asked);
     response->status = answer.status;
