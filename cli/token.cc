@@ -1,4 +1,4 @@
-// `xlad token`: issues, lists and revokes tokens beside a running coordinator.
+// `xlad token`: issues, lists and revokes tokens, also while the coordinator runs.
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
@@ -28,12 +28,12 @@ std::string Date(int64_t unix_s) {
 }
 
 int List(const security::TokenStore& tokens, const std::string& format) {
-  const auto records = tokens.List();
-  if (!records.ok()) return Fail(records.status());
+  const auto list = tokens.List();
+  if (!list.ok()) return Fail(list.status());
   const int64_t now = RealClock().WallNs() / kNsPerSecond;
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   if (format != "json") std::printf("%-14s %-10s %-20s %-22s %-22s\n", "ID", "ROLE", "USER", "CREATED", "EXPIRES");
-  for (const security::TokenRecord& record : *records) {
+  for (const security::TokenRecord& record : list->records) {
     const std::string role(RoleName(record.role));
     json.push_back({{"id", record.id},
                     {"role", role},
@@ -47,10 +47,15 @@ int List(const security::TokenStore& tokens, const std::string& format) {
                 record.expires_unix_s <= now ? " expired" : "");
   }
   if (format == "json") std::printf("%s\n", json.dump(2).c_str());
-  return kOk;
+  std::fflush(stdout);
+  int code = kOk;
+  for (const absl::Status& status : list->unreadable) {
+    code = Fail(Annotate(status, "a token is not listed and is refused; remove its file and issue another one"));
+  }
+  return code;
 }
 
-int Run(TokenOptions options) {
+int RunToken(TokenOptions options) {
   security::TokenStore tokens(service::TokenFolder(options.data), &RealClock());
   if (options.list) return List(tokens, options.format);
   if (!options.revoke.empty()) {
@@ -87,17 +92,19 @@ void AddToken(CLI::App& parent, Action* action) {
       "Examples:\n  xlad token --data /var/lib/xlad --role worker -o worker.join\n"
       "  xlad token --data /var/lib/xlad --role submitter --user alice --days 7 -o alice.join\n"
       "  xlad token --data /var/lib/xlad --list\n  xlad token --data /var/lib/xlad --revoke 0123456789ab\n"
-      "The coordinator may run meanwhile; it must have listened off loopback once.");
+      "The coordinator may be running. It must have listened off loopback at least once.");
   app->add_option("--data", options->data, "the coordinator's data folder")->capture_default_str();
   app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)");
   app->add_option("--user", options->user,
-                  "owner of the jobs that it submits; default: the user who runs this command");
-  app->add_option("--days", options->days, "how long it is valid")->capture_default_str()->check(Between(1, 3650));
+                  "owner of the jobs that are submitted with the token; default: the user who runs this command");
+  app->add_option("--days", options->days, "how long the token is valid")
+      ->capture_default_str()
+      ->check(Between(1, 3650));
   app->add_option("-o,--output", options->output, "file, which only you can read; default: standard output");
   app->add_flag("--list", options->list, "list all tokens");
   app->add_option("--revoke", options->revoke, "ID of a token, which is refused from now on");
   AddFormatFlag(app, &options->format);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] { *action = [=] { return RunToken(*options); }; });
 }
 
 }  // namespace xlad::cli

@@ -1,9 +1,19 @@
 // Roles, tokens, join files, and certificates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "absl/strings/match.h"
@@ -12,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/testing/test_folder.h"
 #include "security/certificates.h"
 #include "security/join_file.h"
 #include "security/private_files.h"
@@ -29,16 +40,11 @@ int ModeOf(const std::string& path) {
 
 class FolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = JoinPath(testing::TempDir(),
-                       absl::StrCat("security_", testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string folder_;
+  const TestFolder own_folder_;
+  const std::string folder_ = JoinPath(own_folder_.path(), "made");  // The tests make it.
 };
 
-TEST(Roles, WhatTheTableDoesNotNameIsDenied) {
+TEST(Roles, CallsThatAreNotInTheTableAreDenied) {
   for (const Role role : {Role::kReader, Role::kSubmitter, Role::kWorker, Role::kOperator, Role::kOwner}) {
     for (const char* call : {"", "submitjob", "SubmitJob ", "DropEverything", "../Attach"}) {
       EXPECT_EQ(AccessTo(call, role), Access::kDenied) << call;
@@ -62,7 +68,7 @@ TEST(Roles, ReadersChangeNothingAndWorkersSeeNoJobs) {
                                        "GetTrace",
                                        "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
                                        "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
-  // Health says nothing about jobs, so that all roles may ask for it.
+  // The health of the server reveals nothing about jobs, so all roles may ask for it.
   const std::string health = "grpc.health.v1.Health/Watch";
   std::set<std::string> calls;
   for (const CallRule& rule : CallRules()) {
@@ -108,7 +114,7 @@ TEST_F(TokensTest, AreFoundUntilTheyExpire) {
   EXPECT_THAT(std::string(expired.message()), HasSubstr("expired"));
 }
 
-TEST_F(TokensTest, AreRefusedAfterTheyAreRevokedBesideTheStore) {
+TEST_F(TokensTest, AreRefusedAfterAnotherStoreRevokesThem) {
   TokenStore serving(folder_, &clock_);
   TokenStore command(folder_, &clock_);
   const std::string token = *command.Issue(Role::kWorker, "w", 60, random_.get());
@@ -120,7 +126,7 @@ TEST_F(TokensTest, AreRefusedAfterTheyAreRevokedBesideTheStore) {
   EXPECT_TRUE(absl::IsNotFound(command.Revoke("../../etc/passwd")));
 }
 
-// Each character of the secret counts, and an id alone says nothing.
+// A token is refused if any character of the secret differs, or if it has only the id.
 TEST_F(TokensTest, OtherTextsAreRefused) {
   TokenStore store(folder_, &clock_);
   const std::string token = *store.Issue(Role::kOperator, "op", 60, random_.get());
@@ -141,7 +147,7 @@ TEST_F(TokensTest, OtherTextsAreRefused) {
             std::string(store.Find(wrong).status().message()).substr(25));
 }
 
-TEST_F(TokensTest, FilesHaveNoSecretAndAreTheOwnersAlone) {
+TEST_F(TokensTest, FilesHaveNoSecretAndOnlyTheOwnerCanReadThem) {
   TokenStore store(folder_, &clock_);
   const std::string token = *store.Issue(Role::kReader, "r", 60, random_.get());
   const std::string secret = token.substr(token.rfind('_') + 1);
@@ -157,11 +163,32 @@ TEST_F(TokensTest, FilesHaveNoSecretAndAreTheOwnersAlone) {
   EXPECT_EQ(files, 1);
   const auto all = store.List();
   ASSERT_TRUE(all.ok());
-  ASSERT_EQ(all->size(), 1u);
-  EXPECT_EQ(all->front().id, TokenId(token));
+  ASSERT_EQ(all->records.size(), 1u);
+  EXPECT_EQ(all->records.front().id, TokenId(token));
 }
 
-TEST_F(TokensTest, RefusesOwnersBadUsersAndDamage) {
+// The other tokens are listed even if the files of some are damaged.
+TEST_F(TokensTest, ListNamesDamagedFiles) {
+  TokenStore store(folder_, &clock_);
+  std::vector<std::string> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(TokenId(*store.Issue(Role::kReader, "a", 60, random_.get())));
+  std::sort(ids.begin(), ids.end());
+  const auto path = [&](int i) { return JoinPath(folder_, ids[static_cast<size_t>(i)] + ".token"); };
+  ASSERT_TRUE(WritePrivateFile(path(0), "role reader\n").ok());
+  ASSERT_TRUE(WritePrivateFile(path(2), "").ok());
+  const auto list = store.List();
+  ASSERT_TRUE(list.ok()) << list.status();
+  ASSERT_EQ(list->records.size(), 2u);
+  EXPECT_EQ(list->records[0].id, ids[1]);
+  EXPECT_EQ(list->records[1].id, ids[3]);
+  ASSERT_EQ(list->unreadable.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(absl::IsDataLoss(list->unreadable[static_cast<size_t>(i)]));
+    EXPECT_THAT(std::string(list->unreadable[static_cast<size_t>(i)].message()), HasSubstr(path(2 * i)));
+  }
+}
+
+TEST_F(TokensTest, RefusesOwnersInvalidUsersAndDamagedFiles) {
   TokenStore store(folder_, &clock_);
   EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kOwner, "a", 60, random_.get()).status()));
   EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kReader, "a b", 60, random_.get()).status()));
@@ -169,7 +196,7 @@ TEST_F(TokensTest, RefusesOwnersBadUsersAndDamage) {
   const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());
   const std::string path = JoinPath(folder_, TokenId(token) + ".token");
   const std::string text = *RealFileSystem().Read(path);
-  for (size_t line = 0; line < 5; ++line) {  // Without any one of its lines it is refused.
+  for (size_t line = 0; line < 5; ++line) {  // The file is refused if any one of its lines is missing.
     std::vector<std::string> lines = absl::StrSplit(text, '\n');
     lines.erase(lines.begin() + static_cast<int64_t>(line));
     ASSERT_TRUE(WritePrivateFile(path, absl::StrJoin(lines, "\n")).ok());
@@ -181,7 +208,7 @@ TEST_F(TokensTest, RefusesOwnersBadUsersAndDamage) {
   EXPECT_EQ(store.Find(token)->role, Role::kReader);
 }
 
-TEST(JoinFiles, RoundTripAndNameWhatIsMissing) {
+TEST(JoinFiles, RoundTripAndErrorsNameTheMissingPart) {
   const JoinFile join = {"10.0.0.1:7411", "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n",
                          absl::StrCat("xlad_0123456789ab_", std::string(64, 'f'))};
   const std::string text = FormatJoinFile(join);
@@ -190,7 +217,7 @@ TEST(JoinFiles, RoundTripAndNameWhatIsMissing) {
   EXPECT_EQ(parsed->address, join.address);
   EXPECT_EQ(parsed->token, join.token);
   EXPECT_EQ(parsed->authority, join.authority);
-  EXPECT_EQ(text.substr(0, text.find('\n')), join.token);  // So it is a token file, too.
+  EXPECT_EQ(text.substr(0, text.find('\n')), join.token);  // The join file is therefore also a token file.
   for (size_t size = 0; size + 1 < text.size(); ++size) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseJoinFile(text.substr(0, size)).status())) << size;
   }
@@ -215,7 +242,7 @@ TEST(Certificates, AuthoritiesAndServersDiffer) {
 
 using CertificatesTest = FolderTest;
 
-TEST_F(CertificatesTest, TheAuthorityOfAFolderStays) {
+TEST_F(CertificatesTest, TheAuthorityOfAFolderIsMadeOnce) {
   const ManualClock clock{1'800'000'000 * kNsPerSecond};
   const auto first = AuthorityIn(folder_, clock);
   ASSERT_TRUE(first.ok()) << first.status();
@@ -236,6 +263,34 @@ TEST_F(PrivateFilesTest, ReplaceOlderFilesAndNeverWidenTheirMode) {
     chmod(path.c_str(), 0644);
   }
   EXPECT_FALSE(WritePrivateFile(JoinPath(folder_, "missing/f"), "x").ok());
+}
+
+// Makes the system call fail with EIO in this process from now on.
+bool MakeFail(int call) {
+  sock_filter rules[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 1),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+                         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog filter{std::size(rules), rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_F(PrivateFilesTest, AFailureLeavesTheOldFileOnly) {
+  ASSERT_TRUE(MakePrivateFolder(folder_).ok());
+  const std::string path = JoinPath(folder_, "f");
+  ASSERT_TRUE(WritePrivateFile(path, "old").ok());
+  for (const int call : {SYS_write, SYS_fsync}) {
+    const pid_t child = fork();
+    if (child == 0) _exit(MakeFail(call) && absl::IsUnavailable(WritePrivateFile(path, "new")) ? 0 : 1);
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << call;
+    EXPECT_EQ(*RealFileSystem().List(folder_), std::vector<std::string>{"f"}) << call;
+    EXPECT_EQ(*RealFileSystem().Read(path), "old") << call;
+  }
+  ASSERT_TRUE(MakePrivateFolder(JoinPath(folder_, "d")).ok());
+  EXPECT_TRUE(absl::IsUnavailable(WritePrivateFile(JoinPath(folder_, "d"), "a file cannot replace a folder")));
+  EXPECT_EQ(RealFileSystem().List(folder_)->size(), 2u);
 }
 
 }  // namespace

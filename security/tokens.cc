@@ -114,7 +114,7 @@ absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
     record = found->second.record;
   }
   if (!record.ok()) return absl::UnauthenticatedError(record.status().message());
-  // The same error as for an unknown id, so that ids cannot be searched.
+  // The error is the same as for an unknown id, so that callers cannot search for valid ids.
   if (!SameSecret(Sha256Hex(parts.secret), record->secret_sha256)) {
     return absl::UnauthenticatedError(absl::StrCat("found token ", parts.id, ", which does not exist or was revoked"));
   }
@@ -125,16 +125,22 @@ absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
   return Caller{record->user, record->role};
 }
 
-absl::StatusOr<std::vector<TokenRecord>> TokenStore::List() const {
-  std::vector<TokenRecord> records;
-  if (!RealFileSystem().IsDirectory(folder_)) return records;
+absl::StatusOr<TokenList> TokenStore::List() const {
+  TokenList list;
+  if (!RealFileSystem().IsDirectory(folder_)) return list;
   XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, RealFileSystem().List(folder_));
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    if (!absl::EndsWith(name, kSuffix)) continue;  // A file that is being written.
-    XLAD_ASSIGN_OR_RETURN(records.emplace_back(), Load(name.substr(0, name.size() - (sizeof kSuffix - 1))));
+    if (!absl::EndsWith(name, kSuffix)) continue;  // Another process is writing this file.
+    const std::string id = name.substr(0, name.size() - (sizeof kSuffix - 1));
+    absl::StatusOr<TokenRecord> record = Load(id);
+    if (record.ok()) {
+      list.records.push_back(*std::move(record));
+    } else if (RealFileSystem().Exists(PathOf(id))) {  // Otherwise it has just been revoked.
+      list.unreadable.push_back(record.status());
+    }
   }
-  return records;
+  return list;
 }
 
 absl::Status TokenStore::Revoke(const std::string& id) {

@@ -1,8 +1,8 @@
-// Bearer tokens: who may call the coordinator, in which role, until when.
+// Bearer tokens. A token says who may call the coordinator, in which role and until when.
 //
-// Each token is a file in one folder, so that `xlad token` works beside a running coordinator: it issues by writing a
-// file and revokes by removing it. The folder has only the SHA-256 of a token's secret. A token is "xlad_ID_SECRET";
-// the secret has 256 random bits, so that its hash cannot be searched.
+// Each token is a file in one folder, so that `xlad token` works while the coordinator runs: it issues a token by
+// writing a file, and revokes it by removing the file. The folder has only the SHA-256 of a token's secret. A token is
+// "xlad_ID_SECRET"; the secret has 256 random bits, so that it cannot be found from its hash.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +26,26 @@ struct TokenRecord {
   std::string secret_sha256;  // Lower-case hexadecimal digits.
 };
 
+struct TokenList {
+  std::vector<TokenRecord> records;      // Ordered by id.
+  std::vector<absl::Status> unreadable;  // One error for each file that cannot be read or is damaged.
+};
+
 // Thread-safe.
 class TokenStore {
  public:
-  // `folder` need not exist; nothing is read now. `clock` must outlive the store.
+  // `folder` need not exist, and the constructor does not read it. `clock` must outlive the store.
   TokenStore(std::string folder, const Clock* clock) : folder_(std::move(folder)), clock_(clock) {}
 
-  // Makes a token and stores its record. InvalidArgument for the role kOwner, for malformed users and for tokens that
-  // would not be valid now.
+  // Makes a token that is valid for `valid_s` seconds from now, and stores its record. InvalidArgument for the role
+  // kOwner, for a malformed user name, and if `valid_s` is not positive.
   absl::StatusOr<std::string> Issue(Role role, const std::string& user, int64_t valid_s, Random* random);
-  // Who has the token. Unauthenticated, with the reason, if it is malformed, unknown, revoked or expired. A revoked
-  // token is refused within a second.
+  // The caller who has the token. Unauthenticated, with the reason, if it is malformed, unknown, revoked or expired. A
+  // revoked token is refused within a second.
   absl::StatusOr<Caller> Find(const std::string& token);
-  // All tokens, by id; also those that have expired.
-  absl::StatusOr<std::vector<TokenRecord>> List() const;
-  // NotFound if there is no such token.
+  // All tokens, including expired ones. An error if the folder cannot be read.
+  absl::StatusOr<TokenList> List() const;
+  // Removes the token. NotFound if there is no such token.
   absl::Status Revoke(const std::string& id);
 
  private:
