@@ -15,7 +15,7 @@ namespace {
 constexpr char kBatch[] = ".safetensors";
 constexpr char kEnd[] = ".end";
 
-// The number in "12.safetensors" or "12.end"; false for other names.
+// Reads the number in "12.safetensors" or "12.end". Returns false for other names.
 bool ParseName(absl::string_view name, absl::string_view suffix, int64_t* number) {
   return absl::ConsumeSuffix(&name, suffix) && absl::SimpleAtoi(name, number) && *number >= 0;
 }
@@ -61,8 +61,8 @@ absl::StatusOr<std::unique_ptr<BatchSpool>> BatchSpool::Open(FileSystem& files, 
   return spool;
 }
 
-// Batches come and go in their order, so that those on the disk are consecutive. If one is missing nevertheless, those
-// before it are of no use.
+// Batches are added and removed in their order, so the batches on the disk are consecutive. If one is missing
+// nevertheless, the batches before it are useless.
 absl::Status BatchSpool::OpenJob(const std::string& job) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(FolderOf(job)));
   Stream stream;
@@ -75,7 +75,8 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
     } else if (ParseName(name, kEnd, &number)) {
       stream.end = number;
     } else {
-      XLAD_RETURN_IF_ERROR(files_.Remove(JoinPath(FolderOf(job), name)));  // An arrival that was cut off.
+      // A temporary file of a batch whose arrival was interrupted.
+      XLAD_RETURN_IF_ERROR(files_.Remove(JoinPath(FolderOf(job), name)));
     }
   }
   std::sort(batches.begin(), batches.end());
@@ -84,7 +85,10 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
     stream.first = batches.back();
     for (size_t i = batches.size(); i > 0 && batches[i - 1] == stream.first; --i) --stream.first;
     ++stream.first;
+  } else if (stream.end >= 0) {  // A checkpoint includes all batches, so the job needs none of them.
+    stream.first = stream.next = stream.end;
   }
+  stream.on_disk = stream.first;
   const std::lock_guard lock(mutex_);
   streams_[job] = stream;
   return absl::OkStatus();
@@ -101,19 +105,45 @@ absl::StatusOr<BatchSpool::Stream*> BatchSpool::Find(const std::string& job) {
 }
 
 absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  // A file of an earlier stream of this job may be being removed.
+  changed_.wait(lock, [&] { return streams_.contains(job) || !removing_.contains(job); });
   auto found = streams_.find(job);
   if (found == streams_.end()) {
     XLAD_RETURN_IF_ERROR(files_.MakeDirectories(FolderOf(job)));
     XLAD_RETURN_IF_ERROR(files_.SyncDirectory(folder_));
-    found = streams_.emplace(job, Stream{first, first, -1, -1, clock_.NowNs()}).first;
+    found = streams_.emplace(job, Stream{first, first, first, -1, -1, clock_.NowNs()}).first;
   }
   Stream& stream = found->second;
-  if (holds_ > 0) return absl::OkStatus();  // The next call removes them.
-  if (stream.next < first) stream.first = stream.next = first;  // The disk has nothing that is needed.
-  for (; stream.first < first; ++stream.first) {
-    const absl::Status removed = files_.Remove(PathOf(job, stream.first));
+  if (holds_ > 0) return absl::OkStatus();                        // A later call removes the batches.
+  if (stream.next < first) stream.on_disk = stream.next = first;  // The disk has no batches that the job needs.
+  stream.first = std::max(stream.first, first);
+  if (removing_.contains(job)) return absl::OkStatus();  // The call that removes a batch also removes the next ones.
+  return RemoveUnneeded(job, &lock);
+}
+
+// Calls `remove`, which removes one file of the job, without the lock: it may take long, and the streams of all jobs
+// need the lock meanwhile.
+absl::Status BatchSpool::WithoutLock(const std::string& job, const std::function<absl::Status()>& remove,
+                                     std::unique_lock<std::mutex>* lock) {
+  removing_.insert(job);
+  lock->unlock();
+  const absl::Status status = remove();
+  lock->lock();
+  removing_.erase(job);
+  changed_.notify_all();
+  return status;
+}
+
+absl::Status BatchSpool::RemoveUnneeded(const std::string& job, std::unique_lock<std::mutex>* lock) {
+  while (holds_ == 0) {
+    const auto before = streams_.find(job);
+    if (before == streams_.end() || before->second.on_disk >= before->second.first) break;
+    const int64_t batch = before->second.on_disk;
+    const absl::Status removed = WithoutLock(job, [&] { return files_.Remove(PathOf(job, batch)); }, lock);
     if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    const auto after = streams_.find(job);  // The job may have ended meanwhile.
+    if (after != streams_.end()) after->second.on_disk = std::max(after->second.on_disk, batch + 1);
   }
   return absl::OkStatus();
 }
@@ -123,18 +153,27 @@ void BatchSpool::Remove(const std::string& job) {
     const std::lock_guard lock(mutex_);
     if (streams_.erase(job) == 0) return;
     changed_.notify_all();
-    if (holds_ > 0) return;  // They are removed after the next start.
+    if (holds_ > 0) return;  // The files are removed after the next start.
   }
-  // What cannot be removed now is removed after the next start.
+  // Files that cannot be removed now are removed after the next start.
   const auto names = files_.List(FolderOf(job));
   if (!names.ok()) return;
-  for (const std::string& name : *names) files_.Remove(JoinPath(FolderOf(job), name)).IgnoreError();
-  files_.RemoveDirectory(FolderOf(job)).IgnoreError();
+  std::unique_lock lock(mutex_);
+  const auto remove = [&](const std::function<absl::Status()>& of_one) {
+    changed_.wait(lock, [&] { return !removing_.contains(job); });
+    if (holds_ > 0 || streams_.contains(job)) return;
+    WithoutLock(job, of_one, &lock).IgnoreError();
+  };
+  for (const std::string& name : *names) {
+    remove([&] { return files_.Remove(JoinPath(FolderOf(job), name)); });
+  }
+  remove([&] { return files_.RemoveDirectory(FolderOf(job)); });
 }
 
 std::shared_ptr<void> BatchSpool::HoldRemovals() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   ++holds_;
+  changed_.wait(lock, [&] { return removing_.empty(); });
   return std::shared_ptr<void>(nullptr, [this](void*) {
     const std::lock_guard released(mutex_);
     --holds_;

@@ -1,18 +1,21 @@
-// The batches of jobs whose data a client feeds step by step: each is a file from its arrival until a checkpoint of a
-// later step is committed, so that recovery replays the same bytes.
+// The batches of jobs whose data a client sends step by step. Each batch is stored in a file from its arrival until a
+// checkpoint of a later step is committed, so that recovery replays the same bytes.
 //
 //   FOLDER/JOB/12.safetensors   the batch of step 12
 //   FOLDER/JOB/20.end           the job has 20 batches
 //
-// The sender is slowed down to the pace of the job: it is at most kAhead batches ahead of the newest batch that a
-// worker has asked for. Batches may be larger than memory: they are written and read in pieces. Thread-safe.
+// The sender is limited to the pace of the job: it is at most kAhead batches ahead of the newest batch that a worker
+// has requested or that a checkpoint has made unnecessary. Batches may be larger than memory, because they are written
+// and read in pieces. Thread-safe.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,57 +31,62 @@ class BatchSpool {
   static constexpr int64_t kAhead = 8;
 
   struct Limits {
-    int64_t batch_bytes = int64_t{64} << 30;  // The largest size of one batch.
-    int64_t reserve_bytes = 0;                // The space on the disk that is kept for others.
+    int64_t batch_bytes = int64_t{64} << 30;  // The maximum size of one batch in bytes.
+    int64_t reserve_bytes = 0;                // The space on the disk, in bytes, that is reserved for other uses.
   };
 
-  // Opens what is on the disk. `files` and `clock` must outlive the spool.
+  // Opens the batches that are on the disk. `files` and `clock` must outlive the spool.
   static absl::StatusOr<std::unique_ptr<BatchSpool>> Open(FileSystem& files, const Clock& clock, std::string folder,
                                                           const Limits& limits);
 
-  // Adds the job, unless it exists, and removes its batches before `first`: the job does not need them any more.
+  // Adds the job, unless it exists, and removes its batches before batch `first`. The job no longer needs them.
   absl::Status Keep(const std::string& job, int64_t first);
-  // Removes the job with its files; calls that wait for it return NotFound.
+  // Removes the job with its files. Calls that wait for the job return NotFound.
   void Remove(const std::string& job);
-  // Until the result is destroyed, which must be before the spool is, no batch is removed from the disk.
+  // No batch is removed from the disk until the result is destroyed. Later calls of Keep remove the batches of jobs
+  // that still exist; the files of other jobs stay until the next start. Waits for files that are being removed. The
+  // result must not outlive the spool.
   std::shared_ptr<void> HoldRemovals();
   std::vector<std::string> Jobs() const;
   bool Has(const std::string& job) const;
 
   // --- The sender.
-  // The first batch that is not here. NotFound if the job is not here.
+  // The number of the first batch that has not arrived. NotFound if the job does not exist.
   absl::StatusOr<int64_t> Next(const std::string& job);
-  // Waits up to wait_ms until there is room for the next batch; returns whether there is.
+  // Waits up to wait_ms until there is room for the next batch. Returns whether there is room.
   absl::StatusOr<bool> WaitForRoom(const std::string& job, int64_t wait_ms);
-  // A batch that arrives. Used by one thread.
+  // A batch that is arriving. Used by one thread.
   class Arrival {
    public:
-    virtual ~Arrival() = default;  // Removes what was written, unless Finish succeeded.
+    virtual ~Arrival() = default;  // Removes the temporary file, unless Finish succeeded.
     // InvalidArgument if the batch is too large, ResourceExhausted if the disk is nearly full.
     virtual absl::Status Append(absl::string_view bytes) = 0;
-    // When it returns OK, the batch is on disk. Aborted if another sender has sent the batch meanwhile.
+    // When it returns OK, the batch is on disk. Aborted if the job expects another batch or none, because another
+    // sender has sent this batch or has ended the data in the meantime.
     virtual absl::Status Finish() = 0;
   };
   absl::StatusOr<std::unique_ptr<Arrival>> Begin(const std::string& job, int64_t batch);
-  // Records that the job has `count` batches. Aborted if another sender has sent more meanwhile.
+  // Records that the job has `count` batches. Aborted if another number of batches has arrived or is recorded, because
+  // there is another sender.
   absl::Status End(const std::string& job, int64_t count);
 
   // --- Workers.
-  // Waits up to wait_ms for the batch: then Unavailable. OutOfRange if the sender has ended before it, DataLoss if the
-  // batch was removed.
+  // Waits up to wait_ms for the batch. Unavailable if it has not arrived by then, OutOfRange if the data ended before
+  // this batch, DataLoss if the batch was removed.
   absl::StatusOr<std::shared_ptr<RangeReader>> Read(const std::string& job, int64_t batch, int64_t wait_ms);
 
-  // If a worker waits for a batch that is not here: what it waits for, as a sentence without a period. Otherwise empty.
+  // If a worker waits for a batch that has not arrived, says so in a sentence without a period. Otherwise empty.
   std::string Why(const std::string& job) const;
 
  private:
   class FileArrival;
   struct Stream {
-    int64_t first = 0;       // The first batch that is here.
-    int64_t next = 0;        // The first batch that is not.
-    int64_t end = -1;        // The number of all batches, if it is known; otherwise -1.
-    int64_t wanted = -1;     // The newest batch that a worker has asked for.
-    int64_t message_ns = 0;  // When the last message of the sender came.
+    int64_t first = 0;       // The first batch that the job may need.
+    int64_t on_disk = 0;     // The first batch on the disk: `first`, or an earlier one that is to be removed.
+    int64_t next = 0;        // The first batch that has not arrived.
+    int64_t end = -1;        // The total number of batches, or -1 if it is not known yet.
+    int64_t wanted = -1;     // The newest batch that a worker has requested.
+    int64_t message_ns = 0;  // The time at which the last message of the sender arrived.
   };
 
   BatchSpool(FileSystem& files, const Clock& clock, std::string folder, const Limits& limits)
@@ -88,14 +96,18 @@ class BatchSpool {
   std::string PathOf(const std::string& job, int64_t batch) const;
   absl::StatusOr<Stream*> Find(const std::string& job);  // Called with the lock held.
   absl::Status Add(const std::string& job, int64_t batch, ObjectWriter* writer);
+  absl::Status RemoveUnneeded(const std::string& job, std::unique_lock<std::mutex>* lock);
+  absl::Status WithoutLock(const std::string& job, const std::function<absl::Status()>& remove,
+                           std::unique_lock<std::mutex>* lock);
 
   FileSystem& files_;
   const Clock& clock_;
   const std::string folder_;
   const Limits limits_;
-  mutable std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
   std::map<std::string, Stream> streams_;  // By job.
+  std::set<std::string> removing_;         // The jobs of which a file is being removed without the lock.
   int64_t serial_ = 0;                     // The number of the next temporary file.
   int64_t holds_ = 0;                      // See HoldRemovals.
 };

@@ -1,4 +1,4 @@
-// BatchSpool: what the sender and the workers of a stream see, and what is left after a crash at any operation.
+// BatchSpool: its results for the sender and the workers of a stream, and its contents after a crash at any operation.
 #include "storage/batch_spool.h"
 
 #include <gmock/gmock.h>
@@ -12,9 +12,11 @@
 namespace xlad::storage {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class BatchSpoolTest : public ::testing::Test {
  protected:
@@ -58,6 +60,60 @@ TEST_F(BatchSpoolTest, NothingIsRemovedWhileABackupIsMade) {
   EXPECT_THAT(*files_.List("spool/job"), ElementsAre("2.safetensors"));
 }
 
+TEST_F(BatchSpoolTest, ABackupThatBeginsDuringARemovalKeepsTheRest) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  for (int64_t batch = 0; batch < 3; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  std::shared_ptr<void> hold;
+  files_.after_list = [&] { hold = spool_->HoldRemovals(); };
+  spool_->Remove("job");
+  ASSERT_NE(hold.use_count(), 0);
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
+}
+
+// Each call would wait for ever if the lock were held while a file is removed.
+TEST_F(BatchSpoolTest, StreamsContinueWhileFilesAreRemoved) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  ASSERT_TRUE(spool_->Keep("ended", 0).ok());
+  ASSERT_TRUE(spool_->End("ended", 0).ok());
+  for (int64_t batch = 0; batch < 4; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  int calls = 0;
+  const auto use = [&] {
+    EXPECT_TRUE(*spool_->WaitForRoom("job", 0));
+    EXPECT_TRUE(Send(4 + calls++, "y").ok());
+  };
+  files_.before_remove = [&] {
+    use();
+    EXPECT_THAT(Read(1), HasSubstr("was removed"));
+    EXPECT_EQ(Read(2), "x");
+    EXPECT_TRUE(spool_->Keep("job", 3).ok());
+  };
+  ASSERT_TRUE(spool_->Keep("job", 2).ok());
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("3.safetensors", "4.safetensors"))
+      << "the first call has also removed what the second call does not need";
+  files_.before_remove = use;
+  spool_->Remove("ended");
+  EXPECT_THAT(*files_.List("spool"), ElementsAre("job"));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(BatchSpoolTest, ABackupWaitsForAFileThatIsBeingRemoved) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  for (int64_t batch = 0; batch < 8; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  std::vector<std::string> names;
+  std::shared_ptr<void> hold;
+  std::thread backup;
+  files_.before_remove = [&] {
+    backup = std::thread([&] {
+      hold = spool_->HoldRemovals();
+      names = *files_.List("spool/job");
+    });
+  };
+  ASSERT_TRUE(spool_->Keep("job", 8).ok());
+  backup.join();
+  EXPECT_THAT(names, Not(Contains("0.safetensors")));
+  EXPECT_EQ(*files_.List("spool/job"), names) << "nothing is removed later";
+}
+
 TEST_F(BatchSpoolTest, ABatchHasALimitAndTheDiskAReserve) {
   limits_ = {.batch_bytes = 5, .reserve_bytes = int64_t{1} << 30};
   Open();
@@ -70,12 +126,12 @@ TEST_F(BatchSpoolTest, ABatchHasALimitAndTheDiskAReserve) {
   const absl::Status full = Send(4, "1");
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, of which it keeps 1024 MiB"));
-  EXPECT_EQ(*spool_->Next("job"), 4) << "nothing is left of it";
+  EXPECT_EQ(*spool_->Next("job"), 4) << "the refused batch was not stored";
   files_.free_bytes += 1;
   EXPECT_TRUE(Send(4, "1").ok());
 }
 
-TEST_F(BatchSpoolTest, BatchesComeInOrderAndAreKeptUntilACheckpoint) {
+TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   ASSERT_TRUE(spool_->Keep("job", 10).ok());
   EXPECT_EQ(*spool_->Next("job"), 10);
   for (int64_t batch = 10; batch < 15; ++batch) ASSERT_TRUE(Send(batch, absl::StrCat("batch", batch)).ok());
@@ -90,7 +146,7 @@ TEST_F(BatchSpoolTest, BatchesComeInOrderAndAreKeptUntilACheckpoint) {
   EXPECT_EQ(Read(14), "batch14");
   EXPECT_THAT(Read(15), HasSubstr("has not arrived"));
   EXPECT_THAT(Read(12), HasSubstr("was removed"));
-  ASSERT_TRUE(spool_->Keep("job", 20).ok()) << "of a job that was resumed elsewhere";
+  ASSERT_TRUE(spool_->Keep("job", 20).ok()) << "the job was resumed elsewhere";
   EXPECT_EQ(*spool_->Next("job"), 20);
 }
 
@@ -105,6 +161,18 @@ TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvives) {
     EXPECT_TRUE(absl::IsAborted(Send(1, "b")));
     EXPECT_TRUE(spool_->End("job", 1).ok()) << "repeated";
   }
+}
+
+TEST_F(BatchSpoolTest, AStreamOfWhichOnlyTheEndIsLeftIsAtItsEnd) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  for (int64_t batch = 0; batch < 3; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+  ASSERT_TRUE(spool_->End("job", 3).ok());
+  ASSERT_TRUE(spool_->Keep("job", 3).ok()) << "the checkpoint of the last step is committed";
+  EXPECT_THAT(*files_.List("spool/job"), ElementsAre("3.end"));
+  Open();
+  EXPECT_EQ(*spool_->Next("job"), 3);
+  EXPECT_THAT(Read(2), HasSubstr("batch 2 of job job was removed"));
+  EXPECT_THAT(Read(3), HasSubstr("ended after batch 2"));
 }
 
 TEST_F(BatchSpoolTest, TheSenderIsSlowedDownToThePaceOfTheReaders) {

@@ -1,7 +1,8 @@
-// Files in memory with a disk that can fail at any operation, for tests. Single-threaded.
+// Files in memory, on a simulated disk that can fail at any operation, for tests. Single-threaded.
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,17 +16,22 @@
 
 namespace xlad::storage {
 
-// Every operation that changes the disk is counted. After `fail_after` of them, each fails; the one at which failing
-// starts is done in part if it is an Append. `Crash` is the loss of power: what has not been synced is lost, or is kept
-// in part, and new names in folders that have not been synced may be lost too.
+// Every operation that changes the disk is counted, except MakeDirectories. After `fail_after` operations, all further
+// counted operations fail with `failure`. An Append that fails writes half of its bytes. `Crash` simulates a loss of
+// power: contents that have not been synced are lost or partly kept, and new names in folders that have not been synced
+// may be lost too.
 class MemoryFiles final : public FileSystem {
  public:
   int64_t fail_after = INT64_MAX;
+  absl::Status failure = absl::ResourceExhaustedError("the disk is full");
   int64_t operations = 0;
   int64_t free_bytes = int64_t{1} << 40;
+  std::function<void()> after_list;     // Called once by the next List, after it has read the names.
+  std::function<void()> before_read;    // Called once by the next Read.
+  std::function<void()> before_remove;  // Called once by the next Remove.
 
-  // Loses contents that have not been synced; files keep half of them. If `lose_names`, names that are not on disk are
-  // lost too.
+  // Drops half of the contents that have not been synced. If `lose_names`, the names are those of the last
+  // SyncDirectory of each folder. Operations do not fail afterward.
   void Crash(bool lose_names) {
     if (lose_names) files_ = synced_names_;
     for (auto& [path, file] : files_) file->bytes.resize(file->synced + (file->bytes.size() - file->synced) / 2);
@@ -39,6 +45,7 @@ class MemoryFiles final : public FileSystem {
   }
 
   absl::StatusOr<std::string> Read(const std::string& path) override {
+    if (before_read) std::exchange(before_read, nullptr)();
     const auto found = files_.find(path);
     if (found == files_.end()) return absl::NotFoundError(absl::StrCat("cannot open ", path));
     return found->second->bytes;
@@ -68,6 +75,7 @@ class MemoryFiles final : public FileSystem {
     std::set<std::string> names;
     for (const auto& [file, contents] : files_) AddName(path, file, &names);
     for (const std::string& folder : folders_) AddName(path, folder, &names);
+    if (after_list) std::exchange(after_list, nullptr)();
     return std::vector<std::string>(names.begin(), names.end());
   }
   absl::Status MakeDirectories(const std::string& path) override {
@@ -78,6 +86,7 @@ class MemoryFiles final : public FileSystem {
     return absl::OkStatus();
   }
   absl::Status Remove(const std::string& path) override {
+    if (before_remove) std::exchange(before_remove, nullptr)();
     XLAD_RETURN_IF_ERROR(Count());
     return files_.erase(path) == 1 ? absl::OkStatus() : absl::NotFoundError(absl::StrCat("cannot remove ", path));
   }
@@ -145,9 +154,7 @@ class MemoryFiles final : public FileSystem {
     const std::shared_ptr<Contents> contents_;
   };
 
-  absl::Status Count() {
-    return ++operations > fail_after ? absl::ResourceExhaustedError("the disk is full") : absl::OkStatus();
-  }
+  absl::Status Count() { return ++operations > fail_after ? failure : absl::OkStatus(); }
   static void AddName(const std::string& folder, absl::string_view path, std::set<std::string>* names) {
     if (!absl::ConsumePrefix(&path, folder) || !absl::ConsumePrefix(&path, "/")) return;
     names->insert(std::string(path.substr(0, path.find('/'))));
