@@ -17,7 +17,7 @@ struct StepAndAttempt {
   int64_t attempt = 0;
 };
 
-// What the name of a checkpoint's folder says, or nothing if it is the name of something else.
+// Parses the name of a checkpoint's folder. Returns nullopt for other names.
 std::optional<StepAndAttempt> ParseName(const std::string& name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
   StepAndAttempt parsed;
@@ -81,14 +81,14 @@ absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, 
   return found;
 }
 
-absl::Status RemoveOthers(FileSystem& files, const std::string& job_folder, const Others& others) {
+absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_folder, const ObsoleteFolders& obsolete) {
   if (!files.IsDirectory(job_folder)) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(job_folder));
   for (const std::string& name : names) {
     const std::optional<StepAndAttempt> parsed = ParseName(name);
     const std::string folder = JoinPath(job_folder, name);
-    if (!parsed.has_value() || others.keep.contains(name)) continue;
-    if (parsed->step < others.step || parsed->attempt < others.attempt) {
+    if (!parsed.has_value() || obsolete.keep.contains(name)) continue;
+    if (parsed->step < obsolete.step || parsed->attempt < obsolete.attempt) {
       XLAD_RETURN_IF_ERROR(RemoveCheckpointFolder(files, folder));
     }
   }

@@ -1,8 +1,8 @@
-// Checkpoints in folders: which exist, and their beginning and end.
+// Checkpoints in folders: lists, commits and removes them.
 //
 //   ROOT/JOB/step-000000000100-attempt-1/shard-0.safetensors, shard-1.safetensors, ..., index.json
 //
-// The index is written last and removed first: a folder without it is not a checkpoint, whatever else it has.
+// The index is written last and removed first: a folder without an index is not a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +15,30 @@
 
 namespace xlad::storage {
 
-// Writes the index into the folder of its shards, whose uris are names in it. Returns when it is on disk.
+// Writes the index into the folder of its shards. The uris of the shards are names in this folder. Returns when the
+// index is on disk.
 absl::Status WriteIndexFile(FileSystem& files, const std::string& folder, const v1::CheckpointIndex& index);
 
-// Removes the checkpoint, or what was written of one. OK if it is not there.
+// Removes the checkpoint, even if it is incomplete. OK if it does not exist.
 absl::Status RemoveCheckpointFolder(FileSystem& files, const std::string& folder);
 
 struct FoundCheckpoint {
   std::string folder;
-  absl::StatusOr<v1::CheckpointIndex> index;  // Or why it cannot be read.
+  absl::StatusOr<v1::CheckpointIndex> index;  // The index, or the reason why it cannot be read.
 };
-// The checkpoints at a path: the folder of one checkpoint, of a job, or a root. Sorted by folder, so that those of one
-// job are in the order of their steps. NotFound if the path is not a folder.
+// The checkpoints at a path, which is the folder of one checkpoint, the folder of a job, or a root. Sorted by folder,
+// so that the checkpoints of one job are in the order of their steps. NotFound if the path is not a folder.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
-// The folders of a job that belong to a step before `step` or to an attempt before `attempt`, except for some: what was
-// never committed, and what is not needed any more.
-struct Others {
+// Selects the folders of a job to remove: those of a step before `step` or of an attempt before `attempt`, except those
+// in `keep`. They are checkpoints that are no longer needed, or shards of checkpoints that were never committed.
+struct ObsoleteFolders {
   int64_t step = INT64_MAX;
   int64_t attempt = INT64_MAX;
   std::set<std::string> keep;  // Names of folders.
 };
-// Removes these folders of a job (ROOT/JOB). OK if it has none.
-absl::Status RemoveOthers(FileSystem& files, const std::string& job_folder, const Others& others);
+// Removes the selected folders of a job (ROOT/JOB). OK if there are none. Stops at the first folder that cannot be
+// removed, and returns its error.
+absl::Status RemoveObsoleteFolders(FileSystem& files, const std::string& job_folder, const ObsoleteFolders& obsolete);
 
 }  // namespace xlad::storage

@@ -1,4 +1,4 @@
-// Checkpoints of random states on random meshes: written by some workers, read by others, damaged and cut off.
+// Checkpoints of random states on random meshes: written by some workers and read by others, damaged, and truncated.
 #include <random>
 
 #include "absl/strings/match.h"
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 std::string NameOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
 
-TEST(Checkpoint, IsReadOnEveryOtherMesh) {
+TEST(Checkpoint, IsReadOnAnyOtherMesh) {
   Random random(5);
   for (int round = 0; round < 150; ++round) {
     const int64_t workers = 1 + random() % 4, devices_each = 1 + random() % 3;
@@ -85,7 +85,8 @@ TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
   const State first = SmallState(random), second = SmallState(random);
   bool finished = false;
   for (int64_t fail_after = 0; !finished; ++fail_after) {
-    for (const int how : {0, 1, 2}) {  // The process dies; the machine loses power, with and without new names.
+    // The process is killed, or the machine loses power, with and without the loss of new file names.
+    for (const int how : {0, 1, 2}) {
       MemoryFiles files;
       const std::string old = *WriteCheckpoint(files, first, 2, 2, {"job", 1, 10});
       files.fail_after = files.operations + fail_after;
@@ -102,8 +103,8 @@ TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
       const absl::Status read = ReadCheckpoint(files, newest.folder, newest.index->step() == 20 ? second : first);
       EXPECT_TRUE(read.ok()) << read << " after " << fail_after << " operations";
       EXPECT_TRUE(ReadCheckpoint(files, old, first).ok());
-      // A later attempt tidies up and is not disturbed by what was left.
-      EXPECT_TRUE(RemoveOthers(files, "/c/job", {30, 2, {NameOf(old), NameOf(newest.folder)}}).ok());
+      // A later attempt removes the remaining files, which do not affect it.
+      EXPECT_TRUE(RemoveObsoleteFolders(files, "/c/job", {30, 2, {NameOf(old), NameOf(newest.folder)}}).ok());
       const auto next = WriteCheckpoint(files, second, 2, 2, {"job", 2, 20});
       ASSERT_TRUE(next.ok()) << next.status();
       EXPECT_TRUE(ReadCheckpoint(files, *next, second).ok());
@@ -136,7 +137,7 @@ TEST(Checkpoint, EveryFlippedBitIsFound) {
     bytes[bit / 8] ^= static_cast<char>(1 << (bit % 8));
   }
   EXPECT_TRUE(store.VerifyCheckpoint(FileUri(folder)).ok());
-  // A flipped bit of a tensor is found when the tensor is read, too.
+  // A flipped bit of a tensor is also found when the tensor is read.
   std::string& shard = files.BytesOf(paths[1]);
   shard[shard.size() - 3] ^= 4;
   const absl::Status read = ReadCheckpoint(files, folder, state);
