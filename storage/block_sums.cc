@@ -72,7 +72,7 @@ absl::Status CheckBlockSums(const BlockSums& sums) {
   if (valid) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("found ", sums.sums.size(), " checksums of blocks of ",
                                                  sums.block_bytes, " bytes for ", sums.bytes,
-                                                 " bytes, expected one for each block"));
+                                                 " bytes, expected one for each block of 1 to 2^30 bytes"));
 }
 
 void ObjectHasher::Add(absl::string_view bytes) {

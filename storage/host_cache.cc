@@ -26,23 +26,23 @@ namespace xlad::storage {
 namespace {
 
 constexpr uint64_t kMagic = 0x3165686361436c58;  // "XlCache1" in little-endian order.
-constexpr int64_t kBlockBytes = 1 << 20;
-constexpr int64_t kMaxRunBlocks = 8;  // Fetched at once.
+constexpr int64_t kCacheBlockBytes = 1 << 20;
+constexpr int64_t kMaxRunBlocks = 8;  // The maximum number of blocks that are fetched at once.
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kLookBytes = 64 << 20;
+constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process measures the files after this number of written bytes.
 
 struct Header {
   uint64_t magic = kMagic;
   int64_t bytes = 0;  // The size of the blob.
-  int64_t block_bytes = kBlockBytes;
-  uint64_t sum = 0;   // The checksum of what is before.
+  int64_t block_bytes = kCacheBlockBytes;
+  uint64_t sum = 0;  // The checksum of the members above.
 };
 
 uint64_t SumOf(const Header& header) {
   return Hash64({reinterpret_cast<const char*>(&header), offsetof(Header, sum)}, kMagic);
 }
 
-// Never 0, which means that there is no such block.
+// The checksum of a block. It is never 0, because 0 means that the block is missing.
 uint64_t SumOf(int64_t block, absl::Span<const std::byte> bytes) {
   return std::max<uint64_t>(1, Hash64({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
                                       static_cast<uint64_t>(block) + 1));
@@ -75,7 +75,7 @@ absl::Span<std::byte> BytesOf(T* value) {
   return {reinterpret_cast<std::byte*>(value), sizeof *value};
 }
 
-// An exclusive lock on the range of a file, held until the object ends or the descriptor is closed.
+// An exclusive lock on the range of a file, held until the object is destroyed or the descriptor is closed.
 class RangeLock {
  public:
   RangeLock(int file, int64_t begin, int64_t size, int64_t max_wait_ms) : file_(file), begin_(begin), size_(size) {
@@ -96,7 +96,8 @@ class RangeLock {
 
  private:
   bool Set(int16_t kind) const {
-    struct flock lock{};  // The open file has it, not the process: two readers of one process exclude each other, too.
+    // The lock belongs to the open file and not to the process, so two readers in one process also exclude each other.
+    struct flock lock{};
     lock.l_type = kind;
     lock.l_whence = SEEK_SET;
     lock.l_start = begin_;
@@ -116,7 +117,8 @@ bool IsPrivate(const struct stat& status) { return status.st_uid == geteuid() &&
 // The file of one blob.
 class HostCache::Entry {
  public:
-  // Null if there is no file, or none that can be used. With `bytes` not negative, the file is made.
+  // Returns null if there is no usable file. If `bytes`, the size of the blob, is not negative, creates the file if it
+  // is missing or unusable.
   static std::unique_ptr<Entry> Open(const std::string& path, int64_t bytes, int64_t max_wait_ms) {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (bytes >= 0 ? O_CREAT : 0);
     FileDescriptor file(open(path.c_str(), flags, 0600));
@@ -134,10 +136,10 @@ class HostCache::Entry {
   int file() const { return file_.get(); }
   int64_t bytes() const { return header_.bytes; }
   const std::string& path() const { return path_; }
-  int64_t OffsetOf(int64_t block) const { return data_begin_ + block * kBlockBytes; }
-  int64_t SizeOf(int64_t block) const { return std::min(kBlockBytes, header_.bytes - block * kBlockBytes); }
+  int64_t OffsetOf(int64_t block) const { return data_begin_ + block * kCacheBlockBytes; }
+  int64_t SizeOf(int64_t block) const { return std::min(kCacheBlockBytes, header_.bytes - block * kCacheBlockBytes); }
 
-  // Whether the block is present and undamaged. `out` has its size.
+  // Reads the block into `out`, which has its size. Returns false if the block is missing or damaged.
   bool Read(int64_t block, absl::Span<std::byte> out) const {
     const uint64_t sum = SumAt(block);
     return sum != 0 && ReadAll(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
@@ -148,7 +150,7 @@ class HostCache::Entry {
     uint64_t sum = SumOf(block, bytes);
     return WriteAll(file(), OffsetOf(block), bytes) && WriteAll(file(), SumOffset(block), BytesOf(&sum));
   }
-  // The file is used now, so that others are removed first.
+  // Sets the time of last use, so that files that were used earlier are removed first.
   void Touch() const { (void)futimens(file(), nullptr); }
 
  private:
@@ -163,18 +165,18 @@ class HostCache::Entry {
   }
   void SetHeader(const Header& header) {
     header_ = header;
-    const int64_t blocks = (header.bytes + kBlockBytes - 1) / kBlockBytes;
+    const int64_t blocks = (header.bytes + kCacheBlockBytes - 1) / kCacheBlockBytes;
     data_begin_ = (SumOffset(blocks) + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   bool ReadHeader(int64_t bytes) {
     Header header;
     if (!ReadAll(file(), 0, BytesOf(&header)) || header.sum != SumOf(header)) return false;
-    if (header.magic != kMagic || header.block_bytes != kBlockBytes || header.bytes < 0) return false;
+    if (header.magic != kMagic || header.block_bytes != kCacheBlockBytes || header.bytes < 0) return false;
     if (bytes >= 0 && header.bytes != bytes) return false;
     SetHeader(header);
     return true;
   }
-  // The old contents are gone.
+  // Makes the file empty before it writes the header.
   bool WriteHeader(int64_t bytes) {
     Header header;
     header.bytes = bytes;
@@ -203,20 +205,20 @@ class HostCache::Reader final : public RangeReader {
     const int64_t end = offset + std::ssize(out);
     if (out.empty()) return absl::OkStatus();
     if (offset < 0 || end > size()) {
-      return absl::DataLossError(absl::StrCat(entry_->path(), ": found ", size(), " bytes, expected ", end));
+      return absl::DataLossError(absl::StrCat(entry_->path(), ": found ", size(), " bytes, expected at least ", end));
     }
     std::vector<std::byte> buffer;
-    for (int64_t block = offset / kBlockBytes; block * kBlockBytes < end;) {
-      // As far as the reader wants, and blocks are missing.
+    for (int64_t block = offset / kCacheBlockBytes; block * kCacheBlockBytes < end;) {
+      // If the first block is not in the file, the missing blocks from it to `after` are fetched together.
       int64_t after = block + 1;
       buffer.resize(entry_->SizeOf(block));
       if (entry_->Read(block, absl::MakeSpan(buffer))) {
         cache_->found_bytes_ += std::ssize(buffer);
       } else {
-        while (after * kBlockBytes < end && after - block < kMaxRunBlocks && !entry_->HasSum(after)) ++after;
+        while (after * kCacheBlockBytes < end && after - block < kMaxRunBlocks && !entry_->HasSum(after)) ++after;
         XLAD_RETURN_IF_ERROR(Fetch(block, after, &buffer));
       }
-      const int64_t begin = block * kBlockBytes;
+      const int64_t begin = block * kCacheBlockBytes;
       const int64_t from = std::max(offset, begin), to = std::min(end, begin + std::ssize(buffer));
       std::memcpy(out.data() + (from - offset), buffer.data() + (from - begin), to - from);
       block = after;
@@ -234,19 +236,21 @@ class HostCache::Reader final : public RangeReader {
     return absl::OkStatus();
   }
 
-  // Reads the blocks [first, last) from the source, and those that another process has fetched meanwhile from the file.
+  // Reads the blocks [first, last) from the source, or from the file if another process has fetched them in the
+  // meantime.
   absl::Status Fetch(int64_t first, int64_t last, std::vector<std::byte>* buffer) {
     const std::lock_guard guard(mutex_);
-    const int64_t begin = first * kBlockBytes;
-    buffer->resize(std::min(last * kBlockBytes, size()) - begin);
+    const int64_t begin = first * kCacheBlockBytes;
+    buffer->resize(std::min(last * kCacheBlockBytes, size()) - begin);
     const auto part = [&](int64_t from, int64_t to) {  // The blocks [from, to).
-      const int64_t bytes = std::min(to * kBlockBytes, size()) - from * kBlockBytes;
-      return absl::MakeSpan(*buffer).subspan(from * kBlockBytes - begin, bytes);
+      const int64_t bytes = std::min(to * kCacheBlockBytes, size()) - from * kCacheBlockBytes;
+      return absl::MakeSpan(*buffer).subspan(from * kCacheBlockBytes - begin, bytes);
     };
     if (bypass_) return ReadSource(begin, absl::MakeSpan(*buffer));
-    const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kBlockBytes,
+    const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kCacheBlockBytes,
                          cache_->options_.max_wait_ms);
-    if (!lock.is_held()) {  // Another process is stopped, or slow. This reader does not wait for it again.
+    // Another process still holds the lock, because it is stopped or slow. This reader does not wait for it again.
+    if (!lock.is_held()) {
       Bypass();
       return ReadSource(begin, absl::MakeSpan(*buffer));
     }
@@ -257,9 +261,9 @@ class HostCache::Reader final : public RangeReader {
       }
       int64_t after = block + 1;
       while (after < last && !entry_->HasSum(after)) ++after;
-      // Before they are read: the source is told whether they will be stored.
+      // This check precedes the read, because the source must be opened with the right `is_stored`.
       if (!bypass_ && !cache_->HasRoom(std::ssize(part(block, after)), entry_->path())) Bypass();
-      XLAD_RETURN_IF_ERROR(ReadSource(block * kBlockBytes, part(block, after)));
+      XLAD_RETURN_IF_ERROR(ReadSource(block * kCacheBlockBytes, part(block, after)));
       for (; block < after; ++block) Store(block, part(block, block + 1));
     }
     return absl::OkStatus();
@@ -269,7 +273,7 @@ class HostCache::Reader final : public RangeReader {
     if (!bypass_ && !entry_->Write(block, bytes)) Bypass();
   }
 
-  // From now on, this reader stores nothing, and reads from a source that knows it.
+  // From now on this reader stores nothing, and reads from a source that was opened with is_stored = false.
   void Bypass() {
     bypass_ = true;
     source_ = nullptr;
@@ -278,14 +282,14 @@ class HostCache::Reader final : public RangeReader {
   const std::shared_ptr<HostCache> cache_;
   const std::unique_ptr<Entry> entry_;
   const OpenSource open_source_;
-  std::mutex mutex_;  // Guards what follows, and the lock on the file, which is one for all threads.
+  std::mutex mutex_;  // Guards the members below, and the lock on the file, which all threads share.
   std::shared_ptr<RangeReader> source_;
   bool bypass_ = false;
 };
 
 std::string HostCache::DefaultFolder() {
   if (const std::string folder = FolderVariable("CACHE_DIRECTORY"); !folder.empty()) {
-    return folder.substr(0, folder.find(':'));  // systemd separates several folders by colons.
+    return folder.substr(0, folder.find(':'));  // systemd separates multiple folders with colons.
   }
   if (const std::string folder = UserCacheFolder(); !folder.empty()) return folder;
   return absl::StrCat("/var/tmp/xlad-cache-", geteuid());
@@ -340,11 +344,11 @@ absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, ab
   for (int64_t pause_ms = 1;; pause_ms = std::min<int64_t>(pause_ms * 2, 20)) {
     if (entry == nullptr) entry = Entry::Open(PathOf(digest), -1, options_.max_wait_ms);
     const int64_t last = offset + std::ssize(out);
-    if (entry != nullptr && (offset < 0 || offset % kBlockBytes != 0 || last > entry->bytes())) break;
+    if (entry != nullptr && (offset < 0 || offset % kCacheBlockBytes != 0 || last > entry->bytes())) break;
     int64_t at = offset;
     while (entry != nullptr && at < last) {
-      const int64_t bytes = entry->SizeOf(at / kBlockBytes);
-      if (at + bytes > last || !entry->Read(at / kBlockBytes, out.subspan(at - offset, bytes))) break;
+      const int64_t bytes = entry->SizeOf(at / kCacheBlockBytes);
+      if (at + bytes > last || !entry->Read(at / kCacheBlockBytes, out.subspan(at - offset, bytes))) break;
       at += bytes;
     }
     if (entry != nullptr && at == last) return absl::OkStatus();
@@ -357,14 +361,14 @@ absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, ab
 }
 
 bool HostCache::HasRoom(int64_t bytes, const std::string& keep) {
-  if ((written_bytes_ += bytes) >= kLookBytes) {
+  if ((written_bytes_ += bytes) >= kTrimIntervalBytes) {
     is_full_ = !Trim(keep);
-    written_bytes_ += bytes;  // They are written after this look.
+    written_bytes_ += bytes;  // These bytes are written after the space has been measured.
   }
   return !is_full_;
 }
 
-// Returns whether more may be written.
+// Returns whether more bytes may be written.
 bool HostCache::Trim(const std::string& keep) {
   struct File {
     int64_t used_ns = 0;
@@ -385,16 +389,16 @@ bool HostCache::Trim(const std::string& keep) {
   }
   closedir(folder);
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used_ns < b.used_ns; });
-  const int64_t wanted = options_.max_bytes - std::min(kLookBytes, options_.max_bytes / 4);
+  const int64_t target = options_.max_bytes - std::min(kTrimIntervalBytes, options_.max_bytes / 4);
   for (const File& file : files) {
-    if (total <= wanted) break;
-    // Readers that have the file open continue to use it; its space is free when the last of them closes it.
+    if (total <= target) break;
+    // Readers that have the file open continue to use it. Its space is freed when the last reader closes it.
     if (file.path != keep && unlink(file.path.c_str()) == 0) total -= file.bytes;
   }
   struct statvfs disk{};
   const bool has_space = statvfs(folder_.c_str(), &disk) == 0 &&
                          static_cast<int64_t>(disk.f_bavail * disk.f_frsize) >= options_.min_free_bytes;
-  return has_space && total <= wanted;
+  return has_space && total <= target;
 }
 
 }  // namespace xlad::storage

@@ -145,7 +145,7 @@ absl::Status Store::VerifyCheckpoint(const std::string& uri) const {
     }
     if (hasher.Finish().sha256 == shard.sha256()) continue;
     return absl::DataLossError(absl::StrCat(index_uri.ToString(), ": shard ", shard.uri(),
-                                            " is not the one that was written: its SHA-256 is another"));
+                                            " is not the one that was written: its SHA-256 is different"));
   }
   return absl::OkStatus();
 }
