@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr CollectiveKind KindAt(int i) { return static_cast<CollectiveKind>(i + 1); }
 
-CollectiveSpec MakeSpec(CollectiveKind kind, int ranks, int64_t count) {
+CollectiveSpec MakeCheckedSpec(CollectiveKind kind, int ranks, int64_t count) {
   CollectiveSpec spec;
   spec.kind = kind;
   spec.ranks = ranks;
@@ -42,12 +42,12 @@ std::vector<CollectivePlan> PlansOf(const CollectiveSpec& spec, int chunks, int 
   return plans;
 }
 
-// One slot is the hardest case: more slots only remove waits.
+// One slot is the hardest case, because additional slots only remove waits.
 TEST(CheckPlan, EveryAlgorithmKindAndNumberOfRanks) {
   int checked = 0;
   for (int ranks = 1; ranks <= 64; ++ranks) {
     for (int i = 0; i < kNumCollectiveKinds; ++i) {
-      const CollectiveSpec spec = MakeSpec(KindAt(i), ranks, 128 * ranks);
+      const CollectiveSpec spec = MakeCheckedSpec(KindAt(i), ranks, 128 * ranks);
       for (const CollectivePlan& plan : PlansOf(spec, 1, 1)) {
         const absl::Status status = CheckPlan(plan, spec, {1});
         EXPECT_TRUE(status.ok()) << plan.ToString() << ": " << status;
@@ -62,7 +62,7 @@ TEST(CheckPlan, EverySizeChunkChannelAndSlot) {
   for (int ranks : {2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 24}) {
     for (int64_t count : {0, 1, 2, 5, 64, 85002}) {
       for (int i = 0; i < kNumCollectiveKinds; ++i) {
-        const CollectiveSpec spec = MakeSpec(KindAt(i), ranks, count);
+        const CollectiveSpec spec = MakeCheckedSpec(KindAt(i), ranks, count);
         for (const auto& [chunks, channels] : std::vector<std::pair<int, int>>{{3, 1}, {1, 4}, {2, 6}}) {
           if (ranks > 13 && chunks * channels > 4) continue;
           for (const CollectivePlan& plan : PlansOf(spec, chunks, channels)) {
@@ -79,7 +79,7 @@ TEST(CheckPlan, CanonicalOrderOfEveryAlgorithmThatKeepsIt) {
   int checked = 0;
   for (int ranks = 1; ranks <= 20; ++ranks) {
     for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter}) {
-      CollectiveSpec spec = MakeSpec(kind, ranks, 37);
+      CollectiveSpec spec = MakeCheckedSpec(kind, ranks, 37);
       spec.mode = ReductionMode::kCanonical;
       for (const CollectivePlan& plan : PlansOf(spec, 1, 1)) {
         const absl::Status status = CheckPlan(plan, spec);
@@ -97,7 +97,7 @@ TEST(CheckPlan, CanonicalOrderOfEveryAlgorithmThatKeepsIt) {
 }
 
 TEST(CheckPlan, AveragesDivideOnce) {
-  CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 8, 37);
+  CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 8, 37);
   spec.reduction = Reduction::kAverage;
   for (const CollectivePlan& plan : PlansOf(spec, 1, 1)) {
     EXPECT_THAT(plan.algorithm, AnyOf(HasSubstr("direct"), HasSubstr("mapped")));
@@ -114,7 +114,7 @@ TEST(CheckPlan, GridsOrdersAndRaggedParts) {
     const CollectivePlan plan = *ParsePlan(text);
     for (const CollectiveKind kind :
          {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
-      const CollectiveSpec spec = MakeSpec(kind, 15, 77);
+      const CollectiveSpec spec = MakeCheckedSpec(kind, 15, 77);
       if (plan.algorithm == "hierarchical" && kind != CollectiveKind::kAllReduce) continue;
       const absl::Status status = CheckPlan(plan, spec);
       EXPECT_TRUE(status.ok()) << text << " " << status;
@@ -130,9 +130,11 @@ TEST(CheckPlan, GridsOrdersAndRaggedParts) {
       EXPECT_TRUE(status.ok()) << plan.ToString() << " " << status;
     }
   }
-  EXPECT_EQ(CheckPlan(*ParsePlan("swing grid=4x8"), MakeSpec(CollectiveKind::kAllReduce, 32, 2048)), absl::OkStatus());
+  EXPECT_EQ(CheckPlan(*ParsePlan("swing grid=4x8"), MakeCheckedSpec(CollectiveKind::kAllReduce, 32, 2048)),
+            absl::OkStatus());
   EXPECT_THAT(
-      std::string(CheckPlan(*ParsePlan("ring_2d grid=4x4"), MakeSpec(CollectiveKind::kAllReduce, 15, 7)).message()),
+      std::string(
+          CheckPlan(*ParsePlan("ring_2d grid=4x4"), MakeCheckedSpec(CollectiveKind::kAllReduce, 15, 7)).message()),
       HasSubstr("a grid of 2 dimensions with 15 ranks"));
 }
 
@@ -140,7 +142,7 @@ TEST(CheckPlan, MoreThanTwoToThe31Elements) {
   for (int i = 0; i < kNumCollectiveKinds; ++i) {
     for (const int ranks : {2, 3, 5}) {
       for (const int64_t count : {(int64_t{1} << 31) + 1, (int64_t{1} << 33) + 3}) {
-        const CollectiveSpec spec = MakeSpec(KindAt(i), ranks, count);
+        const CollectiveSpec spec = MakeCheckedSpec(KindAt(i), ranks, count);
         for (const CollectivePlan& plan : PlansOf(spec, 3, 2)) {
           const absl::Status status = CheckPlan(plan, spec);
           EXPECT_TRUE(status.ok()) << plan.ToString() << " " << status;
@@ -152,7 +154,7 @@ TEST(CheckPlan, MoreThanTwoToThe31Elements) {
 
 TEST(CheckPlan, SeveralOperands) {
   for (int i = 0; i < kNumCollectiveKinds; ++i) {
-    CollectiveSpec spec = MakeSpec(KindAt(i), 4, 3);
+    CollectiveSpec spec = MakeCheckedSpec(KindAt(i), 4, 3);
     if (KindAt(i) != CollectiveKind::kBarrier) spec.counts = {12, 0, 4, 8};
     const absl::StatusOr<CollectivePlan> plan = MakePlan(spec);
     ASSERT_TRUE(plan.ok()) << plan.status();
@@ -161,7 +163,7 @@ TEST(CheckPlan, SeveralOperands) {
 }
 
 TEST(CheckPlan, FormulasAgreeWithTheLiterature) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 8, 8000);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 8, 8000);
   const auto bytes = [&](const char* name) { return *WireBytes({.algorithm = name}, spec); };
   const auto rounds = [&](const char* name) { return *Rounds({.algorithm = name}, spec); };
   for (const char* const name : {"ring", "direct", "ring_2d", "ring_3d", "halving_doubling", "swing", "hierarchical"}) {
@@ -178,15 +180,16 @@ TEST(CheckPlan, FormulasAgreeWithTheLiterature) {
   EXPECT_EQ(rounds("recursive_doubling"), 3);
   EXPECT_EQ(rounds("halving_doubling"), 6);
   EXPECT_EQ(rounds("swing"), 6);
-  EXPECT_EQ(*Rounds({.algorithm = "ring_2d"}, MakeSpec(CollectiveKind::kAllReduce, 13, 13)), 24);  // 1 x 13.
+  // The default grid is 1 x 13.
+  EXPECT_EQ(*Rounds({.algorithm = "ring_2d"}, MakeCheckedSpec(CollectiveKind::kAllReduce, 13, 13)), 24);
 }
 
 // Every algorithm also computes the right results in random orders of events.
 TEST(Interpret, AgreesWithTheChecker) {
   const std::unique_ptr<Random> random = SeededRandom(1);
   for (int round = 0; round < 300; ++round) {
-    const CollectiveSpec spec = MakeSpec(KindAt(static_cast<int>(random->Below(kNumCollectiveKinds))),
-                                         2 + static_cast<int>(random->Below(7)), random->Below(30));
+    const CollectiveSpec spec = MakeCheckedSpec(KindAt(static_cast<int>(random->Below(kNumCollectiveKinds))),
+                                                2 + static_cast<int>(random->Below(7)), random->Below(30));
     for (const CollectivePlan& plan :
          PlansOf(spec, 1 + static_cast<int>(random->Below(3)), 1 + static_cast<int>(random->Below(3)))) {
       const std::vector<Schedule> schedules = *BuildSchedules(plan, spec);
@@ -204,7 +207,7 @@ TEST(CheckMutants, EveryMutantIsRejectedOrEquivalent) {
   MutationCounts all;
   for (int ranks : {2, 3, 4, 5, 6, 8}) {
     for (int i = 0; i < kNumCollectiveKinds; ++i) {
-      const CollectiveSpec spec = MakeSpec(KindAt(i), ranks, 2 * ranks);
+      const CollectiveSpec spec = MakeCheckedSpec(KindAt(i), ranks, 2 * ranks);
       for (const CollectivePlan& plan : PlansOf(spec, 1 + ranks % 2, 1 + ranks % 3)) {
         const absl::StatusOr<MutationCounts> counts =
             CheckMutants({spec, *BuildSchedules(plan, spec)}, 50, random.get());
@@ -217,12 +220,12 @@ TEST(CheckMutants, EveryMutantIsRejectedOrEquivalent) {
   }
   EXPECT_GT(all.mutants, 10000);
   EXPECT_EQ(all.mutants, all.rejected + all.equivalent);
-  // The accepted ones are changes of unused fields and exchanges of independent operations.
+  // The accepted mutants change unused fields or exchange independent operations.
   EXPECT_GT(all.rejected, 5 * all.equivalent) << all.rejected << " rejected, " << all.equivalent << " equivalent";
 }
 
 TEST(CheckSchedules, DeadlocksListTheWaitingRanks) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 9);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 3, 9);
   std::vector<Schedule> schedules = *BuildSchedules({.algorithm = "ring"}, spec);
   for (Schedule& schedule : schedules) std::swap(schedule.ops[0], schedule.ops[1]);
   const absl::Status status = CheckSchedules(spec, schedules).status();
@@ -230,7 +233,7 @@ TEST(CheckSchedules, DeadlocksListTheWaitingRanks) {
 }
 
 TEST(CheckSchedules, OneShotInPlaceDeadlocks) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 9);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 3, 9);
   std::vector<Schedule> schedules = *BuildSchedules({.algorithm = "direct_one_shot"}, spec);
   EXPECT_TRUE(CheckSchedules(spec, schedules).ok());
   for (Schedule& schedule : schedules) schedule.in_place = true;
@@ -238,16 +241,17 @@ TEST(CheckSchedules, OneShotInPlaceDeadlocks) {
 }
 
 TEST(CheckSchedules, RefusesDifferentOrdersOnDifferentRanks) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 4);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 3, 4);
   std::vector<Schedule> schedules = *BuildSchedules({.algorithm = "direct_one_shot"}, spec);
   for (ScheduleOp& op : schedules[1].ops) std::reverse(op.sources.begin(), op.sources.end());
   EXPECT_THAT(std::string(CheckSchedules(spec, schedules).status().message()),
               HasSubstr("is reduced as (2 + 1 + 0), on rank 0 as (0 + 1 + 2)"));
 }
 
-// Without the first or last signal of any rank, a window is accessed before its owner enters or after it has left.
+// If the first or last signal of any rank is missing, a window is accessed before its owner enters or after it has
+// left.
 TEST(CheckSchedules, WindowsNeedEverySignal) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 3, 9);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 3, 9);
   const std::vector<Schedule> schedules = *BuildSchedules({.algorithm = kMappedWindows}, spec);
   ASSERT_EQ(CheckSchedules(spec, schedules).status(), absl::OkStatus());
   for (const int flag : {0, 2}) {
@@ -277,7 +281,7 @@ TEST(CheckSchedules, ChannelsRaceUnlessSignalsOrderThem) {
 }
 
 TEST(CheckSchedules, BarriersWaitForAllRanks) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kBarrier, 4, 0);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kBarrier, 4, 0);
   std::vector<Schedule> schedules = *BuildSchedules({.algorithm = "recursive_doubling"}, spec);
   for (Schedule& schedule : schedules) schedule.ops.resize(2);
   EXPECT_THAT(std::string(CheckSchedules(spec, schedules).status().message()),
@@ -285,7 +289,7 @@ TEST(CheckSchedules, BarriersWaitForAllRanks) {
 }
 
 TEST(CheckSchedules, LargeCountsAreCheap) {
-  const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 64, 1LL << 40);
+  const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 64, 1LL << 40);
   EXPECT_TRUE(CheckPlan({.algorithm = "ring"}, spec).ok());
 }
 

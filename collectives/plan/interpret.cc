@@ -19,7 +19,7 @@ uint64_t Value(uint64_t rank, uint64_t element) {
   return ((rank + 1) * 0x9e3779b97f4a7c15ull) ^ ((element + 1) * 0xff51afd7ed558ccdull);
 }
 
-struct Message {
+struct Transfer {
   Region from;
   bool is_copy = false;
   Numbers copy;
@@ -42,7 +42,7 @@ class Interpreter {
       const int64_t in = spec.input_elements(rank), out = spec.output_elements(rank);
       const InPlaceOffsets& offset = offsets_.back();
       const int64_t first = options.in_place ? std::max(in + offset.output, out + offset.input) : in;
-      Numbers input(first + 1, 0xdead);  // One more, so that no buffer is null.
+      Numbers input(first + 1, 0xdead);  // One more element, so that no buffer is null.
       for (int64_t i = 0; i < in; ++i) input[i + offset.output] = Value(rank, i);
       memories_.push_back(
           {input, Numbers(options.in_place ? 1 : out + 1, 0xdead), Numbers(schedules[rank].scratch + 1, 0xdead)});
@@ -75,7 +75,7 @@ class Interpreter {
   }
 
  private:
-  // The first element of a region, or null if the region is not inside its buffer.
+  // Returns the first element of a region, or null if the region is not inside its buffer.
   uint64_t* At(int rank, const Region& region) {
     const int owner = region.rank == kOwnRank ? rank : region.rank;
     if (owner < 0 || owner >= spec_.ranks) return nullptr;
@@ -109,13 +109,13 @@ class Interpreter {
                         [&](const Region& dst) { return IsInFlight(rank, dst); });
   }
 
-  // Whether a message of this rank that has not been received has elements of its own memory in `dst`.
+  // Whether a message of this rank that has not been received contains elements of `dst` in this rank's memory.
   bool IsInFlight(int rank, const Region& dst) {
     const uint64_t* const begin = At(rank, dst);
     if (begin == nullptr || (dst.rank != kOwnRank && dst.rank != rank)) return false;
     for (const auto& [key, messages] : links_) {
       if (key[0] != rank) continue;
-      for (const Message& message : messages) {
+      for (const Transfer& message : messages) {
         const uint64_t* const from = At(rank, message.from);
         if (!message.is_copy && from < begin + dst.count && begin < from + message.from.count) return true;
       }
@@ -135,7 +135,7 @@ class Interpreter {
     if (op.kind == OpKind::kSend) {
       const uint64_t* const from = At(rank, op.src);
       if (from == nullptr) return absl::InternalError("sends elements outside of a buffer");
-      Message message{op.src, random_->Below(2) == 0, {}};
+      Transfer message{op.src, random_->Below(2) == 0, {}};
       if (message.is_copy) message.copy.assign(from, from + op.src.count);
       links_[{rank, op.peer, op.channel}].push_back(std::move(message));
       return absl::OkStatus();
@@ -148,10 +148,10 @@ class Interpreter {
   }
 
   absl::Status AddSource(int rank, const ScheduleOp& op, const ReduceSource& source, Numbers* result) {
-    Message message{source.region, false, {}};
+    Transfer message{source.region, false, {}};
     int owner = rank;
     if (source.peer >= 0) {
-      std::deque<Message>& messages = links_[{source.peer, rank, op.channel}];
+      std::deque<Transfer>& messages = links_[{source.peer, rank, op.channel}];
       message = std::move(messages.front());
       messages.pop_front();
       owner = source.peer;
@@ -207,7 +207,7 @@ class Interpreter {
   std::vector<InPlaceOffsets> offsets_;
   std::vector<std::array<Numbers, 3>> memories_;
   std::vector<Thread> threads_;
-  std::map<LinkKey, std::deque<Message>> links_;
+  std::map<LinkKey, std::deque<Transfer>> links_;
   std::map<LinkKey, int64_t> signals_;
 };
 

@@ -10,10 +10,10 @@
 namespace xlad::collectives {
 namespace {
 
-// The start of the data of a window in its segment, so that the data is aligned to pages.
-constexpr int64_t kPage = 4096;
+// The offset of a window's data in its segment, so that the data is aligned to pages.
+constexpr int64_t kSegmentPage = 4096;
 constexpr int64_t kSegmentHead = 64;
-constexpr int64_t kDataStart = kPage - kSegmentHead;
+constexpr int64_t kDataStart = kSegmentPage - kSegmentHead;
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void PreferHugePages(const SharedSegment& segment) {
 
 absl::StatusOr<std::byte*> GroupMemory::Allocate(int64_t bytes) {
   if (bytes < 1)
-    return absl::InvalidArgumentError(absl::StrCat("found an allocation of ", bytes, " bytes, expected more"));
+    return absl::InvalidArgumentError(absl::StrCat("found an allocation of ", bytes, " bytes, expected 1 or more"));
   std::lock_guard<std::mutex> lock(mutex_);
   uint32_t window = 0;
   while (own_.count(window) > 0) ++window;
@@ -52,7 +52,8 @@ absl::Status GroupMemory::Free(std::byte* address) {
     own_.erase(at);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError("found an address that Allocate has not returned, expected one");
+  return absl::InvalidArgumentError(
+      "found an address that Allocate has not returned, expected one that it has returned");
 }
 
 std::optional<WindowPosition> GroupMemory::Find(const void* address, int64_t bytes) const {

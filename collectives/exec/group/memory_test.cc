@@ -1,8 +1,9 @@
-// Positions that a peer announces are compared with the memory that it has shared.
+// Positions that a peer announces are checked against the memory that the peer has shared.
 #include "collectives/exec/group/memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <optional>
 #include <vector>
@@ -17,7 +18,7 @@ using ::testing::HasSubstr;
 class GroupMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string path = JoinPath(::testing::TempDir(), "group-memory-test");
+    const std::string path = JoinPath(::testing::TempDir(), absl::StrCat("group-memory-test-", getpid()));
     RealFileSystem().Remove(path).IgnoreError();
     auto control = ControlFile::Create(path, 2);
     ASSERT_TRUE(control.ok()) << control.status();

@@ -42,7 +42,7 @@ absl::StatusOr<TransportChoice> Plugin(const char* name, const PluginSource& sou
 
 absl::StatusOr<TransportChoice> Ucx() { return Plugin("ucx", {"ucx", "libucx-dev", "libucx0"}); }
 
-// The plugin must be of the MPI whose launcher has started this process.
+// The plugin must be built for the MPI whose launcher has started this process.
 absl::StatusOr<TransportChoice> Mpi() {
   if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) {
     return Plugin("mpi", {"openmpi", "libopenmpi-dev", "libopenmpi3"});
@@ -53,7 +53,7 @@ absl::StatusOr<TransportChoice> Mpi() {
       "start it by mpirun of Open MPI or MPICH");
 }
 
-constexpr TransportRow kRows[] = {
+constexpr TransportRow kTransports[] = {
     {"auto", "shared memory between processes of one host, TCP between hosts", Auto},
     {"in-process", "threads of one process; several processes are an error", InProcess},
     {"shm", "shared memory between processes of one host", SharedMemory},
@@ -64,14 +64,15 @@ constexpr TransportRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const TransportRow> AllTransports() { return kRows; }
+absl::Span<const TransportRow> AllTransports() { return kTransports; }
 
 std::string TransportNames() {
-  return absl::StrJoin(kRows, ", ", [](std::string* out, const TransportRow& row) { absl::StrAppend(out, row.name); });
+  return absl::StrJoin(kTransports, ", ",
+                       [](std::string* out, const TransportRow& row) { absl::StrAppend(out, row.name); });
 }
 
 absl::StatusOr<TransportChoice> ChooseTransport(absl::string_view name, bool any_network) {
-  for (const TransportRow& row : kRows) {
+  for (const TransportRow& row : kTransports) {
     if (row.name != name) continue;
     XLAD_ASSIGN_OR_RETURN(TransportChoice choice, row.choose());
     choice.any_network = any_network;
