@@ -1,4 +1,4 @@
-// Detection of launchers, and whether every rank has a core.
+// The launch that is detected from the variables of a launcher, and the ranks that have a core of their own.
 #include "collectives/exec/bootstrap/launcher.h"
 
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/cores.h"
+#include "base/random.h"
 #include "collectives/exec/group/cores.h"
 
 namespace xlad::collectives {
@@ -55,10 +56,37 @@ TEST(Cores, CountsQuotaAndMasks) {
   EXPECT_TRUE(EachHasACore({{3}, {3}}, CpuQuotaOf("250000 100000\n")));
   EXPECT_FALSE(EachHasACore({{3}, {3}}, CpuQuotaOf("150000 100000\n")));
   EXPECT_TRUE(EachHasACore({{3}, {3}}, CpuQuotaOf("nonsense")));
-  EXPECT_TRUE(EachHasACore({{1}, {2}}, INT_MAX));   // One core each, as mpirun binds them.
-  EXPECT_FALSE(EachHasACore({{1}, {1}}, INT_MAX));  // The same core.
+  EXPECT_TRUE(EachHasACore({{1}, {2}}, INT_MAX));   // One core for each process, as mpirun binds them.
+  EXPECT_FALSE(EachHasACore({{1}, {1}}, INT_MAX));  // Both processes are bound to the same core.
   EXPECT_FALSE(EachHasACore({{3}, {3}, {3}}, INT_MAX));
   EXPECT_FALSE(EachHasACore({{3}, {3}}, 1));
+  EXPECT_FALSE(EachHasACore({{1}, {1}, {6}}, INT_MAX));  // Three cores, but two processes are bound to the same one.
+  EXPECT_TRUE(EachHasACore({{7}, {3}, {1}}, INT_MAX));   // The last process needs the core of the first ones.
+  EXPECT_TRUE(EachHasACore({{1}, {0, 1}}, INT_MAX));     // Masks of different lengths.
+  EXPECT_FALSE(EachHasACore({{1}, {}}, INT_MAX));
+}
+
+// Returns whether some choice of one core per process has no core twice.
+bool SomeChoiceFits(const std::vector<std::vector<uint64_t>>& masks, size_t process, uint64_t taken) {
+  if (process == masks.size()) return true;
+  for (uint64_t left = masks[process][0] & ~taken; left != 0; left &= left - 1) {
+    if (SomeChoiceFits(masks, process + 1, taken | (left & -left))) return true;
+  }
+  return false;
+}
+
+TEST(Cores, AreFoundIfSomeChoiceFits) {
+  const std::unique_ptr<Random> random = SeededRandom(3);
+  int fits = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<std::vector<uint64_t>> masks(1 + random->Next() % 5);
+    for (std::vector<uint64_t>& mask : masks) mask = {random->Next() & random->Next() & 0x3F};
+    const bool expected = SomeChoiceFits(masks, 0, 0);
+    EXPECT_EQ(EachHasACore(masks, INT_MAX), expected);
+    fits += expected;
+  }
+  EXPECT_GT(fits, 200);
+  EXPECT_LT(fits, 1800);
 }
 
 }  // namespace

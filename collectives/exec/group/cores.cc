@@ -1,7 +1,6 @@
 #include "collectives/exec/group/cores.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -10,17 +9,52 @@
 
 namespace xlad::collectives {
 
-bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota) {
-  const int ranks = static_cast<int>(masks.size());
-  if (quota < ranks) return false;
-  std::vector<uint64_t> all;
-  for (const std::vector<uint64_t>& mask : masks) {
-    all.resize(std::max(all.size(), mask.size()));
-    for (size_t i = 0; i < mask.size(); ++i) all[i] |= mask[i];
+namespace {
+
+// A matching of processes and cores in which each process has at most one core, and each core at most one process.
+class CoreMatching {
+ public:
+  explicit CoreMatching(const std::vector<std::vector<uint64_t>>& masks) : masks_(masks) {
+    size_t words = 0;
+    for (const std::vector<uint64_t>& mask : masks) words = std::max(words, mask.size());
+    process_of_.resize(words * 64, -1);
   }
-  int cores = 0;
-  for (const uint64_t word : all) cores += std::popcount(word);
-  return cores >= ranks;
+
+  // Adds a process. Other processes may get other cores. Returns false if not all of them can have one.
+  bool Add(int process) {
+    tried_.assign(process_of_.size(), false);
+    return FindCore(process);
+  }
+
+ private:
+  // The path alternates between processes and cores, and ends at a core that no process has.
+  bool FindCore(int process) {
+    const std::vector<uint64_t>& mask = masks_[process];
+    for (size_t core = 0; core < mask.size() * 64; ++core) {
+      if ((mask[core / 64] >> (core % 64) & 1) == 0 || tried_[core]) continue;
+      tried_[core] = true;
+      if (process_of_[core] >= 0 && !FindCore(process_of_[core])) continue;
+      process_of_[core] = process;
+      return true;
+    }
+    return false;
+  }
+
+  const std::vector<std::vector<uint64_t>>& masks_;
+  std::vector<int> process_of_;  // By core; -1 if no process has the core.
+  std::vector<bool> tried_;      // The cores on the paths that were tried for the process that is being added.
+};
+
+}  // namespace
+
+bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota) {
+  const int processes = static_cast<int>(masks.size());
+  if (quota < processes) return false;
+  CoreMatching matching(masks);
+  for (int process = 0; process < processes; ++process) {
+    if (!matching.Add(process)) return false;
+  }
+  return true;
 }
 
 int64_t LastLevelCacheBytes() {
