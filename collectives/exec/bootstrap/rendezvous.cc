@@ -18,7 +18,11 @@ absl::Status Rendezvous::Put(const std::string& key, const std::string& value) {
 }
 
 absl::StatusOr<std::string> Rendezvous::Get(int rank, const std::string& key) {
-  const int64_t deadline_ns = clock_->NowNs() + options_.deadline_ms * kNsPerMs;
+  return GetUntil(DeadlineNs(), rank, key);
+}
+
+// Looks the value up at least once, also if the deadline has passed.
+absl::StatusOr<std::string> Rendezvous::GetUntil(int64_t deadline_ns, int rank, const std::string& key) {
   int64_t wait_us = 200;
   while (true) {
     absl::StatusOr<std::string> value = bootstrap_->Get(Key(rank, key));
@@ -35,11 +39,11 @@ absl::StatusOr<std::string> Rendezvous::Get(int rank, const std::string& key) {
 absl::Status Rendezvous::Fence(const std::string& name) {
   const std::string key = absl::StrCat("fence/", name);
   XLAD_RETURN_IF_ERROR(Put(key, "1"));
+  const int64_t deadline_ns = DeadlineNs();
   std::vector<int> missing;
   for (int rank = 0; rank < options_.ranks; ++rank) {
-    // After the deadline, only ranks that have arrived before count as present.
-    const absl::Status status = missing.empty() ? Get(rank, key).status() : bootstrap_->Get(Key(rank, key)).status();
-    if (absl::IsDeadlineExceeded(status) || absl::IsNotFound(status)) {
+    const absl::Status status = GetUntil(deadline_ns, rank, key).status();
+    if (absl::IsDeadlineExceeded(status)) {
       missing.push_back(rank);
     } else {
       XLAD_RETURN_IF_ERROR(status);

@@ -1,7 +1,7 @@
 // Ranks find each other through a Bootstrap: put, get with a deadline, and fence.
 //
-// Each generation of a group has keys of its own, so that a group that forms again does not see the values of earlier
-// generations. Threads: one at a time. Waiting polls the store, at first each millisecond and later less often.
+// Each generation of a group has its own keys, so that a group that forms again does not see the values of earlier
+// generations. Threads: one at a time. A wait polls the store, first every 0.2 ms and later every 20 ms.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ class Rendezvous {
     int rank = 0;
     int ranks = 1;
     int64_t generation = 0;
-    int64_t deadline_ms = 30000;  // How long a call waits for other ranks.
-    std::string who = "ranks";    // How messages name the ranks: "ranks of the launch by Open MPI".
+    int64_t deadline_ms = 30000;  // How long a call of Get or Fence waits.
+    std::string who = "ranks";    // The name of the ranks in messages, such as "ranks of the launch by Open MPI".
   };
 
   // `bootstrap` and `clock` must outlive this object.
@@ -28,13 +28,16 @@ class Rendezvous {
 
   // Sets a value of this rank.
   absl::Status Put(const std::string& key, const std::string& value);
-  // Waits for the value that `rank` puts. DeadlineExceeded, naming the rank, if it has not put one in time.
+  // Waits for the value that `rank` puts. DeadlineExceeded, naming the rank, if the deadline passes.
   absl::StatusOr<std::string> Get(int rank, const std::string& key);
-  // Waits until every rank has called Fence with this name. DeadlineExceeded, naming the missing ranks, if not in time.
+  // Waits until every rank has called Fence with this name. DeadlineExceeded, naming the missing ranks, if the deadline
+  // passes.
   absl::Status Fence(const std::string& name);
 
  private:
   std::string Key(int rank, const std::string& key) const;
+  int64_t DeadlineNs() const { return clock_->NowNs() + options_.deadline_ms * kNsPerMs; }
+  absl::StatusOr<std::string> GetUntil(int64_t deadline_ns, int rank, const std::string& key);
 
   const Options options_;
   Bootstrap* const bootstrap_;
