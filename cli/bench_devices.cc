@@ -22,18 +22,18 @@ namespace {
 
 using collectives::CollectiveSet;
 
-constexpr int kDefaultDevices = 4;
+constexpr int kDevicesOfBench = 4;
 constexpr int kMaxDevices = 256;
 
-struct Options {
-  DeviceRequests devices;  // Each with a count.
+struct DeviceBenchOptions {
+  DeviceRequests devices;  // Each request has a count.
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
   std::string format = "table";
 };
 
-struct Row {
-  std::map<std::string, int64_t> launches;  // By kind of device: the timed operations that its ranks have run.
+struct DeviceBenchRow {
+  std::map<std::string, int64_t> launches;  // The number of timed operations per kind of device.
   int64_t bytes = 0;
   std::string plan;
   double minimum_us = 0, median_us = 0, maximum_us = 0;
@@ -42,11 +42,11 @@ struct Row {
 // All-reduce (sum, f32) of `bytes` over all devices.
 absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   Executable executable;
-  CollectiveSpec* proto = executable.add_collectives();
+  xlad::CollectiveSpec* proto = executable.add_collectives();
   proto->set_collective_id(1);
   proto->set_op("bench");
-  proto->set_kind(CollectiveSpec::ALL_REDUCE);
-  proto->set_reduction(CollectiveSpec::SUM);
+  proto->set_kind(xlad::CollectiveSpec::ALL_REDUCE);
+  proto->set_reduction(xlad::CollectiveSpec::SUM);
   proto->set_element_type(static_cast<int>(tensor::ElementType::kF32));
   proto->add_counts(bytes / 4);
   for (int device = 0; device < devices; ++device) {
@@ -64,9 +64,9 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
 }
 
-// What the threads of one measurement share.
+// The state that the threads of one measurement share.
 struct Setup {
-  std::vector<runtime::Device*> devices;  // By rank.
+  std::vector<runtime::Device*> devices;  // Indexed by rank.
   const CollectiveSet* set = nullptr;
   collectives::Fabric* fabric = nullptr;
   int repeats = 0;
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   runtime::Device* const device = setup.devices[rank];
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
   XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator({rank, setup.set, &recorder}));
-  collectives::StagedCommunicator communicator(stream.get(), setup.set, std::move(formed));
+  collectives::StagedCommunicator communicator(stream.get(), setup.set, rank, std::move(formed));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
@@ -101,7 +101,8 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   return times_us;
 }
 
-absl::StatusOr<Row> Measure(const Options& options, const std::vector<runtime::Device*>& of_ranks, int64_t bytes) {
+absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const std::vector<runtime::Device*>& of_ranks,
+                                       int64_t bytes) {
   const int devices = std::ssize(of_ranks);
   XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(devices, bytes));
   collectives::AbortSignal abort;
@@ -124,7 +125,7 @@ absl::StatusOr<Row> Measure(const Options& options, const std::vector<runtime::D
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
-  Row row;
+  DeviceBenchRow row;
   for (int rank = 0; rank < devices; ++rank) {
     row.launches[KindOfDevice(of_ranks[rank]->Name())] += std::ssize(*times_us[rank]);
   }
@@ -145,14 +146,14 @@ int64_t CountOf(const DeviceRequests& devices) {
 }
 
 absl::Status CheckDevices(DeviceRequests* devices) {
-  if (devices->empty()) *devices = {{"cpu", "", kDefaultDevices}};
-  if ((*devices)[0].count == 0) (*devices)[0].count = kDefaultDevices;
+  if (devices->empty()) *devices = {{"cpu", "", kDevicesOfBench}};
+  if ((*devices)[0].count == 0) (*devices)[0].count = kDevicesOfBench;
   if (CountOf(*devices) <= kMaxDevices) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--device: found ", CountOf(*devices), " devices, expected ", kMaxDevices, " or fewer"));
 }
 
-nlohmann::ordered_json ToJson(const Row& row, double algbw, double factor) {
+nlohmann::ordered_json ToJson(const DeviceBenchRow& row, double algbw, double factor) {
   nlohmann::ordered_json json = {{"bytes", row.bytes},       {"min_us", row.minimum_us}, {"median_us", row.median_us},
                                  {"max_us", row.maximum_us}, {"algbw_gbps", algbw},      {"busbw_gbps", algbw * factor},
                                  {"plan", row.plan}};
@@ -161,7 +162,7 @@ nlohmann::ordered_json ToJson(const Row& row, double algbw, double factor) {
 }
 
 // Ranks are numbered in the order in which the kinds are given.
-int Run(Options options) {
+int RunDeviceBench(DeviceBenchOptions options) {
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<runtime::Device*> of_ranks;
@@ -198,7 +199,7 @@ int Run(Options options) {
 }  // namespace
 
 void AddBench(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DeviceBenchOptions>();
   auto bench = std::make_shared<BenchOptions>();
   CLI::App* app = parent.add_subcommand("bench", "measure collectives among processes or devices of this machine");
   app->footer(
@@ -210,7 +211,7 @@ void AddBench(CLI::App& parent, Action* action) {
                   "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, ...");
   AddBenchFlags(app, bench.get());
   AddDeviceFlags(app, &options->devices,
-                 "without COLLECTIVE. COUNT: in total, 4 without it, a thread each; default cpu");
+                 "without COLLECTIVE: COUNT (default: 4) devices in total, with one thread each; default KIND: cpu");
   app->add_option("--max-bytes", options->max_bytes, "without COLLECTIVE: largest size")
       ->capture_default_str()
       ->check(Between(1024, int64_t{1} << 34));
@@ -223,7 +224,7 @@ void AddBench(CLI::App& parent, Action* action) {
   app->callback([=] {
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);
-      return bench->calibrate ? RunCalibration(*bench) : Run(*options);
+      return bench->calibrate ? RunCalibration(*bench) : RunDeviceBench(*options);
     };
   });
 }

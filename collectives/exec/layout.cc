@@ -3,6 +3,16 @@
 #include <algorithm>
 
 namespace xlad::collectives {
+namespace {
+
+// Returns the counts of a rank with `elements` elements, given the counts of the root.
+std::vector<int64_t> CountsOf(const CollectiveSpec& spec, std::vector<int64_t> counts, int64_t elements) {
+  if (!spec.sizes.empty()) return {elements};
+  if (elements == 0) std::fill(counts.begin(), counts.end(), 0);
+  return counts;
+}
+
+}  // namespace
 
 BufferLayout::BufferLayout(const std::vector<int64_t>& counts, int parts, int64_t element_bytes)
     : element_bytes_(element_bytes) {
@@ -32,20 +42,31 @@ std::vector<Piece> BufferLayout::Pieces(int64_t begin, int64_t count) const {
   return pieces;
 }
 
+std::vector<int64_t> InputCounts(const CollectiveSpec& spec, int rank) {
+  return CountsOf(spec, spec.counts, spec.input_elements(rank));
+}
+
+std::vector<int64_t> OutputCounts(const CollectiveSpec& spec, int rank) {
+  return CountsOf(spec, spec.output_counts(), spec.output_elements(rank));
+}
+
+bool WritesOutputs(const CollectiveSpec& spec, int rank) {
+  if (spec.kind != CollectiveKind::kSendRecv) return true;
+  return std::any_of(spec.pairs.begin(), spec.pairs.end(), [&](const RankPair& pair) { return pair.target == rank; });
+}
+
 bool NeedsCopyOfInputs(const CollectiveSpec& spec, int rank, bool in_place, absl::Span<const std::byte* const> inputs,
                        absl::Span<std::byte* const> outputs) {
   const int64_t width = tensor::ByteWidth(spec.type);
-  const std::vector<int64_t> output_counts = spec.output_counts();
+  const std::vector<int64_t> input_counts = InputCounts(spec, rank), output_counts = OutputCounts(spec, rank);
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (size_t j = 0; j < outputs.size(); ++j) {
-      const bool ragged = !spec.sizes.empty();
-      const int64_t in_bytes = (ragged ? spec.input_elements(rank) : spec.counts[i]) * width;
-      const int64_t out_bytes = (ragged ? spec.output_elements(rank) : output_counts[j]) * width;
-      // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter that of its
-      // input.
+      const int64_t in_bytes = input_counts[i] * width, out_bytes = output_counts[j] * width;
+      // In place, the input of an AllGather is part `rank` of its output, and the output of a ReduceScatter is part
+      // `rank` of its input.
       int64_t in = spec.kind == CollectiveKind::kReduceScatter ? rank * out_bytes : 0;
       int64_t out = spec.kind == CollectiveKind::kAllGather ? rank * in_bytes : 0;
-      if (ragged) {
+      if (!spec.sizes.empty()) {
         const InPlaceOffsets offsets = InPlaceOffsetsOf(spec, rank);
         in = offsets.input * width;
         out = offsets.output * width;

@@ -8,7 +8,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Smaller messages are copied faster than memory is offered for them.
+// Messages below this size are not received in place, because copying them is faster than offering memory for them.
 constexpr int64_t kInPlaceBytes = 16 << 10;
 
 }  // namespace
@@ -44,12 +44,13 @@ void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
       NeedsCopyOfInputs(spec, program_.rank, program_.schedule.in_place, launch_.inputs, launch_.outputs);
   inputs_.assign(launch_.inputs.begin(), launch_.inputs.end());
   if (!stage) return;
-  const int64_t ragged = spec.input_elements(program_.rank) * width;  // There is one operand if parts differ in size.
-  const int64_t all = spec.sizes.empty() ? spec.input_bytes() : ragged;
+  const std::vector<int64_t> counts = InputCounts(spec, program_.rank);
+  int64_t all = 0;
+  for (const int64_t count : counts) all += count * width;
   staging->resize(std::max(staging->size(), static_cast<size_t>(all)));
   std::byte* at = staging->data();
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    const size_t bytes = spec.sizes.empty() ? spec.counts[i] * width : ragged;
+    const int64_t bytes = counts[i] * width;
     if (bytes > 0) std::memcpy(at, inputs_[i], bytes);
     inputs_[i] = at;
     at += bytes;
@@ -82,7 +83,7 @@ MessageHeader ScheduleRun::Header(uint32_t message_index) const {
   return header;
 }
 
-// The sequence number tells the runs of a collective in a step from each other, should their iterations be equal.
+// The sequence number distinguishes the runs of a collective in one step whose iterations are equal.
 void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_index) {
   const uint64_t number = uint64_t{program_.sequence} << 32 ^ static_cast<uint64_t>(link.channel) << 24 ^ message_index;
   recorder_->NoteMessage({link.peer, sent, number});
@@ -119,14 +120,14 @@ absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOp
     if (sent == 0 || PayloadChecksum(message.pieces) == sent) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat("the payload of ", DescribeMessage(expected, bytes),
                                             " was changed on its way from ", transport_.Describe(operand.link->peer),
-                                            " to here: its checksum is wrong"));
+                                            " to here: found a wrong checksum"));
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "ranks disagree: here ", DescribeMessage(expected, bytes), "; ", transport_.Describe(operand.link->peer),
       " sent ", DescribeMessage(message.header, message.bytes), DescribeOther(message.header)));
 }
 
-// What the message of another schedule is for, and what this rank has run in its step.
+// Describes the collective of another schedule's message, and the collective that this rank has run in the same step.
 std::string ScheduleRun::DescribeOther(const MessageHeader& other) const {
   const ScheduleLinks& links = *program_.links;
   const auto theirs = links.texts.find(other.schedule_hash);
@@ -139,8 +140,8 @@ std::string ScheduleRun::DescribeOther(const MessageHeader& other) const {
   return text;
 }
 
-// Runs an operation that writes dst: receives the messages among the sources, waits until dst may be overwritten, then
-// combines.
+// Runs an operation that writes dst: receives those sources that are messages, waits until dst may be overwritten, and
+// combines the sources.
 absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   std::vector<Pieces> sources;
   int held = 0;
@@ -154,7 +155,7 @@ absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   return status;
 }
 
-// A large message that is only copied is received where it belongs, if it has one place there.
+// Receives a large message directly in dst if the message is only copied and dst is contiguous.
 absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* link) {
   if (op.kind != OpKind::kRecv || op.dst.pieces.size() != 1 || op.bytes < kInPlaceBytes || !link->ReceivesInPlace()) {
     return absl::OkStatus();
@@ -166,7 +167,7 @@ absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* l
   return absl::OkStatus();
 }
 
-// Waits until the peers have read what they were sent from dst.
+// Waits until the peers have read the messages that were sent from dst.
 absl::Status ScheduleRun::WaitUntilFree(const ScheduleInstruction& op) {
   for (const auto& [link, messages] : op.overwrites) {
     XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent + messages));
@@ -202,7 +203,7 @@ absl::Status ScheduleRun::WriteFrom(const ScheduleInstruction& op, absl::Span<co
   return Combine(op, sources);
 }
 
-// dst and all sources have equal sizes, but their pieces may end at different places.
+// dst and all sources have the same size, but may be split into pieces at different positions.
 absl::Status ScheduleRun::Combine(const ScheduleInstruction& op, absl::Span<const Pieces> sources) {
   const int64_t width = tensor::ByteWidth(program_.collective->spec.type);
   const size_t n = sources.size();

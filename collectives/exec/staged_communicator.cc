@@ -4,12 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rounding.h"
+#include "collectives/exec/layout.h"
 
 namespace xlad::collectives {
 namespace {
 
-// Staged operands begin at multiples of this, as buffers of a device do.
-constexpr int64_t kAlignment = 64;
+// The alignment of staged operands in bytes. The buffers of a device have the same alignment.
+constexpr int64_t kStagedAlignment = 64;
 
 }  // namespace
 
@@ -48,50 +49,56 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const Col
     return absl::InvalidArgumentError(
         absl::StrCat("found collective ", launch.spec, ", expected one below ", collectives.size()));
   }
-  const CollectiveSpec& spec = collectives[launch.spec].spec;
-  const std::vector<int64_t> output_counts = spec.output_counts();
-  if (launch.inputs.size() != spec.counts.size() || launch.outputs.size() != output_counts.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        collectives[launch.spec].ToString(), ": found ", launch.inputs.size(), " inputs and ", launch.outputs.size(),
-        " outputs, expected ", spec.counts.size(), " and ", output_counts.size()));
+  const Collective& collective = collectives[launch.spec];
+  const CollectiveSpec& spec = collective.spec;
+  const auto [group, rank] = FindGroup(collective, device_);
+  if (group == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("device ", device_, " launches ", collective.ToString(),
+                                                   ", expected a collective in which it takes part"));
+  }
+  const std::vector<int64_t> input_counts = InputCounts(spec, rank), output_counts = OutputCounts(spec, rank);
+  if (launch.inputs.size() != input_counts.size() || launch.outputs.size() != output_counts.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(collective.ToString(), ": found ", launch.inputs.size(),
+                                                   " inputs and ", launch.outputs.size(), " outputs, expected ",
+                                                   input_counts.size(), " and ", output_counts.size()));
   }
   const int64_t width = tensor::ByteWidth(spec.type);
-  int64_t total = kAlignment;
-  for (const int64_t count : spec.counts) total += RoundUp(count * width, kAlignment);
-  for (const int64_t count : output_counts) total += RoundUp(count * width, kAlignment);
+  int64_t total = kStagedAlignment;
+  for (const int64_t count : input_counts) total += RoundUp(count * width, kStagedAlignment);
+  for (const int64_t count : output_counts) total += RoundUp(count * width, kStagedAlignment);
   Staging staging;
   if (!free_.empty()) {
     staging.memory = std::move(free_.back());
     free_.pop_back();
   }
   if (std::ssize(staging.memory) < total) staging.memory.resize(total);
-  auto* next = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(staging.memory.data()), kAlignment));
+  auto* next =
+      reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(staging.memory.data()), kStagedAlignment));
   const auto take = [&next](int64_t bytes) {
     const absl::Span<std::byte> taken(next, static_cast<size_t>(bytes));
-    next += RoundUp(bytes, kAlignment);
+    next += RoundUp(bytes, kStagedAlignment);
     return taken;
   };
   for (size_t i = 0; i < launch.inputs.size(); ++i) {
-    const absl::Span<std::byte> staged = take(spec.counts[i] * width);
+    const absl::Span<std::byte> staged = take(input_counts[i] * width);
     XLAD_RETURN_IF_ERROR(ops_.CopyToHost(staged, launch.inputs[i]));
     staging.inputs.push_back(staged.data());
   }
+  const bool writes_outputs = WritesOutputs(spec, rank);
   for (size_t i = 0; i < launch.outputs.size(); ++i) {
-    // An operation in place stays in place, because schedules may depend on it.
-    const bool in_place = launch.outputs[i] == launch.inputs[i] && output_counts[i] == spec.counts[i];
+    // An operation in place is also staged in place, because schedules may depend on it.
+    const bool in_place = launch.outputs[i] == launch.inputs[i] && output_counts[i] == input_counts[i];
     const int64_t bytes = output_counts[i] * width;
-    staging.outputs.push_back(in_place ? const_cast<std::byte*>(staging.inputs[i]) : take(bytes).data());
-    staging.results.push_back({launch.outputs[i], bytes});
+    std::byte* const staged = in_place ? const_cast<std::byte*>(staging.inputs[i]) : take(bytes).data();
+    staging.outputs.push_back(staged);
+    if (writes_outputs) staging.results.emplace_back(launch.outputs[i], absl::MakeConstSpan(staged, bytes));
   }
   XLAD_RETURN_IF_ERROR(ops_.Synchronize());
   return staging;
 }
 
 absl::Status StagedCommunicator::CopyOut(Staging staging) {
-  for (size_t i = 0; i < staging.outputs.size(); ++i) {
-    const auto& [to, bytes] = staging.results[i];
-    XLAD_RETURN_IF_ERROR(ops_.CopyToDevice(to, absl::MakeSpan(staging.outputs[i], static_cast<size_t>(bytes))));
-  }
+  for (const auto& [to, from] : staging.results) XLAD_RETURN_IF_ERROR(ops_.CopyToDevice(to, from));
   free_.push_back(std::move(staging.memory));
   return absl::OkStatus();
 }

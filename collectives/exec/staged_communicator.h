@@ -1,4 +1,4 @@
-// Runs collectives on buffers that the host cannot access: they are staged through host memory.
+// Runs collectives on buffers that the host cannot access, through copies in host memory ("staging").
 #pragma once
 
 #include <map>
@@ -12,17 +12,19 @@
 
 namespace xlad::collectives {
 
-// Makes `inner`, which reads and writes host memory, work on buffers of the device behind `ops`. Each launch and start
-// waits for the stream of `ops`, so that the inputs are complete. If the host can access the buffers they are passed on
-// as they are; otherwise the inputs are copied to host memory, the collective runs there, and the outputs are copied
-// back. The results have the same bits either way. `ops` and `collectives` must outlive the communicator.
+// Wraps `inner`, which reads and writes host memory, so that it works on buffers of the device of `ops`. Each launch
+// and start waits for the stream of `ops`, so the inputs are complete. If the host can access the buffers, `inner` gets
+// them directly. Otherwise the inputs are copied to host memory, the collective runs there, and the outputs are copied
+// back. The results have the same bits either way.
 class StagedCommunicator final : public Communicator {
  public:
-  StagedCommunicator(DeviceOps* ops, const CollectiveSet* collectives, std::unique_ptr<Communicator> inner)
-      : ops_(*ops), collectives_(*collectives), inner_(std::move(inner)) {}
+  // `inner` is the communicator of `device`, whose number is that of Collective::groups. `ops` and `collectives` must
+  // outlive the communicator.
+  StagedCommunicator(DeviceOps* ops, const CollectiveSet* collectives, int device, std::unique_ptr<Communicator> inner)
+      : ops_(*ops), collectives_(*collectives), device_(device), inner_(std::move(inner)) {}
 
   absl::Status Launch(const CollectiveLaunch& launch) override;
-  // The inputs are copied before this returns, and the outputs in Wait.
+  // Copies the inputs before it returns. Wait copies the outputs.
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override;
 
@@ -32,21 +34,23 @@ class StagedCommunicator final : public Communicator {
     CollectiveLaunch ToLaunch(const CollectiveLaunch& launch) const {
       return {launch.spec, inputs, outputs, launch.step, launch.iteration};
     }
-    std::vector<std::byte> memory;  // Inputs, then outputs that are not in place.
+    std::vector<std::byte> memory;  // The inputs, then the outputs that are not in place.
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
-    std::vector<std::pair<std::byte*, int64_t>> results;  // The places of outputs on the device, and their bytes.
-    int64_t inner = 0;                                    // The number that `inner_` gave it.
+    // The outputs to copy to the device: their addresses there and their copies. Empty if the rank keeps its outputs.
+    std::vector<std::pair<std::byte*, absl::Span<const std::byte>>> results;
+    int64_t inner = 0;  // The number that `inner_` returned.
   };
   absl::StatusOr<Staging> CopyIn(const CollectiveLaunch& launch);
   absl::Status CopyOut(Staging staging);
 
   DeviceOps& ops_;
   const CollectiveSet& collectives_;
-  std::vector<std::vector<std::byte>> free_;  // Memory of collectives that have ended, for the next ones.
-  std::map<int64_t, Staging> started_;        // By number.
+  const int device_;
+  std::vector<std::vector<std::byte>> free_;  // The memory of finished collectives, for later ones.
+  std::map<int64_t, Staging> started_;        // The started collectives, by number.
   int64_t count_ = 0;
-  // Ends first: it may use what was started.
+  // Declared last and destroyed first, because it may use the memory of started collectives.
   const std::unique_ptr<Communicator> inner_;
 };
 

@@ -1,4 +1,4 @@
-// Collectives on buffers that the host cannot access: what is copied, where, and when.
+// Collectives on buffers that the host cannot access: which bytes are copied, and when.
 #include "collectives/exec/staged_communicator.h"
 
 #include <gmock/gmock.h>
@@ -6,16 +6,24 @@
 
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "base/random.h"
+#include "collectives/exec/layout.h"
+#include "collectives/exec/testing/everything.h"
+#include "collectives/exec/testing/test_world.h"
+#include "collectives/plan/cost.h"
+#include "collectives/plan/testing/make_spec.h"
 
 namespace xlad::collectives {
 namespace {
 
 using ::testing::HasSubstr;
 
-// A device of 256 floats. The host sees them at addresses of the `memory` array if it can access them; otherwise the
-// device's addresses are kAway bytes from there. Copies happen when the stream is synchronized.
+// A device with a memory of floats, by default 256. If the host can access them, their addresses are those of the
+// `memory` array. Otherwise their addresses on the device differ from these by kAway bytes. Copies happen when the
+// stream is synchronized.
 class FakeDevice final : public DeviceOps {
  public:
   static constexpr intptr_t kAway = intptr_t{1} << 46;
@@ -25,10 +33,12 @@ class FakeDevice final : public DeviceOps {
   bool host_can_access() const override { return accessible_; }
   absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) override {
     const std::vector<std::byte> bytes(from.begin(), from.end());
+    CheckInside(to, bytes.size());
     pending_.push_back([=, this] { std::memcpy(OnHost(to), bytes.data(), bytes.size()); });
     return absl::OkStatus();
   }
   absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) override {
+    CheckInside(from, to.size());
     pending_.push_back([=, this] { std::memcpy(to.data(), OnHost(from), to.size()); });
     return absl::OkStatus();
   }
@@ -52,6 +62,11 @@ class FakeDevice final : public DeviceOps {
   int synchronized = 0;
 
  private:
+  void CheckInside(const void* address, size_t bytes) const {
+    const int64_t begin = OnHost(address) - memory.data(), count = static_cast<int64_t>(bytes / sizeof(float));
+    XLAD_CHECK(begin >= 0 && begin + count <= std::ssize(memory)) << "copies outside the device's memory";
+  }
+
   const bool accessible_;
   std::vector<std::function<void()>> pending_;
 };
@@ -92,6 +107,7 @@ CollectiveSet Set() {
   set.collectives.resize(2);
   set.collectives[0].spec = {CollectiveKind::kAllReduce, Reduction::kSum, tensor::ElementType::kF32, {3, 17}, 2, {}};
   set.collectives[1].spec = {CollectiveKind::kAllGather, Reduction::kNone, tensor::ElementType::kF32, {5}, 2, {}};
+  for (Collective& collective : set.collectives) collective.groups = {{0, 1}};
   return set;
 }
 
@@ -99,10 +115,10 @@ struct Staged {
   explicit Staged(absl::Status result = absl::OkStatus()) {
     auto made = std::make_unique<AddHundreds>(set, std::move(result));
     inner = made.get();
-    communicator.emplace(&device, &set, std::move(made));
+    communicator.emplace(&device, &set, 0, std::move(made));
     for (size_t i = 0; i < device.memory.size(); ++i) device.memory[i] = static_cast<float>(i);
   }
-  // Launches on buffers that begin at these elements of the device's memory.
+  // Launches a collective on buffers that begin at these elements of the device's memory.
   absl::Status Launch(int spec, const std::vector<int64_t>& inputs, const std::vector<int64_t>& outputs) {
     std::vector<const std::byte*> from;
     std::vector<std::byte*> to;
@@ -130,8 +146,8 @@ TEST(StagedCommunicator, CopiesInputsAndOutputs) {
   EXPECT_EQ(staged.inner->at, (std::pair<int64_t, uint64_t>{7, 11}));
 }
 
-// A schedule in place may read what it wrote before, so that the staged buffer must be the same as well.
-TEST(StagedCommunicator, StaysInPlace) {
+// A schedule in place may read what it wrote before, so the staged buffers must also be in place.
+TEST(StagedCommunicator, OperationsInPlaceAreStagedInPlace) {
   Staged staged;
   ASSERT_TRUE(staged.Launch(0, {0, 64}, {0, 192}).ok());
   EXPECT_EQ(staged.inner->in_place, 1);
@@ -139,7 +155,7 @@ TEST(StagedCommunicator, StaysInPlace) {
   EXPECT_EQ(staged.device.memory[64], 64);
 }
 
-// The device may overwrite the inputs after the start; the outputs arrive when the collective is waited for.
+// The device may overwrite the inputs after Start. Wait copies the outputs.
 TEST(StagedCommunicator, StartedCollectivesHaveBuffersOfTheirOwn) {
   Staged staged;
   const auto start = [&](int64_t input, int64_t output) {
@@ -161,7 +177,7 @@ TEST(StagedCommunicator, StartedCollectivesHaveBuffersOfTheirOwn) {
   EXPECT_FALSE(staged.communicator->Wait(*first).ok());
 }
 
-// The output is larger than the input, so that it cannot be in place although both begin at one address.
+// The output is larger than the input, so they cannot be in place although both begin at one address.
 TEST(StagedCommunicator, LargerOutputsHaveTheirOwnBuffers) {
   Staged staged;
   ASSERT_TRUE(staged.Launch(1, {0}, {0}).ok());
@@ -174,12 +190,13 @@ TEST(StagedCommunicator, LargerOutputsHaveTheirOwnBuffers) {
 TEST(StagedCommunicator, AccessibleBuffersAreNotCopied) {
   const CollectiveSet set = Set();
   FakeDevice device(true);
-  StagedCommunicator communicator(&device, &set, std::make_unique<AddHundreds>(set, absl::OkStatus()));
+  StagedCommunicator communicator(&device, &set, 0, std::make_unique<AddHundreds>(set, absl::OkStatus()));
   alignas(64) const float values[] = {1, 2, 3, 4, 5};
   const std::vector<const std::byte*> inputs{reinterpret_cast<const std::byte*>(values)};
   const std::vector<std::byte*> outputs{device.At(0)};
   ASSERT_TRUE(communicator.Launch({1, inputs, outputs}).ok());
-  EXPECT_EQ(device.synchronized, 1);  // The inputs were complete before the launch.
+  // The stream was synchronized once, so that the inputs were complete before the launch.
+  EXPECT_EQ(device.synchronized, 1);
   EXPECT_EQ(device.memory[1], 102);
 }
 
@@ -198,6 +215,73 @@ TEST(StagedCommunicator, ErrorsComeFromTheStreamTheCollectiveAndTheLaunch) {
   EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()), HasSubstr("found collective 2, expected one below 2"));
   EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()),
               HasSubstr("found 1 inputs and 1 outputs, expected 2 and 2"));
+  const CollectiveSet set = Set();
+  FakeDevice device(false);
+  StagedCommunicator outside(&device, &set, 2, std::make_unique<AddHundreds>(set, absl::OkStatus()));
+  EXPECT_THAT(std::string(outside.Launch({0, {}, {}}).message()), HasSubstr("device 2 launches"));
+}
+
+// Returns the memory of each rank after the collective of the set: inputs and then outputs, with unused elements before
+// and after each operand. If `staged` is true, the ranks are devices whose memory the host cannot access.
+std::vector<std::vector<float>> MemoriesAfter(const CollectiveSet& set, bool staged) {
+  constexpr int64_t kUnused = 8;
+  const CollectiveSpec& spec = set.collectives[0].spec;
+  std::vector<std::vector<float>> memories(spec.ranks);
+  TestWorld world({{0, 1}, {2}});
+  world.Run([&](int rank) {
+    FakeDevice device(/*accessible=*/!staged);
+    const std::vector<int64_t> inputs = InputCounts(spec, rank), outputs = OutputCounts(spec, rank);
+    int64_t end = kUnused;
+    for (const int64_t count : inputs) end += count + kUnused;
+    for (const int64_t count : outputs) end += count + kUnused;
+    device.memory.resize(end);
+    for (int64_t i = 0; i < end; ++i) device.memory[i] = static_cast<float>(1000 * (rank + 1) + i);
+    std::vector<const std::byte*> from;
+    std::vector<std::byte*> to;
+    int64_t at = kUnused;
+    for (const int64_t count : inputs) {
+      from.push_back(device.At(at));
+      at += count + kUnused;
+    }
+    for (const int64_t count : outputs) {
+      to.push_back(device.At(at));
+      at += count + kUnused;
+    }
+    Recorder recorder(rank, &set, &RealClock());
+    auto formed = world.Form(rank, &set, &recorder);
+    ASSERT_TRUE(formed.ok()) << formed.status();
+    StagedCommunicator communicator(&device, &set, rank, *std::move(formed));
+    const absl::Status status = communicator.Launch({0, from, to});
+    EXPECT_TRUE(status.ok() && device.Synchronize().ok()) << status;
+    memories[rank] = device.memory;
+  });
+  return memories;
+}
+
+// The parts of a collective have different sizes, or some ranks have no input, no output, or keep their output.
+TEST(StagedCommunicator, OperandsHaveTheSizesOfTheirRank) {
+  constexpr int kRanks = 3;
+  const std::unique_ptr<Random> random = SeededRandom(11);
+  for (int number = 1; number <= kNumCollectiveKinds; ++number) {
+    const auto kind = static_cast<CollectiveKind>(number);
+    for (int round = 0; round < 4; ++round) {
+      CollectiveSpec spec = MakeSpec(kind, kRanks, static_cast<int64_t>(random->Below(9)));
+      if (round > 0 && (InputHasParts(kind) || OutputHasParts(kind))) {
+        spec.sizes.resize(kind == CollectiveKind::kAllToAll ? kRanks * kRanks : kRanks);
+        for (int64_t& size : spec.sizes) size = static_cast<int64_t>(random->Below(9));
+        spec.counts = {std::accumulate(spec.sizes.begin(), spec.sizes.end(), int64_t{0})};
+      } else if (round > 0 && kind != CollectiveKind::kBarrier) {
+        spec.counts.push_back(static_cast<int64_t>(random->Below(9)));
+      }
+      const absl::StatusOr<CollectivePlan> plan = ChoosePlan(spec, {});
+      ASSERT_TRUE(plan.ok()) << spec.ToString() << plan.status();
+      CollectiveSet set;
+      set.num_devices = kRanks;
+      set.max_message_bytes = 1 << 20;
+      set.collectives.push_back(MakeCollective(spec, *plan, kRanks));
+      EXPECT_EQ(MemoriesAfter(set, /*staged=*/true), MemoriesAfter(set, /*staged=*/false)) << spec.ToString();
+    }
+  }
 }
 
 }  // namespace

@@ -4,11 +4,12 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "collectives/exec/layout.h"
 
 namespace xlad::collectives {
 namespace {
 
-// Copies a payload of at most kBoardBytes without a call.
+// Copies a payload of at most kBoardBytes without calling memcpy.
 inline void CopyPayload(void* to, const void* from, int64_t bytes) {
   auto* const dst = static_cast<std::byte*>(to);
   const auto* const src = static_cast<const std::byte*>(from);
@@ -26,12 +27,12 @@ inline void CopyPayload(void* to, const void* from, int64_t bytes) {
   }
 }
 
-// The lower bits may differ between ranks.
+// The lower 16 bits may differ between ranks.
 inline bool SameOperation(uint64_t a, uint64_t b) { return ((a ^ b) >> 16) == 0; }
 
 inline const std::byte* Bytes(const void* address) { return static_cast<const std::byte*>(address); }
 
-// Whether the only step of a board is to reduce all payloads, in order, and they are in the entry lines.
+// Whether the payloads are in the entry lines and the only step of a board reduces all of them, in order.
 bool ReducesPayloads(const GroupProgram& program, int ranks) {
   const bool one_reduction = program.steps.size() == 1 && program.steps[0].kind == GroupStep::Kind::kReduce;
   if (!program.board || program.scratch_bytes > kBoardBytes || !one_reduction) return false;
@@ -44,8 +45,9 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
   return true;
 }
 
-// Results that do not fit into the cache are stored past it, except in scratch, which must stay there, and where a
-// source is overwritten, whose line is in the cache already. Blocks keep what is stored twice in the first-level cache.
+// If the data does not fit into the cache, results are written with stores that bypass it. There are two exceptions:
+// scratch, which must stay in the cache, and sources that are overwritten, whose lines are already in the cache. If a
+// result is stored twice, the work is done in blocks that fit into the first-level cache.
 void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
   constexpr int64_t kBlock = 16 << 10;
   const void* sources[kMaxGroupRanks];
@@ -83,7 +85,7 @@ void Combine(const GroupCommand& command, const GroupStep& step, const std::vect
   }
 }
 
-// The end of the furthest access of any step to each base.
+// Returns, for each base, the end of the furthest access of any step.
 std::vector<int64_t> AccessedBytes(const GroupProgram& program, int ranks) {
   std::vector<int64_t> bytes(static_cast<size_t>(ranks) * program.bases.stride(), 0);
   const auto add = [&](const std::vector<GroupRegion>& regions, const GroupStep& step) {
@@ -106,16 +108,15 @@ absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const 
   XLAD_ASSIGN_OR_RETURN(command.program, LowerForGroup(spec, schedule, protocol));
   command.element_bytes = tensor::ByteWidth(spec.type);
   command.accessed_bytes = AccessedBytes(command.program, spec.ranks);
-  const bool one = spec.counts.size() == 1;  // Then the sizes may differ between ranks.
-  for (const int64_t count : spec.counts) {
-    command.input_bytes.push_back((one ? spec.input_elements(schedule.rank) : count) * command.element_bytes);
+  for (const int64_t count : InputCounts(spec, schedule.rank)) {
+    command.input_bytes.push_back(count * command.element_bytes);
   }
-  for (const int64_t count : spec.output_counts()) {
-    command.output_bytes.push_back((one ? spec.output_elements(schedule.rank) : count) * command.element_bytes);
+  for (const int64_t count : OutputCounts(spec, schedule.rank)) {
+    command.output_bytes.push_back(count * command.element_bytes);
   }
   if (Reduces(spec.kind)) {
     XLAD_ASSIGN_OR_RETURN(command.reduce, ReduceFunctionOf(spec));
-    // The function for small arrays combines from left to right.
+    // The function for small arrays reduces from left to right.
     const bool is_tree =
         spec.mode == ReductionMode::kCanonical && spec.ranks > 3 && DependsOnOrder(spec.type, spec.reduction);
     if (!is_tree && ReducesPayloads(command.program, spec.ranks)) {
@@ -159,7 +160,7 @@ absl::Status GroupCore::Settle(uint64_t sequence) {
   return absl::OkStatus();
 }
 
-// Errors of peers are found by the rank that waits for them, hence on every rank.
+// Compares the operation of a peer with that of this rank. A rank checks every peer that it waits for.
 absl::Status GroupCore::CheckPeer(uint64_t word, int peer) {
   const EntryLine& line = entry(peer);
   if (line.sequence.load(std::memory_order_acquire) != sequence_ || SameOperation(line.operation, word)) {
@@ -175,7 +176,7 @@ absl::Status GroupCore::CheckAll(uint64_t word) {
 
 void GroupCore::Finish() { control_.rank(rank_).finished.store(sequence_, std::memory_order_release); }
 
-// Announces the operation. The payload of the entry must have been written.
+// Announces the operation. The payload of the entry must have been written before.
 void GroupCore::Enter(const GroupLaunch& launch, uint64_t sequence) {
   RankBlock& self = control_.rank(rank_);
   OperationRecord& record = self.records[sequence % RankBlock::kRecords];
@@ -203,8 +204,8 @@ void GroupCore::SetBases(const GroupLaunch& launch, uint64_t sequence, bool in_l
   }
 }
 
-// One round: every rank writes its input into its entry line, or into its scratch if it is larger, enters, and reads
-// what the others have written.
+// Runs a board, which has one round. Every rank writes its input into its entry line, or into its scratch if the input
+// is larger. It then enters the operation and reads the data of the others.
 absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
   const GroupCommand& command = *launch.command;
   const GroupProgram& program = command.program;
@@ -232,7 +233,7 @@ absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
     }
     if (!SameOperation(line.operation, launch.word)) return owner_.Disagreement(peer);
   }
-  if (program.hears_all) settled_ = sequence;
+  if (program.waits_for_all_peers) settled_ = sequence;
   if (command.small_reduce != nullptr) {
     const GroupStep& step = program.steps[0];
     command.small_reduce(launch.outputs[step.dsts[0].base - program.bases.Output(rank_)], payloads_[sequence % 2],
@@ -245,8 +246,8 @@ absl::Status GroupCore::RunBoard(const GroupLaunch& launch) {
   return absl::OkStatus();
 }
 
-// The positions of the buffers of a rank: in its entry if there is room, otherwise in its scratch, which operations
-// with windows do not use.
+// Returns the positions of the buffers of a rank. They are in its entry if there is room, otherwise in its scratch,
+// which operations with windows do not use for data.
 std::byte* GroupCore::Positions(const GroupCommand& command, int rank, uint64_t sequence) const {
   const size_t bytes = (command.input_bytes.size() + command.output_bytes.size()) * sizeof(WindowPosition);
   return bytes <= kBoardBytes ? control_.rank(rank).lines[sequence % 2].payload : Scratch(rank, sequence);
@@ -261,7 +262,8 @@ absl::Status GroupCore::PublishBuffers(const GroupLaunch& launch, uint64_t seque
       const std::optional<WindowPosition> found = options_.memory->Find(buffer, bytes);
       if (!found.has_value()) {
         return absl::InvalidArgumentError(
-            absl::StrCat("found an ", what, " outside the memory of Allocate, which the operation promises"));
+            absl::StrCat("found an ", what,
+                         " outside the memory of Allocate, expected one inside because the operation is registered"));
       }
       position = *found;
     }
@@ -278,7 +280,7 @@ absl::Status GroupCore::PublishBuffers(const GroupLaunch& launch, uint64_t seque
   return absl::OkStatus();
 }
 
-// After a signal of the peer, the positions of its buffers are valid.
+// Maps the buffers of a peer. Their positions are valid after a signal of the peer.
 absl::Status GroupCore::MapPeer(const GroupCommand& command, int peer) {
   const std::byte* at = Positions(command, peer, sequence_);
   const GroupBases& bases = command.program.bases;
@@ -312,7 +314,7 @@ absl::Status GroupCore::RunProgram(const GroupLaunch& launch) {
   for (int flag = 0; flag < kSignalFlags; ++flag) {
     for (const int peer : program.deferred[flag]) ++expected_[flag][peer];
   }
-  if (program.hears_all) settled_ = sequence;
+  if (program.waits_for_all_peers) settled_ = sequence;
   Finish();
   return absl::OkStatus();
 }
@@ -353,7 +355,7 @@ absl::Status GroupCore::WaitForSignals(const GroupLaunch& launch, const GroupSte
     if (!launch.command->program.windows || mapped_[peer]) continue;
     const absl::Status mapped = MapPeer(*launch.command, peer);
     if (mapped.ok()) continue;
-    // A peer that died or gave up is the cause.
+    // If a peer died or left, its error is the cause.
     XLAD_RETURN_IF_ERROR(waiter_.CheckPeers());
     return mapped;
   }

@@ -16,7 +16,8 @@ class Lowering {
         schedule_(schedule),
         width_(tensor::ByteWidth(spec.type)),
         protocol_(protocol),
-        // Parts of different sizes have one operand, whose elements are those of the schedule.
+        // If the parts of an operand have different sizes, there is one operand, and its elements are those of the
+        // schedule.
         input_(spec.counts, spec.sizes.empty() && InputHasParts(spec.kind) ? spec.ranks : 1, width_),
         output_(spec.sizes.empty() ? spec.output_counts() : spec.counts,
                 spec.sizes.empty() && OutputHasParts(spec.kind) ? spec.ranks : 1, width_) {
@@ -32,7 +33,7 @@ class Lowering {
     program_.scratch_bytes = schedule_.scratch * width_;
     program_.windows = protocol_ == GroupProtocol::kWindows;
     if (!program_.windows) DeferLastWaits();
-    FindWhatItHears();
+    FindAwaitedPeers();
     if (protocol_ == GroupProtocol::kBoard) XLAD_RETURN_IF_ERROR(MakeBoard());
     return std::move(program_);
   }
@@ -44,7 +45,7 @@ class Lowering {
   };
   using Extents = std::vector<Extent>;
 
-  // The runs of bytes of a region, in order.
+  // Returns the runs of bytes of a region, in order.
   Extents Lower(const Region& region) {
     const int rank = region.rank == kOwnRank ? schedule_.rank : region.rank;
     const GroupBases& bases = program_.bases;
@@ -135,7 +136,8 @@ class Lowering {
     if (op.flag < 0 || op.flag >= kSignalFlags) {
       return absl::UnimplementedError(absl::StrCat("found flag ", op.flag, ", expected less than ", kSignalFlags));
     }
-    if (op.peer == schedule_.rank) return absl::OkStatus();  // The steps run in the order of the list.
+    // A rank does not signal itself: its steps run in the order of the list.
+    if (op.peer == schedule_.rank) return absl::OkStatus();
     const bool again =
         !program_.steps.empty() && program_.steps.back().kind == kind && program_.steps.back().flag == op.flag;
     if (!again) {
@@ -148,13 +150,13 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  void FindWhatItHears() {
-    std::vector<bool> heard(schedule_.ranks);
+  void FindAwaitedPeers() {
+    std::vector<bool> awaited(schedule_.ranks);
     for (const GroupStep& step : program_.steps) {
       if (step.kind != GroupStep::Kind::kWait) continue;
-      for (const int peer : step.peers) heard[peer] = true;
+      for (const int peer : step.peers) awaited[peer] = true;
     }
-    program_.hears_all = std::count(heard.begin(), heard.end(), true) == schedule_.ranks - 1;
+    program_.waits_for_all_peers = std::count(awaited.begin(), awaited.end(), true) == schedule_.ranks - 1;
   }
 
   void DeferLastWaits() {
@@ -169,8 +171,8 @@ class Lowering {
     return step.kind == GroupStep::Kind::kSignal || step.kind == GroupStep::Kind::kWait;
   }
 
-  // Removes the copies of the input to the scratch, the signals and waits after it, and the signals at the end, which
-  // protect the scratch. What is left must not synchronize.
+  // Removes the copies of the input to the scratch and the signals and waits after them. Also removes the signals at
+  // the end, which protect the scratch. The remaining steps must not synchronize.
   absl::Status MakeBoard() {
     std::vector<GroupStep>& steps = program_.steps;
     auto at = steps.begin();
@@ -178,7 +180,8 @@ class Lowering {
       if (at->dsts[0].base != program_.bases.Scratch(schedule_.rank)) break;
       const int operand = at->sources[0].base - program_.bases.Input(schedule_.rank);
       if (at->dsts.size() > 1 || operand < 0 || operand >= program_.bases.inputs) {
-        return absl::InvalidArgumentError("found a copy to scratch that is not one of the input alone");
+        return absl::InvalidArgumentError(
+            "found a copy to scratch with another source or destination, expected a copy of the input only");
       }
       program_.board_copies.push_back({operand, at->sources[0].offset, at->dsts[0].offset, at->bytes});
     }
@@ -187,7 +190,7 @@ class Lowering {
     steps.erase(steps.begin(), at);
     if (!steps.empty() && steps.back().kind == GroupStep::Kind::kSignal) steps.pop_back();
     if (std::any_of(steps.begin(), steps.end(), Synchronizes)) {
-      return absl::InvalidArgumentError("the schedule has more than one round");
+      return absl::InvalidArgumentError("found a schedule of more than one round, expected one round");
     }
     for (std::vector<int>& peers : program_.deferred) peers.clear();
     program_.board = true;

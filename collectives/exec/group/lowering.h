@@ -1,9 +1,9 @@
 // The schedule of one rank, lowered for memory that all ranks of a host map.
 //
-// Consecutive signals, and consecutive waits, become one step. An operation on several operands becomes a step for each
-// run of bytes within operands. In a schedule whose ranks touch only each other's
-// scratch ("slots"), the waits at the end are not executed but only counted: they protect the scratch, and the executor
-// alternates between two halves of it and enters an operation only after all ranks have entered the one before.
+// Consecutive signals with one flag become one step, and so do waits. An operation on several operands becomes one step
+// for each run of bytes within operands. In a schedule whose ranks access only each other's scratch ("slots"), the
+// waits at the end protect the scratch. They are not executed but only counted, because the executor alternates between
+// two halves of the scratch, and enters an operation only after all ranks have entered the previous one.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ struct GroupBases {
   int stride() const { return inputs + outputs + 1; }
 };
 
-// Bytes of a buffer of a rank, from `offset`.
+// A run of bytes in a buffer of a rank, starting at `offset`.
 struct GroupRegion {
-  int32_t base = 0;  // Index into the table of addresses.
+  int32_t base = 0;  // The index into the table of addresses.
   int64_t offset = 0;
 };
 
@@ -42,7 +42,7 @@ struct GroupStep {
   int64_t bytes = 0;
 };
 
-// A copy of bytes of an input to the payload of a board.
+// A copy of a part of an input to the payload of a board.
 struct BoardCopy {
   int operand = 0;
   int64_t from = 0, to = 0, bytes = 0;
@@ -51,22 +51,23 @@ struct BoardCopy {
 struct GroupProgram {
   GroupBases bases;
   std::vector<GroupStep> steps;
-  // Signals of peers that are counted at the end without waiting for them, by flag.
+  // By flag: the peers whose signals are counted at the end without waiting for them.
   std::vector<int> deferred[kSignalFlags];
   int64_t scratch_bytes = 0;
   bool windows = false;    // The ranks access each other's inputs and outputs, which must be registered.
-  bool hears_all = false;  // Waits for a signal of every peer.
-  // One round ("board"): the entry stands for the copy of the input to the scratch, and for the signals and waits after
-  // it. Up to kBoardBytes of scratch are the payload of the entry line. `steps` has only what follows.
+  bool waits_for_all_peers = false;  // Whether the steps wait for a signal of each other rank.
+  // Whether the program is a board, which has one round. Entering the operation replaces the copy of the input to the
+  // scratch and the signals and waits after it. If the scratch has at most kBoardBytes bytes, it is the payload of the
+  // entry line. `steps` contains only the operations after these.
   bool board = false;
   std::vector<BoardCopy> board_copies;  // Empty if no peer reads the input.
-  std::vector<int> board_peers;         // Those whose entries are waited for.
+  std::vector<int> board_peers;         // The peers whose entries are waited for.
 };
 
 enum class GroupProtocol { kBoard, kSlots, kWindows };
 
-// Unimplemented if the schedule has messages, or operations that process groups do not execute; InvalidArgument if it
-// accesses the inputs or outputs of peers and the protocol is not kWindows, or does not have the form that kBoard
+// Unimplemented if the schedule has messages or operations that process groups do not execute. InvalidArgument if it
+// accesses the inputs or outputs of peers and the protocol is not kWindows, or if it does not have the form that kBoard
 // needs.
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,
                                            GroupProtocol protocol);

@@ -14,17 +14,18 @@
 namespace xlad::collectives {
 namespace {
 
-// Below, one round on copies in the board costs less than the two rounds of direct accesses.
+// Below this size, one round on copies in the board is faster than the two rounds of direct accesses.
 constexpr int64_t kBoardUpTo = 16 << 10;
-// One half of the scratch of a rank has a board, or the positions of the buffers of an operation.
+// One half of the scratch of a rank contains a board or the positions of the buffers of an operation.
 constexpr int64_t kScratchBytes = kBoardUpTo;
 static_assert(2 * HostGroup::kMaxOperands * static_cast<int64_t>(sizeof(WindowPosition)) <= kScratchBytes);
 
 int64_t ControlBytes(int ranks) { return ControlFile::BytesFor(ranks); }
-// The data of an area begins 64 bytes after a page; the control file and the scratch are in whole lines.
+// The data of an area begins 64 bytes after the start of a page, and the control file and the scratch occupy whole
+// cache lines.
 std::byte* ScratchOf(const SharedSegment& area, int ranks) { return area.data() + ControlBytes(ranks); }
 
-// What a rank says about the operation that it runs.
+// Tells the peers which operation a rank runs.
 struct Note {
   MessageHeader header;
   int64_t bytes = 0;
@@ -39,7 +40,7 @@ bool HostGroup::CanRun(const Collective& collective) {
   const CollectiveSpec& spec = collective.spec;
   if (spec.ranks < 2 || spec.ranks > kMaxGroupRanks || !spec.sizes.empty()) return false;
   if (std::ssize(spec.counts) > kMaxOperands) return false;
-  // All plans have the same order in the mode canonical.
+  // In canonical mode, all plans reduce in the same order.
   return !Reduces(spec.kind) || spec.mode != ReductionMode::kRunToRun ||
          ReductionOrder(collective.plan) == ReductionOrder({.algorithm = kMappedWindows});
 }
@@ -88,8 +89,8 @@ absl::StatusOr<std::unique_ptr<HostOperation>> HostGroup::Prepare(const Collecti
   return operation;
 }
 
-// Peers copy small operations from the board. Otherwise they access the buffers, which must lie in memory that they
-// map.
+// Small operations copy the data of the peers from the board. For other operations the peers access the buffers, which
+// must be in memory that they map.
 absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& launch) {
   const GroupCommand& command = operation->command;
   absl::InlinedVector<const void*, 8> inputs(launch.inputs.begin(), launch.inputs.end());
@@ -112,6 +113,7 @@ absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& la
     XLAD_ASSIGN_OR_RETURN(outputs[i], Stage(inputs.size() + i, bytes));
   }
   XLAD_RETURN_IF_ERROR(RunOn(operation, launch, inputs, outputs));
+  if (!WritesOutputs(operation->collective->spec, options_.rank)) return absl::OkStatus();
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i] != launch.outputs[i]) std::memcpy(launch.outputs[i], outputs[i], command.output_bytes[i]);
   }
@@ -131,16 +133,18 @@ absl::Status HostGroup::RunOn(HostOperation* operation, const CollectiveLaunch& 
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&note), sizeof note);
   const uint64_t word = Hash64(absl::string_view(reinterpret_cast<const char*>(&note), sizeof note)) << 16;
   std::atomic<uint32_t>& busy = control_->rank(options_.rank).busy;
-  // A device that has failed raises the signal and then waits until no other one is busy.
+  // A device that fails raises the signal and then waits until no other device is busy. So `busy` is set before the
+  // signal is read.
   busy.store(1, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  absl::Status status = options_.abort->raised() ? options_.abort->status() : absl::OkStatus();
-  if (status.ok()) status = core_->Run({&operation->command, word, bytes, inputs, outputs});
+  const bool runs = !options_.abort->raised();
+  const absl::Status status =
+      runs ? core_->Run({&operation->command, word, bytes, inputs, outputs}) : options_.abort->status();
   busy.store(0, std::memory_order_release);
-  if (status.ok()) return status;
-  const int step = core_->step();
+  // If the core has not run, its step is that of an earlier operation.
+  const int step = runs ? core_->step() : -1;
+  if (status.ok() || step < 0) return status;
   const std::vector<ScheduleOp>& ops = operation->schedule.ops;
-  if (step < 0) return status;
   return Annotate(status, absl::StrCat("operation ", step, " \"", Print(ops[step]), "\""));
 }
 
@@ -191,7 +195,7 @@ absl::Status HostGroup::CheckWhileWaiting() {
 }
 
 absl::Status HostGroup::Disagreement(int peer) {
-  // The raised signal of another device is the cause if there is one.
+  // If another device has raised the signal, its error is the cause.
   XLAD_RETURN_IF_ERROR(CheckWhileWaiting());
   Note theirs;
   std::memcpy(static_cast<void*>(&theirs), control_->rank(peer).notes[core_->sequence() % 2], sizeof theirs);
