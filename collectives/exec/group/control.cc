@@ -19,6 +19,7 @@
 #include "base/file_system.h"
 #include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
+#include "collectives/exec/group/own_folder.h"
 
 namespace xlad::collectives {
 namespace {
@@ -26,16 +27,34 @@ namespace {
 constexpr uint32_t kVersion = 2;
 constexpr int64_t kHeadBytes = 4096;
 
-absl::Status SystemError(absl::string_view what, const std::string& path) {
-  const std::string text = absl::StrCat(path, ": ", what, ": ", std::strerror(errno));
-  if (errno == EEXIST) return absl::AlreadyExistsError(text);
-  return errno == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
-}
-
 constexpr int64_t kPageBytes = 4096;
 constexpr int64_t kBlockBytes = RoundUp(sizeof(RankBlock), kPageBytes);
-// The cells of one flag from one rank to all others, in whole cache lines.
+// The number of cells of one flag from one rank to all others, rounded up to whole cache lines.
 constexpr int64_t CellsPerRank(int ranks) { return (ranks + 7) / 8 * 8; }
+
+// Removes control files that are older than a day and whose processes have all ended. Also removes the folders in which
+// groups form (MeetingFolder) that are older than a day and unused.
+void RemoveOldControlFiles(const std::string& folder) {
+  constexpr int64_t kKeptSeconds = 24 * 3600;
+  const absl::StatusOr<std::vector<std::string>> names = RealFileSystem().List(folder);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(folder, name);
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0) continue;
+    if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
+    if (S_ISDIR(info.st_mode)) MeetingFolder::RemoveIfUnused(path);
+    if (!S_ISREG(info.st_mode)) continue;
+    const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);
+    if (!control.ok()) continue;
+    bool in_use = false;
+    for (int rank = 0; rank < (*control)->ranks(); ++rank) {
+      const int64_t pid = (*control)->rank(rank).pid;
+      in_use = in_use || (pid > 0 && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH));
+    }
+    if (!in_use) (*control)->Unlink();
+  }
+}
 
 }  // namespace
 
@@ -46,7 +65,7 @@ int64_t ControlFile::BytesFor(int ranks) {
 
 absl::Status ControlFile::Map(int file, int64_t bytes, bool writable) {
   void* address = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
-  if (address == MAP_FAILED) return SystemError("mmap", path_);
+  if (address == MAP_FAILED) return PathError("mmap", path_);
   address_ = static_cast<std::byte*>(address);
   bytes_ = bytes;
   return absl::OkStatus();
@@ -60,10 +79,10 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Create(const std::stri
   std::unique_ptr<ControlFile> control(new ControlFile());
   control->path_ = path;
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0) return SystemError("cannot create", path);
+  if (file < 0) return PathError("cannot create", path);
   const int64_t bytes = BytesFor(ranks);
   absl::Status status;
-  if (ftruncate(file, bytes) != 0) status = SystemError("ftruncate", path);
+  if (ftruncate(file, bytes) != 0) status = PathError("ftruncate", path);
   if (status.ok()) status = control->Map(file, bytes, true);
   close(file);
   XLAD_RETURN_IF_ERROR(status);
@@ -79,13 +98,15 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Create(const std::stri
 absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string& path, bool writable) {
   std::unique_ptr<ControlFile> control(new ControlFile());
   control->path_ = path;
-  const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);  // A FIFO would block.
-  if (file < 0) return SystemError("cannot open", path);
+  // Opening a FIFO without O_NONBLOCK would block.
+  const int file = open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return PathError("cannot open", path);
   struct stat info {};
   absl::Status status;
-  if (fstat(file, &info) != 0) status = SystemError("fstat", path);
+  if (fstat(file, &info) != 0) status = PathError("fstat", path);
   if (status.ok() && (!S_ISREG(info.st_mode) || info.st_size < kHeadBytes)) {
-    status = absl::InvalidArgumentError(absl::StrCat(path, ": found a file that is too short for a control file"));
+    status = absl::InvalidArgumentError(
+        absl::StrCat(path, ": found a file that is too short or not a regular file, expected a control file"));
   }
   if (status.ok()) status = control->Map(file, info.st_size, writable);
   close(file);
@@ -111,7 +132,8 @@ std::unique_ptr<ControlFile> ControlFile::InMemory(std::byte* address, int ranks
   head->ranks = ranks;
   head->bytes = control->bytes_;
   for (int rank = 0; rank < ranks; ++rank) {
-    // Only what is not zero, so that the texts and windows, which these ranks do not use, take no memory.
+    // Only members other than zero are written. The texts and windows, which these ranks do not use, then take no
+    // memory.
     control->rank(rank).core.store(-1, std::memory_order_relaxed);
     control->rank(rank).waits_for.store(-1, std::memory_order_relaxed);
   }
@@ -139,38 +161,34 @@ absl::StatusOr<std::string> ControlFolder() {
   std::string folder = chosen != nullptr ? chosen : "";
   if (folder.empty()) {
     const bool has_memory = access("/dev/shm", W_OK) == 0;
-    folder = absl::StrCat(has_memory ? "/dev/shm" : "/tmp", "/xlad-comm-", getuid());
+    folder = absl::StrCat(has_memory ? "/dev/shm" : "/tmp", "/xlad-comm-", geteuid());
   }
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return SystemError("cannot create the folder", folder);
-  struct stat info {};
-  if (lstat(folder.c_str(), &info) != 0) return SystemError("lstat", folder);
-  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder, ": expected a folder that belongs to this user; set XLAD_COMM_DIR to another one"));
-  }
+  XLAD_RETURN_IF_ERROR(
+      MakeOwnFolder(folder, /*is_private=*/false, "set XLAD_COMM_DIR to a folder that this user can create"));
   return folder;
 }
 
-void RemoveOldControlFiles(const std::string& folder) {
-  constexpr int64_t kKeptSeconds = 24 * 3600;
-  const absl::StatusOr<std::vector<std::string>> names = RealFileSystem().List(folder);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    const std::string path = JoinPath(folder, name);
-    struct stat info {};
-    if (stat(path.c_str(), &info) != 0) continue;
-    if (RealClock().WallNs() / kNsPerSecond - info.st_ctim.tv_sec < kKeptSeconds) continue;
-    if (S_ISDIR(info.st_mode)) MeetingFolder::RemoveIfUnused(path);
-    if (!S_ISREG(info.st_mode)) continue;
-    const absl::StatusOr<std::unique_ptr<ControlFile>> control = ControlFile::Open(path, /*writable=*/false);
-    if (!control.ok()) continue;
-    bool in_use = false;
-    for (int rank = 0; rank < (*control)->ranks(); ++rank) {
-      const int64_t pid = (*control)->rank(rank).pid;
-      in_use = in_use || (pid > 0 && (kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH));
-    }
-    if (!in_use) (*control)->Unlink();
+absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
+    absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,
+    const std::function<absl::Status(ControlFile&)>& prepare) {
+  constexpr char kPathKey[] = "control";
+  std::unique_ptr<ControlFile> control;
+  if (rank == 0) {
+    XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
+    RemoveOldControlFiles(folder);
+    const std::string path = absl::StrCat(folder, "/", name, "-", getpid());
+    XLAD_ASSIGN_OR_RETURN(control, ControlFile::Create(path, ranks));
+    absl::Status status = prepare(*control);
+    if (status.ok()) status = rendezvous->Put(kPathKey, path);
+    if (!status.ok()) control->Unlink();
+    XLAD_RETURN_IF_ERROR(status);
+    return control;
   }
+  XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kPathKey));
+  XLAD_ASSIGN_OR_RETURN(control, ControlFile::Open(path));
+  if (control->ranks() == ranks) return control;
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank 0 has formed a group of ", control->ranks(), " ranks, expected ", ranks));
 }
 
 std::string OperationText(const RankBlock& block, uint64_t operation) {

@@ -1,22 +1,25 @@
 // The control file of a process group: a small file in memory that all its processes map.
 //
-// It carries the entries, signals and small payloads of operations, wakes sleepers, and is the flight recorder of the
-// group: it exists until the last process has left in order, so that `xlad comm why` can read after a crash, or while
-// the processes hang, what each rank has done last.
+// It contains the entries, signals and small payloads of operations, and the words by which ranks wake each other. It
+// is also the flight recorder of the group: the last process that leaves the group removes it, but only if that process
+// had no error. After a crash, or while the processes hang, `xlad comm why` reads from it what each rank did last.
 //
-// Threads and processes: the members say who writes them. Everything that one process writes while another reads it is
-// atomic, or is written before a release store that the reader has seen.
+// Threads and processes: comments say who writes which members. If a process writes a member while another process
+// reads it, the member is atomic, or it is written before a release store that the reader has seen.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/status.h"
+#include "collectives/exec/bootstrap/rendezvous.h"
 
 namespace xlad::collectives {
 
@@ -24,22 +27,23 @@ constexpr int kMaxGroupRanks = 64;
 constexpr int kSignalFlags = 4;
 constexpr int kBoardBytes = 48;
 
-// Announces that a rank has entered an operation; operations alternate between two lines. A rank enters operation k
-// only after all ranks have entered operation k - 1, and so have finished k - 2, whose line it overwrites.
+// Announces that a rank has entered an operation. Operations alternate between two lines: a rank enters operation k
+// only after all ranks have entered operation k - 1, and so have finished operation k - 2, whose line it overwrites.
 struct alignas(64) EntryLine {
   std::atomic<uint64_t> sequence = 0;  // The number of the operation, from 1. Written last, with release order.
-  uint64_t operation = 0;              // What runs: upper 48 bits of its hash; lower 16 bits: index of its text.
+  // The upper 48 bits are those of the operation's hash, the lower 16 bits the index of its text.
+  uint64_t operation = 0;
   std::byte payload[kBoardBytes] = {};
 };
 static_assert(sizeof(EntryLine) == 64);
 
-// The position of a buffer in memory that its owner has shared.
+// The position of a buffer in a window, which is memory that its owner shares. A rank publishes the positions of its
+// inputs and outputs, in order, if its peers access these buffers.
 struct WindowPosition {
-  uint32_t window = 0;      // Index into RankBlock::windows.
-  uint32_t generation = 0;  // The generation of that window.
+  uint32_t window = 0;      // The index into RankBlock::windows.
+  uint32_t generation = 0;  // The window's generation when the position was published.
   uint64_t offset = 0;
 };
-// Published by a rank for each input and output, in order, if its peers access its buffers.
 static_assert(sizeof(WindowPosition) == 16);
 
 struct SharedWindow {
@@ -49,10 +53,10 @@ struct SharedWindow {
 
 struct OperationRecord {
   std::atomic<uint64_t> operation = 0;  // As in EntryLine.
-  std::atomic<uint64_t> ticks = 0;      // CpuTicks at the entry.
+  std::atomic<uint64_t> ticks = 0;      // CpuTicks() when the rank entered the operation.
 };
 
-// Written by one rank, read by all. The members that are written often have cache lines of their own.
+// Written by one rank and read by all. The members that are written often have cache lines of their own.
 struct RankBlock {
   static constexpr uint32_t kLeftInOrder = 1, kLeftAfterError = 2;
   static constexpr int kWindows = 256;
@@ -62,51 +66,54 @@ struct RankBlock {
   static constexpr int kNoteBytes = 64;
 
   EntryLine lines[2];
-  // By parity of the operation: what the rank says about it to peers that run another one. Written before the entry.
+  // What the rank says about the operation to peers that run another one, indexed by the parity of the operation's
+  // number. Written before the entry.
   std::byte notes[2][kNoteBytes] = {};
   // 1 while the rank may read or write buffers of its peers.
   alignas(64) std::atomic<uint32_t> busy = 0;
-  // 1 while the rank sleeps, until another rank wakes it.
+  // 1 while the rank sleeps. Another rank sets it to 0 to wake the rank.
   alignas(64) std::atomic<uint32_t> asleep = 0;
-  std::atomic<int32_t> core = -1;                  // The core on which the rank began its last long wait.
+  std::atomic<int32_t> core = -1;                  // The core at the start of the last wait that was not over at once.
   alignas(64) std::atomic<uint64_t> finished = 0;  // The number of operations that this rank has finished.
-  std::atomic<uint32_t> step = 0;                  // The step of the schedule at which it waits, while it waits long.
-  std::atomic<int32_t> waits_for = -1;             // The rank for which it waits, while it waits long.
+  std::atomic<uint32_t> step = 0;                  // The operation of the schedule that waits, if waits_for >= 0.
+  // The rank that is waited for, or -1. Waits in a ProcessGroup set it only when they sleep.
+  std::atomic<int32_t> waits_for = -1;
   alignas(64) int64_t pid = 0;
   char host[64] = {};
   uint64_t cores[16] = {};
   std::atomic<uint32_t> joined = 0;
-  std::atomic<uint32_t> left = 0;  // kLeftInOrder or kLeftAfterError, after the rank stopped taking part.
+  std::atomic<uint32_t> left = 0;  // kLeftInOrder or kLeftAfterError if the rank has stopped taking part, otherwise 0.
   SharedWindow windows[kWindows];
   char texts[kTexts][kTextBytes] = {};
   OperationRecord records[kRecords];
 };
 
 struct ControlHead {
-  static constexpr uint64_t kMagic = 0x786c6164636f6d31;  // "1mocdalx"
+  static constexpr uint64_t kMagic = 0x786c6164636f6d31;  // The bytes "1mocdalx" in memory.
   uint64_t magic = 0;                                     // Written last by the process that creates the file.
   uint32_t version = 0;
   int32_t ranks = 0;
   int64_t bytes = 0;
   char scratch_segment[64] = {};
   alignas(64) std::atomic<uint32_t> sleepers = 0;
-  std::atomic<int32_t> failed_rank = -1;  // The rank whose death was noticed first.
-  std::atomic<uint32_t> needs_fence = 0;  // 1 if a process cannot use membarrier; see Sleepers in wait.h.
+  std::atomic<int32_t> failed_rank = -1;  // The first rank whose death was noticed.
+  std::atomic<uint32_t> needs_fence = 0;  // 1 if a process cannot use membarrier; see GroupWaiter in wait.cc.
 };
 
-// A counter of signals from one rank to another.
+// A counter of the signals from one rank to another.
 using SignalCell = std::atomic<uint64_t>;
 
 class ControlFile {
  public:
-  // Creates the file with room for `ranks` ranks. AlreadyExists if there is one.
+  // Creates the file with room for `ranks` ranks. AlreadyExists if the file exists. InvalidArgument unless there are 1
+  // to kMaxGroupRanks ranks.
   static absl::StatusOr<std::unique_ptr<ControlFile>> Create(const std::string& path, int ranks);
-  // Opens a file for reading and writing, or, for `xlad comm why`, only for reading. InvalidArgument if it is not the
-  // control file of a group.
+  // Opens a file for reading and writing. `xlad comm why` opens it for reading only. InvalidArgument if the file is not
+  // the control file of a group.
   static absl::StatusOr<std::unique_ptr<ControlFile>> Open(const std::string& path, bool writable = true);
-  // The same in memory that the ranks share otherwise: BytesFor(ranks) bytes, aligned to cache lines, which must
-  // outlive the object. The rank that calls InMemory with `create` must do so before the others; the memory is zero
-  // before.
+  // Returns the same structure in memory that the ranks share by other means. The memory has BytesFor(ranks) bytes, is
+  // aligned to cache lines, is initially zero, and must outlive the object. One rank calls InMemory with `create`,
+  // before all others call it without.
   static std::unique_ptr<ControlFile> InMemory(std::byte* address, int ranks, bool create);
   static int64_t BytesFor(int ranks);
   ~ControlFile();
@@ -130,18 +137,22 @@ class ControlFile {
   bool maps_file_ = true;
 };
 
-// The folder of control files: XLAD_COMM_DIR, otherwise a folder of this user in /dev/shm, or in /tmp if that does not
-// exist. Created, readable by this user only, if it does not exist.
+// Returns the folder of control files: XLAD_COMM_DIR if it is set, otherwise a folder of this user in /dev/shm, or in
+// /tmp if this user cannot write to /dev/shm. If the folder does not exist, it is created, readable by this user only.
+// Errors are those of MakeOwnFolder.
 absl::StatusOr<std::string> ControlFolder();
 
-// Removes the control files that are older than a day and whose processes have all ended, and such folders in which
-// groups have formed (MeetingFolder).
-void RemoveOldControlFiles(const std::string& folder);
+// Returns the control file of a group that forms. Rank 0 creates it in ControlFolder(), with a name that begins with
+// `name`, and calls `prepare`; the other ranks open it after that. Rank 0 removes the file again if it returns an
+// error. FailedPrecondition if rank 0 has another number of ranks.
+absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
+    absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,
+    const std::function<absl::Status(ControlFile&)>& prepare = [](ControlFile&) { return absl::OkStatus(); });
 
-// The text of an operation by its word in an entry line or a record.
+// Returns the text of an operation, given its word in an entry line or a record.
 std::string OperationText(const RankBlock& block, uint64_t operation);
 
-// The counter of the CPU's clock, or nanoseconds if the CPU has none.
+// Returns the CPU's time-stamp counter, or nanoseconds if the CPU has none.
 uint64_t CpuTicks();
 
 }  // namespace xlad::collectives

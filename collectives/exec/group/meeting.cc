@@ -7,20 +7,29 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "collectives/exec/group/own_folder.h"
 
 namespace xlad::collectives {
 namespace {
 
 std::string LockPath(const std::string& path) { return absl::StrCat(path, "/lock"); }
 
-// The folder is renamed first, so that what a rank that arrives meanwhile puts into its new folder is not removed.
+// Whether the lock is that of the folder that is at this path now.
+bool IsCurrent(const std::string& path, int lock) {
+  struct stat here {
+  }, there{};
+  return fstat(lock, &here) == 0 && stat(LockPath(path).c_str(), &there) == 0 && here.st_ino == there.st_ino;
+}
+
+// Removes the folder if no other rank has it open. The folder is renamed first: a rank that arrives meanwhile creates a
+// new folder, which must not be removed. For the same reason, the lock is compared after it was obtained: until then,
+// another rank may have removed the folder.
 void RemoveIfLast(const std::string& path, int lock) {
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0) return;
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0 || !IsCurrent(path, lock)) return;
   const std::string removed = absl::StrCat(path, "-", SystemRandom()->Hex(8));
   std::error_code ignored;
   if (rename(path.c_str(), removed.c_str()) == 0) std::filesystem::remove_all(removed, ignored);
@@ -30,28 +39,19 @@ void RemoveIfLast(const std::string& path, int lock) {
 
 absl::StatusOr<std::unique_ptr<MeetingFolder>> MeetingFolder::Open(const std::string& path) {
   while (true) {
-    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) break;
+    XLAD_RETURN_IF_ERROR(MakeOwnFolder(path, /*is_private=*/true, "remove it, or meet in a folder of this user"));
     const int lock = open(LockPath(path).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock < 0 && errno == ENOENT) continue;  // Another rank has removed the folder meanwhile.
-    if (lock < 0) break;
+    if (lock < 0 && errno == ENOENT) continue;  // Another rank has removed the folder.
+    if (lock < 0) return PathError("cannot open the file", LockPath(path));
     std::unique_ptr<MeetingFolder> folder(new MeetingFolder(path, lock));
-    if (flock(lock, LOCK_SH) != 0) break;
-    // The file that is locked must be the one in the folder: the last rank of an earlier group may have removed it.
-    struct stat here {
-    }, there{};
-    if (fstat(lock, &here) == 0 && stat(LockPath(path).c_str(), &there) == 0 && here.st_ino == there.st_ino) {
-      return folder;
-    }
+    if (flock(lock, LOCK_SH) != 0) return PathError("cannot lock the file", LockPath(path));
+    // The locked file must be the file in the folder: the last rank of an earlier group may have removed the folder.
+    if (IsCurrent(path, lock)) return folder;
   }
-  return absl::UnavailableError(absl::StrCat(path, ": cannot open the folder: ", std::strerror(errno)));
 }
 
 MeetingFolder::~MeetingFolder() {
-  struct stat here {
-  }, there{};
-  const bool is_current =
-      fstat(lock_, &here) == 0 && stat(LockPath(path_).c_str(), &there) == 0 && here.st_ino == there.st_ino;
-  if (is_current) RemoveIfLast(path_, lock_);
+  RemoveIfLast(path_, lock_);
   close(lock_);
 }
 

@@ -1,17 +1,18 @@
-// Collectives among processes of one host through shared memory.
+// Collectives among the processes of one host through shared memory.
 //
 //   std::unique_ptr<ProcessGroup> group = *JoinLaunchedGroup({});  // Under mpirun, srun or `xlad bench --ranks`.
 //   std::unique_ptr<GroupOperation> sum = *group->Prepare(spec);
 //   absl::Status status = group->Run(*sum, input, output);
 //
-// An operation is prepared once from a spec, which gives the same plan on all ranks, and runs many times on any
-// buffers. All ranks run the same operations in the same order; a difference is an error that names both sides. Plain
-// buffers are copied through shared scratch that stays in the cache. Buffers of Allocate can be registered: then the
-// ranks read and write each other's buffers directly.
+// An operation is prepared once from a spec and runs many times on any buffers. All ranks get the same plan for a spec.
+// All ranks must run the same operations in the same order; if they do not, the error names both operations. Plain
+// buffers are copied through shared scratch that stays in the cache. Buffers of Allocate can be registered: the ranks
+// then read and write each other's buffers directly.
 //
-// Threads: one thread at a time uses a group.
-// Errors: InvalidArgument for a spec or plan that cannot run. After an error of Run (a rank died or left, or the ranks
-// disagree), all later calls return the same error and outputs are undefined; the other groups of the process continue.
+// Threads: one thread at a time may use a group. Errors: Prepare returns InvalidArgument or Unimplemented for a spec or
+// plan that cannot run. Run returns InvalidArgument if buffers that must be registered are not memory of Allocate; the
+// group can still be used. Run returns another error if a rank died or left, or if the ranks disagree. All later runs
+// then return the same error, and outputs are undefined. The other groups of the process are not affected.
 #pragma once
 
 #include <memory>
@@ -31,8 +32,8 @@ namespace xlad::collectives {
 class ProcessGroup;
 
 struct PrepareOptions {
-  bool registered = false;  // All ranks pass only buffers of Allocate to Run, at the same time.
-  std::string plan;         // A plan (ParsePlan); empty: the group chooses.
+  bool registered = false;  // All buffers that the ranks pass to Run are memory of Allocate.
+  std::string plan;         // A plan as text (ParsePlan). If it is empty, the group chooses one.
 };
 
 // A collective that is ready to run. Belongs to the group that prepared it, which must outlive it.
@@ -52,10 +53,11 @@ class GroupOperation {
   CollectivePlan plan_;
   Schedule schedule_;
   GroupCommand command_;
-  uint64_t word_ = 0;  // EntryLine::operation.
+  uint64_t word_ = 0;  // The value of EntryLine::operation.
 };
 
-// It has more than 25 methods because it has one for each collective.
+// The processes of one host that run collectives together. The class has more than 25 methods because it has one per
+// collective.
 class ProcessGroup final : private GroupOwner {
  public:
   using Operation = GroupOperation;
@@ -63,11 +65,14 @@ class ProcessGroup final : private GroupOwner {
     Launch launch;
     int64_t generation = 0;
     int64_t deadline_ms = 30000;  // How long forming waits for all ranks.
-    int64_t scratch_bytes = 0;    // The scratch of each rank; 0: chosen by the number of ranks.
+    // The scratch of each rank in bytes, or 0 to choose it from the number of ranks. Only the value of rank 0 is used.
+    int64_t scratch_bytes = 0;
+    // The size of the last-level cache in bytes, or 0 to look it up. Must be equal on all ranks.
+    int64_t cache_bytes = 0;
   };
 
   // Forms a group of all ranks of a launch, which find each other through `bootstrap`. Waits until all have arrived.
-  // DeadlineExceeded, naming those that are missing, if they do not arrive in time.
+  // DeadlineExceeded, naming the missing ranks, if they do not arrive in time.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Form(const Options& options, Bootstrap* bootstrap);
   ~ProcessGroup() override;
   ProcessGroup(const ProcessGroup&) = delete;
@@ -76,25 +81,25 @@ class ProcessGroup final : private GroupOwner {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
   bool exclusive() const { return exclusive_; }  // Every rank has a core of its own.
-  // The bytes of shared memory that the group uses on this host, without Allocate.
+  // The shared memory that the group uses on this host, in bytes, without that of Allocate.
   int64_t shared_bytes() const { return control_->bytes() + static_cast<int64_t>(scratch_->bytes()); }
   // The process of a rank, for messages: "rank 3 (host node7, pid 4711)".
   std::string Describe(int rank) const { return waiter_->Describe(rank); }
   std::string host(int rank) const { return control_->rank(rank).host; }
   int64_t pid(int rank) const { return control_->rank(rank).pid; }
 
-  // Memory that operations can register; see GroupMemory.
+  // Returns memory that can be registered; see GroupMemory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) { return memory_->Allocate(bytes); }
   absl::Status Free(std::byte* address) { return memory_->Free(address); }
 
   absl::StatusOr<std::unique_ptr<GroupOperation>> Prepare(const CollectiveSpec& spec,
                                                           const PrepareOptions& options = {});
 
-  // The plans that Prepare accepts for a spec, the one that it would choose first.
+  // Returns the plans that Prepare accepts for a spec. The first is the one that Prepare would choose.
   std::vector<CollectivePlan> Plans(const CollectiveSpec& spec, bool registered) const;
 
-  // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes, may be
-  // equal where the spec allows operations in place, and otherwise must not overlap.
+  // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes. They
+  // may be equal if the spec allows operations in place, and must not overlap otherwise.
   absl::Status Run(const GroupOperation& operation, const void* input, void* output) {
     if (!error_.ok()) return error_;
     const GroupLaunch launch{&operation.command_, operation.word_, {}, {&input, 1}, {&output, 1}};
@@ -103,12 +108,13 @@ class ProcessGroup final : private GroupOwner {
     return status.ok() ? status : Fail(operation, status);
   }
 
-  // Returns when all ranks have called it.
+  // Returns when all ranks have called Barrier.
   absl::Status Barrier();
 
-  // After an error: forms a group of the ranks that are alive, in the same order, with a new generation. All of them
-  // must call it; this group then only serves to destroy its operations and memory. DeadlineExceeded, naming the ranks
-  // that are alive but have not called it in time.
+  // After an error: forms a group of the ranks that are alive, in the same order, with a new generation. All ranks that
+  // are alive must call it. Afterwards the old group may only be used to destroy its operations and memory.
+  // DeadlineExceeded, naming the ranks that are alive but have not called Shrink in time. FailedPrecondition if this
+  // rank has had no error.
   absl::StatusOr<std::unique_ptr<ProcessGroup>> Shrink(int64_t deadline_ms = 30000);
 
  private:
@@ -118,7 +124,7 @@ class ProcessGroup final : private GroupOwner {
   absl::Status Join(const Options& options, Bootstrap* bootstrap);
   absl::Status ShareMemory(const Options& options, Rendezvous* rendezvous);
   GroupMachine machine() const;
-  uint64_t AliveRanks() const;  // A bit for each rank.
+  uint64_t AliveRanks() const;  // A mask with one bit per rank.
   absl::Status CheckWhileWaiting() override { return absl::OkStatus(); }
   absl::Status Disagreement(int peer) override;
   absl::Status Fail(const GroupOperation& operation, const absl::Status& status);
@@ -141,7 +147,7 @@ class ProcessGroup final : private GroupOwner {
 };
 
 // Joins the group of the launch that started this process (launcher.h), through files of this host. FailedPrecondition
-// if no launcher has started it.
+// if no launcher has started this process.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline_ms = 30000);
 
 }  // namespace xlad::collectives

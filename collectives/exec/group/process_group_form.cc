@@ -1,4 +1,4 @@
-// How a process group forms, and how it prepares operations.
+// Forms process groups and prepares operations.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,9 +18,7 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr char kControlKey[] = "control";
-
-// About 1 MiB for every pair of ranks, but no more than stays in the cache.
+// About 512 KiB for every peer, but not more than stays in the cache.
 int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
 }
@@ -37,22 +35,15 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Form(const Options& 
 
 // Rank 0 creates the control file and the scratch; the others open them.
 absl::Status ProcessGroup::ShareMemory(const Options& options, Rendezvous* rendezvous) {
-  if (rank_ == 0) {
-    XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
-    RemoveOldControlFiles(folder);
-    const std::string path = absl::StrCat(folder, "/", options.launch.key, "-", options.generation, "-", getpid());
-    XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Create(path, ranks_));
+  const auto create_scratch = [&](ControlFile& control) -> absl::Status {
     const int64_t scratch = options.scratch_bytes > 0 ? options.scratch_bytes : DefaultScratchBytes(ranks_);
     XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Create(static_cast<size_t>(scratch * ranks_)));
-    std::strncpy(control_->head().scratch_segment, scratch_->name().c_str(), 63);
-    XLAD_RETURN_IF_ERROR(rendezvous->Put(kControlKey, path));
-  } else {
-    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kControlKey));
-    XLAD_ASSIGN_OR_RETURN(control_, ControlFile::Open(path));
-    if (control_->ranks() != ranks_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank 0 has formed a group of ", control_->ranks(), " ranks, expected ", ranks_));
-    }
+    std::strncpy(control.head().scratch_segment, scratch_->name().c_str(), 63);
+    return absl::OkStatus();
+  };
+  XLAD_ASSIGN_OR_RETURN(control_, ShareControlFile(absl::StrCat(options.launch.key, "-", options.generation), rank_,
+                                                   ranks_, rendezvous, create_scratch));
+  if (rank_ != 0) {
     XLAD_ASSIGN_OR_RETURN(scratch_, SharedSegment::Open(control_->head().scratch_segment, 0));
   }
   PreferHugePages(*scratch_);
@@ -85,7 +76,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
     masks.emplace_back(std::begin(block.cores), std::end(block.cores));
   }
   exclusive_ = EachHasACore(masks, CpuQuota());
-  cache_bytes_ = LastLevelCacheBytes();
+  cache_bytes_ = options.cache_bytes > 0 ? options.cache_bytes : LastLevelCacheBytes();
   waiter_ = std::make_unique<GroupWaiter>(control_.get(), rank_, exclusive_);
   memory_ = std::make_unique<GroupMemory>(control_.get(), rank_);
   const int64_t half = static_cast<int64_t>(scratch_->bytes()) / ranks_ / 2 / 64 * 64;
@@ -93,7 +84,7 @@ absl::Status ProcessGroup::Join(const Options& options, Bootstrap* bootstrap) {
   core_ = std::make_unique<GroupCore>(
       GroupCore::Options{control_.get(), waiter_.get(), memory_.get(), scratch_->data(), half, rank_}, owner);
   used_texts_.resize(RankBlock::kTexts);
-  // All ranks have registered with membarrier, or said that they cannot.
+  // After this fence, all ranks have registered with membarrier or have said that they cannot.
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("ready"));
   XLAD_RETURN_IF_ERROR(waiter_->WatchPeers());
   CollectiveSpec barrier;
@@ -112,7 +103,7 @@ uint64_t ProcessGroup::AliveRanks() const {
 }
 
 // The survivors meet in a folder that is named after the ranks that they believe to be alive. If another rank dies
-// meanwhile, they do not all arrive, and meet again without it.
+// meanwhile, some of them do not arrive, and the others meet again without that rank.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
   if (error_.ok()) return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
@@ -139,7 +130,7 @@ ProcessGroup::~ProcessGroup() {
   if (control_ == nullptr) return;
   barrier_.reset();
   RankBlock& self = control_->rank(rank_);
-  if (!error_.ok()) return;  // The file stays for `xlad comm why`.
+  if (!error_.ok()) return;  // The file is kept for `xlad comm why`.
   self.left.store(RankBlock::kLeftInOrder, std::memory_order_release);
   if (waiter_ != nullptr) waiter_->Wake();
   bool last = true;
@@ -197,7 +188,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   std::memset(slot, 0, RankBlock::kTextBytes);
   std::strncpy(slot, text.c_str(), RankBlock::kTextBytes - 1);
   used_texts_[free] = true;
-  // The index differs between ranks that prepare in different order; only the hash is compared.
+  // Ranks that prepare operations in a different order have different indices, so only the hash is compared.
   op.word_ = (Hash64(text) & ~uint64_t{0xFFFF}) | free;
   op.group_ = this;
   return operation;
@@ -208,7 +199,7 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline
   if (!launch.has_value()) {
     return absl::FailedPreconditionError(
         "no launcher has started this process: found none of XLAD_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
-        "SLURM_PROCID; start it by mpirun, srun or `xlad bench --ranks N`");
+        "SLURM_PROCID; start it with mpirun, srun or `xlad bench --ranks N`");
   }
   XLAD_RETURN_IF_ERROR(CheckOneHost(*launch));
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());

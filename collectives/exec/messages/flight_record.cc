@@ -9,32 +9,12 @@
 #include "base/hash.h"
 
 namespace xlad::collectives {
-namespace {
-
-constexpr char kControlKey[] = "control";
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<FlightRecord>> FlightRecord::Join(const std::string& key, int rank, int ranks,
                                                                  Rendezvous* rendezvous) {
   if (ranks > kMaxGroupRanks) return nullptr;
-  std::unique_ptr<ControlFile> control;
-  if (rank == 0) {
-    XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
-    RemoveOldControlFiles(folder);
-    const std::string path = absl::StrCat(folder, "/", key, "-messages-", getpid());
-    XLAD_ASSIGN_OR_RETURN(control, ControlFile::Create(path, ranks));
-    const absl::Status told = rendezvous->Put(kControlKey, path);
-    if (!told.ok()) control->Unlink();
-    XLAD_RETURN_IF_ERROR(told);
-  } else {
-    XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kControlKey));
-    XLAD_ASSIGN_OR_RETURN(control, ControlFile::Open(path));
-    if (control->ranks() != ranks) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank 0 has formed a group of ", control->ranks(), " ranks, expected ", ranks));
-    }
-  }
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<ControlFile> control,
+                        ShareControlFile(absl::StrCat(key, "-messages"), rank, ranks, rendezvous));
   std::unique_ptr<FlightRecord> record(new FlightRecord(std::move(control), rank));
   RankBlock& self = record->self();
   self.pid = getpid();
