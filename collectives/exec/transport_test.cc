@@ -1,9 +1,10 @@
-// What only some transports have: connections, rings in shared memory, the data plane. What all have in common is in
-// transport_conformance_test.cc.
+// Tests of features that only some transports have: connections, rings in shared memory, the data plane. Features of
+// all transports are tested in transport_conformance_test.cc.
 #include "collectives/exec/transport.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <future>
@@ -12,8 +13,10 @@
 #include "base/random.h"
 #include "collectives/exec/testing/test_world.h"
 #include "collectives/exec/transports/frame.h"
+#include "collectives/exec/transports/plugin/engine.h"
 #include "collectives/exec/transports/plugin/load.h"
 #include "collectives/exec/transports/registry/registry.h"
+#include "collectives/exec/transports/skeleton/skeleton.h"
 
 namespace xlad::collectives {
 namespace {
@@ -21,7 +24,17 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class TcpFabricTest : public ::testing::TestWithParam<size_t> {};  // The size of the rings in bytes.
+constexpr size_t kSmallRing = 100;
+// Longer than any test takes, however busy the machine is.
+constexpr int64_t kLongMs = 600'000;
+
+// The parameter is the size of the rings in bytes. Without rings, messages are sent by TCP.
+class TcpFabricTest : public ::testing::TestWithParam<size_t> {
+ protected:
+  // Several times the size of a ring. Each time a ring is full, the sender wakes the receiver, so the time is that of
+  // thousands of such wakes if the messages are large and the ring is small.
+  static int64_t SizeOfLargeMessages() { return GetParam() == kSmallRing ? 3000 : 300'000; }
+};
 
 TEST_P(TcpFabricTest, FinishIsNotAFailure) {
   TestWorld world({{0}, {1}}, 4, GetParam());
@@ -52,11 +65,11 @@ TEST_P(TcpFabricTest, AllDevicesNameALostPeer) {
     }
     if (device == 2) {
       for (std::promise<void>& promise : connected) promise.get_future().wait();
-      world.worker(2).fabric.reset();  // Like a killed process: closed without notice.
+      world.worker(2).fabric.reset();  // Like a killed process, worker 2 closes its connections without notice.
       return;
     }
     connected[device].set_value();
-    // Device 0 waits for device 1, which is healthy, and must still learn that device 2 is lost.
+    // Device 0 waits for device 1, which is healthy, but must still be told that device 2 is lost.
     const absl::Status status = (*world.transport(device).OpenReceive(1 - device, 0))->Next().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("lost device 2 (worker w2, host host2, pid 102)"));
@@ -68,8 +81,9 @@ TEST_P(TcpFabricTest, AllDevicesNameALostPeer) {
 TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   TestWorld world({{0, 1}, {2, 3}, {4}}, 4, GetParam());
   const int n = world.num_devices();
+  const int64_t bytes = SizeOfLargeMessages();
   world.Run([&](int device) {
-    const std::string big(300'000, static_cast<char>('a' + device));
+    const std::string big(bytes, static_cast<char>('a' + device));
     std::vector<SendLink*> links;
     for (uint32_t round = 0; round < 3; ++round) {
       for (int peer = 0; peer < n; ++peer) {
@@ -84,7 +98,7 @@ TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
         ReceiveLink* from = *world.transport(device).OpenReceive(peer, 3);
         const absl::StatusOr<Incoming> message = from->Next();
         ASSERT_TRUE(message.ok()) << message.status();
-        EXPECT_EQ(message->bytes, 300'000);
+        EXPECT_EQ(message->bytes, bytes);
         EXPECT_EQ(message->pieces.back().back(), static_cast<std::byte>('a' + peer));
         ASSERT_TRUE(from->Release().ok());
       }
@@ -94,9 +108,9 @@ TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   });
 }
 
-// When device 2 gives up, large messages are on their way to and from it.
-TEST_P(TcpFabricTest, TheReasonOfAnAbortArrivesBehindLargeMessages) {
-  const std::string big(3'000'000, 'x');
+// When device 2 fails, large messages to and from it are being sent.
+TEST_P(TcpFabricTest, TheReasonOfAnAbortArrivesAfterLargeMessages) {
+  const std::string big(10 * SizeOfLargeMessages(), 'x');
   for (int last = 0; last < 8; ++last) {
     TestWorld world({{0}, {1}, {2}}, 4, GetParam());
     const auto exchange = [&](int device) -> absl::Status {
@@ -126,9 +140,9 @@ TEST_P(TcpFabricTest, TheReasonOfAnAbortArrivesBehindLargeMessages) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, 100, 64 << 10));
+INSTANTIATE_TEST_SUITE_P(Rings, TcpFabricTest, ::testing::Values(0, kSmallRing, 64 << 10));
 
-// What device 0, on worker w0 of the test world, says when it connects to device 1.
+// Returns the hello that device 0, on worker w0 of the test world, sends to device 1.
 PeerHello HelloToDevice1() {
   PeerHello hello;
   hello.set_job_id("job");
@@ -148,7 +162,7 @@ TEST(SharedMemory, FallsBackToTcp) {
   PeerHello hello = HelloToDevice1();
   hello.set_machine(MachineName());
   hello.set_segment("1/2/3");
-  std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
+  std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world.worker(1).data_plane->address(), kLongMs);
   ASSERT_TRUE(WriteBlock(connection.get(), hello.SerializeAsString()).ok());
   PeerWelcome welcome;
   ASSERT_TRUE(welcome.ParseFromString(*ReadBlock(connection.get())));
@@ -162,7 +176,7 @@ TEST(SharedMemory, OpensOnlyTheSegmentOfItsName) {
   const auto opened = *SharedSegment::Open(made->name(), 1000);
   EXPECT_EQ(opened->data()[999], std::byte{42});
   EXPECT_FALSE(SharedSegment::Open(made->name(), 999).ok());
-  EXPECT_FALSE(SharedSegment::Open(made->name() + "1", 1000).ok());  // Another nonce.
+  EXPECT_FALSE(SharedSegment::Open(made->name() + "1", 1000).ok());  // The name has another nonce.
 }
 
 TEST(SharedMemory, RefusesImpossiblePositions) {
@@ -177,7 +191,7 @@ TEST(SharedMemory, RefusesImpossiblePositions) {
   EXPECT_EQ(*acceptor->Read(absl::MakeSpan(out)), 512u);
   EXPECT_EQ(*dialer->Room(), 512u);
   dialer->NotifyPeer();
-  EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // No side waited for room, so there was no other notification.
+  EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // Neither side waited for room, so there was no other notification.
   // The peer overwrites everything with random bytes.
   const auto segment = *SharedSegment::Open(dialer->name(), 0);
   for (size_t i = 0; i < segment->bytes(); ++i) segment->data()[i] = static_cast<std::byte>(i * 7);
@@ -185,9 +199,9 @@ TEST(SharedMemory, RefusesImpossiblePositions) {
   EXPECT_EQ(dialer->Room().status().code(), absl::StatusCode::kDataLoss);
 }
 
-// Sends a hello to the data plane of worker 1 in the name of device 0.
+// Sends a hello to the data plane of worker 1. Returns the reason why worker 1 refuses it, or an empty text.
 std::string Answer(TestWorld* world, const PeerHello& hello) {
-  std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world->worker(1).data_plane->address(), 1000);
+  std::unique_ptr<Connection> connection = *TcpNetwork().Dial(world->worker(1).data_plane->address(), kLongMs);
   EXPECT_TRUE(WriteBlock(connection.get(), hello.SerializeAsString()).ok());
   const absl::StatusOr<std::string> block = ReadBlock(connection.get());
   PeerWelcome welcome;
@@ -195,7 +209,7 @@ std::string Answer(TestWorld* world, const PeerHello& hello) {
   return welcome.refused();
 }
 
-TEST(Transports, AnUnknownNameIsAnsweredWithAllNames) {
+TEST(Transports, TheErrorForAnUnknownNameListsAllNames) {
   const absl::Status status = ChooseTransport("pigeon").status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   for (const TransportRow& row : AllTransports()) {
@@ -215,20 +229,47 @@ TEST(Transports, AMissingPluginNamesFoldersAndPackage) {
 }
 
 TEST(Transports, AFileThatIsNotAPluginIsRefused) {
-  const std::string folder = ::testing::TempDir();
-  ASSERT_TRUE(RealFileSystem().WriteAtomically(JoinPath(folder, "libxlad_transport_text.so"), "not a library").ok());
-  const absl::Status status = LoadPlugin({"text", "libtext-dev", "libtext0"}, {folder}).status();
+  const std::string folder = ::testing::TempDir(), name = absl::StrCat("text-", getpid());
+  const std::string path = JoinPath(folder, absl::StrCat("libxlad_transport_", name, ".so"));
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(path, "not a library").ok());
+  const absl::Status status = LoadPlugin({name, "libtext-dev", "libtext0"}, {folder}).status();
+  EXPECT_TRUE(RealFileSystem().Remove(path).ok());
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("cannot load"), HasSubstr("libtext0")));
 }
 
-// One side sends through a plugin, the other does not.
+// One side uses a plugin, the other does not.
 TEST(DataPlane, RefusesAHelloOfAnotherTransport) {
   TestWorld world({{0}, {1}});
   PeerHello hello = HelloToDevice1();
   hello.set_machine("plugin:ucx");
   EXPECT_THAT(Answer(&world, hello),
               AllOf(HasSubstr("without a plugin"), HasSubstr("by ucx"), HasSubstr("the same --transport")));
+}
+
+// Both sides use the same plugin. The bytes of a malformed address must not reach its library.
+TEST(DataPlane, RefusesAHelloWithAMalformedAddressOfThePlugin) {
+  TestWorld::Options options;
+  options.ring_bytes = 0;
+  options.transport.plugin = SkeletonTransport();
+  TestWorld world({{0}, {1}}, options);
+  PeerHello hello = HelloToDevice1();
+  hello.set_machine(absl::StrCat("plugin:", options.transport.plugin->name));
+  const std::string valid(2 * sizeof(int64_t), '0');
+  for (const std::string& address : {std::string(), valid + "0", "x" + valid.substr(1), valid + " \n"}) {
+    hello.set_segment(address);
+    EXPECT_THAT(Answer(&world, hello), AllOf(HasSubstr("device 0 on worker w0: found the address"),
+                                             HasSubstr("expected bytes in hexadecimal")));
+  }
+  hello.set_segment(valid);
+  EXPECT_EQ(Answer(&world, hello), "");
+}
+
+TEST(Engine, RefusesAnEmptyAddress) {
+  const std::unique_ptr<Engine> engine = *Engine::Open(SkeletonTransport(), 0, /*any_network=*/false);
+  const absl::Status status = engine->Connect(3, "").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("device 3"));
 }
 
 TEST(DataPlane, RefusesStaleAndWrongHellos) {
@@ -246,18 +287,18 @@ TEST(DataPlane, RefusesStaleAndWrongHellos) {
   EXPECT_EQ(Answer(&world, hello), "");
 }
 
-TEST(DataPlane, SurvivesConnectionsWithoutAHello) {
+TEST(DataPlane, ContinuesAfterConnectionsWithoutAHello) {
   const std::unique_ptr<Random> random = SeededRandom(5);
   SetLogLevel(LogLevel::kError);  // Each refused hello logs a warning.
   TestWorld world({{0}, {1}});
   for (int i = 0; i < 50; ++i) {
-    std::unique_ptr<Connection> stranger = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
+    std::unique_ptr<Connection> stranger = *TcpNetwork().Dial(world.worker(1).data_plane->address(), kLongMs);
     std::string noise(random->Below(200), '\0');
     for (char& c : noise) c = static_cast<char>(random->Next());
     stranger->Write(AsBytes(noise)).IgnoreError();
   }
-  // A peer that connects and sends nothing.
-  std::unique_ptr<Connection> silent = *TcpNetwork().Dial(world.worker(1).data_plane->address(), 1000);
+  // A peer that connects and does not send anything.
+  std::unique_ptr<Connection> silent = *TcpNetwork().Dial(world.worker(1).data_plane->address(), kLongMs);
   world.Run([&](int device) {
     ASSERT_TRUE((*world.transport(device).OpenSend(1 - device, 0))->Post({}, {}).ok());
     ASSERT_TRUE((*world.transport(device).OpenReceive(1 - device, 0))->Next().ok());
@@ -270,7 +311,7 @@ TEST(DataPlane, HellosForUnknownTasksDoNotBlockOthers) {
   PeerHello hello;
   hello.set_job_id("unknown");
   for (int i = 0; i < 1100; ++i) {
-    strangers.push_back(*TcpNetwork().Dial(world.worker(1).data_plane->address(), 10'000));
+    strangers.push_back(*TcpNetwork().Dial(world.worker(1).data_plane->address(), kLongMs));
     ASSERT_TRUE(WriteBlock(strangers.back().get(), hello.SerializeAsString()).ok());
   }
   world.Run([&](int device) {
@@ -283,10 +324,10 @@ TEST(DataPlane, TakesConnectionsThatAnotherProcessAccepted) {
   const std::unique_ptr<DataPlane> data_plane = DataPlane::WithoutListener();
   EXPECT_EQ(data_plane->address(), "");
   const std::unique_ptr<Listener> listener = *TcpNetwork().Listen("127.0.0.1:0");
-  const std::unique_ptr<Connection> dialed = *TcpNetwork().Dial(listener->Address(), 1000);
+  const std::unique_ptr<Connection> dialed = *TcpNetwork().Dial(listener->Address(), kLongMs);
   PeerHello hello;
   hello.set_job_id("job");
-  data_plane->Deliver(*listener->Accept(), hello);  // Waits for its task.
+  data_plane->Deliver(*listener->Accept(), hello);  // Waits until the task of the hello exists.
   AbortSignal abort;
   TcpOptions options;
   options.job_id = "job";
@@ -306,7 +347,7 @@ TEST(DataPlane, ListensOnLoopbackOnly) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("0.0.0.0:0"), HasSubstr("loopback")));
 }
 
-// On a busy machine, each further test would come after a time slice of all other threads.
+// On a busy machine, each further test of the condition would be delayed by the time slices of all other threads.
 TEST(Waiter, APollingWaiterReturnsAfterTheFirstTestIfTheTaskWasAborted) {
   AbortSignal abort;
   abort.Raise({absl::UnavailableError("lost"), ""});

@@ -11,7 +11,7 @@
 
 namespace xlad::collectives {
 
-// Element w has the devices of worker w.
+// Element w contains the devices of worker w.
 using DevicesOfWorkers = std::vector<std::vector<int>>;
 
 class TestWorld {
@@ -24,7 +24,7 @@ class TestWorld {
 
   struct Options {
     int slots = 4;
-    // The size of the rings in shared memory between workers; 0 to use only TCP.
+    // The size in bytes of the rings in shared memory between workers, or 0 to use only TCP.
     size_t ring_bytes = TcpOptions().ring_bytes;
     TransportChoice transport;
     DecorateTransport decorate;
@@ -55,6 +55,8 @@ class TestWorld {
       options.tcp.incarnation = 7;
       options.tcp.slots = options.in_process.slots = world.slots;
       options.tcp.ring_bytes = world.ring_bytes;
+      // On a busy machine, a reason may arrive long after an abort.
+      options.tcp.farewell_ms = options.tcp.reason_ms = 60'000;
       options.transport = world.transport;
       options.decorate = world.decorate;
       options.network = &TcpNetwork();
@@ -84,8 +86,9 @@ class TestWorld {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // Like Run, with a communicator formed first; `body` is not called if that fails. Returns the status of each device.
-  // The communicators use messages only, or, after `UseMappedMemory`, what the fabric chooses.
+  // RunCommunicators is like Run, but forms a communicator first, and does not call `body` if that fails. Returns the
+  // status of each device. The communicators use messages only. After `UseMappedMemory`, they use what the fabric
+  // chooses.
   void UseMappedMemory() { mapped_ = true; }
   std::vector<absl::Status> RunCommunicators(
       const std::vector<const CollectiveSet*>& sets,

@@ -7,7 +7,7 @@
 namespace xlad::collectives {
 namespace {
 
-// How often messages move while the device computes. A device that waits polls far more often itself.
+// How often the engine makes progress while the device computes. A device that waits polls the engine far more often.
 constexpr std::chrono::milliseconds kMoveEvery{2};
 
 }  // namespace
@@ -51,6 +51,11 @@ void Engine::KeepMoving() {
 }
 
 absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {
+  // Libraries take the size of an address from its first bytes.
+  if (address.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(api_->library, ": found an empty address of device ", peer_device,
+                                                   ", expected that of its engine"));
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   const xlad_transport_target target{peer_device, address.data(), address.size()};
   xlad_transport_peer* peer = nullptr;

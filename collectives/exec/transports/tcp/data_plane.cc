@@ -30,9 +30,13 @@ absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::Listen(Network* network, c
   if (!IsLoopback(host_port.host)) {
     return absl::InvalidArgumentError(
         absl::StrCat("found data address ", address,
-                     ", expected a loopback one: traffic between workers is neither "
-                     "encrypted nor authenticated yet, so it stays on this machine (use --listen 127.0.0.1:0)"));
+                     ", expected a loopback address such as 127.0.0.1:0, because these connections are neither "
+                     "encrypted nor authenticated"));
   }
+  return ListenForSecured(network, address);
+}
+
+absl::StatusOr<std::unique_ptr<DataPlane>> DataPlane::ListenForSecured(Network* network, const std::string& address) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, network->Listen(address));
   return std::unique_ptr<DataPlane>(new DataPlane(std::move(listener)));
 }
@@ -77,7 +81,7 @@ void DataPlane::AcceptLoop() {
   }
 }
 
-// Joins the threads that have finished.
+// Joins the threads of connections whose hello has been read.
 void DataPlane::JoinDone() {
   std::list<Greeting> done;
   {
@@ -91,7 +95,7 @@ void DataPlane::JoinDone() {
   for (Greeting& greeting : done) greeting.thread.join();
 }
 
-// Reads the hello of a new connection. Each connection has a thread, because a peer may send nothing for long.
+// Reads the hello of a new connection. Each connection has its own thread, because a peer may be silent for long.
 void DataPlane::Greet(Greeting* greeting) {
   const absl::StatusOr<std::string> block = ReadBlock(greeting->connection);
   std::unique_ptr<Connection> connection;
@@ -128,7 +132,7 @@ void DataPlane::AddTask(TcpFabric* fabric) {
   std::lock_guard<std::mutex> lock(mutex_);
   const TcpOptions& options = fabric->options();
   TcpFabric*& here = tasks_[options.job_id];
-  // An ending attempt must not replace the attempt that follows it.
+  // An attempt that is ending must not replace the attempt that follows it.
   if (here != nullptr && IsLater(here->options(), options)) return;
   here = fabric;
   for (auto at = waiting_.begin(); at != waiting_.end();) {

@@ -1,8 +1,8 @@
 // Delivers connections from other workers' devices to the fabrics of the tasks of this process. The connections come
-// from a listener of its own, or from another process that accepted them (Deliver).
+// from the data plane's own listener, or from another process that accepted them (Deliver).
 //
-// Thread-safe. A hello for an unknown task waits until the task is added. A hello for an older attempt or generation
-// than that of the task is refused.
+// Thread-safe. A hello for an unknown task, or for a later attempt or generation of a known task, waits until that task
+// is added. A hello for an older attempt or generation than that of the task is refused.
 #pragma once
 
 #include <list>
@@ -20,19 +20,25 @@ namespace xlad::collectives {
 
 class DataPlane {
  public:
-  // Listens on `address` (HOST:PORT; if the port is 0, the system chooses one). InvalidArgument if the host is not a
-  // loopback address, because the data plane has neither encryption nor tokens.
+  // Listens on `address` (HOST:PORT; if the port is 0, the system chooses a port). InvalidArgument if the host is not a
+  // loopback address: this listener is for tools and tests whose processes are all on this machine. A worker daemon has
+  // a listener of its own, worker/peer_acceptor.h, which limits the resources that unknown clients can occupy.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
+  // The same for any address. The fabrics must have a key, and this address as their `data_address`: they then encrypt
+  // and authenticate all connections.
+  static absl::StatusOr<std::unique_ptr<DataPlane>> ListenForSecured(Network* network, const std::string& address);
   static std::unique_ptr<DataPlane> WithoutListener();
   ~DataPlane();
 
-  // The HOST:PORT to which peers connect; empty without a listener.
+  // The HOST:PORT to which peers connect; empty if there is no listener.
   std::string address() const { return listener_ == nullptr ? "" : listener_->Address(); }
 
-  // Takes over a connection whose hello has been read. If too many wait for their task, the oldest is closed.
+  // Takes over a connection whose hello has been read. If too many connections wait for their task, the oldest is
+  // closed.
   void Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // Passes connections for the fabric's task to the fabric until RemoveTask.
+  // Passes connections for the fabric's task to the fabric until RemoveTask. Has no effect if a later attempt or
+  // generation of the task was added before.
   void AddTask(TcpFabric* fabric);
   void RemoveTask(TcpFabric* fabric);
 
@@ -53,7 +59,7 @@ class DataPlane {
   void Greet(Greeting* greeting);
   void JoinDone();
 
-  const std::unique_ptr<Listener> listener_;  // May be null.
+  const std::unique_ptr<Listener> listener_;  // Null if there is no listener.
   std::mutex mutex_;
   bool closing_ = false;
   std::map<std::string, TcpFabric*> tasks_;  // By job id.

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -16,23 +18,31 @@
 namespace xlad::collectives {
 namespace {
 
-// How often connections with a plugin are looked at while the end of the peers is awaited.
+// How often connections with a plugin are polled while this worker waits for the end of its peers.
 constexpr std::chrono::microseconds kPollEndEvery{100};
-// A hello names a plugin in the fields for shared memory: the machine is this and the plugin's name, the segment is the
-// address of the engine in hexadecimal. A block with the other engine's address follows the answer.
+// A hello names a plugin in the fields for shared memory. The field for the machine is this mark and the plugin's name.
+// The field for the segment is the address of the engine in hexadecimal. A block with the other engine's address
+// follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
-// How long after an abort the reason may take to be sent, and the peer to answer, before a connection is closed; and
-// how often this is looked at.
-constexpr std::chrono::milliseconds kCutAfter{250}, kPollFarewellEvery{1};
+// How often it is checked, after an abort, whether a connection can be closed.
+constexpr std::chrono::milliseconds kPollFarewellEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
 
-// The plugin that a hello names; empty if it names none.
+// Returns the plugin that a hello names, or an empty text.
 std::string PluginOf(const PeerHello& hello) {
   absl::string_view machine = hello.machine();
   return absl::ConsumePrefix(&machine, kPluginMark) ? std::string(machine) : "";
 }
 
-// Whether connections to this data address leave the machine, and so must be encrypted.
+// Returns the address of the engine that a hello with a plugin contains, or nullopt if that is not an address.
+std::optional<std::string> PluginAddressOf(const PeerHello& hello) {
+  const std::string& text = hello.segment();
+  const bool is_hex = std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(c); });
+  if (text.empty() || text.size() % 2 != 0 || !is_hex) return std::nullopt;
+  return absl::HexStringToBytes(text);
+}
+
+// Whether connections to this data address leave the machine and must therefore be encrypted.
 bool IsOffLoopback(const std::string& data_address) {
   const absl::StatusOr<HostPort> at = ParseHostPort(data_address);
   return at.ok() && !IsLoopback(at->host);
@@ -115,9 +125,10 @@ TcpFabric::TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& wa
   listener_id_ = abort_->AddListener([this](const Failure&) { OnAbort(); });
 }
 
-// Tells the peer the reason: it may have accepted the connection and would attribute its end to this worker.
+// Tells the peer the reason of the abort. If the peer has accepted the connection, it would otherwise report this
+// worker as the cause of the connection's end.
 void TcpFabric::TellDialed(Connection* connection) {
-  connection->TryWrite(AsBytes(AbortFrame(abort_->failure())));
+  connection->TryWrite(AsBytes(AbortFrame(abort_->failure()))).IgnoreError();
   connection->Shutdown();
 }
 
@@ -130,10 +141,10 @@ void TcpFabric::OnAbort() {
   if (!farewell_.joinable()) farewell_ = std::thread([this] { SayFarewell(); });
 }
 
-// Closes the connections when both sides of each have told why they end. A peer that has stopped reading or writing
+// Closes each connection when both sides have sent the reason for its end. A peer that has stopped reading or writing
 // must not block a thread forever.
 void TcpFabric::SayFarewell() {
-  const auto end = std::chrono::steady_clock::now() + kCutAfter;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.farewell_ms);
   std::unique_lock<std::mutex> lock(mutex_);
   const auto all_have_ended = [&] {
     bool all = true;
@@ -185,7 +196,13 @@ absl::Status TcpFabric::CheckHello(const PeerHello& hello) const {
 }
 
 absl::Status TcpFabric::CheckPaths(const PeerHello& hello) const {
-  if (PluginOf(hello) == Plugin()) return absl::OkStatus();
+  if (PluginOf(hello) == Plugin()) {
+    if (Plugin().empty() || PluginAddressOf(hello).has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", hello.from_device(), " on worker ", hello.worker_id(), ": found the address \"",
+                     absl::CHexEscape(hello.segment()), "\" in the transport ", Plugin(),
+                     ", expected bytes in hexadecimal; start all workers with the same version of xlad"));
+  }
   const auto text = [](const std::string& plugin) { return plugin.empty() ? "without a plugin" : plugin; };
   return absl::FailedPreconditionError(
       absl::StrCat("worker ", options_.worker_id, " sends messages by the transport ", text(Plugin()), ", worker ",
@@ -200,7 +217,7 @@ absl::Status TcpFabric::CheckShared(const SharedPipe* pipe, const std::string& p
 
 void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& hello) {
   if (guests_ == nullptr) return Welcome(std::move(connection), hello);
-  // A hello of another attempt, or of an unknown worker, gets no handshake.
+  // A hello of another attempt, or of an unknown worker, is refused before the handshake.
   const absl::Status status = CheckHello(hello);
   if (status.ok()) return guests_->Take(std::move(connection), hello);
   LogWarn("data port: refused a connection", {{"peer", connection->Peer()}, {"error", std::string(status.message())}});
@@ -222,7 +239,7 @@ void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello&
   Dialed accepted{std::move(connection), std::move(pipe), ""};
   if (const auto engine = options_.engines.find(pair.first); engine != options_.engines.end()) {
     if (!WriteBlock(accepted.connection.get(), engine->second->address()).ok()) return;
-    accepted.plugin_address = absl::HexStringToBytes(hello.segment());
+    accepted.plugin_address = PluginAddressOf(hello).value();  // CheckHello has found that it is valid.
   }
   Adopt(pair, std::move(accepted));
 }
@@ -236,7 +253,7 @@ std::unique_ptr<SharedPipe> TcpFabric::OfferPipe(int device) {
   absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
       SharedPipe::Create(*options_.shared, IndexOf(device), options_.ring_bytes);
   if (pipe.ok()) return *std::move(pipe);
-  LogWarn("no shared memory; messages go by TCP", {{"error", std::string(pipe.status().message())}});
+  LogWarn("no shared memory; messages are sent by TCP", {{"error", std::string(pipe.status().message())}});
   return nullptr;
 }
 
@@ -245,7 +262,7 @@ std::unique_ptr<SharedPipe> TcpFabric::AcceptPipe(const PeerHello& hello) {
   absl::StatusOr<std::unique_ptr<SharedPipe>> pipe =
       SharedPipe::Open(hello.segment(), *options_.shared, IndexOf(hello.to_device()));
   if (pipe.ok()) return *std::move(pipe);
-  LogWarn("no shared memory with a peer; messages go by TCP",
+  LogWarn("no shared memory with a peer; messages are sent by TCP",
           {{"peer", hello.worker_id()}, {"error", std::string(pipe.status().message())}});
   return nullptr;
 }
@@ -259,7 +276,7 @@ void TcpFabric::Pump(int device) {
   for (TcpConnection* connection : pumped.seen) connection->Pump();
 }
 
-// Requires mutex_.
+// The caller must hold mutex_.
 TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   const PeerInfo& peer = peers_.at(pair.second);
   TcpConnection::Options options;
@@ -269,6 +286,7 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   options.peer_worker = peer.worker_id;
   options.slots = options_.slots;
   options.max_message_bytes = options_.max_message_bytes;
+  options.reason_ms = options_.reason_ms;
   Waiter* const waiter = waiters_.at(pair.first);
   TcpConnection::MakePath make_path;
   const auto engine = options_.engines.find(pair.first);
@@ -292,9 +310,20 @@ TcpConnection* TcpFabric::Adopt(Pair pair, Dialed dialed) {
   }
   connections_[pair] = std::move(adopted);
   changed_.notify_all();
-  // If the signal was raised before the connection was in the table, no listener has notified it.
+  // If the signal was raised before the connection was added to the table, its listener has not notified the
+  // connection.
   if (abort_->raised()) result->TellAbort();
   return result;
+}
+
+// Waits until the peer has connected or the task is aborted. Returns false if the peer has not connected in time.
+bool TcpFabric::WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock) {
+  const auto is_over = [&] { return connections_.count(pair) > 0 || abort_->raised(); };
+  if (options_.accept_timeout_ms > 0) {
+    return changed_.wait_for(*lock, std::chrono::milliseconds(options_.accept_timeout_ms), is_over);
+  }
+  changed_.wait(*lock, is_over);
+  return true;
 }
 
 absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
@@ -303,11 +332,19 @@ absl::StatusOr<TcpConnection*> TcpFabric::GetConnection(int device, int peer) {
     return absl::InvalidArgumentError(absl::StrCat("device ", device, " has no connection to device ", peer));
   }
   std::unique_lock<std::mutex> lock(mutex_);
-  if (device > peer) changed_.wait(lock, [&] { return connections_.count(pair) > 0 || abort_->raised(); });
+  const bool has_arrived = device < peer || WaitForDialer(pair, &lock);
   const auto found = connections_.find(pair);
   if (found != connections_.end()) return found->second.get();
   if (abort_->raised()) return abort_->status();
   lock.unlock();
+  if (!has_arrived) {
+    const PeerInfo& info = peers_.at(peer);
+    abort_->Raise(
+        {absl::UnavailableError(absl::StrCat("device ", peer, " (", info.ToString(), ") has not connected to device ",
+                                             device, " within ", options_.accept_timeout_ms, " ms")),
+         info.worker_id});
+    return abort_->status();
+  }
   absl::StatusOr<Dialed> dialed = Dial(device, peer);
   if (!dialed.ok()) {
     const PeerInfo& info = peers_.at(peer);
@@ -368,7 +405,7 @@ PeerHello TcpFabric::HelloTo(int device, int peer, const SharedPipe* pipe) const
   return hello;
 }
 
-// Replaces a connection by a secured one over it.
+// Secures a connection, and replaces it with the secured connection.
 absl::Status TcpFabric::SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection) {
   auto secured = security::SecureClient(connection->get(), options_.key, ContextOf(hello));
   XLAD_RETURN_IF_ERROR(secured.status());
@@ -431,7 +468,7 @@ absl::Status TcpFabric::Finish() {
     for (const auto& [pair, connection] : connections_) open.push_back(connection.get());
   }
   for (TcpConnection* connection : open) connection->SendBye();
-  // Messages that peers still need move through a plugin only while it is called.
+  // A plugin sends the messages that peers still need only while it is called.
   const auto all_have_ended = [&] {
     return std::all_of(open.begin(), open.end(),
                        [](const TcpConnection* connection) { return connection->HasEnded(); });

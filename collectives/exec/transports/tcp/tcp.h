@@ -1,9 +1,10 @@
-// The transport between devices of different processes: one connection per pair of devices, over base/network.h.
-// Messages go through the connection; or, if both processes are on one machine and can map each other's memory, through
-// shared memory; or through a plugin (plugin/xlad_transport.h). The connection then still detects the end of the peer.
+// The transport between devices of different processes, with one connection per pair of devices (base/network.h).
+// Messages are sent through the connection by default. If both processes are on one machine and can map each other's
+// memory, messages are sent through shared memory. A plugin (plugin/xlad_transport.h) can replace both. The connection
+// then only detects the end of the peer.
 //
 // One thread per connection reads continuously, so that the end of a peer is detected at once and senders cannot
-// deadlock. Messages are kept in memory until the device takes them, at most `slots` per link.
+// deadlock. Messages are kept in memory until the device receives them, at most `slots` per link.
 #pragma once
 
 #include <atomic>
@@ -37,59 +38,70 @@ struct TcpOptions {
   int64_t generation = 0;
   std::string worker_id;
   uint64_t incarnation = 0;
-  // Connections to a data address off loopback are encrypted with this key, which all workers of the attempt have.
+  // The key that encrypts connections to data addresses other than loopback. All workers of the attempt have it.
   std::string key;
-  std::string data_address;  // By which peers reach this worker; empty: on loopback.
+  // The address by which peers reach this worker. If it is empty, the address is on loopback.
+  std::string data_address;
   int slots = 4;
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
-  // The waiting words of the devices on this worker, in order; null to share no memory. Must outlive the fabric.
+  // How long a device waits for a connection that the peer dials, or 0 if there is no limit. A coordinator tells the
+  // others when a worker fails; a group without one needs a limit.
+  int64_t accept_timeout_ms = 0;
+  // After an abort, a connection is closed when the reason has been sent and the peer has answered, or after this time.
+  int64_t farewell_ms = 250;
+  // How long the peer's reason may take to arrive on the connection after its path has failed.
+  int64_t reason_ms = 200;
+  // The waiting words of the devices on this worker, in order, or null if no memory is shared. Must outlive the fabric.
   const SharedWaiters* shared = nullptr;
-  size_t ring_bytes = 256 << 10;  // Shared memory per direction between two devices; 0 to use none.
-  bool requires_shared = false;   // A peer with which no memory can be shared is refused.
-  // The engines of the devices on this worker, if messages go through a plugin. Must outlive the fabric.
+  // The size of the ring in shared memory per direction between two devices, or 0 to use none.
+  size_t ring_bytes = 256 << 10;
+  bool requires_shared = false;  // A peer is refused if memory cannot be shared with it.
+  // The engines of the devices on this worker, if messages are sent through a plugin. Must outlive the fabric.
   std::map<int, Engine*> engines;
 };
 
-// All connections of one task's devices on this worker. Thread-safe, except that a device's transport is used by its
-// thread only. It has more than 25 methods because it has one for each stage of opening and of ending a connection.
+// All connections of one task's devices on this worker. Thread-safe, except that only the thread of a device may use
+// its transport. The class has more than 25 methods because it has one for each stage of opening and of ending a
+// connection.
 class TcpFabric {
  public:
-  // `waiters` has the devices on this worker, `peers` all others. Waiters, network and abort signal must outlive the
-  // fabric.
+  // `waiters` contains the devices on this worker, `peers` all others. The waiters, the network and the abort signal
+  // must outlive the fabric.
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
-  // Closes open connections without notice, unless Finish was called. After an abort it waits until all peers know the
-  // reason, but not long for peers that do not respond.
+  // Closes open connections without notice, unless Finish or Leave was called. After an abort, first waits until all
+  // peers have been told the reason, but waits only briefly for peers that do not respond.
   ~TcpFabric();
 
   Transport& transport(int device);
   const TcpOptions& options() const { return options_; }
 
-  // Receives the device's messages that do not come through connections. Called by the device's thread.
+  // Receives those messages of the device that are not sent through connections. Called by the device's thread.
   void Pump(int device);
   int connections();
   // The number of connections that send messages through shared memory.
   int shared_connections() const { return shared_connections_; }
 
-  // By worker: the milliseconds for which its machine has answered nothing that was awaited; only if it is half a
-  // second or more. To be called about every 100 ms, by one thread.
+  // Returns, by worker, for how many milliseconds an answer has been awaited while its machine has not answered.
+  // Contains only times of at least half a second. Must be called about every 100 ms, by one thread.
   std::map<std::string, int64_t> SilentWorkers(int64_t now_ns);
 
-  // Takes over a connection that a peer dialed, with its hello, and answers it.
+  // Takes over and answers a connection that a peer dialed, given its hello.
   void Accept(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // Sends the end of the task to every peer and waits until all peers have sent theirs. Returns the error of the abort
-  // signal if that is raised. No device uses its transport meanwhile.
+  // Tells every peer that the task has ended and waits until all peers have told this worker that they have ended it
+  // too. Returns the error of the abort signal if it is raised. Devices must not use their transports meanwhile.
   absl::Status Finish();
-  // Sends the end of the task without waiting: peers that need no more messages see no failure.
+  // Tells the peers that the task has ended, without waiting for them. Peers that need no more messages do not fail.
   void Leave();
 
  private:
   friend class TcpTransport;
-  using Pair = std::pair<int, int>;  // Local device, peer device.
+  using Pair = std::pair<int, int>;  // The local device and the peer device.
 
   absl::StatusOr<TcpConnection*> GetConnection(int device, int peer);
+  bool WaitForDialer(Pair pair, std::unique_lock<std::mutex>* lock);
   struct Dialed {
     std::unique_ptr<Connection> connection;
     std::unique_ptr<SharedPipe> pipe;
@@ -100,7 +112,7 @@ class TcpFabric {
   PeerHello HelloTo(int device, int peer, const SharedPipe* pipe) const;
   absl::StatusOr<PeerWelcome> SayHello(Pair pair, const PeerHello& hello, std::unique_ptr<Connection>* connection);
   absl::Status SecureDialed(const PeerHello& hello, std::unique_ptr<Connection>* connection);
-  // Answers a hello on a connection that is secured if it has to be.
+  // Answers a hello on a connection that has been secured if necessary.
   void Welcome(std::unique_ptr<Connection> connection, const PeerHello& hello);
   // Returns null, and logs the reason, if memory cannot be shared.
   std::unique_ptr<SharedPipe> OfferPipe(int device);
@@ -125,9 +137,9 @@ class TcpFabric {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::thread farewell_;  // Started by an abort.
+  std::thread farewell_;  // Started by an abort; runs SayFarewell.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
-  // The connections of a device that have a FramePath. `seen` is used by its thread only.
+  // The connections of a device that have a FramePath. Only the device's thread uses `seen`.
   struct Pumped {
     std::vector<TcpConnection*> all, seen;
     std::atomic<size_t> count = 0;
@@ -138,7 +150,8 @@ class TcpFabric {
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
   SilenceWatch silence_;
   std::map<int, std::unique_ptr<Transport>> transports_;
-  std::unique_ptr<SecuredGuests> guests_;  // Null if this worker is on loopback. Last: its threads use the rest.
+  // Null if this worker is on loopback. Declared last, because its threads use the other members.
+  std::unique_ptr<SecuredGuests> guests_;
 };
 
 }  // namespace xlad::collectives

@@ -11,12 +11,10 @@
 namespace xlad::collectives {
 namespace {
 
-// Smaller frames are assembled in memory and written at once.
+// Frames below this size are assembled in memory and written at once.
 constexpr int64_t kJoinBelowBytes = 16 * 1024;
-// How long the reason for the failure of a path may take to arrive on the connection.
-constexpr int64_t kReasonNs = 200 * kNsPerMs;
 
-// Reads bytes that no caller needs.
+// Reads bytes and discards them.
 absl::Status Drop(Connection* connection, uint64_t bytes) {
   std::vector<std::byte> dropped(std::min<uint64_t>(bytes, 64 << 10));
   while (bytes > 0) {
@@ -49,13 +47,13 @@ class TcpConnection::Outbox final : public SendLink {
       return absl::OkStatus();
     }
     c.PathHasFailed(sent.status());
-    // The reader thread reports the reason, which the peer may have sent before it closed.
+    // The peer may have sent the reason before it closed the connection. The reader thread reports that reason.
     if (!c.waiter_->Wait(*c.abort_, [&] { return c.PeerHasFinished(); })) return c.abort_->status();
     return absl::FailedPreconditionError(
         absl::StrCat(c.options_.peer, " has finished and takes nothing more from ", c.options_.self));
   }
 
-  // The system, or the path, has copied the payloads of all messages but those in `unsent_`.
+  // The system or the path has copied the payloads of all messages except those in `unsent_`.
   absl::Status WaitReleased(int64_t messages) override {
     TcpConnection& c = *connection_;
     const auto is_sent = [&] {
@@ -73,7 +71,7 @@ class TcpConnection::Outbox final : public SendLink {
   TcpConnection* const connection_;
   const int channel_;
   int64_t posted_ = 0;
-  std::deque<std::pair<int64_t, uint64_t>> unsent_;  // Number of the message; number on the path.
+  std::deque<std::pair<int64_t, uint64_t>> unsent_;  // The number of the message, and its number on the path.
   std::atomic<int64_t> released_ = 0;
 };
 
@@ -85,7 +83,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
 
   void PostInto(absl::Span<std::byte> memory) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    // A message that has begun to arrive is received elsewhere.
+    // Has no effect if the message has begun to arrive, because it is then received in other memory.
     if (begun_ == taken_ && ReceivesInPlace()) posted_ = memory;
   }
 
@@ -93,7 +91,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
     TcpConnection& c = *connection_;
     const auto ready = [&] { return arrived_.load() > taken_ || c.PeerHasFinished(); };
     if (!c.waiter_->Wait(*c.abort_, ready)) return Withdraw(c.abort_->status());
-    // The last messages of the peer may have arrived after the previous test and before the end of its task.
+    // The last messages of the peer may have arrived after the previous test and before the end of the peer's task.
     if (arrived_.load() == taken_) c.Pump();
     if (arrived_.load() == taken_) {
       return Withdraw(absl::FailedPreconditionError(
@@ -114,12 +112,12 @@ class TcpConnection::Inbox final : public ReceiveLink {
       messages_.pop_front();
       ++released_;
     }
-    // Sent in batches, so that not every message needs a frame in the other direction.
+    // Releases are sent in batches, so that a frame in the other direction is not needed for every message.
     if (++unsent_releases_ >= std::max(1, connection_->options_.slots / 2)) connection_->SendReleased(this);
     return absl::OkStatus();
   }
 
-  // Returns the number of releases to send now; 0 if there are too few for a frame.
+  // Returns a frame with the releases to send now. Its count is 0 if there are too few releases for a frame.
   FrameHead TakeReleases() {
     FrameHead head;
     head.kind = FrameKind::kReleased;
@@ -130,8 +128,8 @@ class TcpConnection::Inbox final : public ReceiveLink {
     return head;
   }
 
-  // Memory for a message that begins to arrive. Called by the reader thread, or by the device's thread if there is a
-  // path.
+  // Returns memory for a message that begins to arrive. Called by the reader thread, or by the device's thread if there
+  // is a path.
   FrameBuffer TakeBuffer(size_t bytes) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -161,7 +159,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
     arrived_.fetch_add(1);
   }
 
-  // The message that began to arrive last does not arrive.
+  // Called if the rest of the message that began to arrive last does not arrive.
   void Dropped() { dropped_ = true; }
 
   bool IsFull() {
@@ -176,7 +174,7 @@ class TcpConnection::Inbox final : public ReceiveLink {
     ConstPiece piece;
   };
 
-  // When it returns, no thread and no library writes to posted memory any longer.
+  // Ends the use of posted memory: when this returns, no thread and no library writes to it.
   absl::Status Withdraw(absl::Status status) {
     TcpConnection& c = *connection_;
     std::unique_lock<std::mutex> lock(mutex_);
@@ -194,15 +192,15 @@ class TcpConnection::Inbox final : public ReceiveLink {
   TcpConnection* const connection_;
   const int channel_;
   std::mutex mutex_;
-  // Messages that are not released. A deque, because growing does not move its elements.
+  // The messages that are not released. It is a deque, because growing does not move its elements.
   std::deque<Received> messages_;
   std::vector<FrameBuffer> spare_;
-  absl::Span<std::byte> posted_;  // Where the next message is received.
-  bool filling_ = false;          // It is being received there, or has been.
+  absl::Span<std::byte> posted_;  // The posted memory for the next message.
+  bool filling_ = false;          // A message has begun to arrive in the posted memory.
   int64_t begun_ = 0;             // The number of messages that have begun to arrive.
   std::atomic<int64_t> arrived_ = 0;
   std::atomic<bool> dropped_ = false;
-  int64_t taken_ = 0;  // Used by the device's thread only.
+  int64_t taken_ = 0;  // The number of messages that Next returned. Used by the device's thread only.
   int64_t released_ = 0;
   int unsent_releases_ = 0;
 };
@@ -255,19 +253,19 @@ absl::StatusOr<uint64_t> TcpConnection::SendMessage(const FrameHead& head, absl:
   return path_->Send(head, pieces);
 }
 
-// Never waits: if there is no room now, the next Pump tries again.
+// Does not wait: if there is no room now, the next Pump tries again.
 void TcpConnection::SendReleased(Inbox* inbox) {
   if (path_ != nullptr) {
     releases_pending_ = !path_->CanSend();
     if (releases_pending_) return;
   }
   const FrameHead head = inbox->TakeReleases();
-  // The reader thread, or Pump, detects and reports a broken connection.
+  // If the connection is broken, the reader thread or Pump detects and reports it.
   if (head.count > 0) SendMessage(head, {}).IgnoreError();
 }
 
 void TcpConnection::Pump() {
-  // After an abort nothing arrives any more, so that all calls fail from then on.
+  // After an abort no messages are received, so all later calls fail.
   if (path_ == nullptr || path_is_revoked_ || abort_->raised()) return;
   if (releases_pending_ && path_->CanSend()) {
     std::lock_guard<std::mutex> lock(links_mutex_);
@@ -282,13 +280,14 @@ void TcpConnection::Pump() {
     failed_at_ns_ = RealClock().NowNs();
   }
   if (sent_bye_ || PeerHasFinished()) return;
-  // A peer that is lost may have sent its reason on the connection, which then is the better message.
-  if (absl::IsUnavailable(path_status_) && RealClock().NowNs() - failed_at_ns_ < kReasonNs) return;
+  // A peer that is lost may have sent its reason on the connection. That reason is the better message.
+  const int64_t waited_ns = RealClock().NowNs() - failed_at_ns_;
+  if (absl::IsUnavailable(path_status_) && waited_ns < options_.reason_ms * kNsPerMs) return;
   abort_->Raise({absl::Status(path_status_.code(), absl::StrCat("lost ", options_.peer, ": ", path_status_.message())),
                  options_.peer_worker});
 }
 
-// The next call of Pump reports the failure of a send, unless the peer has said more.
+// The next call of Pump reports the failure of a send, unless the peer has sent a reason.
 void TcpConnection::PathHasFailed(const absl::Status& status) {
   if (path_ == nullptr || failed_at_ns_ != 0 || received_bye_) return;
   path_status_ = status;
@@ -350,7 +349,9 @@ bool TcpConnection::TellAbort() {
   if (!lock.owns_lock()) return false;
   if (abort_frame_.empty()) abort_frame_ = AbortFrame(abort_->failure());
   if (abort_sent_ < abort_frame_.size()) {
-    abort_sent_ += connection_->TryWrite(AsBytes(abort_frame_).subspan(abort_sent_));
+    const absl::StatusOr<size_t> sent = connection_->TryWrite(AsBytes(abort_frame_).subspan(abort_sent_));
+    if (!sent.ok()) return true;
+    abort_sent_ += *sent;
   }
   return abort_sent_ == abort_frame_.size();
 }
@@ -358,7 +359,8 @@ bool TcpConnection::TellAbort() {
 void TcpConnection::ReadLoop() {
   AskForShortSlices();
   const absl::Status status = ReadFrames();
-  // Cancelled means that this side closed it. Otherwise the first thread that detects the failure names the peer.
+  // Cancelled means that this side closed the connection. Otherwise the first thread that detects the failure names the
+  // peer.
   if (!status.ok() && !(sent_bye_ && received_bye_) && !absl::IsCancelled(status)) {
     abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
                    options_.peer_worker});
@@ -367,7 +369,7 @@ void TcpConnection::ReadLoop() {
   waiter_->Notify();
 }
 
-// Reads until both sides have sent the end of the task, or an error occurs.
+// Reads frames until both sides have sent the end of the task, or until an error occurs.
 absl::Status TcpConnection::ReadFrames() {
   while (true) {
     FrameHead head;
@@ -397,7 +399,7 @@ absl::Status TcpConnection::ReadFrames() {
   }
 }
 
-// After an abort, a message is read to its end but does not arrive, and its place is not written any longer.
+// After an abort, a message is read to its end but discarded, and posted memory is not written.
 absl::Status TcpConnection::OnMessage(const FrameHead& head) {
   if (abort_->raised()) return Drop(connection_.get(), head.bytes);
   XLAD_ASSIGN_OR_RETURN(FrameBuffer buffer, OnHead(head));

@@ -1,10 +1,11 @@
 // One connection between a local device and a peer device, and the links on it.
 //
-// With a FramePath, messages and releases are sent through that, and the device's thread receives them whenever it
-// waits (Pump). The connection then carries only the end of the task and aborts, and detects the end of the peer's
-// process.
+// If there is a FramePath, messages and releases are sent through the path, and the device's thread receives them
+// whenever it waits (Pump). The connection is then used only for the end of the task and for aborts, and detects the
+// end of the peer's process.
 //
-// Threads: links are used by the device's thread; a reader thread belongs to the connection; the rest is thread-safe.
+// Threads: only the device's thread may use the links. The connection has a reader thread. All other functions are
+// thread-safe.
 #pragma once
 
 #include <deque>
@@ -26,16 +27,18 @@ namespace xlad::collectives {
 class TcpConnection final : private FrameSink {
  public:
   struct Options {
-    std::string self;  // "device 1 (worker w0, ...)"
-    std::string peer;  // "device 3 (worker w2, ...)"
+    std::string self;  // The description of the local device: "device 1 (worker w0, ...)".
+    std::string peer;  // The description of the peer: "device 3 (worker w2, ...)".
     std::string self_worker;
-    std::string peer_worker;  // Named as the suspect if the connection breaks.
+    std::string peer_worker;  // The worker that is named as the suspect if the connection breaks.
     int slots = 4;
     int64_t max_message_bytes = 0;
+    int64_t reason_ms = 0;  // See TcpOptions.
     bool receives_in_place = true;
   };
 
-  // Makes the path of the connection, which needs to know when the peer has finished; null for none.
+  // Makes the path of the connection. The path needs to know when the peer has finished. If it is null, there is no
+  // path.
   using MakePath = std::function<std::unique_ptr<FramePath>(const std::atomic<bool>* peer_finished)>;
   // Starts the reader thread. Each message wakes `waiter`.
   TcpConnection(const Options& options, std::unique_ptr<Connection> connection, const MakePath& make_path,
@@ -45,21 +48,23 @@ class TcpConnection final : private FrameSink {
   SendLink* OpenSend(int channel);
   ReceiveLink* OpenReceive(int channel);
 
-  // Receives from the path. Called by the device's thread.
+  // Receives frames from the path. Called by the device's thread.
   void Pump();
   bool has_path() const { return path_ != nullptr; }
 
-  // Tells the peer that nothing more will be sent.
+  // Tells the peer that no more frames will be sent.
   void SendBye();
-  // Whether the peer has sent the same, or the connection has ended.
+  // Whether the peer has sent its last frame or an abort, or the connection has ended.
   bool HasEnded() const { return reader_has_ended_; }
-  // Waits for that. Only for connections without a path, which must be pumped meanwhile.
+  // Waits until HasEnded is true. If the path is that of a plugin, HasEnded must already be true, because a plugin must
+  // be pumped during the wait.
   void WaitForEnd();
-  // Sends the reason of an abort, as far as possible without blocking, and nothing after it. Returns whether all of it
-  // is sent; if not, call it again. Until the peer has sent its own last frame, what arrives is read and dropped: if
-  // the connection were closed with unread data, the system would drop the reason.
+  // Sends the reason of an abort, as far as possible without blocking, and nothing after it. Returns whether all of the
+  // reason is sent or the connection is broken; if not, call TellAbort again. Frames that arrive before the peer's last
+  // frame are read and dropped. Otherwise the system would drop the reason when the connection is closed with unread
+  // data.
   bool TellAbort();
-  // What the frames go through. Its Shutdown closes the connection at once, even while a thread writes.
+  // The connection that carries the frames. Its Shutdown closes it at once, even while a thread writes.
   Connection& stream() { return *connection_; }
 
  private:
@@ -95,18 +100,18 @@ class TcpConnection final : private FrameSink {
   bool releases_pending_ = false;  // Some releases could not be sent yet.
   bool path_is_revoked_ = false;
   absl::Status path_status_;
-  int64_t failed_at_ns_ = 0;  // When path_status_ became an error.
-  uint64_t frames_in_ = 0;    // On the path.
+  int64_t failed_at_ns_ = 0;  // The time at which path_status_ became an error.
+  uint64_t frames_in_ = 0;    // The number of frames that arrived on the path.
   std::atomic<uint64_t> frames_out_ = 0;
-  uint64_t frames_before_bye_ = 0;  // Those of the peer; set before received_bye_.
+  uint64_t frames_before_bye_ = 0;  // The number of frames that the peer sent before its end; set before received_bye_.
   std::atomic<bool> abort_wanted_ = false;
   // Guarded by write_mutex_.
-  std::string abort_frame_;  // Empty before its first byte is sent.
+  std::string abort_frame_;  // Empty before the first byte of the frame is sent.
   size_t abort_sent_ = 0;
   std::atomic<bool> sent_bye_ = false;
   std::atomic<bool> received_bye_ = false;
   std::atomic<bool> reader_has_ended_ = false;
-  std::unique_ptr<FramePath> path_;  // May be null.
+  std::unique_ptr<FramePath> path_;  // Null if there is no path.
   std::thread reader_;
 };
 
