@@ -33,7 +33,7 @@ constexpr TypeName kTypes[] = {
 struct CollectiveName {
   const char* name;
   CollectiveKind kind;
-  bool ragged = false;  // The parts of the ranks have different sizes.
+  bool ragged = false;  // If true, the parts of the ranks have different sizes.
 };
 constexpr CollectiveName kCollectives[] = {
     {"all_reduce", CollectiveKind::kAllReduce},
@@ -68,6 +68,15 @@ std::string Names(const Rows& rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
 }
 
+void AddHostFlags(CLI::App* app, BenchOptions* o) {
+  app->add_option("--meet", o->meeting_folder,
+                  "folder in which ranks on several hosts find each other; all hosts must see it (not auto and shm)")
+      ->check(Folder());
+  app->add_option("--listen", o->listen_host,
+                  "address by which other ranks reach this one; off loopback it needs --meet, and TCP is encrypted")
+      ->capture_default_str();
+}
+
 }  // namespace
 
 absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
@@ -75,7 +84,7 @@ absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
     if (name == row.name) return row.type;
   }
   const auto type = tensor::ParseElementType(name);
-  // The inputs and checks are for real numbers in whole bytes.
+  // The inputs and checks support only real types whose elements have one or more complete bytes.
   const bool is_checked = type.has_value() && !tensor::IsComplex(*type) && tensor::BitWidth(*type) >= 8;
   if (is_checked) return *type;
   return absl::InvalidArgumentError(absl::StrCat("-d: found \"", name, "\", expected one of ", Names(kTypes),
@@ -138,7 +147,7 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
     const auto found = collectives::FindAlgorithm(plan->algorithm);
     if (!found.ok()) return Annotate(found.status(), "--algorithm");
   }
-  // A spec over one rank tells whether the type has the reduction.
+  // A spec of one rank is enough to check whether the reduction is defined for the type.
   collectives::CollectiveSpec spec;
   spec.type = type;
   spec.reduction = reduction;
@@ -182,7 +191,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("-r,--root", o->root, "root of broadcast, reduce, gather and scatter")
       ->capture_default_str()
       ->check(Between(0, 1 << 20));
-  app->add_option("-a,--average", o->average, "times of the ranks: 0 rank 0, 1 mean, 2 minimum, 3 maximum")
+  app->add_option("-a,--average", o->average, "reported time: 0 rank 0; 1 mean, 2 minimum, 3 maximum of the ranks")
       ->capture_default_str()
       ->check(Between(0, 3));
   app->add_option("-R,--local_register", o->registered,
@@ -195,9 +204,10 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                   "file of plans by size, which --algorithm overrides: lines as \"all_reduce 64K-1M ring chunks=4\"")
       ->check(InputFile());
   app->add_flag("--calibrate", o->calibrate,
-                "measure how fast ranks exchange messages here, for the choice of plans, instead of reading what an "
-                "earlier run has kept; without COLLECTIVE: for 2, 4 and 8 ranks");
+                "measure how fast ranks exchange messages here, for the choice of plans, instead of reading the "
+                "results of an earlier run; without COLLECTIVE: for 2, 4 and 8 ranks");
   AddTransportFlags(app, &o->transport, &o->any_network);
+  AddHostFlags(app, o);
   app->add_flag("--checksums", o->checksums, "messages carry checksums of their payloads (not auto and shm)");
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
@@ -210,7 +220,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->capture_default_str()
       ->check(Between(1, int64_t{1} << 31));
   app->add_flag("--explain", o->explain,
-                "print the plans for each size with their predicted times, the choice, and where it rounds");
+                "print the plans for each size with their predicted times, the chosen plan, and where it rounds");
   app->add_flag("--wide", o->wide, "also print the plan and the 99th percentile of the batches");
   app->add_flag("--digest", o->digest, "also run each size on random values and print a hash of all results");
   app->add_flag("--memory", o->memory, "print the shared memory that the group uses");

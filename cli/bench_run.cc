@@ -43,10 +43,10 @@ struct Side {
   bool available = true;
   double time_us = 0, mean_us = 0, p99_us = 0, algbw = 0, busbw = 0;
   int64_t wrong = 0;
-  uint64_t digest = 0;  // A hash of the results on random values, if it is asked for.
+  uint64_t digest = 0;  // With --digest, a hash of the results on random values.
 };
 
-struct Row {
+struct BenchRow {
   int64_t bytes = 0, count = 0;
   std::string plan;
   Side out_of_place, in_place;
@@ -130,7 +130,7 @@ class Bench {
     prepare.registered = options_.registered != 0;
     prepare.plan = options_.algorithm.empty() ? rules_.Find(spec_) : options_.algorithm;
     XLAD_ASSIGN_OR_RETURN(operation_, group_.Prepare(spec_, prepare));
-    Row row;
+    BenchRow row;
     row.count = count;
     row.bytes = count * width * (HasTotalOfAllRanks(spec_.kind) ? spec_.ranks : 1);
     if (!spec_.sizes.empty()) {
@@ -150,7 +150,7 @@ class Bench {
     return absl::OkStatus();
   }
 
-  // Parts of none, one or two times `count` elements.
+  // Sets the sizes of the parts to 0, `count` or 2 * `count` elements.
   void SetRaggedSizes(int64_t count) {
     const int senders = spec_.kind == CollectiveKind::kAllToAll ? spec_.ranks : 1;
     spec_.sizes.clear();
@@ -168,7 +168,7 @@ class Bench {
     std::byte* output = nullptr;
   };
 
-  // One pair of buffers, or as many as --rotate asks for.
+  // Makes one pair of buffers, or several pairs of the total size that --rotate gives.
   absl::StatusOr<std::vector<Pair>> MakePairs(bool in_place, Buffers<Group>* buffers) {
     const int rank = group_.rank();
     const int64_t width = tensor::ByteWidth(spec_.type);
@@ -191,7 +191,7 @@ class Bench {
     return made;
   }
 
-  absl::StatusOr<Side> RunSide(const BenchData& data, const Row& row, bool in_place) {
+  absl::StatusOr<Side> RunSide(const BenchData& data, const BenchRow& row, bool in_place) {
     Buffers<Group> buffers(&group_, options_.registered != 0);
     XLAD_ASSIGN_OR_RETURN(const std::vector<Pair> pairs, MakePairs(in_place, &buffers));
     for (const Pair& pair : pairs) data.FillInput(group_.rank(), pair.input);
@@ -225,7 +225,7 @@ class Bench {
     return side;
   }
 
-  // A hash of the outputs of all ranks on random inputs.
+  // Returns a hash of the outputs of all ranks for random inputs.
   absl::StatusOr<uint64_t> Digest(const BenchData& data, const Pair& pair) {
     const int rank = group_.rank();
     data.FillRandom(rank, pair.input);
@@ -246,7 +246,7 @@ class Bench {
 
   // The times of all batches in microseconds for one operation, sorted.
   template <typename F>
-  absl::StatusOr<std::vector<double>> Time(const Row& row, const F& run) {
+  absl::StatusOr<std::vector<double>> Time(const BenchRow& row, const F& run) {
     const int iterations = Iterations(row.bytes);
     const bool rooted = collectives::HasRoot(spec_.kind);
     std::vector<double> own(options_.batches), all(options_.batches * group_.ranks());
@@ -317,7 +317,7 @@ class Bench {
     }
   }
 
-  void PrintRow(const Row& row) const {
+  void PrintRow(const BenchRow& row) const {
     std::printf("%12lld  %12lld  %8s  %6s  %6d", static_cast<long long>(row.bytes), static_cast<long long>(row.count),
                 BenchTypeName(spec_.type).c_str(), collectives::Reduces(spec_.kind) ? options_.op.c_str() : "none",
                 collectives::HasRoot(spec_.kind) ? spec_.root : -1);
@@ -356,7 +356,7 @@ class Bench {
                            : ", in f32, rounded at the end of each operation of the plan";
   }
 
-  void Explain(const Row& row, const collectives::PrepareOptions& prepare) const {
+  void Explain(const BenchRow& row, const collectives::PrepareOptions& prepare) const {
     PlanChoice choice{operation_->plan(), "", group_.Candidates(spec_, prepare)};
     choice.why = !options_.algorithm.empty() ? "given by --algorithm"
                  : !prepare.plan.empty()     ? "given by --plans"
@@ -368,7 +368,7 @@ class Bench {
   absl::Status PrintEnd() const {
     double sum = 0;
     int64_t sides = 0;
-    for (const Row& row : rows_) {
+    for (const BenchRow& row : rows_) {
       for (const Side* side : {&row.out_of_place, &row.in_place}) {
         if (!side->available) continue;
         sum += side->busbw;
@@ -393,7 +393,7 @@ class Bench {
 
   absl::Status WriteJson() const {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const Row& row : rows_) {
+    for (const BenchRow& row : rows_) {
       rows.push_back({{"bytes", row.bytes},
                       {"count", row.count},
                       {"algorithm", row.plan},
@@ -412,7 +412,7 @@ class Bench {
   CollectiveSpec spec_;
   std::unique_ptr<typename Group::Operation> operation_, gather_, sum_;
   collectives::PlanRules rules_;
-  std::vector<Row> rows_;
+  std::vector<BenchRow> rows_;
   int64_t wrong_ = 0, broken_guards_ = 0;
 };
 
@@ -428,7 +428,8 @@ int RunIn(const BenchOptions& options, Group* group) {
   if (status.ok()) return bench.failed() ? 1 : 0;
   const int64_t failed_ns = RealClock().NowNs();
   if (absl::IsInvalidArgument(status)) {
-    // All ranks find the same wrong option. None leaves before the others have found it, and rank 0 reports it.
+    // All ranks find the same wrong option. The barrier keeps every rank alive until all have found it, and rank 0
+    // reports it.
     group->Barrier().IgnoreError();
     return group->rank() > 0 ? 2 : Report(status);
   }
@@ -438,7 +439,8 @@ int RunIn(const BenchOptions& options, Group* group) {
   return finished.ok() ? code : Report(finished);
 }
 
-// With a plan for all sizes, the group chooses none. Without a collective, it only measures.
+// If --algorithm gives a plan for all sizes, the group needs no parameters for its choice. Without a collective, the
+// function only measures them.
 int RunOn(const BenchOptions& options, const std::string& transport, MessageGroup* group) {
   if (options.algorithm.empty() || options.calibrate) {
     const CostSource source{transport, options.calibrate, options.calibrate_ms};
@@ -456,7 +458,7 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
   return RunIn(options, &bench);
 }
 
-// The group chooses by sizes; speeds are only needed to explain the choice.
+// The group chooses plans by size. The measured parameters are only needed to explain the choice.
 int RunMapped(const BenchOptions& options, ProcessGroup* group) {
   collectives::CostModel costs;
   if (options.explain) {
@@ -484,15 +486,39 @@ int RunThreads(const BenchOptions& options, int ranks, const MessageGroup::Optio
 }
 
 int RunMessages(const BenchOptions& options, const MessageGroup::Options& group_options) {
+  const bool on_one_host = group_options.meeting_folder.empty();
+  if (on_one_host) {
+    const absl::Status status = collectives::CheckOneHost(group_options.launch);
+    if (!status.ok()) return Report(status);
+  }
   const auto group = MessageGroup::Join(group_options);
   if (!group.ok()) return Report(group.status());
-  return RunOn(options, group_options.transport.name, group->get());
+  // The measured parameters of a network are not those of one host.
+  const std::string& transport = group_options.transport.name;
+  return RunOn(options, on_one_host ? transport : absl::StrCat(transport, "-hosts"), group->get());
 }
 
-// Starts the ranks, or runs this one.
+// Ranks on several hosts exchange messages, and find each other in a folder.
+absl::Status CheckHosts(const BenchOptions& options, const collectives::TransportChoice& transport) {
+  if (!options.meeting_folder.empty() && (transport.one_process || transport.shares_memory)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--meet: found --transport ", options.transport, ", expected tcp, ucx or mpi"));
+  }
+  if (!options.meeting_folder.empty() && transport.plugin != nullptr && !options.any_network) {
+    return absl::InvalidArgumentError(absl::StrCat("--meet: found --transport ", options.transport,
+                                                   " without --insecure-network, which is needed because its traffic ",
+                                                   "between hosts is not encrypted"));
+  }
+  return absl::OkStatus();
+}
+
+// Starts the ranks, or runs this rank if a launcher has started it.
 int RunRanked(const BenchOptions& options) {
   const auto transport = collectives::ChooseTransport(options.transport, options.any_network);
   if (!transport.ok()) return Report(transport.status());
+  if (const absl::Status valid = CheckHosts(options, *transport); !valid.ok()) return Report(valid);
+  const auto listen_host = ParseHost(options.listen_host);
+  if (!listen_host.ok()) return Report(Annotate(listen_host.status(), "--listen"));
   const auto launch = collectives::DetectLaunch();
   if (!launch.ok()) return Report(launch.status());
   const int cores = std::thread::hardware_concurrency();
@@ -501,6 +527,10 @@ int RunRanked(const BenchOptions& options) {
   messages.transport = *transport;
   messages.deadline_ms = options.deadline_ms;
   messages.checksums = options.checksums;
+  messages.meeting_folder = options.meeting_folder;
+  messages.listen_host = *listen_host;
+  // Ranks would check this too, but each of them would report the error.
+  if (const absl::Status valid = MessageGroup::CheckListenHost(messages); !valid.ok()) return Report(valid);
   if (!launch->has_value()) {
     if (transport->one_process) return RunThreads(options, ranks, messages);
     const auto code = RunRanks(ranks);
@@ -512,10 +542,14 @@ int RunRanked(const BenchOptions& options) {
                                                 " has started ", (*launch)->ranks, " ranks; omit the flag")));
   }
   if (transport->one_process) {
-    return Report(absl::InvalidArgumentError(absl::StrCat("--transport ", options.transport, ": ", (*launch)->launcher,
-                                                          " has started processes; it connects threads of one")));
+    return Report(
+        absl::InvalidArgumentError(absl::StrCat("--transport ", options.transport, ": ", (*launch)->launcher,
+                                                " has started processes; this transport connects only threads")));
   }
   messages.launch = **launch;
+  if (!options.meeting_folder.empty()) {
+    messages.launch.key = "launch";  // The folder is for one launch. The keys of launchers differ between hosts.
+  }
   if (!transport->shares_memory) return RunMessages(options, messages);
   const auto group = collectives::JoinLaunchedGroup(options.deadline_ms);
   return group.ok() ? RunMapped(options, group->get()) : Report(group.status());
@@ -527,7 +561,7 @@ int RunCalibration(const BenchOptions& given) {
   BenchOptions options = given;
   const auto launch = collectives::DetectLaunch();
   if (!launch.ok()) return Report(launch.status());
-  // Ranks of one host share memory in the transports auto and shm, for which the choice depends on sizes alone.
+  // With the transports auto and shm, ranks of one host share memory, and plans are chosen only by size.
   const bool mapped = options.transport == "auto" || options.transport == "shm";
   const std::vector<int> ranks = options.ranks > 0 ? std::vector<int>{options.ranks} : std::vector<int>{2, 4, 8};
   const int64_t parts = std::ssize(ranks) * (mapped ? 2 : 1);
@@ -540,6 +574,7 @@ int RunCalibration(const BenchOptions& given) {
     if (!mapped) continue;
     BenchOptions threads = options;
     threads.transport = "in-process";
+    threads.meeting_folder.clear();
     if (const int code = RunRanked(threads); code != 0) return code;
   }
   return 0;

@@ -17,26 +17,26 @@
 namespace xlad::collectives {
 namespace {
 
-using Names = std::vector<const char*>;  // Alternatives: the first that is set counts.
+using Names = std::vector<const char*>;  // Alternative names of one variable: the first one that is set is used.
 
-// How close a launcher is to the process: of two that disagree, the closer one was started by the other.
+// How close a launcher is to the process. If two launchers disagree, the closer one was started by the other one.
 enum Level {
   kByHand,    // XLAD_RANK is set by xlad itself or by the user.
-  kAgent,     // torchrun starts processes inside of what others have started.
-  kMpi,       // mpirun, also inside of an allocation.
-  kBatch,     // The tasks of an allocation.
-  kPod,       // A container.
-  kInherited  // RANK and WORLD_SIZE without torchrun: who has set them is unknown, so that they must agree.
+  kAgent,     // torchrun, which may itself be started by mpirun or in an allocation.
+  kMpi,       // mpirun, which may itself be started in an allocation.
+  kBatch,     // A batch system that starts the tasks of an allocation.
+  kPod,       // A container of Kubernetes.
+  kInherited  // RANK and WORLD_SIZE, set by an unknown program. They must agree with the chosen launcher.
 };
 
 struct Launcher {
   const char* name;
   Level level;
   Names rank, ranks, local_rank, local_ranks;
-  Names key;                   // Variables that together differ between launches; may be unset.
-  const char* needs = "";      // A further variable without which the others are not of this launcher.
-  bool key_is_unique = false;  // Whether the first of `key`, if it is set, differs between launches on a machine.
-  // Reads what is more than a number, and may refuse the launch. Null: there is nothing more.
+  Names key;                   // Variables whose values together identify the launch. They may be unset.
+  const char* needs = "";      // Another variable. If it is unset, this launcher has not set the variables above.
+  bool key_is_unique = false;  // True if the first variable of `key` is different in any two launches on a machine.
+  // Reads the values that are not numbers, and may refuse the launch. Null if there are no such values.
   absl::Status (*complete)(const GetVariable& get, Launch* launch) = nullptr;
 };
 
@@ -47,7 +47,7 @@ std::optional<std::string> First(const GetVariable& get, const Names& names) {
   return std::nullopt;
 }
 
-// The first of `names` that is set, for messages.
+// Returns the first of `names` that is set, or the first name if none is set. Used in messages.
 std::string NameOf(const GetVariable& get, const Names& names) {
   for (const char* name : names) {
     if (get(name).has_value()) return name;
@@ -69,13 +69,14 @@ std::string ParentText() {
   const pid_t parent = getppid();
   const absl::StatusOr<std::string> stat = RealFileSystem().Read(absl::StrCat("/proc/", parent, "/stat"));
   if (!stat.ok()) return absl::StrCat(parent);
-  // The fields are counted after the command, which may contain spaces but ends with the last parenthesis.
+  // The fields are counted from the end of the command. The command may contain spaces, and ends at the last
+  // parenthesis.
   const std::vector<std::string> fields = absl::StrSplit(stat->substr(stat->rfind(')') + 1), ' ', absl::SkipEmpty());
   constexpr size_t kStartTime = 19;
   return absl::StrCat(parent, "-", fields.size() > kStartTime ? fields[kStartTime] : "");
 }
 
-// The host of mpirun: "494403584.0;tcp://10.0.0.1,192.168.0.1:41001;tcp6://..." has its addresses.
+// Reads the host of mpirun: "494403584.0;tcp://10.0.0.1,192.168.0.1:41001;tcp6://..." contains its addresses.
 absl::Status CompleteOpenMpi(const GetVariable& get, Launch* launch) {
   const std::string uri = get("OMPI_MCA_orte_hnp_uri").value_or("");
   const size_t at = uri.find("tcp://");
@@ -91,7 +92,7 @@ absl::Status CompleteTorch(const GetVariable& get, Launch* launch) {
 }
 
 absl::Status CompleteSlurm(const GetVariable& get, Launch* launch) {
-  constexpr char kBatchStep[] = "4294967291";  // What newer versions set as the step of a batch script.
+  constexpr char kBatchStep[] = "4294967291";  // The id of a batch script's step, which older versions do not set.
   const std::optional<std::string> job = get("SLURM_JOB_ID");
   const std::string step = get("SLURM_STEP_ID").value_or(kBatchStep);
   if (job.has_value() && step == kBatchStep && launch->ranks > 1) {
@@ -116,7 +117,7 @@ absl::Status CompleteSlurm(const GetVariable& get, Launch* launch) {
   return absl::OkStatus();
 }
 
-// The host name of a pod is its own and comes back with it.
+// The host name of a pod is unique, and the pod has the same name after a restart.
 absl::Status CompletePod(const GetVariable& get, Launch* launch) {
   launch->name = get("HOSTNAME").value_or("");
   return absl::OkStatus();
@@ -164,8 +165,8 @@ absl::StatusOr<Launch> Read(const Launcher& launcher, const GetVariable& get) {
   return launch;
 }
 
-// The pods of a StatefulSet, whose host names end with their number. Other pods have a host name as well, and so this
-// counts only if XLAD_RANKS says that there is a number of ranks.
+// Reads the launch of a pod of a StatefulSet, whose host name ends with its number. All pods have host names, so the
+// number counts as a rank only if XLAD_RANKS is set.
 absl::StatusOr<std::optional<Launch>> ReadStatefulSet(const GetVariable& get) {
   if (!get("KUBERNETES_SERVICE_HOST") || !get("XLAD_RANKS") || get("XLAD_RANK") || get("JOB_COMPLETION_INDEX")) {
     return std::optional<Launch>();
@@ -186,7 +187,7 @@ absl::StatusOr<std::optional<Launch>> ReadStatefulSet(const GetVariable& get) {
   return std::optional<Launch>(std::move(launch));
 }
 
-// The hosts of a slice of TPUs, which Google's machines and pods tell in the same variables.
+// Reads the position of this host in a slice of TPUs. Google's virtual machines and pods have the same variables.
 absl::StatusOr<std::optional<Launch>> ReadTpuSlice(const GetVariable& get) {
   const std::optional<std::string> hosts = get("TPU_WORKER_HOSTNAMES");
   if (!get("TPU_WORKER_ID") || !hosts.has_value() || hosts->empty()) return std::optional<Launch>();
@@ -208,14 +209,14 @@ struct Found {
   Launch launch;
 };
 
-// What every launcher says, in the order of the table.
+// Returns what every launcher says, in the order of the table.
 absl::StatusOr<std::vector<Found>> ReadAll(const GetVariable& get) {
   std::vector<Found> found;
   for (const Launcher& launcher : Launchers()) {
     if (!First(get, launcher.rank) || (*launcher.needs != 0 && !get(launcher.needs))) continue;
-    if (launcher.level == kInherited && get("TORCHELASTIC_RUN_ID")) continue;  // It has been read as torchrun's.
+    if (launcher.level == kInherited && get("TORCHELASTIC_RUN_ID")) continue;  // torchrun's row has read the variables.
     absl::StatusOr<Launch> launch = Read(launcher, get);
-    // Within mpirun, for example, the variables of the allocation need not be those of a task.
+    // An outer launcher may have set only some variables: within mpirun, those of Slurm need not be those of a task.
     const bool is_outer = !found.empty() && found.front().level < launcher.level;
     if (!launch.ok() && is_outer) continue;
     XLAD_RETURN_IF_ERROR(launch.status());
@@ -254,7 +255,8 @@ absl::StatusOr<std::optional<Launch>> DetectLaunch(const GetVariable& get) {
     const bool is_outer = other.level > chosen->level && other.level != kInherited;
     if (!agrees && !is_outer) return Ambiguous(launch, other.launch);
     if (!agrees) continue;
-    // A second launcher that counts in the same way, such as Slurm if srun serves MPI, may say more.
+    // Another launcher with the same rank and number of ranks may have more data. An example is Slurm when srun serves
+    // MPI.
     if (!launch.local_rank) launch.local_rank = other.launch.local_rank;
     if (!launch.local_ranks) launch.local_ranks = other.launch.local_ranks;
     if (launch.first_host.empty()) launch.first_host = other.launch.first_host;
@@ -274,8 +276,9 @@ absl::StatusOr<std::optional<Launch>> DetectLaunch() {
 absl::Status CheckOneHost(const Launch& launch) {
   if (!launch.local_ranks.has_value() || *launch.local_ranks == launch.ranks) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("found ", *launch.local_ranks, " of ", launch.ranks,
-                                               " ranks on this host, expected all: process groups are formed through "
-                                               "shared memory; start all ranks on one host"));
+                                               " ranks on this host, expected all; start all ranks on one host, or "
+                                               "let them meet in a folder that all hosts see (--transport tcp --meet "
+                                               "FOLDER --listen ADDRESS)"));
 }
 
 }  // namespace xlad::collectives

@@ -21,7 +21,8 @@ namespace xlad::collectives {
 namespace {
 
 constexpr char kPeerKey[] = "peer";
-// How long a process whose connections are closed may take to end.
+constexpr char kSecretKey[] = "key";
+// How long to wait for the end of a process whose connections are closed.
 constexpr int64_t kGoneMs = 1000;
 
 PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
@@ -45,26 +46,63 @@ CollectiveSpec BarrierSpec(int ranks) {
   return spec;
 }
 
+absl::StatusOr<std::unique_ptr<DataPlane>> ListenOn(const MessageGroup::Options& options) {
+  const std::string& host = options.listen_host;
+  const std::string address = JoinHostPort(host, 0);
+  if (IsLoopback(host)) return DataPlane::Listen(&TcpNetwork(), address);
+  XLAD_ASSIGN_OR_RETURN(auto data_plane, DataPlane::ListenForSecured(&TcpNetwork(), address));
+  XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(data_plane->address()));
+  if (bound.host == "0.0.0.0" || bound.host == "::") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found the address ", host, ", expected one by which other ranks can reach this one"));
+  }
+  return data_plane;
+}
+
+// InvalidArgument if `self` is on loopback and a rank is on another host.
+absl::Status CheckReachable(const PeerInfo& self, const std::vector<PeerInfo>& peers) {
+  const absl::StatusOr<HostPort> own = ParseHostPort(self.data_address);
+  if (!own.ok() || !IsLoopback(own->host)) return absl::OkStatus();
+  for (const PeerInfo& peer : peers) {
+    if (peer.host == self.host) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found the loopback address ", own->host, " for ", self.worker_id, " on ", self.host, ", but ", peer.worker_id,
+        " is on ", peer.host, "; expected an address of this host that the other can reach (--listen ADDRESS)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 MessageGroup::Shared::~Shared() {
   if (fabric != nullptr && !abort.raised()) fabric->Finish().IgnoreError();
 }
 
-// The ranks exchange their addresses through a folder of this host.
+// The ranks exchange their addresses, and the key of rank 0, through files.
 absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, const PeerInfo& self) {
-  XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
-  XLAD_ASSIGN_OR_RETURN(const auto meeting,
-                        MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key, "-messages")));
+  const bool on_one_host = options.meeting_folder.empty();
+  std::string folder = options.meeting_folder;
+  if (on_one_host) {
+    XLAD_ASSIGN_OR_RETURN(folder, ControlFolder());
+  }
+  const std::string path = absl::StrCat(folder, "/meet-", options.launch.key, "-messages");
+  if (!on_one_host) MeetingFolder::RemoveIfUnused(path);  // Ranks that were killed while they met have left it.
+  XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(path));
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());
   const int ranks = options.launch.ranks;
   Rendezvous rendezvous({options.launch.rank, ranks, 0, options.deadline_ms,
                          absl::StrCat("ranks of the launch by ", options.launch.launcher)},
                         bootstrap.get(), &RealClock());
   XLAD_RETURN_IF_ERROR(rendezvous.Put(kPeerKey, EncodePeer(self)));
+  if (options.launch.rank == 0) {
+    XLAD_RETURN_IF_ERROR(rendezvous.Put(kSecretKey, SystemRandom()->Hex(64)));
+  }
   Met met;
-  XLAD_ASSIGN_OR_RETURN(met.record, FlightRecord::Join(options.launch.key, options.launch.rank, ranks, &rendezvous));
+  if (on_one_host) {
+    XLAD_ASSIGN_OR_RETURN(met.record, FlightRecord::Join(options.launch.key, options.launch.rank, ranks, &rendezvous));
+  }
   XLAD_RETURN_IF_ERROR(rendezvous.Fence("addresses"));
+  XLAD_ASSIGN_OR_RETURN(met.key, rendezvous.Get(0, kSecretKey));
   for (int rank = 0; rank < ranks; ++rank) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, rendezvous.Get(rank, kPeerKey));
     XLAD_ASSIGN_OR_RETURN(met.peers.emplace_back(), DecodePeer(text));
@@ -72,12 +110,21 @@ absl::StatusOr<MessageGroup::Met> MessageGroup::Meet(const Options& options, con
   return met;
 }
 
+absl::Status MessageGroup::CheckListenHost(const Options& options) {
+  if (IsLoopback(options.listen_host) || !options.meeting_folder.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("found the address ", options.listen_host, " (--listen) without a folder in which the ranks meet ",
+                   "(--meet FOLDER), expected a folder that the hosts of all ranks see, or a loopback address"));
+}
+
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& options) {
+  XLAD_RETURN_IF_ERROR(CheckListenHost(options));
   auto shared = std::make_shared<Shared>();
-  XLAD_ASSIGN_OR_RETURN(shared->data_plane, DataPlane::Listen(&TcpNetwork(), "127.0.0.1:0"));
+  XLAD_ASSIGN_OR_RETURN(shared->data_plane, ListenOn(options));
   const int rank = options.launch.rank;
   const PeerInfo self = SelfOf(rank, shared->data_plane.get());
   XLAD_ASSIGN_OR_RETURN(Met met, Meet(options, self));
+  XLAD_RETURN_IF_ERROR(CheckReachable(self, met.peers));
   FabricOptions fabric;
   fabric.devices = {rank};
   fabric.num_devices = options.launch.ranks;
@@ -85,6 +132,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Join(const Options& 
   fabric.tcp.attempt = 1;
   fabric.tcp.worker_id = self.worker_id;
   fabric.tcp.incarnation = self.incarnation;
+  fabric.tcp.key = met.key;
+  fabric.tcp.accept_timeout_ms = options.deadline_ms;
+  fabric.tcp.data_address = self.data_address;
   fabric.network = &TcpNetwork();
   fabric.data_plane = shared->data_plane.get();
   fabric.transport = options.transport;
@@ -184,12 +234,21 @@ absl::Status MessageGroup::Barrier() {
   return Run(*barrier_, nullptr, nullptr);
 }
 
-// Waits until the process that the error suspects has gone: its connections are closed a moment before.
+// Returns whether the process of another rank has ended. If ranks may be on other hosts, their processes cannot be
+// seen, so the suspect of the error counts as ended.
+bool MessageGroup::HasGone(int rank) const {
+  if (rank == rank_) return false;
+  if (options_.meeting_folder.empty()) return StateOfProcess(pid(rank)) == ProcessState::kGone;
+  return peers_[rank].worker_id == shared_->abort.failure().suspect_worker;
+}
+
+// Returns the ranks that are alive. If the error names a suspect, first waits until the suspect's process has ended,
+// because its connections are closed shortly before.
 std::vector<int> MessageGroup::AliveRanks() const {
   const std::string suspect = shared_->abort.failure().suspect_worker;
   std::vector<int> alive;
   for (int rank = 0; rank < ranks(); ++rank) {
-    const auto has_gone = [&] { return rank != rank_ && StateOfProcess(pid(rank)) == ProcessState::kGone; };
+    const auto has_gone = [&] { return HasGone(rank); };
     const int64_t end_ns = RealClock().NowNs() + kGoneMs * kNsPerMs;
     while (peers_[rank].worker_id == suspect && !has_gone() && RealClock().NowNs() < end_ns) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -199,8 +258,8 @@ std::vector<int> MessageGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet under a name that has the ranks that they believe to be alive. If another rank dies meanwhile,
-// they do not all arrive, and meet again without it.
+// The survivors meet under a name that contains the ranks that they believe to be alive. If another rank dies
+// meanwhile, some of them do not arrive, and the others meet again without that rank.
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
   if (!shared_->abort.raised()) {
     return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
@@ -239,7 +298,8 @@ absl::StatusOr<std::byte*> MessageGroup::Allocate(int64_t bytes) {
 
 absl::Status MessageGroup::Free(std::byte* address) {
   if (allocated_.erase(address) > 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("found an address that Allocate has not returned, expected one");
+  return absl::InvalidArgumentError(
+      "found an address that Allocate has not returned, expected one that it has returned");
 }
 
 }  // namespace xlad::collectives

@@ -1,12 +1,12 @@
-// Collectives among the processes of a launch, or the threads of this process, by messages over a transport that the
+// Collectives among the processes of a launch or the threads of this process, by messages over a transport that the
 // caller chooses. ProcessGroup (group/process_group.h) is faster if all processes share memory.
 //
-// An operation is prepared once, by all ranks in the same order, and runs many times. All ranks run the same operations
-// in the same order; a difference is an error that names both sides.
+// An operation is prepared once, by all ranks in the same order, and runs many times. All ranks must run the same
+// operations in the same order; if they do not, the error names both operations.
 //
-// Threads: one thread at a time uses a group.
-// Errors: after an error of Prepare or Run (a rank died, or the ranks disagree), all later calls fail and outputs are
-// undefined. The message names the operation, the rank, and the peer that caused the error, if one did.
+// Threads: one thread at a time may use a group. Errors: if a rank died, or if the ranks disagree, Prepare or Run
+// fails. All later calls of Prepare and Run then fail too, and outputs are undefined. The message names the operation,
+// the rank, and the peer that caused the error, if a peer did.
 #pragma once
 
 #include <cstdlib>
@@ -30,15 +30,24 @@ class MessageGroup {
     Launch launch;
     TransportChoice transport;
     int64_t deadline_ms = 30000;  // How long forming waits for all ranks.
-    bool checksums = false;       // Each message carries a checksum of its payload.
+    bool checksums = false;       // Each message has a checksum of its payload.
+    // The folder in which the ranks find each other, or empty if all ranks are on this host. Ranks on several hosts
+    // need a folder that all of them see.
+    std::string meeting_folder;
+    // The host name or address, without a port, by which other ranks reach this one. If it is not on loopback, TCP
+    // connections are encrypted with a key that rank 0 writes into the meeting folder.
+    std::string listen_host = "127.0.0.1";
   };
 
-  // Joins the group of all ranks of a launch; they find each other through files of this host. DeadlineExceeded, naming
-  // the ranks that are missing, if not all arrive in time.
+  // InvalidArgument if `listen_host` is not on loopback and there is no meeting folder. The message is also for users
+  // of `xlad bench`, which sets these options by the flags --listen and --meet.
+  static absl::Status CheckListenHost(const Options& options);
+  // Joins the group of all ranks of a launch, which find each other through files. DeadlineExceeded, naming the missing
+  // ranks, if they do not arrive in time. Other errors are those of CheckListenHost.
   static absl::StatusOr<std::unique_ptr<MessageGroup>> Join(const Options& options);
-  // Groups of `ranks` threads of this process, by rank.
+  // Returns one group per rank. The ranks are threads of this process.
   static absl::StatusOr<std::vector<std::unique_ptr<MessageGroup>>> InProcess(int ranks, const Options& options);
-  // Waits until all ranks have come this far, unless there was an error.
+  // Waits until all ranks destroy their groups, unless there was an error or the ranks are threads.
   ~MessageGroup();
   MessageGroup(const MessageGroup&) = delete;
   MessageGroup& operator=(const MessageGroup&) = delete;
@@ -59,35 +68,38 @@ class MessageGroup {
     CollectiveSet set_;
     std::unique_ptr<Recorder> recorder_;
     std::unique_ptr<ScheduledCommunicator> communicator_;
-    FlightRecord* record_ = nullptr;  // Null without one.
-    uint64_t word_ = 0;               // What it is called in the record.
+    FlightRecord* record_ = nullptr;  // Null if there is no record.
+    uint64_t word_ = 0;               // The word of the operation in the record.
   };
 
-  // `plan` is a plan (ParsePlan), or empty for the one that the cost model prefers. All ranks call it together.
-  // InvalidArgument for a spec or plan that cannot run by messages.
+  // `plan` is a plan as text (ParsePlan). If it is empty, the cost model chooses one. All ranks must call Prepare
+  // together. InvalidArgument or Unimplemented for a spec or plan that cannot run by messages; the group can still be
+  // used.
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec, const std::string& plan = "");
 
-  // The parameters by which Prepare chooses plans from now on; equal on all ranks.
+  // Sets the parameters by which Prepare chooses plans. They must be equal on all ranks.
   void UseCosts(const CostModel& costs) { costs_ = costs; }
   const CostModel& costs() const { return costs_; }
 
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes.
   absl::Status Run(Operation& operation, const void* input, void* output);
-  // Returns when all ranks have called it.
+  // Returns when all ranks have called Barrier.
   absl::Status Barrier();
 
-  // After an error: forms a group of the ranks that are alive, in the same order. All of them must call it; this group
-  // then only serves to destroy its operations and memory. DeadlineExceeded, naming the ranks that are alive but have
-  // not called it in time. Unimplemented for ranks that are threads.
+  // After an error: forms a group of the ranks that are alive, in the same order. All ranks that are alive must call
+  // it. Afterwards the old group may only be used to destroy its operations and memory. DeadlineExceeded, naming the
+  // ranks that are alive but have not called Shrink in time. FailedPrecondition if there was no error. Unimplemented
+  // for ranks that are threads and over MPI.
   absl::StatusOr<std::unique_ptr<MessageGroup>> Shrink(int64_t deadline_ms = 30000);
 
-  // Memory that is registered with the transport, aligned to 4096 bytes. ResourceExhausted if there is not enough.
+  // Returns memory that is registered with the transport, aligned to 4096 bytes. ResourceExhausted if there is not
+  // enough memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
-  // `address` is what Allocate returned, and no operation uses it.
+  // `address` must be a result of Allocate that is not used by a running operation.
   absl::Status Free(std::byte* address);
 
  private:
-  // What the ranks of one process share.
+  // The objects that the ranks of one process share.
   struct Shared {
     ~Shared();
     AbortSignal abort;
@@ -99,17 +111,21 @@ class MessageGroup {
       : rank_(rank), options_(options), shared_(std::move(shared)), peers_(std::move(peers)) {}
   struct Met {
     std::vector<PeerInfo> peers;  // By rank.
+    // Null if there is a meeting folder, because records are shared memory, or if there are too many ranks.
     std::unique_ptr<FlightRecord> record;
+    std::string key;                       // Encrypts connections that are not on loopback.
   };
   static absl::StatusOr<Met> Meet(const Options& options, const PeerInfo& self);
+  bool HasGone(int rank) const;
   std::vector<int> AliveRanks() const;
 
   const int rank_;
   const Options options_;
   const std::shared_ptr<Shared> shared_;
   const std::vector<PeerInfo> peers_;
-  ScheduleLinks links_;  // All operations use these, so that ranks that run different ones are noticed.
-  std::unique_ptr<FlightRecord> record_;  // Null for ranks that are threads.
+  ScheduleLinks links_;  // All operations use the same links, so a disagreement of the ranks is detected.
+  // Null if the ranks are threads, if there is a meeting folder, or if there are more than kMaxGroupRanks ranks.
+  std::unique_ptr<FlightRecord> record_;
   int64_t runs_ = 0;
   struct FreeMemory {
     void operator()(std::byte* address) const { std::free(address); }

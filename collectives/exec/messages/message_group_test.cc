@@ -1,0 +1,34 @@
+// The addresses at which the ranks of a launch may listen.
+#include "collectives/exec/messages/message_group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace xlad::collectives {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(MessageGroup, AnAddressOffLoopbackNeedsAMeetingFolder) {
+  MessageGroup::Options options;
+  options.launch.ranks = 2;
+  options.launch.key = "key";
+  for (const char* const host : {"127.0.0.1", "::1", "localhost"}) {
+    options.listen_host = host;
+    EXPECT_TRUE(MessageGroup::CheckListenHost(options).ok()) << host;
+  }
+  for (const char* const host : {"192.0.2.1", "0.0.0.0", "node7"}) {
+    options.listen_host = host;
+    options.meeting_folder = "";
+    const absl::Status status = MessageGroup::CheckListenHost(options);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr(host), HasSubstr("--listen"), HasSubstr("--meet")));
+    EXPECT_EQ(MessageGroup::Join(options).status(), status);
+    options.meeting_folder = "/shared";
+    EXPECT_TRUE(MessageGroup::CheckListenHost(options).ok()) << host;
+  }
+}
+
+}  // namespace
+}  // namespace xlad::collectives
