@@ -1,4 +1,4 @@
-// Collectives over all transports compute what their definition says, with equal bits on all devices.
+// Over all transports, collectives compute the results of their definition, with equal bits on all devices.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ absl::Status RunEverything(const CollectiveSet& set, int device, Communicator& c
   return absl::OkStatus();
 }
 
-// How devices are placed, and whether those of one machine use mapped memory.
+// The placement of the devices, and whether devices of one machine use mapped memory.
 using Placement = std::tuple<DevicesOfWorkers, bool>;
 
 class CommunicatorTest : public ::testing::TestWithParam<Placement> {};
@@ -123,14 +123,14 @@ TEST(Communicator, BitsDoNotDependOnThePlacement) {
   }
 }
 
-// The balanced tree over the ranks does not depend on the algorithm, its chunks and channels, the placement, or whether
-// memory is mapped.
+// The bits of a canonical reduction do not depend on the algorithm, its chunks and channels, the placement of the
+// devices, or whether memory is mapped.
 TEST(Communicator, CanonicalBitsDependOnTheRanksAlone) {
   constexpr ReductionMode kMode = ReductionMode::kCanonical;
   for (const ElementType type : {ElementType::kF32, ElementType::kBF16}) {
     const DevicesOfWorkers one = {{0, 1, 2, 3, 4, 5, 6, 7}};
     const std::vector<std::byte> bits = Bits(one, "direct", type, false, kMode);
-    // Sums in f32 that are rounded to bf16 seldom differ.
+    // Sums in f32 that are rounded to bf16 seldom depend on the order, so only f32 is compared.
     if (type == ElementType::kF32) EXPECT_NE(bits, Bits(one, "direct", type)) << "the order has no influence";
     std::vector<std::string> plans = {"direct_one_shot", "direct chunks=3 channels=2"};
     if (type == ElementType::kF32) {
@@ -147,7 +147,7 @@ TEST(Communicator, CanonicalBitsDependOnTheRanksAlone) {
   }
 }
 
-// Programs that run in turn over one fabric do not take each other's messages.
+// Programs that run in turn over one fabric do not receive each other's messages.
 TEST(Communicator, ProgramsOfAFabricShareItsConnections) {
   constexpr int kPrograms = 20;
   TestWorld world(DevicesOfWorkers{{0, 1}, {2}});
@@ -179,12 +179,12 @@ TEST(Communicator, ProgramsOfAFabricShareItsConnections) {
       EXPECT_EQ(values, std::vector<float>(values.size(), static_cast<float>(3 + 3 * run)));
     }
   });
-  // One for each pair of devices in different processes.
+  // There is one connection for each pair of devices in different processes.
   EXPECT_EQ(world.worker(0).fabric->connections(), 2);
   EXPECT_EQ(world.worker(1).fabric->connections(), 2);
 }
 
-// 128 plus seven times 0.25 in bf16: with a rounding after each addition the sum would stay 128.
+// The sum of 128 and seven times 0.25 in bf16. If each addition were rounded, the sum would stay 128.
 TEST(Communicator, DirectRoundsLowPrecisionOnce) {
   for (const char* algorithm : {"direct", "direct_one_shot"}) {
     TestWorld world(DevicesOfWorkers{{0, 1, 2, 3, 4, 5, 6, 7}});
@@ -298,7 +298,7 @@ INSTANTIATE_TEST_SUITE_P(Placements, Disagreement,
                                                               DevicesOfWorkers{{0, 2}, {1, 3}}),
                                             ::testing::Bool()));
 
-// The remaining devices may still be forming, or be one step behind or ahead.
+// The other devices may still be forming their communicators, or may be one step behind or ahead.
 TEST(Communicator, LostWorkerIsReportedByAllOthers) {
   for (const char* algorithm : {"ring", "direct", "mapped"}) {
     for (int last = 0; last < 3; ++last) {
@@ -335,12 +335,13 @@ TEST(Communicator, WatchdogNamesWaitingDevicesAndOperations) {
   ManualClock clock;
   Recorder recorder0(0, &set, &clock), recorder1(1, &set, &clock);
   AbortSignal& abort = world.worker(0).abort;
-  std::promise<void> done;
+  std::promise<void> device1_has_formed;  // Otherwise the abort ends the forming of device 1.
   std::thread watch([&] {
     ProgressWatchdog watchdog(&clock, 1000, {&recorder0, &recorder1}, &abort);
     while (!recorder0.Now().running || recorder0.Now().text.find("reduce_many") == std::string::npos) {
       std::this_thread::yield();
     }
+    device1_has_formed.get_future().wait();
     EXPECT_FALSE(watchdog.Poll());
     clock.Advance(1001 * kNsPerMs);
     EXPECT_TRUE(watchdog.Poll());
@@ -349,7 +350,10 @@ TEST(Communicator, WatchdogNamesWaitingDevicesAndOperations) {
   world.Run([&](int device) {
     Recorder* recorder = device == 0 ? &recorder0 : &recorder1;
     const auto communicator = *world.Form(device, &set, recorder);
-    if (device == 1) return;  // Never launches.
+    if (device == 1) {  // Device 1 never launches.
+      device1_has_formed.set_value();
+      return;
+    }
     std::vector<float> values(10);
     std::byte* buffer = reinterpret_cast<std::byte*>(values.data());
     const std::byte* input = buffer;

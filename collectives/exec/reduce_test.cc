@@ -1,4 +1,4 @@
-// Reductions of every element type against slow references.
+// Compares reductions of every element type with slow references.
 #include "collectives/exec/reduce.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ std::vector<T> ReduceAll(ElementType type, Reduction reduction, const std::vecto
   return result;
 }
 
-// Integers with three operands: the result has the low bits of the 128-bit result.
+// Reduces three operands of integers. The result must be the low bits of the 128-bit result.
 template <typename T>
 void CheckIntegers(ElementType type) {
   SCOPED_TRACE(std::string(tensor::ToString(type)));
@@ -72,7 +72,7 @@ TEST(Reduce, IntegersWrap) {
 
 TEST(Reduce, NarrowIntegersStayInTheirRange) {
   using Bytes = std::vector<uint8_t>;
-  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kS4, Reduction::kSum, {{7}, {1}}), Bytes{0xf8});  // 8 is -8.
+  EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kS4, Reduction::kSum, {{7}, {1}}), Bytes{0xf8});  // 8 wraps around to -8.
   EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kS4, Reduction::kMin, {{3}, {0xff}}), Bytes{0xff});
   EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kU4, Reduction::kSum, {{15}, {3}}), Bytes{2});
   EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kU2, Reduction::kProduct, {{3}, {3}}), Bytes{1});
@@ -82,7 +82,8 @@ TEST(Reduce, PredIsLogical) {
   for (uint8_t a : {0, 1}) {
     for (uint8_t b : {0, 1}) {
       const uint8_t both = a & b, any = a | b;
-      const std::vector<uint8_t> expected = {any, both, any, both, both, any};  // sum, product, max, min, and, or
+      // In the order sum, product, max, min, and, or.
+      const std::vector<uint8_t> expected = {any, both, any, both, both, any};
       for (int r = 1; r <= 6; ++r) {
         EXPECT_EQ(ReduceAll<uint8_t>(ElementType::kPred, static_cast<Reduction>(r), {{a}, {b}})[0], expected[r - 1]);
       }
@@ -116,7 +117,7 @@ TEST(Reduce, MaxAndMinPropagateNan) {
 }
 
 TEST(Reduce, MaxAndMinOrderTheZeros) {
-  for (const size_t count : {1, 64}) {  // Without vectors, and with them.
+  for (const size_t count : {1, 64}) {  // One element is the rest of a block. 64 are whole blocks.
     const std::vector<float> plus(count, 0.0f), minus(count, -0.0f);
     for (const auto& [a, b] : {std::pair(plus, minus), std::pair(minus, plus)}) {
       for (const float zero : ReduceAll<float>(ElementType::kF32, Reduction::kMax, {a, b})) {
@@ -146,7 +147,7 @@ TEST(Reduce, ResultMayBeStoredInAnOperand) {
   }
 }
 
-// Runs both kernels on the same random bits, at odd sizes and offsets, with one and with several destinations.
+// Runs both kernels on the same random bits, with odd sizes and offsets, and with one and with several destinations.
 void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
   SCOPED_TRACE(absl::StrCat(tensor::ToString(type), " ", ToString(reduction)));
   const ReduceFunction vector = FindVectorReduceKernels(type, reduction).reduce;
@@ -161,7 +162,7 @@ void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
       std::vector<const void*> from;
       for (auto& source : bytes) {
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Next());
-        // The sign of the sum of two NaNs is that of either, as the compiler chooses.
+        // The sum of two NaNs has the sign of one of them, which the compiler chooses. So there are no NaNs.
         if (type == ElementType::kBF16) {
           for (size_t i = 1; i < source.size(); i += 2) source[i] &= 0xBF;
         }
@@ -206,7 +207,7 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
       const int64_t width = tensor::ByteWidth(static_cast<ElementType>(type));
       std::vector<std::vector<uint8_t>> bytes(5, std::vector<uint8_t>(kSmallBytes));
       for (auto& source : bytes) {
-        // Below 0x70, no byte is part of a NaN, whose sign in a sum is that of either operand.
+        // Bytes below 0x70 are not part of a NaN. The sign of a sum of two NaNs is that of either operand.
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Below(0x70));
       }
       for (int64_t offset = 0; offset < kSmallBytes; offset += width) {
@@ -228,7 +229,7 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
   }
 }
 
-// A NaN that is the sum of two has the bits of either, as the CPU chooses; so these operands are finite.
+// The sum of two NaNs has the bits of one of them, which the CPU chooses. So the operands are finite.
 TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
   const std::unique_ptr<Random> random = SeededRandom(8);
   for (const int64_t count : {1, 31, 64, 65, 4099}) {
@@ -275,20 +276,21 @@ TEST(Reduce, CopiesWithStreamingStoresAtAnyAlignment) {
 
 // The definition of OpKind::kReduceTree, in the type in which elements are accumulated.
 template <typename T>
-T TreeOf(const std::vector<T>& values, bool product) {
+T TreeOf(absl::Span<const T> values, bool product) {
   if (values.size() == 1) return values[0];
   size_t half = 1;
   while (half * 2 < values.size()) half *= 2;
-  const T left = TreeOf<T>({values.begin(), values.begin() + half}, product);
-  const T right = TreeOf<T>({values.begin() + half, values.end()}, product);
+  const T left = TreeOf<T>(values.first(half), product), right = TreeOf<T>(values.subspan(half), product);
   return product ? left * right : left + right;
 }
 
-// Random operands of very different sizes, so that another order has another result.
+// Random operands of very different magnitudes, so another order has another result.
 template <typename T, typename Load, typename Store>
 void CheckTrees(ElementType type, const Load& load, const Store& store) {
+  using Wide = decltype(std::declval<Load>()(T()));
   const std::unique_ptr<Random> random = SeededRandom(11);
   for (const int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 16, 31, 64}) {
+    std::vector<Wide> values(sources);
     for (const int64_t count : {0, 1, 7, 64, 65, 257, 1003}) {
       std::vector<std::vector<T>> bits(sources, std::vector<T>(count + 1));
       std::vector<const void*> from;
@@ -308,10 +310,9 @@ void CheckTrees(ElementType type, const Load& load, const Store& store) {
         (*FindTreeReduceFunction(type, reduction))(vector_dsts, from, count,
                                                   count % 2 == 0 ? StoreKind::kStreaming : StoreKind::kCached);
         for (int64_t i = 0; i < count; ++i) {
-          std::vector<decltype(load(T()))> values;
-          for (const auto& source : bits) values.push_back(load(source[i + count % 2]));
-          auto expected = TreeOf(values, reduction == Reduction::kProduct);
-          if (reduction == Reduction::kAverage) expected /= static_cast<decltype(load(T()))>(sources);
+          for (int k = 0; k < sources; ++k) values[k] = load(bits[k][i + count % 2]);
+          Wide expected = TreeOf<Wide>(values, reduction == Reduction::kProduct);
+          if (reduction == Reduction::kAverage) expected /= static_cast<Wide>(sources);
           const T stored = store(expected);
           ASSERT_TRUE(is_same(scalar[i], stored)) << "scalar, element " << i;
           ASSERT_TRUE(is_same(vector[i + 3], stored)) << "vector, element " << i;

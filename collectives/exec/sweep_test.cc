@@ -1,4 +1,4 @@
-// Reductions of every type by every operation, with odd counts and numbers of ranks, against a scalar definition.
+// Compares every reduction of every type, with odd counts and numbers of ranks, with a scalar definition.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -38,7 +39,7 @@ bool HasMeaning(ElementType type, Reduction reduction) {
   return type != ElementType::kPred || reduction != Reduction::kAverage;
 }
 
-// Two values of a type T in which elements are accumulated: f64, f32, 64-bit integers or bool.
+// Combines two values of a type T in which elements are accumulated: f64, f32, 64-bit integers or bool.
 template <typename T>
 T CombineTwo(Reduction reduction, T a, T b) {
   switch (reduction) {
@@ -63,8 +64,8 @@ T CombineTwo(Reduction reduction, T a, T b) {
   }
 }
 
-// The reduction over all ranks, from left to right or as the canonical tree: the largest power of two below the number
-// of values is one half of it.
+// Reduces the values of all ranks, from left to right or as the canonical tree. The number of values in the left half
+// of the tree is the largest power of two below the number of all values.
 template <typename T>
 T CombineAll(Reduction reduction, bool is_tree, absl::Span<const T> values) {
   if (values.size() == 1) return values[0];
@@ -73,7 +74,7 @@ T CombineAll(Reduction reduction, bool is_tree, absl::Span<const T> values) {
                        CombineAll<T>(reduction, is_tree, values.subspan(half)));
 }
 
-// The definition for one element, whose bits on the ranks are `bits`, for floats that are accumulated in T.
+// Returns the result for one element, whose bits on the ranks are `bits`, for floats that are accumulated in T.
 template <typename T, typename Decode>
 T DefineFloat(const CollectiveSpec& spec, const std::vector<uint64_t>& bits, const Decode& decode) {
   std::vector<T> values;
@@ -88,7 +89,7 @@ uint64_t DefineInteger(const CollectiveSpec& spec, const std::vector<uint64_t>& 
   const auto cut = [&](uint64_t value) { return static_cast<Wide>(value << unused) >> unused; };
   std::vector<Wide> values;
   for (const uint64_t element : bits) values.push_back(cut(element));
-  // Sums and products wrap, so that they are computed without a sign.
+  // Sums and products wrap around, so they are computed in unsigned arithmetic.
   const std::vector<uint64_t> plain(values.begin(), values.end());
   const bool is_ordered = spec.reduction == Reduction::kMin || spec.reduction == Reduction::kMax;
   Wide result = is_ordered ? CombineAll<Wide>(spec.reduction, false, values)
@@ -103,8 +104,8 @@ uint64_t DefinePred(const CollectiveSpec& spec, const std::vector<uint64_t>& bit
   return result ? 1 : 0;
 }
 
-// Floats below 32 bits are accumulated in f32 and rounded once. Integers are cut to their type before an average
-// divides.
+// Returns the result for one element by definition. Floats below 32 bits are accumulated in f32 and rounded once.
+// Integers are truncated to their type before an average divides.
 uint64_t Defined(const CollectiveSpec& spec, const std::vector<uint64_t>& bits) {
   switch (spec.type) {
     case ElementType::kF64:
@@ -139,47 +140,56 @@ uint64_t ElementAt(const std::vector<std::byte>& buffer, int64_t width, int64_t 
   return bits;
 }
 
-// Random bits: infinities, NaNs, subnormal numbers and both zeros are among them. Every second element is of moderate
-// size, so that sums do not only overflow.
-std::vector<std::byte> RandomInput(const CollectiveSpec& spec, int rank) {
-  const int64_t width = tensor::ByteWidth(spec.type), count = spec.input_elements(rank);
-  const std::unique_ptr<Random> random = SeededRandom(1000 * rank + static_cast<int>(spec.type));
+// The elements of the ranks of one type.
+using Elements = std::vector<std::vector<std::byte>>;
+
+// Random bits, which include infinities, NaNs, subnormal numbers and both zeros. Every second element has a moderate
+// magnitude, so that not all sums overflow.
+std::vector<std::byte> RandomElements(ElementType type, int rank, int64_t count) {
+  const int64_t width = tensor::ByteWidth(type);
+  const std::unique_ptr<Random> random = SeededRandom(1000 * rank + static_cast<int>(type));
   std::vector<std::byte> input(count * width + 1);
   for (int64_t i = 0; i < count; ++i) {
     uint64_t bits = random->Next();
     const double moderate = (random->Unit() - 0.5) * std::ldexp(1.0, static_cast<int>(random->Below(8)));
-    if (i % 2 == 0 && spec.type == ElementType::kF64) bits = std::bit_cast<uint64_t>(moderate);
-    if (i % 2 == 0 && spec.type == ElementType::kF32) bits = std::bit_cast<uint32_t>(static_cast<float>(moderate));
-    if (i % 2 == 0 && tensor::IsSmallFloat(spec.type)) bits = tensor::EncodeSmallFloat(spec.type, moderate);
-    if (spec.type == ElementType::kPred) bits %= 2;
+    if (i % 2 == 0 && type == ElementType::kF64) bits = std::bit_cast<uint64_t>(moderate);
+    if (i % 2 == 0 && type == ElementType::kF32) bits = std::bit_cast<uint32_t>(static_cast<float>(moderate));
+    if (i % 2 == 0 && tensor::IsSmallFloat(type)) bits = tensor::EncodeSmallFloat(type, moderate);
+    if (type == ElementType::kPred) bits %= 2;
     std::memcpy(input.data() + i * width, &bits, width);
   }
   return input;
 }
 
-std::vector<std::vector<std::byte>> RandomInputs(const CollectiveSpec& spec) {
-  std::vector<std::vector<std::byte>> inputs;
-  for (int rank = 0; rank < spec.ranks; ++rank) inputs.push_back(RandomInput(spec, rank));
-  return inputs;
+// Returns the elements of all types, of which the collectives of a test use the first ones.
+std::map<ElementType, Elements> RandomElements(int ranks, int64_t count) {
+  std::map<ElementType, Elements> elements;
+  for (const ElementType type : kTypes) {
+    for (int rank = 0; rank < ranks; ++rank) elements[type].push_back(RandomElements(type, rank, count));
+  }
+  return elements;
 }
 
 // Runs the spec on the group of one rank and compares each element of its output with the definition.
 template <typename Group>
-void RunAndCompare(Group* group, const CollectiveSpec& spec, const std::vector<std::vector<std::byte>>& inputs) {
+void RunAndCompare(Group* group, const CollectiveSpec& spec, const Elements& inputs) {
   const int rank = group->rank();
   SCOPED_TRACE(absl::StrCat(spec.ToString(), ", rank ", rank));
   const auto operation = group->Prepare(spec);
   ASSERT_TRUE(operation.ok()) << operation.status();
   const int64_t width = tensor::ByteWidth(spec.type), count = spec.output_elements(rank);
+  // These buffers have the size of the operands, so that sanitizers notice accesses beyond them.
+  const std::byte* const first = inputs[rank].data();
+  const std::vector<std::byte> input(first, first + spec.input_elements(rank) * width + 1);
   std::vector<std::byte> output(count * width + 1);
-  const absl::Status status = group->Run(**operation, inputs[rank].data(), output.data());
+  const absl::Status status = group->Run(**operation, input.data(), output.data());
   ASSERT_TRUE(status.ok()) << status;
   const int64_t begin = spec.kind == CollectiveKind::kReduceScatter ? rank * count : 0;
+  std::vector<uint64_t> bits(inputs.size());
   for (int64_t i = 0; i < count; ++i) {
-    std::vector<uint64_t> bits;
-    for (const std::vector<std::byte>& input : inputs) bits.push_back(ElementAt(input, width, begin + i));
+    for (size_t k = 0; k < inputs.size(); ++k) bits[k] = ElementAt(inputs[k], width, begin + i);
     const uint64_t expected = Defined(spec, bits), found = ElementAt(output, width, i);
-    // Which of several NaNs a sum becomes is not defined.
+    // If several operands are NaN, the bits of the sum are undefined.
     if (IsNan(spec.type, expected) && IsNan(spec.type, found)) continue;
     ASSERT_EQ(found, expected) << "element " << i;
   }
@@ -214,6 +224,7 @@ void OnThreads(int ranks, const std::function<void(int rank)>& body) {
 
 TEST(Sweep, SharedMemory) {
   for (const int ranks : {2, 3, 5}) {
+    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 263);
     const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
     const std::string key = absl::StrCat("sweep-", getpid(), "-", SystemRandom()->Hex(4));
     OnThreads(ranks, [&](int rank) {
@@ -222,18 +233,20 @@ TEST(Sweep, SharedMemory) {
       const auto group = ProcessGroup::Form(options, bootstrap.get());
       ASSERT_TRUE(group.ok()) << group.status();
       ForEachSpec(ranks, {0, 1, ranks - 1, 13, 263}, {ReductionMode::kFast, ReductionMode::kCanonical},
-                  [&](const CollectiveSpec& spec) { RunAndCompare(group->get(), spec, RandomInputs(spec)); });
+                  [&](const CollectiveSpec& spec) { RunAndCompare(group->get(), spec, elements.at(spec.type)); });
     });
   }
 }
 
 TEST(Sweep, MessagesBetweenThreads) {
   for (const int ranks : {2, 3, 5}) {
+    const std::map<ElementType, Elements> elements = RandomElements(ranks, ranks * 13);
     auto groups = MessageGroup::InProcess(ranks, {});
     ASSERT_TRUE(groups.ok()) << groups.status();
     OnThreads(ranks, [&](int rank) {
-      ForEachSpec(ranks, {0, 1, 13}, {ReductionMode::kRunToRun, ReductionMode::kCanonical},
-                  [&](const CollectiveSpec& spec) { RunAndCompare((*groups)[rank].get(), spec, RandomInputs(spec)); });
+      ForEachSpec(
+          ranks, {0, 1, 13}, {ReductionMode::kRunToRun, ReductionMode::kCanonical},
+          [&](const CollectiveSpec& spec) { RunAndCompare((*groups)[rank].get(), spec, elements.at(spec.type)); });
     });
   }
 }
@@ -253,7 +266,7 @@ TEST(Sweep, CombinationsWithoutAMeaningAreRefused) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("expected"));
     }
   }
-  EXPECT_EQ(refused, 6 * 3 + 1);  // Bits of floats, and the average of pred.
+  EXPECT_EQ(refused, 6 * 3 + 1);  // The refused pairs: bitwise operations on floats, and the average of pred.
 }
 
 }  // namespace
