@@ -15,17 +15,17 @@ namespace xlad::cli {
 constexpr int64_t kBenchGuardBytes = 64;
 constexpr std::byte kBenchGuard{0xA5};
 
-// ResourceExhausted if buffers of `bytes` bytes each, `count` in all ranks together, are more than this machine has for
-// its processes: the system would end some of them.
+// Returns ResourceExhausted if `count` buffers (in all ranks together) of `bytes` bytes each exceed the memory that
+// this machine has for processes. Otherwise Linux would kill some of the processes.
 inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
   const int64_t limit = UsableMemoryBytes();
   if (bytes <= limit / count) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("found buffers of ", bytes, " bytes, ", count,
-                                                   " in all ranks, on a machine with ", limit,
-                                                   " bytes of memory, expected less (-e)"));
+  return absl::ResourceExhaustedError(absl::StrCat("found ", count, " buffers of ", bytes,
+                                                   " bytes in all ranks together, expected at most ", limit,
+                                                   " bytes, the memory that processes may use; choose a smaller -e"));
 }
 
-// The buffers of one rank for one size. Those of Allocate lie in memory that other ranks can map.
+// The buffers of one rank for one size. If `registered` is true, they are memory of the group's Allocate.
 template <typename Group>
 class Buffers {
  public:
@@ -42,7 +42,7 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  // A buffer between two guards.
+  // Allocates a buffer of `bytes` bytes between two guards, whose bytes all have the value kBenchGuard.
   absl::StatusOr<std::byte*> Add(int64_t bytes) {
     const int64_t all = (bytes + 2 * kBenchGuardBytes + 4095) / 4096 * 4096;
     std::byte* address = nullptr;

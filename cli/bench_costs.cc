@@ -24,7 +24,7 @@ using collectives::CollectiveKind;
 using collectives::CollectiveSpec;
 using collectives::MessageGroup;
 
-// The name of the CPU as Linux tells it.
+// The name of the CPU in /proc/cpuinfo (": Intel(R) ..."), or "" if there is none.
 std::string CpuName() {
   const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/cpuinfo");
   if (!text.ok()) return "";
@@ -34,7 +34,7 @@ std::string CpuName() {
   return "";
 }
 
-// What the parameters depend on.
+// The properties of the machine and of the run on which the parameters depend.
 std::string MachineKey(const std::string& transport, int ranks) {
   return absl::StrCat("# ", transport, ", ", ranks, " ranks, ", std::thread::hardware_concurrency(), " cores, CPU",
                       CpuName(), ", xlad ", XLAD_VERSION, " ", BuildId(OwnExecutablePath()), "\n");
@@ -52,13 +52,14 @@ absl::Status FromRankZero(Group* group, void* data, int64_t bytes) {
   return group->Run(*operation, data, data);
 }
 
+// Returns the text of the parameters that rank 0 has stored, or "" if there are none, on all ranks.
 template <typename Group>
-absl::StatusOr<std::string> KeptText(const CostSource& source, Group* group) {
+absl::StatusOr<std::string> StoredText(const CostSource& source, Group* group) {
   std::string text;
   if (group->rank() == 0 && !source.refresh) {
     const std::string path = CostsPath(source.transport, group->ranks());
     const absl::StatusOr<std::string> found = path.empty() ? absl::NotFoundError("") : RealFileSystem().Read(path);
-    // What another version has written, or a damaged file, is measured again.
+    // If the file is damaged or was written by another version, the parameters are measured again.
     if (found.ok() && collectives::ParseCosts(*found).ok()) text = *found;
   }
   int64_t bytes = std::ssize(text);
@@ -68,23 +69,26 @@ absl::StatusOr<std::string> KeptText(const CostSource& source, Group* group) {
   return text;
 }
 
-void Keep(const CostSource& source, int ranks, const collectives::CostModel& costs) {
+void Store(const CostSource& source, int ranks, const collectives::CostModel& costs) {
   const std::string path = CostsPath(source.transport, ranks);
   if (path.empty()) return;
   const std::string text = MachineKey(source.transport, ranks) + collectives::PrintCosts(costs);
-  absl::Status kept = RealFileSystem().MakeDirectories(path.substr(0, path.rfind('/')));
-  if (kept.ok()) kept = RealFileSystem().WriteAtomically(path, text);
-  if (!kept.ok()) std::fprintf(stderr, "xlad: warning: the calibration is not kept: %s\n", kept.ToString().c_str());
+  absl::Status stored = RealFileSystem().MakeDirectories(path.substr(0, path.rfind('/')));
+  if (stored.ok()) stored = RealFileSystem().WriteAtomically(path, text);
+  if (!stored.ok()) {
+    std::fprintf(stderr, "xlad: warning: the calibration cannot be stored, and the next run will measure again: %s\n",
+                 stored.ToString().c_str());
+  }
 }
 
-// What rank 0 has kept, or what all ranks measure.
+// The parameters that rank 0 has stored, otherwise those that all ranks measure now.
 template <typename Group>
 absl::StatusOr<collectives::CostModel> FindCosts(const CostSource& source, Group* group) {
-  XLAD_ASSIGN_OR_RETURN(const std::string text, KeptText(source, group));
+  XLAD_ASSIGN_OR_RETURN(const std::string text, StoredText(source, group));
   if (!text.empty()) return collectives::ParseCosts(text);
   XLAD_ASSIGN_OR_RETURN(const collectives::CostModel costs,
                         collectives::Calibrate(group, RealClock(), source.budget_ms));
-  if (group->rank() == 0) Keep(source, group->ranks(), costs);
+  if (group->rank() == 0) Store(source, group->ranks(), costs);
   return costs;
 }
 

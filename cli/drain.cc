@@ -26,7 +26,7 @@ void Add(CLI::App& parent, Action* action, const char* name, const char* help,
 }  // namespace
 
 void AddDrain(CLI::App& parent, Action* action) {
-  Add(parent, action, "drain", "give a worker no more work; its jobs save their state and continue elsewhere",
+  Add(parent, action, "drain", "give a worker no more work; its jobs save their state and continue on other workers",
       &client::CoordinatorClient::DrainWorker);
 }
 

@@ -7,7 +7,7 @@ namespace xlad::cli {
 
 void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network) {
   app->add_option("--transport", *transport,
-                  absl::StrCat("how messages travel between processes: ", collectives::TransportNames()))
+                  absl::StrCat("how processes exchange messages: ", collectives::TransportNames()))
       ->capture_default_str();
   app->add_flag("--insecure-network", *any_network,
                 "let ucx use other networks than the loopback interface, without encryption");
@@ -17,7 +17,8 @@ absl::Status CheckTransport(const std::string& transport, int64_t workers) {
   XLAD_ASSIGN_OR_RETURN(const collectives::TransportChoice choice, collectives::ChooseTransport(transport));
   if (!choice.one_process || workers == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--transport ", transport, ": found ", workers, " workers, expected 1: it connects threads"));
+      absl::StrCat("--transport ", transport, ": found ", workers,
+                   " workers, expected 1, because this transport connects only threads of one process"));
 }
 
 }  // namespace xlad::cli

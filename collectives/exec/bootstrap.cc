@@ -71,7 +71,8 @@ absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   PeerInfo peer;
   if (lines.size() != 5 || !absl::SimpleAtoi(lines[1], &peer.incarnation) || !absl::SimpleAtoi(lines[3], &peer.pid)) {
-    return absl::InvalidArgumentError("found a peer that is not worker, incarnation, host, pid and address in 5 lines");
+    return absl::InvalidArgumentError(
+        "found a malformed peer, expected 5 lines: worker, incarnation, host, pid and address");
   }
   peer.worker_id = lines[0];
   peer.host = lines[2];

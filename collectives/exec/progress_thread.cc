@@ -24,7 +24,7 @@ int64_t ProgressThread::Start(std::function<absl::Status()> work) {
 absl::Status ProgressThread::Wait(int64_t number) {
   std::unique_lock lock(mutex_);
   if (number < 1 || number > count_) {
-    return absl::InvalidArgumentError(absl::StrCat("found work ", number, ", expected one of ", count_));
+    return absl::InvalidArgumentError(absl::StrCat("found work ", number, ", expected 1 to ", count_));
   }
   ended_.wait(lock, [&] { return number <= ended_count_; });
   const auto found = results_.find(number);

@@ -15,14 +15,14 @@ namespace {
 
 using tensor::ElementType;
 
-// Elements per block: the accumulated values of a block stay in the cache.
+// The number of elements per block. The accumulated values of a block stay in the cache.
 constexpr int64_t kBlock = 1024;
 
 // Traits of a type: its representation in memory and the type in which it is accumulated.
 template <typename T>
 struct Plain {
   using Storage = T;
-  // Unsigned, so that sums and products wrap.
+  // Unsigned, so sums and products wrap around.
   static T Load(T value) { return value; }
   static T Store(T value) { return value; }
 };
@@ -64,7 +64,8 @@ T Combine(T a, T b) {
     return Combine<Reduction::kSum>(a, b);
   } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
     if constexpr (std::is_integral_v<T>) {
-      // Computed in unsigned 64-bit arithmetic, which has no undefined overflow; the low bits are those of the type.
+      // The operation uses unsigned 64-bit arithmetic, which has no undefined overflow. The low bits are the result in
+      // the type.
       const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
       return static_cast<T>(kReduction == Reduction::kSum ? x + y : x * y);
     } else {
@@ -115,7 +116,7 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   }
 }
 
-// Elements per block of a tree, which keeps a block of values for each of its levels.
+// The number of elements per block of a tree. One block of values is kept for each level of the tree.
 constexpr int64_t kTreeBlock = 256;
 
 // Writes the values of the tree over n <= kTreeBlock elements of the sources.
@@ -144,11 +145,11 @@ void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   }
 }
 
-// Indexed by reduction; null if the reduction has no meaning for the type.
+// The functions indexed by reduction; null if the reduction has no meaning for the type.
 struct Row {
   ElementType type;
   ReduceFunction by_reduction[8];
-  // Sum, product and average as balanced trees; null if the result does not depend on the order.
+  // The functions for sum, product and average as balanced trees; null if the result does not depend on the order.
   ReduceFunction trees[3] = {};
 };
 
@@ -230,7 +231,7 @@ absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduct
   return absl::UnimplementedError(
       absl::StrCat("found a reduction by ", ToString(reduction), " of ", tensor::ToString(type),
                    ", for which collectives have no kernel; expected ",
-                   "sum or product of numbers, max or min of real ones, and/or of integers"));
+                   "a sum or product, a max, min or average of real numbers, or a bitwise operation on integers"));
 }
 
 bool DependsOnOrder(ElementType type, Reduction reduction) {

@@ -11,7 +11,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Whether two regions of one rank may be the same memory.
+// Whether two regions of one rank may overlap in memory.
 bool Overlap(const Region& a, const Region& b, const Schedule& schedule, const InPlaceOffsets& offsets) {
   const bool shared = schedule.in_place && a.buffer != ScheduleBuffer::kScratch && b.buffer != ScheduleBuffer::kScratch;
   if (a.buffer != b.buffer && !shared) return false;
@@ -22,7 +22,7 @@ bool Overlap(const Region& a, const Region& b, const Schedule& schedule, const I
   return begin(a) < begin(b) + b.count && begin(b) < begin(a) + a.count;
 }
 
-// Resolves the schedule of one rank: regions become pieces of operands, ranks become links, and each write lists the
+// Resolves the schedule of one rank. Regions become pieces of operands, and ranks become links. Each write lists the
 // earlier messages whose memory it overwrites.
 class Compiler {
  public:
@@ -35,7 +35,7 @@ class Compiler {
     if (spec.sizes.empty()) {
       layouts_.emplace_back(spec.counts, InputHasParts(spec.kind) ? spec.ranks : 1, bytes);
       layouts_.emplace_back(spec.output_counts(), OutputHasParts(spec.kind) ? spec.ranks : 1, bytes);
-    } else {  // One operand, whose elements are those of the schedule.
+    } else {  // There is one operand, whose elements are those of the schedule.
       layouts_.emplace_back(std::vector<int64_t>{schedule_.input}, 1, bytes);
       layouts_.emplace_back(std::vector<int64_t>{schedule_.output}, 1, bytes);
     }
@@ -89,7 +89,8 @@ class Compiler {
     if (HasSources(op.kind)) XLAD_RETURN_IF_ERROR(CheckOrder(collective_.spec, op));
     ScheduleInstruction out;
     out.kind = op.kind;
-    if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return out;  // Operations run in order of the list.
+    // Nothing to do: operations run in the order of the list.
+    if (op.kind == OpKind::kSignal || op.kind == OpKind::kWait) return out;
     if (op.kind == OpKind::kSend) {
       XLAD_ASSIGN_OR_RETURN(out.to, open_link_(op.peer, op.channel));
       out.message_index = static_cast<uint32_t>(sent_[out.to]++);
@@ -161,7 +162,7 @@ absl::Status ScheduledCommunicator::Connect() {
   }
   programs_.resize(hashes.size());
   const absl::Status same = CompareHashes(Peers(), hashes);
-  // Fail revokes the links before `hashes` is destroyed.
+  // Fail revokes the links, which must happen before `hashes` is destroyed.
   return same.ok() ? same : Fail(same);
 }
 
@@ -189,7 +190,7 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
       if (own[i] != theirs[i]) return Difference(i, theirs[i], both);
     }
   }
-  // Peers read the hashes from this memory.
+  // Waits until the peers have read the hashes from this memory.
   for (int peer : peers) {
     XLAD_ASSIGN_OR_RETURN(ScheduleLink * link, OpenLink(peer, kFormChannel));
     XLAD_RETURN_IF_ERROR(link->send->WaitReleased(link->sent));
@@ -197,8 +198,9 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
   return absl::OkStatus();
 }
 
-// This device and the peer, which notices the same, tell each other what they have. No devices wait for each other in a
-// cycle, because each one does this with the first peer that differs.
+// Returns the error for a peer whose hash is `theirs`. The peer finds the same difference, and both devices send each
+// other a description of their collective. Each device does this only with its first peer that differs, so devices do
+// not wait for each other in a cycle.
 absl::Status ScheduledCommunicator::Difference(size_t spec, uint64_t theirs, ScheduleLink* link) {
   const Collective& collective = options_.collectives->collectives[spec];
   difference_ = absl::StrFormat("%s (plan %s)", collective.ToString(), collective.plan.ToString());
@@ -253,9 +255,9 @@ absl::Status ScheduledCommunicator::PrepareAll() {
 absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
   const int num_specs = static_cast<int>(programs_.size());
   if (launch.spec < 0 || launch.spec >= num_specs || programs_[launch.spec] == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("device ", options_.device, " launches collective ", launch.spec,
-                                                   ", in which it takes no part or which is not prepared (there are ",
-                                                   num_specs, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("device ", options_.device, " launches collective ", launch.spec,
+                     ", expected a prepared collective in which it takes part (there are ", num_specs, ")"));
   }
   ScheduleProgram& program = *programs_[launch.spec];
   const size_t operands = program.collective->spec.counts.size();

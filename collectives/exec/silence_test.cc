@@ -9,7 +9,8 @@ constexpr int64_t kNever = INT64_MAX;
 
 class SilenceTest : public ::testing::Test {
  protected:
-  // Asks every 100 ms for `ms`, with the same answers as seen at the beginning: time passes since the last one.
+  // Records the connection every 100 ms for `ms` milliseconds. No further answer arrives, so the last one becomes
+  // older.
   std::map<std::string, int64_t> After(int64_t ms, bool awaited, int64_t last_ms_ago,
                                        SilenceWatch::Pair pair = {0, 2}) {
     for (int64_t t = 0; t <= ms; t += 100) {
@@ -35,12 +36,15 @@ TEST_F(SilenceTest, EndsWithAnAnswer) {
   EXPECT_EQ(After(700, /*awaited=*/true, /*last_ms_ago=*/0).at("b"), 700);
 }
 
-TEST_F(SilenceTest, OfAPeerThatHasNeverAnswered) { EXPECT_EQ(After(1200, /*awaited=*/true, kNever).at("b"), 1200); }
+TEST_F(SilenceTest, IsReportedForAPeerThatHasNeverAnswered) {
+  EXPECT_EQ(After(1200, /*awaited=*/true, kNever).at("b"), 1200);
+}
 
-TEST_F(SilenceTest, IsNotThatOfAMachineThatAnswersAnotherConnection) {
+TEST_F(SilenceTest, IsNotReportedIfTheMachineAnswersAnotherConnection) {
   for (int64_t t = 0; t <= 3000; t += 100) {
     watch_.Begin(now_ns_);
-    watch_.Note({0, 2}, "b", {true, t});  // Its retransmissions are far apart.
+    // This connection has waited for `t` ms, because its retransmissions are far apart.
+    watch_.Note({0, 2}, "b", {true, t});
     watch_.Note({1, 2}, "b", {false, 50});
     watch_.Note({1, 3}, "c", {true, t});
     now_ns_ += 100 * kNsPerMs;
@@ -49,7 +53,7 @@ TEST_F(SilenceTest, IsNotThatOfAMachineThatAnswersAnotherConnection) {
   EXPECT_EQ(watch_.Silent(500), expected);
 }
 
-TEST_F(SilenceTest, OfAConnectionThatWasReplacedIsForgotten) {
+TEST_F(SilenceTest, IsNotReportedForAReplacedConnection) {
   EXPECT_EQ(After(2000, /*awaited=*/true, /*last_ms_ago=*/0).at("b"), 2000);
   watch_.Begin(now_ns_);
   EXPECT_TRUE(watch_.Silent(500).empty());

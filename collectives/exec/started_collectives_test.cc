@@ -1,4 +1,4 @@
-// Collectives that are started and waited for, beside others and beside computation.
+// Collectives that are started first and waited for later. Other collectives run in between.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sums of `count` floats over groups of `ranks` neighbors.
+// Sums of `count` floats over groups of `ranks` adjacent devices.
 Collective SumOver(int devices, int ranks, int64_t count) {
   Collective collective;
   collective.name = absl::StrCat("sum.", ranks);
@@ -31,7 +31,8 @@ Collective SumOver(int devices, int ranks, int64_t count) {
   return collective;
 }
 
-// Four devices on two workers that share no memory: a sum over all (0) is messages, one in pairs (1) is not.
+// Four devices on two workers that do not share memory. Collective 0, a sum over all devices, uses messages. Collective
+// 1, a sum over pairs, does not.
 class StartedCollectives : public ::testing::Test {
  protected:
   static constexpr int kDevices = 4;
@@ -60,7 +61,7 @@ class StartedCollectives : public ::testing::Test {
     });
   }
 
-  // A buffer for a collective in place.
+  // A buffer for an in-place collective.
   struct Buffer {
     explicit Buffer(float value) : values(1000, value) {}
     CollectiveLaunch Launch(int spec, int64_t step) {
@@ -105,8 +106,9 @@ TEST_F(StartedCollectives, ComputeTheSameAsLaunchedOnes) {
   });
 }
 
-// The peers join only when the devices of the first worker have computed further.
-TEST_F(StartedCollectives, DoNotHoldTheDevice) {
+// Devices 0 and 1 start a collective and then run another one. Only when both are done with the second collective do
+// devices 2 and 3 start the first one.
+TEST_F(StartedCollectives, DoNotBlockTheDevice) {
   std::latch ahead(2);
   Run([&](int device, Communicator& communicator) {
     Buffer all(1), pair(1);
@@ -125,7 +127,7 @@ TEST_F(StartedCollectives, AnAbortEndsThemAndNamesThem) {
   Run([&](int device, Communicator& communicator) {
     formed.arrive_and_wait();
     Buffer all(1);
-    if (device >= 2) return started_all.wait();  // They never take part.
+    if (device >= 2) return started_all.wait();  // These devices never start the collective.
     const auto started = communicator.Start(all.Launch(0, 7));
     ASSERT_TRUE(started.ok()) << started.status();
     started_all.count_down();

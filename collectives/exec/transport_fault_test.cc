@@ -1,4 +1,4 @@
-// Every fault of a transport ends in a verdict on every device, at every message, over every way of sending.
+// A fault of a transport, at any message, with any algorithm, must end in an error on every device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     bool happened = false;
   };
 
-  // Runs three all-reduces on all devices. Devices that stop moving are found by the watchdog.
+  // Runs three all-reduces on all devices. The watchdog finds devices that stop making progress.
   Result Run(FaultPlan plan, const std::string& algorithm, bool checksums = false, int64_t count = 3000) {
     plan.device = kVictim;
     FaultState state;
@@ -76,7 +76,7 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     }
     Result result{std::vector<absl::Status>(kDevices), std::vector<std::vector<float>>(kDevices), false};
     std::atomic<int> running = kDevices;
-    // Only these faults leave devices waiting.
+    // Only these faults make devices wait without an error.
     const bool is_silent = plan.fault == Fault::kDrop || plan.fault == Fault::kHalfClose;
     std::thread watch([&] {
       if (is_silent) Watch(state, &clock, recorders, running);
@@ -106,7 +106,8 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     return absl::OkStatus();
   }
 
-  // Lets time pass when the fault has happened and no device moves any more.
+  // Advances the clock whenever the fault has happened and no device makes progress. Returns when all devices have
+  // finished.
   void Watch(const FaultState& state, ManualClock* clock, const std::vector<std::unique_ptr<Recorder>>& recorders,
              const std::atomic<int>& running) {
     const auto texts = [&] {
@@ -138,8 +139,8 @@ class FaultTest : public ::testing::TestWithParam<Way> {
   std::unique_ptr<TestWorld> world_;
 };
 
-// How many messages the victim sends in the first two of three all-reduces. In the last one, devices that need nothing
-// more from the victim have finished in good order.
+// Returns how many messages the victim sends in the first two of three all-reduces. In the last one, devices that need
+// no more messages from the victim may already have finished without an error.
 int64_t MessagesOf(const std::string& algorithm) {
   return algorithm == "direct_one_shot" ? 2 * (kDevices - 1) : 2 * 2 * (kDevices - 1);
 }
@@ -153,14 +154,15 @@ TEST_P(FaultTest, WithoutAFaultTheSumIsRight) {
   EXPECT_FALSE(result.happened);
   for (int device = 0; device < kDevices; ++device) {
     ASSERT_TRUE(result.statuses[device].ok()) << result.statuses[device];
-    EXPECT_EQ(result.values[device], std::vector<float>(3000, 160));  // 10, 40, 160.
+    // The result after three all-reduces: 10, 40, 160.
+    EXPECT_EQ(result.values[device], std::vector<float>(3000, 160));
   }
 }
 
 TEST_P(FaultTest, ALostOrRepeatedMessageIsNamed) {
   for (const Fault fault : {Fault::kDrop, Fault::kDuplicate, Fault::kCorruptHeader, Fault::kHalfClose}) {
     for (const char* algorithm : kAlgorithms) {
-      // A second copy is found in the following all-reduce if no message follows in its own.
+      // If no message follows a duplicate in its own all-reduce, the next all-reduce finds it.
       const int64_t messages = MessagesOf(algorithm) / (fault == Fault::kDuplicate ? 2 : 1);
       for (int64_t message = 0; message < messages; message += 4) {
         FaultPlan plan;
@@ -174,7 +176,7 @@ TEST_P(FaultTest, ALostOrRepeatedMessageIsNamed) {
           EXPECT_FALSE(status.ok()) << Texts(result);
           const std::string text(status.message());
           EXPECT_THAT(text, HasSubstr("all-reduce.5"));
-          // The message of another place in the schedule, or the operations that wait for one.
+          // The error names a message of another position in the schedule, or the operations that wait for a message.
           EXPECT_THAT(text, AnyOf(AllOf(HasSubstr("ranks disagree"), HasSubstr("message")), HasSubstr("no progress")));
         }
         for (const int device : {0, 2, 3}) {
@@ -214,7 +216,7 @@ TEST_P(FaultTest, AChecksumNamesTheHopThatChangedAPayload) {
         for (const absl::Status& status : result.statuses) {
           const std::string text(status.message());
           EXPECT_THAT(text, HasSubstr("was changed on its way from device 1")) << Texts(result);
-          named += absl::IsDataLoss(status) && text.find("its checksum is wrong") != std::string::npos;
+          named += absl::IsDataLoss(status) && text.find("found a wrong checksum") != std::string::npos;
         }
         EXPECT_GE(named, 1) << Texts(result);
       }

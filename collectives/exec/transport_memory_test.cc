@@ -1,4 +1,5 @@
-// The conformance suite of transports, second part: who may use which memory when, aborts and the end.
+// The conformance suite of transports, second part: which side may use which memory at which time, aborts, and the end
+// of a task.
 #include <cstring>
 #include <deque>
 #include <future>
@@ -18,7 +19,7 @@ TEST_P(TransportMemoryTest, AbortWakesAllWaitingDevices) {
   const int n = world.num_devices();
   std::atomic<int> woken = 0;
   world.Run([&](int device) {
-    // All other devices are connected to device 0 and wait for a message from it that is never sent.
+    // All other devices connect to device 0 and wait for a message that device 0 never sends.
     if (device == 0) {
       for (int peer = 1; peer < n; ++peer) {
         ASSERT_TRUE((*world.transport(0).OpenSend(peer, 0))->Post(Header(0), {}).ok());
@@ -55,7 +56,7 @@ TEST_P(TransportMemoryTest, MemoryMayBeReusedAfterItsRelease) {
   }
 }
 
-TEST_P(TransportMemoryTest, NothingIsReleasedAtOnce) {
+TEST_P(TransportMemoryTest, WaitingForNoMessagesReturnsAtOnce) {
   TestWorld world = World();
   Between(&world, [](SendLink* link) { EXPECT_TRUE(link->WaitReleased(0).ok()); }, [](ReceiveLink*) {});
 }
@@ -108,7 +109,7 @@ TEST_P(TransportMemoryTest, ReceivesInPlace) {
   }
 }
 
-TEST_P(TransportMemoryTest, MemoryOfAnotherSizeIsLeftAlone) {
+TEST_P(TransportMemoryTest, MemoryOfAnotherSizeIsNotWritten) {
   for (const size_t size : {999, 1001, 1}) {
     TestWorld world = World();
     const std::string text = Pattern(1000, 2);
@@ -167,7 +168,7 @@ TEST_P(TransportMemoryTest, MemoryOfDevicesIsRefused) {
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
 }
 
-// The memory of the peer if the transport has windows, otherwise an error that says what to do.
+// A window is the memory of the peer. A transport without windows returns an error that says what to do.
 TEST_P(TransportMemoryTest, WindowsShowTheMemoryOfThePeerOrAreRefused) {
   TestWorld world = World();
   std::string memory = Pattern(5000, 9);
@@ -207,7 +208,7 @@ TEST_P(TransportMemoryTest, AbortWakesASenderWithoutSlots) {
     } else if (device == 1) {
       ReceiveLink* const link = *world.transport(1).OpenReceive(0, 0);
       ASSERT_TRUE(link->Next().ok());
-      while (posted < 2) world.transport(1).Poll();  // The sender may need room that a receiver makes.
+      while (posted < 2) world.transport(1).Poll();  // The sender may need a slot that the receiver frees in Poll.
       world.worker_of(1).abort.Raise({absl::DataLossError("device 1 gives up"), ""});
       link->Release().IgnoreError();
     }
@@ -269,7 +270,7 @@ TEST_P(TransportMemoryTest, WorldsAreIndependent) {
       [](ReceiveLink* link) { EXPECT_EQ(Take(link), ""); });
 }
 
-TEST_P(TransportMemoryTest, FinishLosesNothing) {
+TEST_P(TransportMemoryTest, FinishDeliversAllMessages) {
   TestWorld world = World();
   const int n = world.num_devices();
   std::atomic<int> done = 0;

@@ -1,4 +1,4 @@
-// The fit of the cost model to measured times, and its text.
+// Tests of fitting the cost model to measured times, and of its text.
 #include "collectives/plan/calibration.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,8 @@ CostParameters SlowNetwork() {
   return costs;
 }
 
-// The times that the model predicts for every algorithm, times a factor of about 1.
+// Returns the times that the model predicts for the algorithms without windows. Each is multiplied by a random factor
+// between 1 - noise / 2 and 1 + noise / 2.
 std::vector<MeasuredPlan> MeasuredBy(const CostParameters& costs, double noise, int ranks) {
   const std::unique_ptr<Random> random = SeededRandom(3);
   std::vector<MeasuredPlan> measured;
@@ -54,7 +55,7 @@ TEST(FitCosts, FindsTheParametersOfTheTimes) {
   }
 }
 
-TEST(FitCosts, PredictsWhatWasMeasured) {
+TEST(FitCosts, PredictsTheMeasuredTimes) {
   const std::vector<MeasuredPlan> measured = MeasuredBy(SlowNetwork(), 1.0, 8);
   const CostModel costs = *FitCosts(measured);
   for (const MeasuredPlan& plan : measured) {
@@ -63,7 +64,7 @@ TEST(FitCosts, PredictsWhatWasMeasured) {
   }
 }
 
-TEST(FitCosts, TheFastestOfSeveralNumbersOfChunksCounts) {
+TEST(FitCosts, TheFastestOfSeveralNumbersOfChunksIsUsed) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllGather, 4, 65536);
   std::vector<MeasuredPlan> measured;
   for (const int chunks : {8, 4, 2}) {
@@ -106,7 +107,7 @@ TEST(CostText, RoundTrips) {
   EXPECT_EQ(read.parameters.gigabytes_per_s, costs.parameters.gigabytes_per_s);
 }
 
-TEST(CostText, RefusesWhatItDoesNotUnderstand) {
+TEST(CostText, RefusesMalformedLines) {
   for (const char* const text : {"round_us", "round_us -1", "round_us nan", "gigabytes_per_s 0", "rounds_us 3",
                                  "correction 1 2", "correction 0 2 all_reduce ring", "correction 8 x all_reduce ring",
                                  "round_us 1 2"}) {
@@ -115,7 +116,7 @@ TEST(CostText, RefusesWhatItDoesNotUnderstand) {
   }
 }
 
-TEST(PlanRules, TheFirstRuleForTheSizeCounts) {
+TEST(PlanRules, TheFirstRuleForTheSizeIsUsed) {
   const PlanRules rules = *PlanRules::Parse(
       "# plans of this cluster\n\nall_reduce 64K-1M ring chunks=4\nall_reduce 0-1G direct\nbroadcast 8 binomial\n");
   EXPECT_EQ(rules.Find(MakeSpec(CollectiveKind::kAllReduce, 4, 16384)), "ring chunks=4");

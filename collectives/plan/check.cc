@@ -1,4 +1,4 @@
-// Symbolic execution of all ranks' schedules together.
+// Executes all ranks' schedules together symbolically.
 #include "collectives/plan/check.h"
 
 #include <algorithm>
@@ -20,13 +20,13 @@ namespace {
 struct Message {
   Segments values;
   int64_t count = 0;
-  int64_t depth = 0;  // The depth of a message without elements.
+  int64_t depth = 0;  // The depth of the chain of messages if the message has no elements.
   Region sent_from;
   int race_id = -1;
   RaceDetector::Clock clock;  // Empty if races are not checked.
 };
 
-using LinkKey = std::array<int, 3>;  // From, to, channel or flag.
+using LinkKey = std::array<int, 3>;  // The sender, the receiver, and the channel or flag.
 
 // A region in one of the three memories of a rank. In place, input and output are both in memory 0.
 struct Place {
@@ -40,12 +40,13 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// What input and output share. An executor may not know whether it runs in place when it decides which operations wait
-// until a message has been received: kWaits has separate memory, but waits as in place.
+// Whether input and output share memory. An executor may decide which operations wait for the receipt of a message
+// before it knows whether it runs in place. kWaits models this: the memory is separate, but operations wait as in
+// place.
 enum class Sharing { kSeparate, kInPlace, kWaits };
 
-// More than 25 methods, because all of them read or change the one state of all ranks: the operations that run, then
-// the checks of the final state.
+// The state of all ranks during an execution. The class has more than 25 methods because all of them read or change
+// this state: first the operations that run, then the checks of the final state.
 class Execution {
  public:
   Execution(const CollectiveSpec& spec, absl::Span<const Schedule> schedules, const CheckOptions& options,
@@ -126,8 +127,8 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // Races are possible only if channels of a rank touch the same memory, or a rank touches the memory of another. A
-  // barrier is checked by the same clocks.
+  // Assigns operations to threads. Races are possible only if channels of a rank access the same memory, or if a rank
+  // accesses the memory of another rank. A barrier is checked with the same clocks.
   void FindThreads(const std::vector<std::vector<int64_t>>& sizes) {
     bool needed = spec_.kind == CollectiveKind::kBarrier;
     std::vector<int> rank_of;
@@ -183,7 +184,7 @@ class Execution {
     const int64_t shift = place.memory == 0 ? offsets_[place.rank].output : offsets_[place.rank].input;
     return {place.rank, 0, place.begin + shift, place.end + shift};
   }
-  // The place for which operations wait.
+  // Returns the place with which messages in flight are compared before an operation writes `place`.
   Place WaitPlace(const Place& place) const { return waits_in_place_ && !in_place_ ? InPlace(place) : place; }
 
   absl::StatusOr<Segments> Read(int rank, const Place& place) {
@@ -196,7 +197,7 @@ class Execution {
     return values;
   }
 
-  // Whether a message of this rank that has not been received has elements of `place`, which must not change until
+  // Whether a message of this rank that has not been received contains elements of `place`, which must not change until
   // then.
   bool IsInFlight(int rank, const Place& place) const {
     if (place.rank != rank) return false;
@@ -290,14 +291,14 @@ class Execution {
     return true;
   }
 
-  // The messages that an operation takes from one link.
+  // The messages that an operation receives from one link.
   struct Taken {
     std::deque<Message>* link;
     int peer;
     int64_t count;
   };
 
-  // All destinations = the combined sources, or zero if there are none.
+  // Sets all destinations to the combined sources, or to zero if there are no sources.
   absl::StatusOr<bool> TryWrite(int rank, const ScheduleOp& op, const std::vector<ReduceSource>& sources) {
     std::vector<Place> dsts, reads;
     XLAD_ASSIGN_OR_RETURN(dsts.emplace_back(), Find(rank, op.dst));
@@ -345,7 +346,7 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // The next message from the peer that the operation has not taken yet, or null if it has not arrived.
+  // Returns the next message from the peer that the operation has not received yet, or null if it has not arrived.
   absl::StatusOr<const Message*> NextMessage(int rank, const ScheduleOp& op, int peer, std::vector<Taken>* taken) {
     XLAD_RETURN_IF_ERROR(CheckPeer(rank, peer, /*may_be_own=*/false));
     std::deque<Message>* const link = &links_[{peer, rank, op.channel}];
@@ -435,7 +436,7 @@ class Execution {
           *Find(rank, {ScheduleBuffer::kOutput, expected.begin, expected.end - expected.begin, kOwnRank});
       const Segments& memory = memories_[rank][place.memory];
       for (Segment segment : ReadSegments(memory, place.begin, place.end - place.begin)) {
-        segment.begin += expected.begin;  // Now positions in the output.
+        segment.begin += expected.begin;  // The segment now has positions in the output.
         segment.end += expected.begin;
         segment.shift -= expected.begin;
         XLAD_RETURN_IF_ERROR(CheckSegment(rank, expected, segment));
@@ -489,7 +490,7 @@ class Execution {
     if (!races_.has_value()) return absl::OkStatus();
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       if (races_->AccessAfterEnd(rank) >= 0) {
-        return Error(rank, "another rank may touch its memory after it has left the collective");
+        return Error(rank, "another rank may access its memory after it has left the collective");
       }
       for (int other = 0; spec_.kind == CollectiveKind::kBarrier && other < spec_.ranks; ++other) {
         if (other == rank || races_->KnowsAtEnd(rank, other)) continue;
@@ -500,7 +501,7 @@ class Execution {
   }
 
   static constexpr absl::string_view kRace =
-      "touches elements in a race with another operation: no message or signal orders the two";
+      "accesses elements in a race with another operation: no message or signal orders the two";
 
   const CollectiveSpec& spec_;
   const absl::Span<const Schedule> schedules_;
@@ -515,11 +516,11 @@ class Execution {
   std::vector<bool> is_ready_;
   std::vector<int> woken_;  // The ranks that the last operation may have unblocked.
   std::vector<std::array<Segments, 3>> memories_;
-  std::vector<std::vector<Place>> in_flight_;  // By sender.
+  std::vector<std::vector<Place>> in_flight_;  // The messages in flight, by sender.
   absl::flat_hash_map<LinkKey, std::deque<Message>> links_;
   absl::flat_hash_map<LinkKey, std::deque<RaceDetector::Clock>> signals_;
-  absl::flat_hash_map<LinkKey, int> threads_;  // By rank and channel.
-  std::optional<RaceDetector> races_;          // None if there cannot be races.
+  absl::flat_hash_map<LinkKey, int> threads_;  // The threads by rank and channel.
+  std::optional<RaceDetector> races_;          // Nullopt if there cannot be races.
   Segments first_output_;                      // The output of rank 0 in an AllReduce.
   ScheduleCosts costs_;
 };
@@ -552,7 +553,7 @@ absl::Status CheckPlan(const CollectivePlan& plan, const CollectiveSpec& spec, c
 absl::Status CheckFormulas(const CollectivePlan& plan, const CollectiveSpec& spec, const ScheduleCosts& costs) {
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
   const AlgorithmCost formula = algorithm->cost(plan, spec);
-  // The formulas are exact if all parts have the same size, and bounds otherwise.
+  // The formulas are exact if all parts have the same size, and upper bounds otherwise.
   int64_t power = 1;  // The largest power of two that is at most the number of ranks.
   while (power * 2 <= spec.ranks) power *= 2;
   const int64_t parts = 2 * power * spec.ranks * plan.chunks * plan.channels;

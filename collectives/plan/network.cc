@@ -193,7 +193,7 @@ absl::StatusOr<std::vector<int>> Network::ShortestRoute(int from, int to) const 
   for (int node = to; node != from; node = links_[arrived_by[node]].from) {
     if (arrived_by[node] < 0) {
       return absl::UnavailableError(
-          absl::StrCat("found no route from rank ", from, " to rank ", to, ": all links are broken"));
+          absl::StrCat("found no route from rank ", from, " to rank ", to, " without broken links"));
     }
     route.push_back(arrived_by[node]);
   }

@@ -1,4 +1,4 @@
-// Schedules and costs of plans.
+// Builds the schedules of plans and computes their costs.
 #include "collectives/plan/plan.h"
 
 #include "absl/strings/str_cat.h"
@@ -10,12 +10,13 @@ namespace xlad::collectives {
 namespace {
 
 constexpr int kMaxChannels = 4096, kMaxChunks = 4096;
-// Chunks through slots of mapped memory, whose size does not grow with that of the data.
+// The maximum number of chunks on mapped memory. It is large because the size of a slot does not depend on the size of
+// the data.
 constexpr int kMaxMappedChunks = 1 << 20;
 
-// In the mode run-to-run, up to this many ranks reduce in ascending order, with one rounding: `direct` does, which
-// sends as few bytes as a ring, and so do all algorithms on mapped memory. Beyond, the messages of `direct` to every
-// rank cost too much, and the order is that of the best plan for the default speeds.
+// In run-to-run mode, up to this many ranks reduce in ascending order, with one rounding. This is the order of
+// `direct`, which sends as few bytes as a ring, and of all algorithms on mapped memory. For more ranks, `direct` sends
+// too many messages, and the order is that of the best plan for the default speeds.
 constexpr int kMaxAscendingRanks = 64;
 constexpr char kAscending[] = "ascending";
 
@@ -44,7 +45,7 @@ absl::Status CheckParameters(const CollectivePlan& plan, const CollectiveSpec& s
   return std::ssize(plan.order) == spec.ranks ? absl::OkStatus() : error("each rank once in `order`");
 }
 
-// The algorithm of a plan that can be built for the spec.
+// Returns the algorithm of a plan if the plan can be built for the spec.
 absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, FindAlgorithm(plan.algorithm));
@@ -87,7 +88,7 @@ bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec)
   const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
   if (algorithm.is_canonical == nullptr || !algorithm.is_canonical(spec)) return false;
   if (!algorithm.refuses(plan, spec).empty()) return false;
-  // Other algorithms send partial sums, which would be rounded to the type of the elements.
+  // Other algorithms send partial sums, which would be rounded to the element type.
   const bool is_narrow = tensor::IsFloating(spec.type) && tensor::ByteWidth(spec.type) < 4;
   return !is_narrow || algorithm.reduces_once;
 }
@@ -99,7 +100,7 @@ absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostPa
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
   if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
-  // The order must be a function of the spec alone.
+  // The order must depend on the spec only.
   const std::vector<PlanCost> reference =
       spec.ranks <= kMaxAscendingRanks ? std::vector<PlanCost>() : *RankPlans(spec, {});
   const std::string order = reference.empty() ? kAscending : ReductionOrder(reference.front().plan);
@@ -117,7 +118,8 @@ std::string ReductionOrder(const CollectivePlan& plan) {
 absl::StatusOr<Schedule> BuildSchedule(const CollectivePlan& plan, const CollectiveSpec& spec, int rank) {
   XLAD_ASSIGN_OR_RETURN(const Algorithm* algorithm, AlgorithmFor(plan, spec));
   if (rank < 0 || rank >= spec.ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("found rank ", rank, " of ", spec.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found rank ", rank, " of ", spec.ToString(), ", expected 0 to ", spec.ranks - 1));
   }
   return algorithm->build(plan, spec, rank);
 }

@@ -1,4 +1,4 @@
-// Simulated times against published figures and bounds.
+// Compares simulated times with published figures and bounds.
 #include "collectives/plan/simulate.h"
 
 #include <gmock/gmock.h>
@@ -34,8 +34,8 @@ TEST(Simulate, OneMessageTakesLatencyAndBytesOverRate) {
   const Network network = Network::Torus({4, 1}, {false, false}, 1, 50);
   CollectiveSpec spec = *ParseSpec("collective_permute f32[250000] over 4 ranks {0->3}");
   const double us = TimeUs("direct", spec, network);
-  EXPECT_GT(us, 3 + 20 - 0.01);  // Three hops, and 1 MB at 50 GB/s once.
-  EXPECT_LT(us, 3 + 20 + 3);     // And the copies of zeros on the other ranks.
+  EXPECT_GT(us, 3 + 20 - 0.01);  // The latency of three hops, and the time of 1 MB at 50 GB/s.
+  EXPECT_LT(us, 3 + 20 + 3);     // The copies of zeros on the other ranks may add some time.
 }
 
 TEST(Simulate, MessagesOnOneLinkShareIt) {
@@ -46,7 +46,7 @@ TEST(Simulate, MessagesOnOneLinkShareIt) {
   EXPECT_GT(TimeUs("direct", crossing, network), 40);
 }
 
-// The figures of whole pods: AllReduce and bisection rates in TB/s.
+// Whole pods reach the published AllReduce and bisection rates in TB/s.
 TEST(Simulate, PodsReachThePublishedRates) {
   const auto all_reduce = [](const char* topology, const char* plan) {
     const Network network = *Network::Preset(topology);
@@ -60,7 +60,8 @@ TEST(Simulate, PodsReachThePublishedRates) {
   EXPECT_NEAR(Network::Preset("v4-16x16x16")->BisectionRate(), 24000, 2400);
 }
 
-// A 4 x 4 slice of v5e has no wrap-around links: measured are 680 us for an AllGather of 34 MB, and 8 us for 3 hops.
+// A 4 x 4 slice of v5e does not have wrap-around links. The measured times are 680 us for an AllGather of 34 MB and 8
+// us for 3 hops.
 TEST(Simulate, SlicesOfV5eTakeTheMeasuredTimes) {
   const Network network = *Network::Preset("v5e-4x4");
   const CollectiveSpec spec = Spec(CollectiveKind::kAllGather, 16, 34'000'000 / 16);
@@ -79,7 +80,7 @@ TEST(Simulate, PipelinedRingsReachTheBoundOfFourLinks) {
   EXPECT_GE(pipelined, 0.85);
 }
 
-TEST(Simulate, LogarithmicAlgorithmsBeatRingsAtSmallSizes) {
+TEST(Simulate, LogarithmicAlgorithmsAreFasterThanRingsAtSmallSizes) {
   for (const int side : {8, 16}) {
     const int n = side * side;
     const Network network = *Network::Preset(absl::StrCat("switch-", n));
@@ -95,8 +96,8 @@ TEST(Simulate, LogarithmicAlgorithmsBeatRingsAtSmallSizes) {
             TimeUs("ring_2d grid=16x16 channels=4", Spec(CollectiveKind::kAllReduce, 256, 4096), torus) * 1.2);
 }
 
-// One rank stands for all on symmetric tori: the same times as those of all ranks, and the same use of each direction.
-TEST(Simulate, RankZeroStandsForAllRanksOfATorus) {
+// On symmetric tori, one rank can represent all: the times and the use of each direction are the same.
+TEST(Simulate, RankZeroRepresentsAllRanksOfATorus) {
   const std::vector<std::vector<int>> grids = {{2}, {3}, {16}, {97}, {4, 4}, {16, 16}, {3, 5}, {2, 7}, {4, 4, 4},
                                                {3, 5, 2}, {2, 2, 2}, {4, 8, 8}};
   for (const std::vector<int>& grid : grids) {
@@ -110,7 +111,7 @@ TEST(Simulate, RankZeroStandsForAllRanksOfATorus) {
          {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter}) {
       for (const int64_t bytes : {int64_t{4}, int64_t{1} << 20}) {
         for (const int chunks : {1, 2}) {
-          // The largest networks take seconds.
+          // Skips cases of the largest networks, which take seconds.
           if (network.ranks() == 256 && (chunks == 2 || kind != CollectiveKind::kAllReduce)) continue;
           CollectivePlan plan{.algorithm = "ring", .chunks = chunks, .channels = 2};
           if (grid.size() > 1) {
@@ -119,7 +120,7 @@ TEST(Simulate, RankZeroStandsForAllRanksOfATorus) {
                     .channels = 2 * static_cast<int>(grid.size()),
                     .grid = grid};
           }
-          // Parts of equal size on all ranks and channels.
+          // The parts have equal sizes on all ranks and channels.
           const int64_t unit = 4 * 48 * network.ranks();
           const CollectiveSpec spec = Spec(kind, network.ranks(), (bytes + unit - 1) / unit * unit);
           const absl::StatusOr<SimulatedRun> all = Simulate(plan, spec, network);
@@ -127,7 +128,7 @@ TEST(Simulate, RankZeroStandsForAllRanksOfATorus) {
           ASSERT_TRUE(all.ok()) << all.status();
           ASSERT_TRUE(one.ok()) << one.status();
           const std::string what = absl::StrCat(plan.ToString(), " of ", spec.ToString());
-          // Both directions of a dimension of two ranks are one link, on which simultaneous messages are ordered.
+          // In a dimension of two ranks, both directions are one link, which orders simultaneous messages.
           const bool has_pair = std::count(grid.begin(), grid.end(), 2) > 0;
           EXPECT_NEAR(one->time_us / all->time_us, 1, has_pair ? 0.05 : 1e-9) << what;
           EXPECT_EQ(one->messages, all->messages) << what;
@@ -163,7 +164,7 @@ TEST(Simulate, PlansAroundBrokenLinks) {
   EXPECT_EQ(CheckPlan(*plan, spec), absl::OkStatus());
   EXPECT_LT(TimeUs(plan->ToString().c_str(), spec, network), 3 * healthy);
   EXPECT_THAT(std::string(network.BreakLink(0, 5).message()), HasSubstr("expected the ranks of two neighbors"));
-  ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // The corner of a mesh has no other link.
+  ASSERT_EQ(network.BreakLink(0, 8), absl::OkStatus());  // Rank 0 is a corner of the mesh and now has no link.
   EXPECT_EQ(Simulate(*plan, spec, network).status().code(), absl::StatusCode::kUnavailable);
 }
 

@@ -9,7 +9,7 @@ namespace {
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) continue;  // No launcher has control characters in its values.
+    if (static_cast<unsigned char>(c) < 0x20) continue;  // Launchers do not put control characters into these values.
     if (c == '"' || c == '\\') quoted += '\\';
     quoted += c;
   }
@@ -28,13 +28,13 @@ absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch,
   std::string host = "127.0.0.1";
   const bool has_peers = launch.has_value() && launch->ranks > 1;
   const bool has_host = has_peers && !launch->first_host.empty();
-  // Without the number of local ranks, a host that the launcher names is followed.
+  // If the launcher names a host but not the number of local ranks, the ranks are assumed to be on several hosts.
   if (has_peers && (launch->local_ranks.has_value() ? *launch->local_ranks < launch->ranks : has_host)) {
     if (!has_host) {
       return absl::InvalidArgumentError(absl::StrCat(
           "found ", *launch->local_ranks, " of ", launch->ranks, " ranks on this host, started by ", launch->launcher,
-          ", which does not tell the host of rank 0; say where the coordinator is by "
-          "--coordinator HOST:PORT, or by XLAD_COORDINATOR"));
+          ", which does not name the host of rank 0; pass the coordinator's address with "
+          "--coordinator HOST:PORT, or set XLAD_COORDINATOR"));
     }
     host = absl::StrContains(launch->first_host, ':') ? absl::StrCat("[", launch->first_host, "]") : launch->first_host;
   }

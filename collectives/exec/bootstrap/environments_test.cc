@@ -1,6 +1,6 @@
-// The environments of launchers, each with its source, and what is detected in them. "Recorded" are the variables of a
-// process that this version of the launcher has started; the others are taken from documentation or from programs that
-// read them.
+// Environments of launchers, each with its source, and the launch that is detected in each of them. A source
+// that says "recorded" means that the variables are those of a process that this version of the launcher started. The
+// other environments are taken from documentation or from programs that read the variables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Environment {
   const char* what;
   const char* source;
   Variables variables;
-  const char* expected;  // As Text prints it; for errors, a part of the message.
+  const char* expected;  // The output of Text; for errors, a part of the message.
 };
 
 const std::vector<Environment>& Environments() {
@@ -65,7 +65,7 @@ TEST(Environments, EachIsDetectedOrRefusedWithTheReason) {
   }
 }
 
-// Variables that no launcher's row reads change nothing, whatever their values.
+// Variables that belong to no launcher do not change what is detected.
 TEST(Environments, OtherVariablesChangeNothing) {
   for (const Environment& environment : Environments()) {
     Variables more = environment.variables;
@@ -74,8 +74,8 @@ TEST(Environments, OtherVariablesChangeNothing) {
   }
 }
 
-// XLAD_RANK and XLAD_RANKS settle every environment, also the ambiguous ones.
-TEST(Environments, ValuesByHandAreFollowedInAllOfThem) {
+// XLAD_RANK and XLAD_RANKS override all other variables, also in ambiguous environments.
+TEST(Environments, XladRankOverridesAllOtherVariables) {
   for (const Environment& environment : Environments()) {
     Variables by_hand = environment.variables;
     by_hand["XLAD_RANK"] = "5";
@@ -87,7 +87,7 @@ TEST(Environments, ValuesByHandAreFollowedInAllOfThem) {
   }
 }
 
-// Ranks that differ in one variable's value are never taken for the same process.
+// A rank or a number of ranks that is not a valid number is never accepted.
 TEST(Environments, BrokenNumbersAreNeverAccepted) {
   for (const char* broken : {"", "x", "-1", "1e3", "99999999999999999999", "4294967296", " "}) {
     for (const auto& [rank, ranks] :
@@ -105,7 +105,7 @@ TEST(Environments, BrokenNumbersAreNeverAccepted) {
   }
 }
 
-TEST(ClusterPlace, WhatTheUserSaysIsKept) {
+TEST(ClusterPlace, ValuesOfTheUserAreKept) {
   const std::optional<Launch> launch = Launch{.rank = 1, .ranks = 4, .local_ranks = 2, .first_host = "n1", .name = "w"};
   EXPECT_EQ(*PlaceInCluster(launch, "c:1", "me"), (ClusterPlace{"c:1", "me"}));
   EXPECT_EQ(*PlaceInCluster(launch, "", ""), (ClusterPlace{"n1:7411", "w"}));

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
     if (shared.ok()) fabric->shared_ = *std::move(shared);
     if (!shared.ok() && transport.requires_shared_memory) return shared.status();
     if (!shared.ok()) {
-      LogWarn("no shared memory; messages go by TCP", {{"error", std::string(shared.status().message())}});
+      LogWarn("no shared memory; messages are sent by TCP", {{"error", std::string(shared.status().message())}});
     }
   }
   // Spinning helps only if every device thread has a core. All devices of the task count, because other processes on
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   fabric->own_cores_ = own_cores;
   fabric->memory_ = HostMemory::Make(/*with_arena=*/fabric->shared_ != nullptr);
   for (int device : options.devices) fabric->waiters_[device] = nullptr;
-  std::map<int, Waiter*> waiters;  // Same order as the shared words.
+  std::map<int, Waiter*> waiters;  // The i-th waiter uses the i-th shared words.
   for (auto& [device, waiter] : fabric->waiters_) {
     WaiterWords* words =
         fabric->shared_ == nullptr ? nullptr : fabric->shared_->words(static_cast<int>(waiters.size()));
@@ -93,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
 absl::Status Fabric::ConnectOutside(const FabricOptions& options, const std::map<int, PeerInfo>& peers,
                                     const std::map<int, Waiter*>& waiters) {
   if (options.network == nullptr || options.data_plane == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(peers.size(), " devices are elsewhere, but there is no network"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        peers.size(), " devices are in other processes, expected a network and a data plane to reach them"));
   }
   TcpOptions tcp = options.tcp;
   tcp.shared = shared_.get();

@@ -1,10 +1,10 @@
-// Two binary trees, each for half of the data, such that an inner node of one tree is a leaf of the other (except for
-// one rank if n is odd). Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and
-// scan", Parallel Computing, 2009.
+// Two binary trees, each for half of the data. An inner node of one tree is a leaf of the other one (except for one
+// rank if n is odd). Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
+// Parallel Computing, 2009.
 //
-// Chunks are reduced up a tree and broadcast down again, pipelined by the height of the tree. Each channel of the plan
-// takes two channels of the schedule, one per tree. In a Broadcast or Reduce, the trees are of all ranks but the root,
-// which is the parent of both of their roots.
+// Chunks are reduced up a tree and then broadcast down the tree, pipelined by the height of the tree. Each channel of
+// the plan uses two channels of the schedule, one per tree. In a Broadcast or Reduce, the trees contain all ranks
+// except the root, which is the parent of the roots of both trees.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 struct Node {
   int parent = -1;
-  std::vector<int> children;  // In order of reduction.
+  std::vector<int> children;  // In the order of the reduction.
 };
 
 // A binary tree in in-order numbering with rank 0 as the root of ranks 1 to n - 1. The height of a rank is the position
@@ -61,7 +61,7 @@ Node NodeAt(const CollectiveSpec& spec, int tree, int position) {
     return node;
   }
   node = TreeNode(tree, others, position - 1);
-  node.parent += 1;  // The root of the tree has no parent, -1: its parent is position 0.
+  node.parent += 1;  // The root of the tree has the parent -1, which becomes position 0.
   for (int& child : node.children) ++child;
   return node;
 }
@@ -83,7 +83,8 @@ void Down(const Node& node, Interval at, bool from_input, ScheduleBuilder* build
   for (int child : node.children) builder->Send(child, is_source ? InputRegion(at) : OutputRegion(at));
 }
 
-// The part of the data of a chunk of a channel of the schedule ("lane"). Even lanes are of tree 0, odd ones of tree 1.
+// Returns the part of the data in a chunk of a channel of the schedule ("lane"). Even lanes belong to tree 0, odd lanes
+// to tree 1.
 Interval LanePart(const CollectivePlan& plan, int64_t count, int lane, int chunk) {
   return Part(Part({0, count}, 2 * plan.channels, lane), plan.chunks, chunk);
 }
@@ -110,7 +111,7 @@ Schedule BuildRank(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// The depth of the deepest node of a tree.
+// Returns the depth of the deepest node of a tree.
 int64_t Depth(const CollectiveSpec& spec, int tree) {
   int64_t deepest = 0;
   for (int position = 0; position < spec.ranks; ++position) {
@@ -121,7 +122,8 @@ int64_t Depth(const CollectiveSpec& spec, int tree) {
   return deepest;
 }
 
-// A rank sends half of the elements to each of its up to two children in one tree, and to its parents.
+// In one tree, a rank sends half of the elements to each of its up to two children. In both trees, it sends half of the
+// elements to its parent.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t count = spec.input_elements();
   if (count == 0) return {};
@@ -150,7 +152,7 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 
 Algorithm DoubleBinaryTreeAlgorithm() {
   return {.name = "double_binary_tree",
-          .summary = "two trees for half of the data each; 2 log n rounds for an AllReduce, twice the data sent",
+          .summary = "two trees for half of the data each; an AllReduce has 2 log n rounds and sends twice the data",
           .refuses =
               [](const CollectivePlan&, const CollectiveSpec& spec) {
                 return spec.ranks < 2 ? "2 or more ranks"

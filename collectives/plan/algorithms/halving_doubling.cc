@@ -1,5 +1,6 @@
-// Recursive halving and doubling: ranks at distances 1, 2, 4, ... exchange halves of what they have left, and then
-// gather in reverse. Few bytes in few rounds. Rabenseifner, "Optimization of collective reduction operations", 2004.
+// Recursive halving and doubling: ranks at distances 1, 2, 4, ... exchange halves of their remaining intervals, and
+// then gather in reverse order. It sends few bytes in few rounds. Rabenseifner, "Optimization of collective reduction
+// operations", 2004.
 #include "collectives/plan/algorithms/half_exchanges.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -8,7 +9,7 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Exchange s is with the member whose number differs in bit s.
+// Exchange s is with the member whose number differs in bit s only.
 std::vector<HalfExchange> ExchangesOf(const Fold& fold) {
   std::vector<HalfExchange> exchanges;
   for (int level = 0; level < fold.levels(); ++level) {
@@ -17,8 +18,9 @@ std::vector<HalfExchange> ExchangesOf(const Fold& fold) {
   return exchanges;
 }
 
-// At each level, a rank gives away the parts of the ranks that agree with its peer in the bits of all levels so far.
-// The highest bit comes first, so that these parts are adjacent; in canonical order the lowest bit comes first.
+// At each level, a rank sends its peer the parts of those ranks that agree with the peer in the bits of all levels up
+// to this one. The highest bit is the first one, so these parts are adjacent. In canonical order, the lowest bit is the
+// first one.
 void ReduceScatter(const CollectivePlan& plan, const CollectiveSpec& spec, const Unit& unit, const Interval& scratch,
                    ScheduleBuilder* builder) {
   const int self = builder->position(), levels = CeilLog2(spec.ranks);
@@ -78,7 +80,9 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 
 std::string Refuses(const CollectivePlan&, const CollectiveSpec& spec) {
   if (spec.ranks < 2) return "2 or more ranks";
-  if (spec.kind == Kind::kReduceScatter && !IsPowerOfTwo(spec.ranks)) return "a power of two of ranks";
+  if (spec.kind == Kind::kReduceScatter && !IsPowerOfTwo(spec.ranks)) {
+    return "a number of ranks that is a power of two";
+  }
   return RefuseKinds(spec, {Kind::kAllReduce, Kind::kReduceScatter});
 }
 

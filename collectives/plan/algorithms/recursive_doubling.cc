@@ -1,5 +1,6 @@
-// Recursive doubling: in round j, ranks at distance 2^j exchange all that they have. The fewest rounds for small sizes.
-// Thakur, Rabenseifner and Gropp, 2005. Barriers use the dissemination algorithm of Hensgen, Finkel and Manber, 1988.
+// Recursive doubling: in round j, ranks at distance 2^j exchange all their data. It has the fewest rounds for small
+// sizes. Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005. Barriers
+// use the dissemination algorithm of Hensgen, Finkel and Manber, 1988.
 #include "collectives/plan/algorithms/fold.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -8,13 +9,13 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Each partial sum is in another buffer than the one before it, which may still be read by the peer. The last one is in
-// the output.
+// Each partial sum is in another buffer than the previous one, which the peer may still be reading. The last partial
+// sum is in the output.
 class Partials {
  public:
   Partials(Interval at, int count, const Interval& first, const Interval& second)
       : at_(at), count_(count), scratch_{first, second} {}
-  // The region of the partial sum after `done` reductions.
+  // Returns the region of the partial sum after `done` reductions.
   Region After(int done) const {
     if (done == 0) return InputRegion(at_);
     return done == count_ ? OutputRegion(at_) : ScratchRegion(scratch_[done % 2]);
@@ -99,13 +100,14 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
       AllGather(plan, unit, round, &builder);
     }
   }
-  // Two ranks in place would deadlock, each waiting for the other to receive its input before it overwrites that.
+  // In place, each of two ranks could overwrite its input only after the other has received it, and would receive the
+  // other input only then. The ranks would deadlock.
   return builder.Finish(/*in_place=*/spec.kind != Kind::kAllReduce || n > 2);
 }
 
-// AllReduce: log2 m rounds for the largest power of two m <= n, all elements in each. Ranks that are folded add one at
-// each end of a chain; a contribution of a folded rank reaches another folded rank by at most ceil(log2 folded)
-// exchanges.
+// An AllReduce takes log2 m rounds for the largest power of two m <= n, with all elements in each round. Folded ranks
+// add one round at each end of a chain. The contribution of a folded rank reaches another folded rank after at most
+// ceil(log2 f) exchanges if f ranks are folded.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
   const int levels = CeilLog2(n);
@@ -121,7 +123,9 @@ AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
 
 std::string Refuses(const CollectivePlan&, const CollectiveSpec& spec) {
   if (spec.ranks < 2) return "2 or more ranks";
-  if (spec.kind == Kind::kAllGather && !IsPowerOfTwo(spec.ranks)) return "a power of two of ranks";
+  if (spec.kind == Kind::kAllGather && !IsPowerOfTwo(spec.ranks)) {
+    return "a number of ranks that is a power of two";
+  }
   return RefuseKinds(spec, {Kind::kAllReduce, Kind::kAllGather, Kind::kBarrier});
 }
 

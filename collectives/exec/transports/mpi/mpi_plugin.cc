@@ -1,10 +1,9 @@
-// The transport plugins "openmpi" and "mpich", which differ only in the library that they are built with: nonblocking
-// point-to-point messages of MPI (mpi-forum.org, MPI 3.1, chapter 3). The tag of a message has both devices and the
-// stream.
+// The transport plugins "openmpi" and "mpich", which differ only in the library that they are built with. They use
+// nonblocking point-to-point messages of MPI (mpi-forum.org, MPI 3.1, chapter 3). The tag of a message contains both
+// devices and the stream.
 //
-// MPI is initialized by the first engine of the process and finalized when the process exits, because it can be
-// initialized only once.
-// Only the functions of C.
+// MPI can be initialized only once. The first engine of the process initializes it, and it is finalized when the
+// process exits. Only MPI's C functions are used.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -37,7 +36,7 @@ struct xlad_transport_peer {
 
 struct Address {
   int32_t rank = 0;
-  int32_t generation = 0;  // How many engines of this device there were before in this process.
+  int32_t generation = 0;  // The number of earlier engines of this device in this process.
 };
 
 struct xlad_transport_engine {
@@ -47,18 +46,18 @@ struct xlad_transport_engine {
 
 namespace {
 
-// Counts of MPI are ints; larger messages are sent in parts.
+// MPI's counts have the type int, so larger messages are sent in parts.
 constexpr size_t kPartBytes = size_t{1} << 30;
-// Tags have 27 bits at least in both libraries: two devices, the stream and the receiver's generation, so that messages
-// to an earlier engine, which had an error, do not reach a later one.
+// Tags have at least 27 bits in both libraries. They contain the two devices, the stream and the receiver's generation.
+// The generation keeps messages to an earlier engine, which had an error, from reaching a later one.
 constexpr int kDeviceBits = 10, kGenerationBits = 6;
 
-// The engines of the process share MPI, which allows one call at a time.
+// The engines of the process share MPI. Only one thread may call MPI at a time.
 struct Mpi {
   std::mutex mutex;
   MPI_Comm communicator = MPI_COMM_NULL;
-  std::map<int32_t, int32_t> engines;  // By device: how many there were.
-  bool abandoned = false;              // Operations were left behind, so that finalizing could wait forever.
+  std::map<int32_t, int32_t> engines;  // By device: the number of engines so far.
+  bool abandoned = false;              // True if operations are unfinished. Finalizing could then wait forever.
 };
 
 Mpi& TheMpi() {
@@ -91,7 +90,7 @@ int Tag(int32_t from, int32_t to, int32_t stream, int32_t generation) {
 
 int LargestTag() { return (1 << (2 * kDeviceBits + 1 + kGenerationBits)) - 1; }
 
-// At exit, or before a process ends without calling the functions of std::atexit.
+// Called at exit, or before a process ends without calling the functions of std::atexit.
 void Finalize() {
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
@@ -117,7 +116,7 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
   int has_largest = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &has_largest);
   if (has_largest != 0 && *largest < LargestTag()) {
-    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "the library has too few tags", error);
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "MPI_TAG_UB: found fewer than 2^27 tags, expected more", error);
   }
   result = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->communicator);
   if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_dup", result, error);
@@ -164,7 +163,7 @@ int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_tr
   return XLAD_TRANSPORT_OK;
 }
 
-// Whether all parts have ended. `received` is the sum of their sizes.
+// Sets `ended` to whether all parts have ended, and `received` to the sum of their sizes.
 int TestParts(xlad_transport_request* request, bool* ended, size_t* received) {
   int flag = 0;
   std::vector<MPI_Status> statuses(request->parts.size());
@@ -181,7 +180,7 @@ int TestParts(xlad_transport_request* request, bool* ended, size_t* received) {
   return result;
 }
 
-// What does not end in time is left to MPI, with its memory (XLAD_TRANSPORT_KEEPS_MEMORY).
+// Operations that do not end in time are left to MPI, with their memory (XLAD_TRANSPORT_KEEPS_MEMORY).
 void Disconnect(xlad_transport_engine*, xlad_transport_peer* peer, int32_t flush_ms) {
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
@@ -261,7 +260,7 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
   return XLAD_TRANSPORT_OK;
 }
 
-// Any call makes progress; this one looks for a message with a tag that is never sent.
+// Every call of MPI makes progress. This one looks for a message with a tag that is never sent.
 int Progress(xlad_transport_engine*) {
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);

@@ -16,8 +16,8 @@ namespace {
 std::string Folder(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 absl::StatusOr<const xlad_transport_api*> Load(const PluginSource& source, const std::string& path) {
-  // Global, because the components of Open MPI expect its symbols to be visible. Never closed: libraries of networks
-  // have threads and handlers that run until the process ends.
+  // RTLD_GLOBAL is needed because the components of Open MPI expect its symbols to be visible. The library is never
+  // closed, because network libraries have threads and handlers that run until the process ends.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     return absl::UnavailableError(absl::StrCat("transport ", source.name, ": cannot load ", path, ": ", dlerror(),
@@ -50,9 +50,8 @@ absl::StatusOr<const xlad_transport_api*> LoadPlugin(const PluginSource& source,
     if (RealFileSystem().Exists(path)) return Load(source, path);
   }
   return absl::NotFoundError(absl::StrCat("transport ", source.name, ": found no ", file, " in ",
-                                          absl::StrJoin(folders, ", "), "; it is built if the package ", source.package,
-                                          " is installed when the build is configured, and looked for beside the "
-                                          "program and in the folders of XLAD_PLUGIN_PATH"));
+                                          absl::StrJoin(folders, ", "), "; install the package ", source.package,
+                                          " and build xlad again, or add the folder of the file to XLAD_PLUGIN_PATH"));
 }
 
 }  // namespace xlad::collectives

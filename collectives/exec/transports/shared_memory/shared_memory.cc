@@ -30,15 +30,16 @@ struct SegmentHead {
   uint64_t nonce = 0;
 };
 
-// `bytes` bytes of a ring of `ring_bytes` that follow the first `position` bytes ever written to it.
+// A part of a ring of `ring_bytes` bytes: the `bytes` bytes after the first `position` bytes that were ever written to
+// it.
 struct RingPart {
   uint64_t position = 0;
   size_t bytes = 0;
   size_t ring_bytes = 0;
 };
 
-// Calls `copy` once or twice, with the place of a piece in the ring, its place in the part, and its size: the part
-// continues at the beginning of the ring after the ring's end.
+// Calls `copy` for each of the one or two pieces of a part, with its offset in the ring, its offset in the part, and
+// its size. A part that reaches the end of the ring continues at its beginning.
 template <typename Copy>
 void ForEachPiece(const RingPart& part, const Copy& copy) {
   const size_t at = part.position % part.ring_bytes;
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Create(size_t byte
   segment->file_ = memfd_create("xlad", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (segment->file_ < 0) return SystemError("memfd_create");
   if (ftruncate(segment->file_, static_cast<off_t>(bytes + 64)) != 0) return SystemError("ftruncate");
-  // Sealed, so that processes that map it can rely on its size.
+  // The segment is sealed, so that processes that map it can rely on its size.
   if (fcntl(segment->file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) return SystemError("seal");
   XLAD_RETURN_IF_ERROR(segment->Map(bytes + 64));
   SegmentHead head;
@@ -91,13 +92,14 @@ absl::StatusOr<std::unique_ptr<SharedSegment>> SharedSegment::Open(const std::st
   const int seals = fcntl(segment->file_, F_GET_SEALS);
   if (fstat(segment->file_, &info) != 0 || !S_ISREG(info.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       (bytes != 0 && static_cast<size_t>(info.st_size) != bytes + 64) || info.st_size < 64) {
-    return absl::InvalidArgumentError(absl::StrCat("segment ", name, " does not have the size or the header of one"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("segment ", name, ": found a file without seals or of another size, expected a segment"));
   }
   XLAD_RETURN_IF_ERROR(segment->Map(static_cast<size_t>(info.st_size)));
   SegmentHead head;
   std::memcpy(&head, segment->address_, sizeof head);
   if (head.magic != kMagic || head.nonce != nonce) {
-    return absl::NotFoundError(absl::StrCat("segment ", name, " is not that of the peer"));
+    return absl::NotFoundError(absl::StrCat("segment ", name, ": found another segment, expected that of the peer"));
   }
   segment->name_ = name;
   close(std::exchange(segment->file_, -1));
@@ -125,14 +127,15 @@ absl::StatusOr<std::unique_ptr<SharedWaiters>> SharedWaiters::Create(int devices
   return waiters;
 }
 
-// Positions count all bytes ever written and read. Only the writer changes the first, only the reader the second.
+// Positions count all bytes ever written or read. Only the writer changes the first position, only the reader the
+// second.
 struct SharedPipe::Ring {
   alignas(64) std::atomic<uint64_t> written = 0;
   alignas(64) std::atomic<uint64_t> read = 0;
   alignas(64) std::atomic<uint32_t> room_wanted = 0;
 };
 
-// The location of the waiting words of both sides: dialer, acceptor.
+// The locations of the waiting words of the dialing side and of the accepting side.
 struct SharedPipe::Head {
   struct Side {
     char waiters[kMaxName];
@@ -145,7 +148,7 @@ struct SharedPipe::Head {
 
 size_t SharedPipe::SegmentBytes(size_t ring_bytes) { return sizeof(Head) + 64 + 2 * sizeof(Ring) + 2 * ring_bytes; }
 
-// Side 0 writes to the first ring.
+// Side 0 writes to the first ring and reads the second.
 absl::Status SharedPipe::MapRings(size_t ring_bytes, int side) {
   ring_bytes_ = ring_bytes;
   std::byte* at = segment_->data() + (sizeof(Head) + 63) / 64 * 64;

@@ -12,14 +12,14 @@
 #include <tuple>
 #include <vector>
 
-// The state of a request. A plugin of a library has that library's request here.
+// The state of a request. In a plugin for a library, it contains that library's request.
 struct xlad_transport_request {
   const xlad_transport_peer* peer = nullptr;
   int status = XLAD_TRANSPORT_PENDING;
-  const std::byte* data = nullptr;  // What a send sends.
-  std::byte* to = nullptr;          // The memory of a receive.
+  const std::byte* data = nullptr;  // The data to send; null in a receive.
+  std::byte* to = nullptr;          // The memory to receive in; null in a send.
   size_t bytes = 0;
-  std::vector<std::byte> copy;  // The data of a small send, whose request has ended already.
+  std::vector<std::byte> copy;  // The data of a small send, whose request has already ended.
 };
 
 struct xlad_transport_engine {
@@ -29,7 +29,7 @@ struct xlad_transport_engine {
 };
 
 struct xlad_transport_peer {
-  int64_t id = 0;  // The id of its engine.
+  int64_t id = 0;  // The id of the peer's engine.
   int32_t device = 0;
 };
 
@@ -41,7 +41,7 @@ using RequestPtr = std::unique_ptr<Request>;
 
 constexpr size_t kCopyUpTo = 16 << 10;
 
-// From an engine, to an engine, stream.
+// The ids of the sending and of the receiving engine, and the stream.
 using Route = std::tuple<int64_t, int64_t, int32_t>;
 
 struct Hub {
@@ -61,7 +61,8 @@ int Fail(int code, const std::string& text, xlad_transport_error* error) {
   return code;
 }
 
-// Copies the oldest messages of a route to its oldest receives. A small send has ended before and belongs to the table.
+// Copies the oldest messages of a route to its oldest receives. The request of a small send has ended before, and the
+// table owns it.
 void Match(Hub* hub, const Route& route) {
   std::deque<Request*>& sends = hub->sends[route];
   std::deque<Request*>& receives = hub->receives[route];
@@ -105,13 +106,14 @@ int Address(xlad_transport_engine* engine, const void** data, size_t* bytes, xla
 int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_transport_peer** peer,
             xlad_transport_error* error) {
   int64_t id = 0;
-  if (target->bytes != sizeof id) return Fail(XLAD_TRANSPORT_FAILED, "connect: the address has the wrong size", error);
+  if (target->bytes != sizeof id)
+    return Fail(XLAD_TRANSPORT_FAILED, "connect: found an address of the wrong size", error);
   std::memcpy(&id, target->address, sizeof id);
   *peer = new xlad_transport_peer{id, target->device};
   return XLAD_TRANSPORT_OK;
 }
 
-// Requests of the peer end; their memory is not accessed again. Small messages are in the table and need no flush.
+// Ends the requests of the peer, whose memory is not accessed again. Small messages are in the table and need no flush.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t) {
   Hub& hub = TheHub();
   const std::lock_guard<std::mutex> lock(hub.mutex);
