@@ -25,17 +25,17 @@ struct Arguments {
   std::string to;
 };
 
-// A checkpoint, or why its index cannot be read.
-struct Found {
+// A checkpoint with its index, or with the error of reading the index.
+struct SourceCheckpoint {
   std::string uri;
   absl::StatusOr<CheckpointIndex> index;
 };
 
-// What the argument names. The client is null if no coordinator is needed.
+// The checkpoints that the argument names. The client is null if no coordinator is needed.
 struct Source {
   std::unique_ptr<client::CoordinatorClient> client;
   storage::Store store = storage::Store(RealFileSystem());
-  std::vector<Found> checkpoints;  // Oldest first.
+  std::vector<SourceCheckpoint> checkpoints;  // Oldest first.
 };
 
 std::string AbsolutePath(const std::string& path) {
@@ -78,7 +78,7 @@ absl::StatusOr<Source> Open(const Arguments& arguments) {
     XLAD_ASSIGN_OR_RETURN(const JobStatus status, source.client->GetJob(what));
     if (!status.has_checkpoint()) return absl::NotFoundError(absl::StrCat("job ", what, " has no checkpoint"));
     for (const JobCheckpoint& checkpoint : status.checkpoints()) uris.push_back(checkpoint.uri());
-    if (uris.empty()) uris = {status.checkpoint_uri()};  // The coordinator is older and names only the newest.
+    if (uris.empty()) uris = {status.checkpoint_uri()};  // An older coordinator lists only the newest one.
   }
   for (const std::string& uri : uris) source.checkpoints.push_back({uri, source.store.ReadIndex(uri)});
   return source;
@@ -90,7 +90,7 @@ int64_t BytesOf(const CheckpointIndex& index) {
   return bytes;
 }
 
-Json ToJson(const Found& found) {
+Json ToJson(const SourceCheckpoint& found) {
   Json json;
   json["uri"] = found.uri;
   if (!found.index.ok()) {
@@ -135,7 +135,7 @@ int List(const Arguments& arguments) {
   const absl::StatusOr<Source> source = Open(arguments);
   if (!source.ok()) return Fail(source.status());
   Json rows = Json::array();
-  for (const Found& found : source->checkpoints) rows.push_back(ToJson(found));
+  for (const SourceCheckpoint& found : source->checkpoints) rows.push_back(ToJson(found));
   return Print(rows, arguments.format);
 }
 
@@ -144,7 +144,7 @@ int Verify(const Arguments& arguments) {
   if (!source.ok()) return Fail(source.status());
   Json rows = Json::array();
   bool all_ok = true;
-  for (const Found& found : source->checkpoints) {
+  for (const SourceCheckpoint& found : source->checkpoints) {
     Json row = ToJson(found);
     const absl::Status status = source->store.VerifyCheckpoint(found.uri);
     if (!status.ok()) row["error"] = std::string(status.message());
@@ -160,7 +160,7 @@ int Verify(const Arguments& arguments) {
 int Export(const Arguments& arguments) {
   const absl::StatusOr<Source> source = Open(arguments);
   if (!source.ok()) return Fail(source.status());
-  const Found& newest = source->checkpoints.back();
+  const SourceCheckpoint& newest = source->checkpoints.back();
   if (!newest.index.ok()) return Fail(newest.index.status());
   std::string file = arguments.to;
   if (file.empty()) file = absl::StrCat(newest.index->job_id(), "-step-", newest.index->step(), ".safetensors");
@@ -174,7 +174,7 @@ int Export(const Arguments& arguments) {
   return kOk;
 }
 
-// `app` gets the arguments that all subcommands have, and runs `run`.
+// Adds to `app` the arguments that all subcommands have, and makes the subcommand call `run`.
 CLI::App* Complete(CLI::App* app, int (*run)(const Arguments&), const std::shared_ptr<Arguments>& arguments,
                    Action* action) {
   app->add_option(
@@ -202,9 +202,9 @@ void AddCkpt(CLI::App& parent, Action* action) {
   Complete(app->add_subcommand("ls", "list checkpoints, oldest first"), List, arguments, action);
   Complete(app->add_subcommand("verify", "read every byte and compare it with the checksums"), Verify, arguments,
            action);
-  CLI::App* exported = Complete(app->add_subcommand("export", "write the newest one as one safetensors file"), Export,
+  CLI::App* exported = Complete(app->add_subcommand("export", "write the newest checkpoint as safetensors"), Export,
                                 arguments, action);
-  exported->add_option("--to", arguments->to, "the file; -: standard output; default: JOB-step-N.safetensors")
+  exported->add_option("--to", arguments->to, "the file, or - for standard output; default: JOB-step-N.safetensors")
       ->check(OutputFile());
 }
 

@@ -61,7 +61,7 @@ struct PrintOptions : ScheduleOptions {
   bool draw = false;
 };
 
-struct SimulateOptions : ScheduleOptions {
+struct CommSimulateOptions : ScheduleOptions {
   std::string topology;
   std::vector<std::string> broken_links;
 };
@@ -102,7 +102,7 @@ absl::StatusOr<CollectivePlan> PlanOf(const ScheduleOptions& options, const Coll
   return plan;
 }
 
-// ResourceExhausted if the schedules of all ranks together take more memory than there is.
+// ResourceExhausted if the schedules of all ranks together take more than half of the machine's memory.
 absl::Status CheckFits(const CollectivePlan& plan, const CollectiveSpec& spec) {
   XLAD_ASSIGN_OR_RETURN(const collectives::CostTerms terms, collectives::TermsOf(plan, spec, /*directions=*/1));
   // A message is an operation of two ranks. In a round of signals, a rank signals to all others.
@@ -246,7 +246,7 @@ absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Netw
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
+absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
   XLAD_ASSIGN_OR_RETURN(collectives::Network network, collectives::Network::Preset(options.topology));
   if (options.ranks == 0) options.ranks = network.ranks();
   XLAD_RETURN_IF_ERROR(BreakLinks(options.broken_links, &network));
@@ -256,13 +256,14 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
     XLAD_ASSIGN_OR_RETURN(plan, collectives::PlanFor(spec, network));
   } else {
     XLAD_ASSIGN_OR_RETURN(plan, PlanOf(options, spec));
-    // Rings for a network of as many dimensions get its grid, and a channel for each direction of each dimension.
+    // A ring algorithm for the number of dimensions of the network gets the grid of the network, and a channel per
+    // direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());
     const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks();
     if (fits && plan.grid.empty()) {
       plan.grid = network.grid();
       if (plan.channels == 1) plan.channels = 2 * dimensions;
-      // Above this size, the simulation of six times as many messages takes minutes.
+      // Six chunks mean six times as many messages, whose simulation takes minutes above kMaxPipelinedRanks ranks.
       if (plan.chunks == 1 && options.chunks != 1 && spec.ranks <= kMaxPipelinedRanks) plan.chunks = 6;
     }
   }
@@ -292,7 +293,7 @@ absl::StatusOr<Json> SimulateToJson(SimulateOptions options) {
               {"links", links}};
 }
 
-int RunSimulate(const SimulateOptions& options) {
+int RunCommSimulate(const CommSimulateOptions& options) {
   const absl::StatusOr<Json> json = SimulateToJson(options);
   if (!json.ok()) return Fail(json.status());
   if (options.format == "json") {
@@ -336,6 +337,9 @@ void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collec
 void AddCommSchedules(CLI::App* comm, Action* action) {
   auto check_options = std::make_shared<CheckOptions>();
   CLI::App* check = comm->add_subcommand("check", "prove that schedules are right, or say why they are not");
+  check->footer(
+      "Examples:\n  xlad comm check all_reduce --ranks 8 --algorithm ring\n"
+      "  xlad comm check all_gather --ranks 5 --mutations 100");
   AddScheduleFlags(check, check_options.get(), /*needs_collective=*/false);
   check->add_option("--schedules", check_options->schedules,
                     "check the schedules that `comm schedule` printed to a file");
@@ -355,21 +359,23 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
 
   auto print_options = std::make_shared<PrintOptions>();
   CLI::App* print = comm->add_subcommand("schedule", "print or draw the schedule of each rank");
+  print->footer("Example:\n  xlad comm schedule all_reduce --ranks 4 --algorithm ring --draw");
   AddScheduleFlags(print, print_options.get(), /*needs_collective=*/true);
   print->get_option("--ranks")->required();
   print->add_option("--rank", print_options->rank, "only this rank");
   print->add_flag("--draw", print_options->draw, "a row of operations per rank");
   print->callback([=] { *action = [=] { return RunPrint(*print_options); }; });
 
-  auto simulate_options = std::make_shared<SimulateOptions>();
+  auto simulate_options = std::make_shared<CommSimulateOptions>();
   CLI::App* simulate = comm->add_subcommand("simulate", "predict the time of a collective on a network");
+  simulate->footer("Example:\n  xlad comm simulate all_reduce --topology v5e-4x4 --bytes 16M");
   AddScheduleFlags(simulate, simulate_options.get(), /*needs_collective=*/true);
   simulate_options->chunks = 0;
   simulate->add_option("--topology", simulate_options->topology, "v5e-16x16, v4-4x4x8, switch-64, ...")->required();
   simulate->add_option("--broken-link", simulate_options->broken_links,
                        "A-B: the link between two neighbors carries nothing; may be repeated");
   AddFormatFlag(simulate, &simulate_options->format);
-  simulate->callback([=] { *action = [=] { return RunSimulate(*simulate_options); }; });
+  simulate->callback([=] { *action = [=] { return RunCommSimulate(*simulate_options); }; });
 }
 
 }  // namespace xlad::cli

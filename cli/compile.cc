@@ -17,7 +17,7 @@
 namespace xlad::cli {
 namespace {
 
-struct Options {
+struct CompileCommandOptions {
   std::string path, mesh, emit, output, dump_directory;
   std::string cpu, target;
   CompileFlags compile;
@@ -40,7 +40,7 @@ std::string KernelsText(const compiler::StepProgram& steps, bool schedules) {
   return text;
 }
 
-absl::StatusOr<Target> ReadTarget(const Options& options) {
+absl::StatusOr<Target> ReadTarget(const CompileCommandOptions& options) {
   Target target;
   if (!options.target.empty()) {
     if (!options.cpu.empty()) {
@@ -62,7 +62,7 @@ absl::StatusOr<Target> ReadTarget(const Options& options) {
   return target;
 }
 
-// The program of a simulated TPU.
+// Returns the text of the program for a simulated TPU.
 absl::StatusOr<std::string> LloText(const CompileRequest& request) {
   XLAD_ASSIGN_OR_RETURN(const machine::Chip chip,
                         machine::ParseChip(request.target().chip(), request.target().device_model()));
@@ -70,7 +70,7 @@ absl::StatusOr<std::string> LloText(const CompileRequest& request) {
   return compiler::LloListing(*compilation.module, chip);
 }
 
-absl::Status Run(const Options& options) {
+absl::Status RunCompile(const CompileCommandOptions& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
   JobSpec spec = program.job.spec;
   XLAD_ASSIGN_OR_RETURN(*spec.mutable_compile(), ReadCompileFlags(options.compile));
@@ -106,7 +106,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddCompile(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileCommandOptions>();
   CLI::App* app = parent.add_subcommand("compile", "compile a program for this machine, or print an intermediate form");
   app->footer("Examples:\n  xlad compile step.hlo --emit optimized\n  xlad compile step.hlo --emit asm -o step.s\n"
               "  xlad compile examples/spiral_mlp --mesh dp=8 -o step.executable\n"
@@ -123,7 +123,7 @@ void AddCompile(CLI::App& parent, Action* action) {
   app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects");
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*options);
+      const absl::Status status = RunCompile(*options);
       return status.ok() ? kOk : Fail(status);
     };
   });

@@ -12,18 +12,18 @@
 namespace xlad::cli {
 namespace {
 
-struct Row {
+struct TargetRow {
   const char* name;
   const char* triple;
   const char* cpu;
 };
 
-constexpr Row kRows[] = {
+constexpr TargetRow kRows[] = {
     {"nvptx-sm_80", "nvptx64-nvidia-cuda", "sm_80"},
     {"nvptx-sm_90", "nvptx64-nvidia-cuda", "sm_90"},
 };
 
-// The targets that are chips of the kind tpu_sim begin with this.
+// The prefix of the targets that are chips of the device kind tpu_sim.
 constexpr char kTpu[] = "tpu-";
 
 const runtime::DeviceKind& TpuSim() {
@@ -36,7 +36,7 @@ const runtime::DeviceKind& TpuSim() {
 
 std::vector<std::string> Names() {
   std::vector<std::string> names;
-  for (const Row& row : kRows) names.push_back(row.name);
+  for (const TargetRow& row : kRows) names.push_back(row.name);
   for (const std::string& model : TpuSim().models) names.push_back(kTpu + model);
   return names;
 }
@@ -46,7 +46,7 @@ std::vector<std::string> Names() {
 std::string CompileTargetNames() { return absl::StrJoin(Names(), ", "); }
 
 absl::StatusOr<Target> FindCompileTarget(const std::string& name) {
-  for (const Row& row : kRows) {
+  for (const TargetRow& row : kRows) {
     if (name != row.name) continue;
     Target target;
     target.set_triple(row.triple);

@@ -9,11 +9,11 @@ namespace xlad::cli {
 namespace {
 
 struct ConfigOptions {
-  std::string command;  // Empty: all.
+  std::string command;  // If empty, all commands.
   std::string format;
 };
 
-int Run(const CLI::App& app, const ConfigOptions& options) {
+int RunConfig(const CLI::App& app, const ConfigOptions& options) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   bool found = false;
   for (const Setting& setting : AllSettings(app)) {
@@ -46,10 +46,10 @@ void AddConfig(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("config", "print each flag with its variable and its key in a file");
   app->footer(
       "Examples:\n  xlad config --of worker\n  xlad worker --config /etc/xlad/xlad.toml\n"
-      "A flag of the command line counts before its variable, and the variable before the file.");
+      "A flag of the command line overrides its variable, and the variable overrides the file.");
   app->add_option("--of", options->command, "one command; default: all");
   AddFormatFlag(app, &options->format);
-  app->callback([=, &parent] { *action = [=, &parent] { return Run(parent, *options); }; });
+  app->callback([=, &parent] { *action = [=, &parent] { return RunConfig(parent, *options); }; });
 }
 
 }  // namespace xlad::cli

@@ -22,7 +22,7 @@ using hlo::Literal;
 using tensor::Array;
 using tensor::ElementType;
 
-struct Options {
+struct EvalOptions {
   std::string program, inputs, expected, output, corpus, expected_failures, form = "text", format = "table";
   uint64_t seed = 0;
   int64_t devices = 1;
@@ -40,8 +40,8 @@ Array RandomArray(const tensor::Shape& shape, Random* random) {
   return ConvertArray(values, shape.type);
 }
 
-// Returns the tensor for a parameter: named "p0.in.1" (device 0 of several), "in.1", or like the parameter.
-absl::StatusOr<Array> FindInput(const Options& options, const tensor::NamedArrays& given,
+// Returns the tensor for a parameter. Its name is "p0.in.1" (for device 0), "in.1", or that of the parameter.
+absl::StatusOr<Array> FindInput(const EvalOptions& options, const tensor::NamedArrays& given,
                                 const hlo::Instruction& parameter, int64_t device) {
   const std::string number = absl::StrCat("in.", parameter.number());
   for (const std::string& name : {absl::StrCat("p", device, ".", number), number, parameter.name()}) {
@@ -56,7 +56,7 @@ absl::StatusOr<Array> FindInput(const Options& options, const tensor::NamedArray
                                                  parameter.shape().ToString(false)));
 }
 
-absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& options, const hlo::Module& module) {
+absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const EvalOptions& options, const hlo::Module& module) {
   tensor::NamedArrays given;
   if (!options.inputs.empty()) {
     XLAD_ASSIGN_OR_RETURN(given, tensor::ReadSafetensors(RealFileSystem(), options.inputs));
@@ -82,7 +82,7 @@ absl::StatusOr<std::vector<std::vector<Literal>>> MakeInputs(const Options& opti
   return inputs;
 }
 
-// Names the results "out.0", "out.1", ...; with several devices "p0.out.0", ...
+// Names the results "out.0", "out.1", ..., or, if there are several devices, "p0.out.0", ...
 tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
   tensor::NamedArrays named;
   for (size_t d = 0; d < results.size(); ++d) {
@@ -93,7 +93,7 @@ tensor::NamedArrays NameResults(const std::vector<Literal>& results) {
   return named;
 }
 
-absl::Status CompareOne(const Options& options, const std::string& name, const Array& found, const Array& stored) {
+absl::Status CompareOne(const EvalOptions& options, const std::string& name, const Array& found, const Array& stored) {
   const auto expected = tensor::FromStored(stored, found.shape());
   if (!expected.ok()) {
     return absl::FailedPreconditionError(
@@ -111,7 +111,7 @@ absl::Status CompareOne(const Options& options, const std::string& name, const A
 }
 
 // Compares every result with the file. A result that the file lacks and an out.N that is not a result are errors.
-absl::Status Compare(const Options& options, const tensor::NamedArrays& found) {
+absl::Status Compare(const EvalOptions& options, const tensor::NamedArrays& found) {
   XLAD_ASSIGN_OR_RETURN(const tensor::NamedArrays expected,
                         tensor::ReadSafetensors(RealFileSystem(), options.expected));
   for (const auto& [name, array] : found) {
@@ -162,7 +162,7 @@ void WarnOfElided(const hlo::Module& module) {
   }
 }
 
-absl::Status RunProgram(const Options& options) {
+absl::Status RunProgram(const EvalOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, ReadInput(options.program));
   const auto module = hlo::ReadModule(bytes);
   if (!module.ok()) return Annotate(module.status(), options.program);
@@ -180,7 +180,7 @@ absl::Status RunProgram(const Options& options) {
   return absl::OkStatus();
 }
 
-int RunCorpus(const Options& options) {
+int RunCorpus(const EvalOptions& options) {
   hlo::ConformanceOptions conformance;
   conformance.through_proto = options.form == "proto";
   conformance.expected_failures = options.expected_failures;
@@ -206,7 +206,7 @@ int RunCorpus(const Options& options) {
   return failed == 0 ? kOk : kFailed;
 }
 
-int Run(const Options& options) {
+int RunEval(const EvalOptions& options) {
   if (!options.corpus.empty()) return RunCorpus(options);
   if (options.program.empty())
     return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus DIR"));
@@ -217,7 +217,7 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddEval(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalOptions>();
   CLI::App* app = parent.add_subcommand("eval", "run a program on the reference evaluator");
   app->footer(
       "Examples:\n"
@@ -237,13 +237,13 @@ void AddEval(CLI::App& parent, Action* action) {
   auto* corpus = app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
   corpus->excludes(inputs)->excludes(program);
   app->add_option("--expected-failures", options->expected_failures,
-                  "cases that must fail, lines of \"NAME  # reason\"; one of them passing fails the run")
+                  "file of cases that must fail, lines of \"NAME  # reason\"; the run fails if one of them passes")
       ->needs(corpus);
   app->add_option("--form", options->form, "read the corpus as text, or convert it to a proto and back first")
       ->capture_default_str()
       ->check(OneOf({"text", "proto"}));
   AddFormatFlag(app, &options->format);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] { *action = [=] { return RunEval(*options); }; });
 }
 
 }  // namespace xlad::cli

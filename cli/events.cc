@@ -7,7 +7,7 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
+int RunEvents(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto log = (*client)->Log(job_id);
@@ -41,7 +41,7 @@ void AddEvents(CLI::App& parent, Action* action) {
   app->add_option("JOB", *job_id, "the job's id")->required();
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *format); }; });
+  app->callback([=] { *action = [=] { return RunEvents(*endpoint, *job_id, *format); }; });
 }
 
 }  // namespace xlad::cli

@@ -38,7 +38,7 @@ double PerStep(const sharding::ExplainedCollective& collective) {
   return static_cast<double>(collective.bytes) * static_cast<double>(collective.trip_count.value_or(1));
 }
 
-// One row per collective, most bytes first. Below it: the first and the last link of the cause chain.
+// One row per collective, most bytes first. Below each row are the first and the last link of the cause chain.
 std::string ToTable(sharding::Explanation explanation) {
   std::stable_sort(explanation.collectives.begin(), explanation.collectives.end(),
                    [](const auto& a, const auto& b) { return PerStep(a) > PerStep(b); });
@@ -61,7 +61,7 @@ std::string ToTable(sharding::Explanation explanation) {
   return out;
 }
 
-absl::Status Run(const std::string& path, const std::string& mesh, const std::string& format) {
+absl::Status RunExplain(const std::string& path, const std::string& mesh, const std::string& format) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   auto result = PartitionProgram(std::move(program));
   if (!result.ok()) return Annotate(result.status(), path);
@@ -85,7 +85,7 @@ void AddExplain(CLI::App& parent, Action* action) {
   AddFormatFlag(app, format.get());
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*path, *mesh, *format);
+      const absl::Status status = RunExplain(*path, *mesh, *format);
       return status.ok() ? kOk : Fail(status);
     };
   });

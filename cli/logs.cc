@@ -7,7 +7,7 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const Endpoint& endpoint, const std::string& job_id) {
+int RunLogs(const Endpoint& endpoint, const std::string& job_id) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto log = (*client)->Log(job_id);
@@ -32,7 +32,7 @@ void AddLogs(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad logs job-1a2b3c4d --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id); }; });
+  app->callback([=] { *action = [=] { return RunLogs(*endpoint, *job_id); }; });
 }
 
 }  // namespace xlad::cli

@@ -34,11 +34,11 @@ struct Variant {
 };
 
 // The buffers of a kernel. A result that is in place is in the memory of its operand.
-class Buffers {
+class KernelBuffers {
  public:
-  static absl::StatusOr<std::unique_ptr<Buffers>> Make(runtime::Device& device,
-                                                       const compiler::KernelRequest& request) {
-    auto made = std::make_unique<Buffers>();
+  static absl::StatusOr<std::unique_ptr<KernelBuffers>> Make(runtime::Device& device,
+                                                             const compiler::KernelRequest& request) {
+    auto made = std::make_unique<KernelBuffers>();
     std::vector<tensor::Shape> results = hlo::LeafShapes(request.root->shape());
     for (const hlo::Instruction* operand : request.root->operands()) {
       for (const tensor::Shape& leaf : hlo::LeafShapes(operand->shape())) made->inputs_.push_back(Numbers(leaf));
@@ -58,7 +58,7 @@ class Buffers {
     return made;
   }
 
-  // Writes the inputs: all of them the first time, then those that a run writes over.
+  // Writes the inputs: in the first call all of them, and later those that a run overwrites.
   absl::Status Fill(runtime::Stream& stream) {
     for (const int input : overwritten_) {
       XLAD_RETURN_IF_ERROR(stream.CopyToDevice(addresses_[input], inputs_[input].bytes()));
@@ -112,7 +112,7 @@ absl::StatusOr<std::vector<MeasuredSchedule>> MeasureSchedules(const compiler::K
   }
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream(options.threads));
   XLAD_ASSIGN_OR_RETURN(const auto launcher, loaded->MakeLauncher(0, stream.get()));
-  XLAD_ASSIGN_OR_RETURN(const auto buffers, Buffers::Make(*device, request));
+  XLAD_ASSIGN_OR_RETURN(const auto buffers, KernelBuffers::Make(*device, request));
   const int64_t until_ns = options.clock->NowNs() + options.budget_ns;
   for (int round = 0; round < kMinRounds || options.clock->NowNs() < until_ns; ++round) {
     for (size_t v = 0; v < variants.size(); ++v) {

@@ -21,7 +21,7 @@ Json ToJson(const std::map<std::string, std::vector<Worker>>& hosts) {
     for (const Worker& worker : workers) {
       if (worker.state() != "lost") devices += worker.devices();
       Json row = WorkerToJson(worker);
-      row.erase("host");  // It is the node's.
+      row.erase("host");  // The node has the host.
       node["workers"].push_back(std::move(row));
     }
     node["devices"] = devices;
@@ -30,7 +30,7 @@ Json ToJson(const std::map<std::string, std::vector<Worker>>& hosts) {
   return json;
 }
 
-int Run(const Endpoint& endpoint, const std::string& format) {
+int RunNodes(const Endpoint& endpoint, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto listed = (*client)->ListWorkers();
@@ -61,7 +61,7 @@ void AddNodes(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad nodes --format json");
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *format); }; });
+  app->callback([=] { *action = [=] { return RunNodes(*endpoint, *format); }; });
 }
 
 }  // namespace xlad::cli

@@ -18,7 +18,7 @@
 namespace xlad::cli {
 namespace {
 
-struct Options {
+struct OptOptions {
   std::string input, output, emit = "text", mesh, stage, passes;
   bool verify_only = false, list_passes = false;
 };
@@ -57,7 +57,7 @@ absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module
 }
 
 // Returns the module after a stage of the build.
-absl::StatusOr<std::string> EmitStage(const Options& options) {
+absl::StatusOr<std::string> EmitStage(const OptOptions& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.input, options.mesh));
   if (options.stage == "hlo") return Emit(*program.module, options.emit);
   if (options.stage == "propagated") {
@@ -68,8 +68,8 @@ absl::StatusOr<std::string> EmitStage(const Options& options) {
     XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
                           sharding::Import(program.module->Clone(), program.import));
     XLAD_RETURN_IF_ERROR(sharding::Propagate(&sharded));
-    // The pipeline chooses the propagation order by the cost of the partitioned programs. A program that cannot be
-    // partitioned is propagated in the default order.
+    // The pipeline chooses the propagation order by the cost of the partitioned programs. If the program cannot be
+    // partitioned, the result is that of the default order.
     const auto result = PartitionProgram(std::move(program));
     return sharding::PrintPropagated(result.ok() ? result->propagated : sharded);
   }
@@ -83,7 +83,7 @@ absl::StatusOr<std::string> EmitStage(const Options& options) {
   return Emit(*compilation.module, options.emit);
 }
 
-absl::Status Run(const Options& options) {
+absl::Status RunOpt(const OptOptions& options) {
   if (options.list_passes) {
     for (const std::string& name : PassNames()) std::printf("%s\n", name.c_str());
     return absl::OkStatus();
@@ -112,7 +112,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddOpt(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<OptOptions>();
   CLI::App* app =
       parent.add_subcommand("opt", "read a program in any form, verify it, run passes, print it in any form");
   app->footer("Examples:\n"
@@ -125,7 +125,8 @@ void AddOpt(CLI::App& parent, Action* action) {
   app->add_option("-o", options->output, "output file");
   app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
       ->check(OneOf({"text", "proto", "dot", "html"}));
-  app->add_flag("--verify-only", options->verify_only, "print nothing; the exit code says whether it is valid");
+  app->add_flag("--verify-only", options->verify_only,
+                "print nothing; the exit code says whether the program is valid");
   CLI::Option* passes =
       app->add_option("--passes", options->passes, "passes to run, separated by commas, in --list-passes' order");
   app->add_flag("--list-passes", options->list_passes, "print the names of the compiler's passes, in order");
@@ -135,7 +136,7 @@ void AddOpt(CLI::App& parent, Action* action) {
   app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")->needs(stage);
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*options);
+      const absl::Status status = RunOpt(*options);
       return status.ok() ? kOk : Fail(status);
     };
   });

@@ -23,7 +23,7 @@ std::string VariantPath(const std::string& path, size_t variant, size_t variants
   return absl::StrCat(path.substr(0, at), ".", variant, path.substr(at));
 }
 
-absl::Status Run(const std::string& path, const std::string& mesh, const std::string& output) {
+absl::Status RunPartition(const std::string& path, const std::string& mesh, const std::string& output) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   auto result = PartitionProgram(std::move(program));
   if (!result.ok()) return Annotate(result.status(), path);
@@ -50,7 +50,7 @@ void AddPartition(CLI::App& parent, Action* action) {
   app->add_option("-o", *output, "output file; a proto if the name ends in .pb");
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*path, *mesh, *output);
+      const absl::Status status = RunPartition(*path, *mesh, *output);
       return status.ok() ? kOk : Fail(status);
     };
   });

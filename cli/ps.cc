@@ -9,7 +9,7 @@
 namespace xlad::cli {
 namespace {
 
-nlohmann::ordered_json ToJson(const JobStatus& job) {
+nlohmann::ordered_json JobToJson(const JobStatus& job) {
   nlohmann::ordered_json json;
   json["id"] = job.id();
   json["name"] = job.name();
@@ -28,14 +28,14 @@ nlohmann::ordered_json ToJson(const JobStatus& job) {
   return json;
 }
 
-int Run(const Endpoint& endpoint, const std::string& format) {
+int RunPs(const Endpoint& endpoint, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto jobs = (*client)->ListJobs();
   if (!jobs.ok()) return Fail(jobs.status());
   if (format == "json") {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    for (const JobStatus& job : *jobs) json.push_back(ToJson(job));
+    for (const JobStatus& job : *jobs) json.push_back(JobToJson(job));
     std::printf("%s\n", json.dump(2).c_str());
     return kOk;
   }
@@ -65,7 +65,7 @@ void AddPs(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad ps --coordinator 127.0.0.1:7411 --format json");
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *format); }; });
+  app->callback([=] { *action = [=] { return RunPs(*endpoint, *format); }; });
 }
 
 }  // namespace xlad::cli

@@ -7,10 +7,10 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& mesh, int64_t devices) {
+int RunResize(const Endpoint& endpoint, const std::string& job_id, const std::string& mesh, int64_t devices) {
   if (mesh.empty() == (devices == 0)) {
     return Fail(absl::InvalidArgumentError(
-        "expected either --mesh, or --devices for a job in the mode canonical, whose mesh stays"));
+        "expected either --mesh, or --devices for a job in the mode canonical, whose mesh does not change"));
   }
   const auto axes = client::ParseMeshFlag(mesh);
   if (!axes.ok()) return Fail(axes.status());
@@ -39,7 +39,7 @@ void AddResize(CLI::App& parent, Action* action) {
   app->add_option("--devices", *devices, "for a job in the mode canonical: the devices that run its logical shards")
       ->check(AtLeast(1));
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *mesh, *devices); }; });
+  app->callback([=] { *action = [=] { return RunResize(*endpoint, *job_id, *mesh, *devices); }; });
 }
 
 }  // namespace xlad::cli

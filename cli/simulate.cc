@@ -25,16 +25,17 @@ using simulate::Slice;
 constexpr size_t kMaxSweptMeshes = 200;
 constexpr size_t kMaxPrintedCollectives = 20;
 
-struct Options {
+struct SimulateOptions {
   std::string path, mesh, compare, assign, trace, format;
   std::vector<std::string> topologies, chips, broken_links;
   bool sweep = false;
 };
 
-// A prediction with what it is of. `error` is set instead if the mesh does not fit the program or the slice.
-struct Run {
+// A prediction, with the slice, program and mesh that it is for. If the mesh does not fit the program or the slice,
+// there is no prediction, and `error` is set.
+struct SimulatedRun {
   Slice slice;
-  std::string program;  // Its path, if --compare has another.
+  std::string program;  // The path of the program if --compare names another program; otherwise "".
   std::string mesh;
   int64_t peak_bytes = 0;
   double flops = 0;
@@ -42,8 +43,8 @@ struct Run {
   absl::Status error;
 };
 
-// Each topology, with each chip file.
-absl::StatusOr<std::vector<Slice>> ReadSlices(const Options& options) {
+// Combines each topology with each chip file.
+absl::StatusOr<std::vector<Slice>> ReadSlices(const SimulateOptions& options) {
   std::vector<std::optional<machine::Chip>> chips;
   for (const std::string& path : options.chips) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, ReadInput(path));
@@ -70,14 +71,14 @@ absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::stri
   return prepared;
 }
 
-absl::StatusOr<Run> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
-  Run run{slice, "", program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
+absl::StatusOr<SimulatedRun> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
+  SimulatedRun run{slice, "", program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
   XLAD_ASSIGN_OR_RETURN(run.prediction, simulate::Predict(program, slice, assign));
   return run;
 }
 
-// The figures of a run. Without `details`, neither collectives nor links.
-Json ToJson(const Run& run, bool details) {
+// The figures of a run. If `details` is false, collectives and links are omitted.
+Json ToJson(const SimulatedRun& run, bool details) {
   Json json = {{"topology", run.slice.name}, {"mesh", run.mesh}, {"chips", run.slice.chips()}};
   if (!run.program.empty()) json["program"] = run.program;
   if (!run.error.ok()) {
@@ -122,7 +123,7 @@ Json ToJson(const Run& run, bool details) {
   return json;
 }
 
-// Collectives of the same kind, size and group as one, with the sum of their executions.
+// Combines collectives of the same kind, size and group. Their numbers of executions are added.
 std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::CollectiveUse>& uses) {
   std::vector<simulate::CollectiveUse> combined;
   for (const simulate::CollectiveUse& use : uses) {
@@ -139,7 +140,7 @@ std::vector<simulate::CollectiveUse> Combined(const std::vector<simulate::Collec
   return combined;
 }
 
-void PrintRun(const Run& run) {
+void PrintRun(const SimulatedRun& run) {
   const simulate::StepTime& step = run.prediction.step;
   absl::PrintF("%.1f us per step on %s (%d chips), mesh %s placed as %s\n", step.us, run.slice.name, run.slice.chips(),
                run.mesh, run.prediction.placement.empty() ? "single" : run.prediction.placement);
@@ -176,13 +177,13 @@ void PrintRun(const Run& run) {
 }
 
 // One row and one bar for each run; the longest bar is the slowest step.
-void PrintTable(const std::vector<Run>& runs) {
+void PrintTable(const std::vector<SimulatedRun>& runs) {
   constexpr double kBar = 30;
   double slowest = 0;
-  for (const Run& run : runs) slowest = std::max(slowest, run.prediction.step.us);
+  for (const SimulatedRun& run : runs) slowest = std::max(slowest, run.prediction.step.us);
   absl::PrintF("%-24s %-24s %14s %6s %10s\n", "topology", "mesh", "us per step", "MFU", "memory GB");
-  for (const Run& run : runs) {
-    // Chip files of other names than the topology has.
+  for (const SimulatedRun& run : runs) {
+    // The name of the chip is added if it differs from the one in the topology.
     const bool is_named = absl::StrContains(run.slice.name, absl::StrCat(run.slice.chip.name, "-"));
     const std::string name = is_named ? run.slice.name : absl::StrCat(run.slice.name, " ", run.slice.chip.name);
     const std::string mesh = run.program.empty() ? run.mesh : absl::StrCat(run.program, " ", run.mesh);
@@ -198,16 +199,16 @@ void PrintTable(const std::vector<Run>& runs) {
   absl::PrintF("! does not fit in the memory of the chip\n");
 }
 
-absl::StatusOr<std::vector<Run>> Sweep(const Options& options, const std::vector<Slice>& slices) {
+absl::StatusOr<std::vector<SimulatedRun>> Sweep(const SimulateOptions& options, const std::vector<Slice>& slices) {
   XLAD_ASSIGN_OR_RETURN(const sharding::Mesh named, sharding::ParseMesh(options.mesh));
-  std::map<int, std::vector<const Slice*>> slices_of;  // By the number of chips: their programs are the same.
+  std::map<int, std::vector<const Slice*>> slices_of;  // Keyed by the number of chips, which determines the program.
   for (const Slice& slice : slices) slices_of[slice.chips()].push_back(&slice);
-  std::vector<Run> runs;
+  std::vector<SimulatedRun> runs;
   for (const auto& [chips, alike] : slices_of) {
     for (const sharding::Mesh& mesh : simulate::MeshesLike(named, chips, kMaxSweptMeshes)) {
       const absl::StatusOr<PreparedProgram> program = Prepare(options.path, mesh.ToString());
       for (const Slice* slice : alike) {
-        absl::StatusOr<Run> found = program.ok() ? RunOn(*program, *slice, options.assign) : program.status();
+        absl::StatusOr<SimulatedRun> found = program.ok() ? RunOn(*program, *slice, options.assign) : program.status();
         if (found.ok()) {
           runs.push_back(*std::move(found));
         } else {
@@ -216,16 +217,16 @@ absl::StatusOr<std::vector<Run>> Sweep(const Options& options, const std::vector
       }
     }
   }
-  if (std::none_of(runs.begin(), runs.end(), [](const Run& run) { return run.error.ok(); })) {
+  if (std::none_of(runs.begin(), runs.end(), [](const SimulatedRun& run) { return run.error.ok(); })) {
     return Annotate(runs.at(0).error, absl::StrCat("--sweep found no mesh that fits; ", runs[0].mesh));
   }
-  std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+  std::stable_sort(runs.begin(), runs.end(), [](const SimulatedRun& a, const SimulatedRun& b) {
     return a.error.ok() != b.error.ok() ? a.error.ok() : a.prediction.step.us < b.prediction.step.us;
   });
   return runs;
 }
 
-absl::StatusOr<std::vector<Run>> Simulate(const Options& options, const std::vector<Slice>& slices) {
+absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& options, const std::vector<Slice>& slices) {
   struct Compared {
     std::string path, mesh;
   };
@@ -236,7 +237,7 @@ absl::StatusOr<std::vector<Run>> Simulate(const Options& options, const std::vec
   } else if (!options.compare.empty()) {
     all.push_back({options.path, options.compare});
   }
-  std::vector<Run> runs;
+  std::vector<SimulatedRun> runs;
   for (const auto& [path, mesh] : all) {
     XLAD_ASSIGN_OR_RETURN(const PreparedProgram program, Prepare(path, mesh));
     for (const Slice& slice : slices) {
@@ -252,14 +253,14 @@ absl::StatusOr<std::vector<Run>> Simulate(const Options& options, const std::vec
   return runs;
 }
 
-absl::Status RunSimulate(const Options& options) {
+absl::Status RunSimulate(const SimulateOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<Slice> slices, ReadSlices(options));
-  XLAD_ASSIGN_OR_RETURN(const std::vector<Run> runs,
+  XLAD_ASSIGN_OR_RETURN(const std::vector<SimulatedRun> runs,
                         options.sweep ? Sweep(options, slices) : Simulate(options, slices));
   const bool single = runs.size() == 1 && !options.sweep;
   if (options.format == "json") {
     Json json = Json::array();
-    for (const Run& run : runs) json.push_back(ToJson(run, !options.sweep));
+    for (const SimulatedRun& run : runs) json.push_back(ToJson(run, !options.sweep));
     absl::PrintF("%s\n", single ? json[0].dump(1) : Json{{"runs", json}}.dump(1));
   } else if (single) {
     PrintRun(runs[0]);
@@ -272,7 +273,7 @@ absl::Status RunSimulate(const Options& options) {
 }  // namespace
 
 void AddSimulate(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateOptions>();
   CLI::App* app = parent.add_subcommand("simulate", "predict the time of a step on a slice of TPUs");
   app->footer(
       "Examples:\n  xlad simulate examples/spiral_mlp --topology v5e-2x4 --mesh dp=4,tp=2\n"
@@ -294,7 +295,7 @@ void AddSimulate(CLI::App& parent, Action* action) {
                   "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");
   app->add_option("--broken-link", options->broken_links, "a link that carries nothing, as 0-1; may be repeated")
       ->allow_extra_args(false);
-  auto* compare = app->add_option("--compare", options->compare, "another mesh or program, beside the first");
+  auto* compare = app->add_option("--compare", options->compare, "another mesh or program, to compare with the first");
   auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");
   sweep->needs("--mesh")->excludes(compare);
   app->add_option("--trace", options->trace,

@@ -14,7 +14,7 @@
 namespace xlad::cli {
 namespace {
 
-constexpr int64_t kPollMs = 1000;
+constexpr int64_t kTopPollMs = 1000;
 constexpr int64_t kSliceMs = 50;  // How often the loop looks for an interruption.
 
 struct TopOptions {
@@ -22,11 +22,11 @@ struct TopOptions {
   bool once = false;
 };
 
-// What is known about the speed of a job: its step at an earlier moment.
+// The step of a job at an earlier time, and its speed since then.
 struct Progress {
   int64_t step = 0;
   int64_t at_ns = 0;
-  double steps_per_second = 0;  // 0: not known yet.
+  double steps_per_second = 0;  // 0 if it is not known yet.
 };
 
 std::string Duration(double seconds) {
@@ -93,7 +93,7 @@ class Top {
   std::map<std::string, Progress> progress_;
 };
 
-int Run(const TopOptions& options) {
+int RunTop(const TopOptions& options) {
   std::atomic<int>* stop = StopRequested();
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
@@ -111,12 +111,12 @@ int Run(const TopOptions& options) {
       if (!found.ok()) return Fail(found.status());
       workers = *std::move(found);
     }
-    // Clears the screen, and what was scrolled out of it stays.
+    // Clears the screen, but not the lines that were scrolled out of it.
     std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J",
                 top.Draw(*status, jobs, workers, RealClock().NowNs()).c_str());
     std::fflush(stdout);
     if (options.once) return kOk;
-    for (int64_t waited = 0; waited < kPollMs; waited += kSliceMs) {
+    for (int64_t waited = 0; waited < kTopPollMs; waited += kSliceMs) {
       if (*stop != 0) return kOk;
       std::this_thread::sleep_for(std::chrono::milliseconds(kSliceMs));
     }
@@ -129,9 +129,9 @@ void AddTop(CLI::App& parent, Action* action) {
   auto options = std::make_shared<TopOptions>();
   CLI::App* app = parent.add_subcommand("top", "show the jobs of a coordinator, redrawn every second");
   app->footer("Example:\n  xlad top --coordinator 127.0.0.1:7411\nCtrl-C ends it.");
-  app->add_flag("--once", options->once, "print once, and end");
+  app->add_flag("--once", options->once, "print once, and exit");
   AddEndpointFlags(app, &options->endpoint);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] { *action = [=] { return RunTop(*options); }; });
 }
 
 }  // namespace xlad::cli

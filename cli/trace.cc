@@ -9,7 +9,7 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& path) {
+int RunTrace(const Endpoint& endpoint, const std::string& job_id, const std::string& path) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto timeline = FetchTimeline(**client, job_id);
@@ -37,12 +37,12 @@ void AddTrace(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("trace", "write the timeline of a job: what ran when on which device");
   app->footer(
       "Example:\n  xlad trace job-1a2b3c4d -o trace.json\n"
-      "It has the instructions, collectives and messages of all ranks on one clock; the job may still run. Recorded\n"
-      "are the first 16 steps of each attempt and 8 in each doubling of their number (docs/howto/trace.md).");
+      "It has the instructions, collectives and messages of all ranks on one clock; the job may still run. The first\n"
+      "16 steps of each attempt are recorded, and 8 steps in each doubling of their number (docs/howto/trace.md).");
   app->add_option("JOB", *job_id, "the job's id")->required();
   app->add_option("-o,--output", *path, "the file; default: standard output")->check(OutputFile());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *path); }; });
+  app->callback([=] { *action = [=] { return RunTrace(*endpoint, *job_id, *path); }; });
 }
 
 }  // namespace xlad::cli

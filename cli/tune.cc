@@ -19,16 +19,16 @@
 namespace xlad::cli {
 namespace {
 
-// Differences below this are noise.
+// Relative differences below this are noise.
 constexpr double kMinGain = 0.03;
 
-struct Options {
+struct TuneOptions {
   std::string directory, mesh, output, cache, format;
   int64_t budget_ms = 60'000;
   int threads = 0;
 };
 
-// A kernel of the program, and how much its best schedule gained.
+// A kernel of the program, and the speedup of its best schedule.
 struct TunedKernel {
   uint64_t hash = 0;
   std::string name, source;
@@ -37,8 +37,8 @@ struct TunedKernel {
   int candidates = 0;
 };
 
-// Measures the candidates, then the best of them against the usual schedule once more, so that a lucky run does not
-// count.
+// Measures the candidates, and then compares the best one with the usual schedule again, so that a single fast run does
+// not decide.
 absl::StatusOr<TunedKernel> Tune(const compiler::KernelRequest& request, MeasureOptions measure) {
   const compiler::ScheduledKernel& usual = *request.kernel;
   TunedKernel tuned;
@@ -63,7 +63,7 @@ absl::StatusOr<TunedKernel> Tune(const compiler::KernelRequest& request, Measure
   return tuned;
 }
 
-// The entries of `before`, replaced or completed by those of the kernels that gained.
+// The entries of `before`, in which the entries of kernels that became faster are replaced or added.
 absl::StatusOr<std::string> Merged(const std::string& before, const compiler::StepProgram& steps,
                                    const std::vector<TunedKernel>& kernels) {
   XLAD_ASSIGN_OR_RETURN(const compiler::ScheduleTable table, compiler::ScheduleTable::Parse(before));
@@ -109,7 +109,7 @@ void Print(const std::vector<TunedKernel>& kernels, const std::string& format, c
   if (format == "json") std::printf("%s\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
-absl::Status Run(const Options& options) {
+absl::Status RunTune(const TuneOptions& options) {
   const std::string folder = CacheFolder(options.cache, UserCacheFolder());
   const std::string path = options.output.empty() ? TunedPath(folder) : options.output;
   if (path.empty()) {
@@ -157,7 +157,7 @@ absl::Status Run(const Options& options) {
 }  // namespace
 
 void AddTune(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TuneOptions>();
   CLI::App* app = parent.add_subcommand("tune", "measure kernel schedules of a program on this machine; keep the best");
   app->footer("Examples:\n  xlad tune examples/spiral_mlp --budget 60s\n"
               "  xlad tune examples/spiral_mlp -o schedules.txt\n"
@@ -174,7 +174,7 @@ void AddTune(CLI::App& parent, Action* action) {
   AddFormatFlag(app, &options->format);
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*options);
+      const absl::Status status = RunTune(*options);
       return status.ok() ? kOk : Fail(status);
     };
   });

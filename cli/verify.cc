@@ -63,8 +63,8 @@ const Array& ResultOf(const Literal& results, size_t r) {
   return results.is_tuple ? results.tuple[r].array : results.array;
 }
 
-// Prints the results that differ by more than the tolerance and the effect of rounding, which `nudged`, the results of
-// slightly changed inputs, estimates. Returns their number.
+// Prints the results that differ by more than the sum of the tolerance and the effect of rounding, and returns their
+// number. The effect of rounding is estimated from `nudged`, the results for slightly changed inputs.
 int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
                          double tolerance) {
   int64_t bad = 0;
@@ -122,7 +122,7 @@ absl::Status Locate(sharding::ShardedModule whole, const Meaning& meaning, const
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& path, const std::string& mesh, double tolerance) {
+absl::Status RunVerify(const std::string& path, const std::string& mesh, double tolerance) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   if (!program.is_job) {
     return absl::InvalidArgumentError(
@@ -175,7 +175,7 @@ void AddVerify(CLI::App& parent, Action* action) {
       });
   app->callback([=] {
     *action = [=] {
-      const absl::Status status = Run(*path, *mesh, *tolerance);
+      const absl::Status status = RunVerify(*path, *mesh, *tolerance);
       return status.ok() ? kOk : Fail(status);
     };
   });

@@ -8,7 +8,7 @@
 namespace xlad::cli {
 namespace {
 
-int Run(const std::string& format) {
+int RunVersion(const std::string& format) {
   nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
   std::string table;
   for (const runtime::DeviceKind& kind : runtime::AllDeviceKinds()) {
@@ -35,9 +35,10 @@ int Run(const std::string& format) {
 
 void AddVersion(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("version", "print the version and the kinds of device");
+  app->footer("Example:\n  xlad version --format json");
   auto format = std::make_shared<std::string>();
   AddFormatFlag(app, format.get());
-  app->callback([=] { *action = [=] { return Run(*format); }; });
+  app->callback([=] { *action = [=] { return RunVersion(*format); }; });
 }
 
 }  // namespace xlad::cli

@@ -12,7 +12,7 @@ nlohmann::ordered_json List(const google::protobuf::RepeatedPtrField<std::string
   return std::vector<std::string>(texts.begin(), texts.end());
 }
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
+int RunWhy(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const auto why = (*client)->Why(job_id);
@@ -44,7 +44,7 @@ void AddWhy(CLI::App& parent, Action* action) {
   app->add_option("JOB", *job_id, "the job's id")->required();
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *format); }; });
+  app->callback([=] { *action = [=] { return RunWhy(*endpoint, *job_id, *format); }; });
 }
 
 }  // namespace xlad::cli

@@ -21,10 +21,11 @@ struct WorkerFlags {
   bool dry_run = false;
 };
 
-int Run(WorkerFlags flags) {
+int RunWorkerCommand(WorkerFlags flags) {
   worker::WorkerOptions& options = flags.options;
   absl::StatusOr<std::optional<collectives::Launch>> launch(std::nullopt);
-  // With both, no launcher is needed: `xlad up` in the batch script of a Slurm job, for example.
+  // A worker with a coordinator and an id needs no launcher. Example: the workers of `xlad up` in a batch script of
+  // Slurm.
   const bool is_placed = flags.coordinator_given && !options.worker_id.empty();
   if (!is_placed || flags.dry_run) launch = collectives::DetectLaunch();
   if (!launch.ok()) return Fail(launch.status());
@@ -59,11 +60,11 @@ void AddWorker(CLI::App& parent, Action* action) {
       "Examples:\n  xlad worker --coordinator 127.0.0.1:7411 --devices 2\n"
       "  xlad worker --coordinator 127.0.0.1:7411 --device opaque:2\n"
       "  srun -n 4 xlad worker --dry-run\n"
-      "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its id from\n"
-      "them if the flags do not say it (docs/reference/launchers.md).\n"
-      "SIGTERM drains: its jobs stop after a step and save their state. It exits with 75 if they\n"
-      "continue elsewhere, with 0 if it was idle. A second SIGTERM ends it at once.");
-  AddDeviceFlags(app, &options->devices, "COUNT: of this worker, 1 without it; default cpu");
+      "Started by srun, mpirun, torchrun or Kubernetes, a worker takes the coordinator's host and its own id from\n"
+      "them if no flag gives them (docs/reference/launchers.md).\n"
+      "SIGTERM drains the worker: its jobs stop after a step and save their state. The exit code is 75 if they\n"
+      "continue on other workers, and 0 if the worker was idle. A second SIGTERM ends the worker at once.");
+  AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
   app->add_option("--listen", options->listen, "HOST or HOST:PORT on which peers connect; off loopback, encrypted")
       ->capture_default_str();
   app->add_option("--advertise", options->advertise, kAdvertiseHelp);
@@ -94,16 +95,16 @@ void AddWorker(CLI::App& parent, Action* action) {
   app->add_option_function<double>(
          "--test-clock-offset-ms",
          [options](double ms) { options->clock_skew.offset_ns = std::llround(ms * static_cast<double>(kNsPerMs)); },
-         "for tests: this worker's clock is ahead by this")
+         "for tests: the time by which this worker's clock is ahead")
       ->group("");
   app->add_option("--test-clock-ppm", options->clock_skew.ppm,
                   "for tests: this worker's clock is too fast by this many millionths")
       ->group("");
-  app->add_flag("--dry-run", flags->dry_run, "print which launcher was found and what follows from it, and end");
+  app->add_flag("--dry-run", flags->dry_run, "print the launcher that was found and the settings from it, and exit");
   AddEndpointFlags(app, &options->coordinator, UseOwnJoinFile::kNo);
   app->callback([=] {
     flags->coordinator_given = app->count("--coordinator") > 0 || app->count("--join") > 0;
-    *action = [=] { return Run(*flags); };
+    *action = [=] { return RunWorkerCommand(*flags); };
   });
 }
 
