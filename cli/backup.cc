@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "client/coordinator_client.h"
 #include "service/restore.h"
 
@@ -35,7 +36,7 @@ void AddBackup(CLI::App& parent, Action* action) {
   auto folder = std::make_shared<std::string>();
   CLI::App* app = parent.add_subcommand("backup", "copy the jobs and blobs of a running coordinator into a folder");
   app->footer("Example:\n  xlad backup /backups/monday --coordinator 127.0.0.1:7411");
-  app->add_option("DIR", *folder, "a new or empty folder on the coordinator's machine")->required();
+  app->add_option("DIR", *folder, "a new or empty folder on the coordinator's machine")->required()->check(NotEmpty());
   AddEndpointFlags(app, endpoint.get());
   app->callback([=] { *action = [=] { return RunBackup(*endpoint, *folder); }; });
 }
@@ -45,9 +46,11 @@ void AddRestore(CLI::App& parent, Action* action) {
   auto data_folder = std::make_shared<std::string>("xlad-data");
   CLI::App* app = parent.add_subcommand("restore", "make a coordinator's data folder from a backup");
   app->footer("Example:\n  xlad restore /backups/monday --data /var/lib/xlad\n"
-              "Workers refuse a coordinator that still runs on the old folder, once they have seen the restored one.");
-  app->add_option("DIR", *backup, "the backup")->required();
-  app->add_option("--data", *data_folder, "a new or empty folder for the coordinator")->capture_default_str();
+              "A worker that has connected to the restored coordinator refuses a coordinator on the old folder.");
+  app->add_option("DIR", *backup, "the backup")->required()->check(NotEmpty());
+  app->add_option("--data", *data_folder, "a new or empty folder for the coordinator")
+      ->capture_default_str()
+      ->check(NotEmpty());
   app->callback([=] { *action = [=] { return RunRestore(*backup, *data_folder); }; });
 }
 

@@ -1,5 +1,5 @@
-// xlad chaos: trains a job twice on clusters of its own, once undisturbed and once with faults, and compares the
-// results.
+// `xlad chaos`: trains a job twice, once undisturbed and once with faults, and compares the results. It starts a new
+// cluster for each run.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -38,9 +38,9 @@ struct ChaosOptions {
   std::string directory, mesh = "dp=4", folder, format = "table", on_loss = "restart";
   std::vector<std::string> kinds;  // The kinds of faults, or empty for all.
   double minutes = 1;
-  double period_s = 60;  // Between the starts of two faults, on average.
+  double period_s = 60;  // The mean time between the starts of two faults.
   int64_t seed = 1;
-  int64_t steps = 0;  // 0: as many as take `minutes`.
+  int64_t steps = 0;  // If 0, the number of steps that take `minutes`.
   int64_t workers = 4;
   int64_t checkpoint_every = 10;
 };
@@ -184,7 +184,7 @@ struct Fault {
   std::function<absl::Status()> begin, end;
 };
 
-int64_t Between(Random* random, int64_t low, int64_t high) { return low + random->Below(high - low + 1); }
+int64_t RandomBetween(Random* random, int64_t low, int64_t high) { return low + random->Below(high - low + 1); }
 
 absl::Status SetFileLimit(pid_t pid, rlim_t limit) {
   rlimit now{};
@@ -202,18 +202,18 @@ absl::Status SignalTo(ChildProcess* process, int signal) {
 Fault CoordinatorFault(const std::string& kind, ChaosCluster* cluster, Random* random) {
   Fault fault{kind, "coordinator", 0, nullptr, nullptr};
   if (kind == "kill-coordinator") {
-    fault.hold_ms = Between(random, 0, 3000);
+    fault.hold_ms = RandomBetween(random, 0, 3000);
     fault.begin = [cluster] { return SignalTo(&cluster->coordinator(), SIGKILL); };
     fault.end = [cluster] {
       cluster->coordinator().WaitFor(1000);
       return cluster->Supervise();
     };
   } else if (kind == "stop-coordinator") {
-    fault.hold_ms = Between(random, 2000, 20000);
+    fault.hold_ms = RandomBetween(random, 2000, 20000);
     fault.begin = [cluster] { return SignalTo(&cluster->coordinator(), SIGSTOP); };
     fault.end = [cluster] { return SignalTo(&cluster->coordinator(), SIGCONT); };
   } else {  // full-disk: the limit on file sizes is 0, so that no file can grow, as if the disk were full.
-    fault.hold_ms = Between(random, 500, 5000);
+    fault.hold_ms = RandomBetween(random, 500, 5000);
     fault.begin = [cluster] { return SetFileLimit(cluster->coordinator().pid(), 0); };
     fault.end = [cluster] { return SetFileLimit(cluster->coordinator().pid(), RLIM_INFINITY); };
   }
@@ -225,7 +225,7 @@ Fault WorkerFault(const std::string& kind, ChaosCluster* cluster, Random* random
   Fault fault{kind, absl::StrCat("w", w), 0, nullptr, nullptr};
   fault.end = [cluster] { return cluster->Supervise(); };
   if (kind == "kill-worker") {
-    fault.hold_ms = Between(random, 0, 3000);
+    fault.hold_ms = RandomBetween(random, 0, 3000);
     fault.begin = [cluster, w] {
       cluster->worker(w).Signal(SIGKILL);
       cluster->worker(w).WaitFor(1000);
@@ -237,7 +237,7 @@ Fault WorkerFault(const std::string& kind, ChaosCluster* cluster, Random* random
       return absl::OkStatus();
     };
   } else if (kind == "stop-worker") {
-    fault.hold_ms = Between(random, 2000, 20000);
+    fault.hold_ms = RandomBetween(random, 2000, 20000);
     const auto signal_all = [cluster, w](int signal) {
       for (const pid_t child : ChildrenOf(cluster->worker(w).pid())) kill(child, signal);
       return SignalTo(&cluster->worker(w), signal);
@@ -251,7 +251,7 @@ Fault WorkerFault(const std::string& kind, ChaosCluster* cluster, Random* random
                                                   {Path::kNoAnswers, "no answers"}};
     const auto& [path, name] = paths[random->Below(std::size(paths))];
     fault.kind = absl::StrCat("cut: ", name);
-    fault.hold_ms = random->Below(2) == 0 ? Between(random, 100, 1000) : Between(random, 1000, 30000);
+    fault.hold_ms = random->Below(2) == 0 ? RandomBetween(random, 100, 1000) : RandomBetween(random, 1000, 30000);
     fault.begin = [cluster, w, path = path] {
       cluster->proxy(w).Set(path);
       return absl::OkStatus();
@@ -290,7 +290,7 @@ struct RunResult {
 };
 
 // The command that submits the job and follows it to its end. If the coordinator is unreachable for too long, the
-// client ends and is started again; because the key is the same, it then follows the same job.
+// client ends and is started again. It then follows the same job, because the key is the same.
 std::vector<std::string> SubmitCommand(const ChaosOptions& options, int64_t steps, const std::string& address,
                                        const std::string& folder) {
   return {OwnExecutablePath(),
@@ -327,7 +327,7 @@ void ReadCurve(const std::string& path, RunResult* result) {
   result->median_step_ms = times[times.size() / 2];
 }
 
-// Runs the job to its end, or until `limit_s`. If `random` is null, there are no faults.
+// Runs the job until it ends or `limit_s` seconds have passed. If `random` is null, there are no faults.
 absl::StatusOr<RunResult> RunJob(const ChaosOptions& options, const std::string& name, int64_t steps, double limit_s,
                                  Random* random) {
   const std::string folder = JoinPath(options.folder, name);
@@ -405,7 +405,7 @@ std::string ToTable(const nlohmann::json& report) {
 
 absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   constexpr int64_t kTrialSteps = 100;
-  // An error in the job directory is reported here rather than by the first client, which would fail.
+  // Errors in the job directory are reported before any process is started.
   XLAD_RETURN_IF_ERROR(
       client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, /*steps=*/-1).status());
   int64_t steps = options.steps;
@@ -447,11 +447,12 @@ absl::StatusOr<nlohmann::json> Measure(const ChaosOptions& options) {
   return report;
 }
 
-int Run(ChaosOptions options) {
+int RunChaos(ChaosOptions options) {
   const bool keeps_folder = !options.folder.empty();
   if (!keeps_folder) {
-    options.folder = JoinPath(std::filesystem::temp_directory_path().string(),
-                              absl::StrCat("xlad-chaos-", getpid(), "-", SystemRandom()->Hex(3)));
+    const auto temporary = TemporaryFolder();
+    if (!temporary.ok()) return Fail(temporary.status());
+    options.folder = JoinPath(*temporary, absl::StrCat("xlad-chaos-", getpid(), "-", SystemRandom()->Hex(3)));
   }
   std::error_code ignored;
   const auto report = Measure(options);
@@ -472,8 +473,8 @@ int Run(ChaosOptions options) {
 void AddChaos(CLI::App& parent, Action* action) {
   auto options = std::make_shared<ChaosOptions>();
   CLI::App* app = parent.add_subcommand("chaos",
-                                        "train a job twice on clusters of its own, without and with faults, "
-                                        "and compare");
+                                        "train a job twice, on new clusters, without and with faults, "
+                                        "and compare the results");
   app->footer(
       "Example:\n  xlad chaos examples/spiral_mlp --minutes 5 --seed 7 --period 10 --format json\n"
       "The exit code is 1 if the final parameters differ in any bit. The same seed repeats the same faults.");
@@ -501,7 +502,7 @@ void AddChaos(CLI::App& parent, Action* action) {
       ->check(OneOf({"restart", "shrink", "wait"}));
   app->add_option("--data", options->folder, "keep logs in this folder");
   AddFormatFlag(app, &options->format);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] { *action = [=] { return RunChaos(*options); }; });
 }
 
 }  // namespace xlad::cli

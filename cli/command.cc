@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -29,7 +30,8 @@ void OnSignal(int /*signal*/) {
   if (stop_requested.exchange(1) != 0) _exit(kInterrupted);
 }
 
-// Replaces characters that a terminal would obey, except for the ends of lines and tabs. A message can quote a file.
+// Replaces control characters, except for newlines and tabs, because a message may quote a file and a terminal would
+// interpret them.
 std::string WithoutControls(absl::string_view text) {
   std::string out(text);
   for (char& c : out) {
@@ -64,6 +66,16 @@ absl::StatusOr<std::string> ReadInput(const std::string& path) {
   return std::string((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
 }
 
+absl::StatusOr<std::string> TemporaryFolder() {
+  std::error_code error;
+  const std::string folder = std::filesystem::temp_directory_path(error).string();
+  if (!error) return folder;
+  const char* const named = std::getenv("TMPDIR");
+  return absl::NotFoundError(absl::StrCat("TMPDIR: found \"", named == nullptr ? "" : named,
+                                          "\", which is not a folder (", error.message(),
+                                          "), expected one, for temporary files"));
+}
+
 bool ErrorIsTerminal() { return isatty(STDERR_FILENO) != 0; }
 
 std::atomic<int>* StopRequested() {
@@ -72,7 +84,7 @@ std::atomic<int>* StopRequested() {
     action.sa_handler = OnSignal;
     sigaction(SIGINT, &action, nullptr);
     sigaction(SIGTERM, &action, nullptr);
-    signal(SIGPIPE, SIG_IGN);  // A daemon outlives the reader of its output.
+    signal(SIGPIPE, SIG_IGN);  // A daemon continues if the reader of its output ends.
     return true;
   }();
   (void)installed;
@@ -81,14 +93,15 @@ std::atomic<int>* StopRequested() {
 
 namespace {
 
-// Fills the endpoint from a join file. `keeps_address`: the user has given the address.
+// Fills the endpoint from a join file. If `keeps_address` is true, the user has given the address, and that of the file
+// is ignored.
 void TakeJoinFile(const std::string& path, bool keeps_address, Endpoint* endpoint) {
   const absl::StatusOr<std::string> text = RealFileSystem().Read(path);
   if (!text.ok()) throw CLI::ValidationError("--join", std::string(text.status().message()));
   const absl::StatusOr<security::JoinFile> join = security::ParseJoinFile(*text);
   if (!join.ok()) throw CLI::ValidationError("--join", absl::StrCat(path, ": ", join.status().message()));
   if (!keeps_address) endpoint->address = join->address;
-  endpoint->ca_file = endpoint->token_file = path;  // The file is both (join_file.h).
+  endpoint->ca_file = endpoint->token_file = path;  // A join file has both (join_file.h).
 }
 
 }  // namespace
@@ -130,7 +143,8 @@ absl::Status KeepJoinFile(const std::string& path, const std::string& data_folde
   const auto text = RealFileSystem().Read(path);
   const auto known = text.ok() ? security::ParseJoinFile(*text) : text.status();
   if (known.ok() && known->address == address && tokens.Find(known->token).ok()) return absl::OkStatus();
-  if (known.ok()) tokens.Revoke(security::TokenId(known->token)).IgnoreError();  // It may be another coordinator's.
+  // Revoke fails if another coordinator issued the token.
+  if (known.ok()) tokens.Revoke(security::TokenId(known->token)).IgnoreError();
   XLAD_ASSIGN_OR_RETURN(const security::JoinFile join, service::MakeJoinFile(data_folder, caller, kValidSeconds));
   XLAD_RETURN_IF_ERROR(security::MakePrivateFolder(std::filesystem::path(path).parent_path().string()));
   return security::WritePrivateFile(path, security::FormatJoinFile(join));

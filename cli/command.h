@@ -1,7 +1,7 @@
-// What every subcommand of `xlad` shares: exit codes, errors, output, signals.
+// The common parts of the subcommands of `xlad`: exit codes, errors, output, signals.
 //
 // A subcommand is one file with one Add function, which declares its flags on a CLI::App and sets `*action` to the
-// function that runs after parsing. cli/main.cc has the table.
+// function that runs after parsing. cli/main.cc has the table of subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,10 +21,10 @@ namespace xlad::cli {
 // Documented in docs/reference/commands.md.
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,       // Bad input, or the job failed.
+  kFailed = 1,       // The input is invalid, or the job failed.
   kUsage = 2,        // A flag or argument is wrong.
   kUnavailable = 3,  // The coordinator cannot be reached, or a port or folder is in use.
-  kMoved = 75,       // EX_TEMPFAIL: a worker has drained, and its work continues elsewhere.
+  kMoved = 75,       // EX_TEMPFAIL: a worker has drained, and its work continues on other workers.
   kInterrupted = 130,
 };
 
@@ -38,21 +38,26 @@ absl::Status WriteOutput(const std::string& path, const std::string& bytes);
 // Reads a file, or standard input if `path` is "-".
 absl::StatusOr<std::string> ReadInput(const std::string& path);
 
+// Returns the folder for temporary files, which $TMPDIR names, or NotFound if it is not a folder.
+absl::StatusOr<std::string> TemporaryFolder();
+
 bool ErrorIsTerminal();
-// Installs signal handlers once. The first SIGINT or SIGTERM sets the value to 1; a second one exits at once with 130.
+// Installs signal handlers once. The first SIGINT or SIGTERM sets the returned value to 1; the second one ends the
+// process at once with exit code 130.
 std::atomic<int>* StopRequested();
-// From now on other users cannot read the files and folders that this process and its children make: data, logs and
-// checkpoints belong to the user who runs the cluster.
+// Makes all files and folders that this process and its children create from now on unreadable for other users, because
+// data, logs and checkpoints belong to the user who runs the cluster.
 void KeepFilesPrivate();
 
-// --coordinator (where `xlad up` listens), --join, --tls-ca, --token-file. A join file has the other three. Without any
-// of these flags, commands of a user who has started a coordinator off loopback use the join file that it has written.
+// Declares --coordinator (default: the address of `xlad up`), --join, --tls-ca and --token-file. --join names a file
+// that has the values of the other three. A user who has started a coordinator that does not listen on loopback has a
+// join file that this coordinator has written. Commands of this user take it if --join and --tls-ca are not set.
 enum class UseOwnJoinFile { kYes, kNo };
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = UseOwnJoinFile::kYes);
-// --format table|json, and --json.
+// Declares --format table|json, and --json.
 void AddFormatFlag(CLI::App* app, std::string* format);
 
-std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // "dp=4,tp=2" or "single"
+std::string MeshText(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);  // Example: "dp=4,tp=2", or "single".
 
 void AddUp(CLI::App& parent, Action* action);
 void AddCoordinator(CLI::App& parent, Action* action);
@@ -89,19 +94,19 @@ void AddToken(CLI::App& parent, Action* action);
 void AddVersion(CLI::App& parent, Action* action);
 void AddConfig(CLI::App& parent, Action* action);
 
-// Writes a join file of `caller` for a coordinator that has just begun to listen off loopback at `address`, unless the
-// one that exists is still valid.
+// Called when a coordinator has begun to listen at `address`, which is not a loopback address. Writes a join file with
+// a token of `caller` to `path`, unless the existing file is still valid.
 absl::Status KeepJoinFile(const std::string& path, const std::string& data_folder, const std::string& address,
                           const security::Caller& caller);
-// The same for the commands of this user. Returns its path, or "" if the user has no folder for it.
+// Writes a join file for the commands of this user. Returns its path, or "" if the user has no folder for it.
 absl::StatusOr<std::string> WriteOwnJoinFile(const std::string& data_folder, const std::string& address);
 // The name of the user who runs this process, as an owner of jobs.
 std::string OwnUserName();
 
 inline constexpr char kAdvertiseHelp[] = "host by which other machines reach this one; default: that of --listen";
-// Help of --http; docs/reference/metrics.md.
+// Help of --http, which docs/reference/metrics.md describes.
 inline constexpr char kHttpHelp[] = "HOST:PORT for metrics (/metrics), health (/livez, /readyz) and the dashboard (/)";
-// Help of --cache; CacheFolder reads it.
+// Help of --cache. CacheFolder (base/cache_folder.h) interprets the flag's value.
 inline constexpr char kCacheHelp[] = "folder in which executables are cached; off: no cache; default: XLAD_CACHE";
 
 }  // namespace xlad::cli

@@ -9,22 +9,23 @@
 #include "base/network.h"
 #include "cli/command.h"
 #include "cli/coordinator_flags.h"
+#include "cli/flag_checks.h"
 #include "service/coordinator_daemon.h"
 
 namespace xlad::cli {
 namespace {
 
-// The commands of the user who runs a coordinator off loopback need no flag.
+// Writes a join file, so that commands of the user who runs a coordinator off loopback need no flag.
 absl::Status WriteOwnCredentials(const service::DaemonOptions& options, const std::string& address) {
   const auto at = ParseHostPort(options.listen);
   if (!at.ok() || IsLoopback(at->host) || !options.tls_cert_file.empty()) return absl::OkStatus();
   const auto path = WriteOwnJoinFile(options.data_folder, address);
   if (!path.ok()) return path.status();
-  if (!path->empty()) LogInfo("commands of this user join by a file", {{"file", *path}});
+  if (!path->empty()) LogInfo("commands of this user use a join file", {{"file", *path}});
   return absl::OkStatus();
 }
 
-int Run(const service::DaemonOptions& options) {
+int RunCoordinator(const service::DaemonOptions& options) {
   KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
   const auto daemon = service::CoordinatorDaemon::Start(options);
@@ -50,11 +51,14 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   app->footer("Example:\n  xlad coordinator --listen 127.0.0.1:7411 --data /var/lib/xlad\n"
               "SIGTERM stops it cleanly; running jobs continue and are adopted at the next start.");
   app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(Address());
   app->add_option("--advertise", options->advertise, kAdvertiseHelp);
-  app->add_option("--data", options->data_folder, "folder for the job log and blobs")->capture_default_str();
-  app->add_option("--http", options->http, kHttpHelp);
-  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain; default: an own one");
+  app->add_option("--data", options->data_folder, "folder for the job log and blobs")
+      ->capture_default_str()
+      ->check(NotEmpty());
+  app->add_option("--http", options->http, kHttpHelp)->check(Address());
+  app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain; default: a generated one");
   app->add_option("--tls-key", options->tls_key_file, "its PEM private key");
   app->add_option("--token-file", options->token_file, "with --tls-cert: file with the token of all callers");
   app->add_option("--cache", *cache, kCacheHelp);
@@ -66,7 +70,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
       options->coordinator = *chosen;
       options->build_limits.memory_bytes = flags->build_memory_bytes;
       options->cache_folder = CacheFolder(*cache, JoinPath(options->data_folder, "executables"));
-      return Run(*options);
+      return RunCoordinator(*options);
     };
   });
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/network.h"
 
 namespace xlad::cli {
 namespace {
@@ -21,7 +22,7 @@ std::string Found(const std::string& text, const std::string& expected) {
   return absl::StrCat("found ", text.empty() ? "nothing" : text, ", expected ", expected);
 }
 
-// "a, b or c"
+// Returns "a, b or c".
 std::string Alternatives(const std::vector<std::string>& words) {
   if (words.size() < 2) return absl::StrJoin(words, "");
   return absl::StrCat(absl::StrJoin(words.begin(), words.end() - 1, ", "), " or ", words.back());
@@ -37,16 +38,18 @@ CLI::Validator Number(const std::string& expected, bool (*is_good)(double)) {
 }
 
 std::string CheckWritable(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return absl::StrCat("cannot write ", path, ": it is a folder");
+  if (path.empty()) return Found(path, "the name of a file");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return absl::StrCat("cannot write ", path, ": it is a folder");
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
-  if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder)) return "";
+  if (access(folder.c_str(), W_OK) == 0 && std::filesystem::is_directory(folder, ignored)) return "";
   return absl::StrCat("cannot write ", path, ": ", folder, " is not a folder that can be written");
 }
 
 using Units = std::map<std::string, int64_t>;
 
-// "k", "kb", "ki" and "kib" are 1024, and so on. A number without a unit has bytes.
+// The units "k", "kb", "ki" and "kib" are 1024 bytes, and so on. A number without a unit is in bytes.
 Units ByteUnits() {
   Units units = {{"", 1}, {"b", 1}};
   int64_t bytes = 1;
@@ -57,7 +60,7 @@ Units ByteUnits() {
   return units;
 }
 
-// Replaces a whole number with one of the units by their product.
+// Accepts a whole number that is followed by one of the units, and replaces the text by their product.
 CLI::Validator WithUnit(const Units& units, const std::string& name, const std::string& expected) {
   return CLI::Validator(
       [=](std::string& text) -> std::string {
@@ -112,6 +115,15 @@ CLI::Validator NonNegativeNumber() {
   return Number("a number of 0 or more", [](double value) { return value >= 0 && std::isfinite(value); });
 }
 
+CLI::Validator Folder() {
+  return CLI::Validator(
+      [](const std::string& path) -> std::string {
+        std::error_code ignored;
+        return std::filesystem::is_directory(path, ignored) ? "" : absl::StrCat("there is no folder ", path);
+      },
+      "");
+}
+
 CLI::Validator InputFile() {
   return CLI::Validator(
       [](const std::string& path) -> std::string {
@@ -122,6 +134,15 @@ CLI::Validator InputFile() {
       "");
 }
 
+CLI::Validator NotEmpty() {
+  return CLI::Validator([](const std::string& text) { return text.empty() ? Found(text, "a value") : ""; }, "");
+}
+
+CLI::Validator Address() {
+  return CLI::Validator([](const std::string& text) { return std::string(ParseHostPort(text).status().message()); },
+                        "");
+}
+
 CLI::Validator OutputFile() {
   return CLI::Validator([](const std::string& path) { return path == "-" ? "" : CheckWritable(path); }, "");
 }
@@ -130,6 +151,20 @@ CLI::Validator NamedOutputFile() {
   return CLI::Validator(
       [](const std::string& path) { return path == "-" ? Found(path, "the name of a file") : CheckWritable(path); },
       "");
+}
+
+void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& paths_of_flags) {
+  std::map<std::string, std::string> flag_of;
+  for (const auto& [flag, path] : paths_of_flags) {
+    std::error_code ignored;
+    const bool is_device = std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
+    if (path.empty() || is_device) continue;
+    const std::string file = std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+    const auto [other, is_new] = flag_of.emplace(path == "-" ? path : file, flag);
+    if (is_new) continue;
+    throw CLI::ValidationError(flag, absl::StrCat("found ", path, ", expected another output than that of ",
+                                                  other->second, ", which would be replaced"));
+  }
 }
 
 CLI::Validator ByteSize() { return WithUnit(ByteUnits(), "SIZE", "a number of bytes, or a size such as 500MB or 2GB"); }

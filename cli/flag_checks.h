@@ -1,26 +1,36 @@
-// Checks of the values of flags. Their errors say what was found and what is expected, as those of CLI11 do not.
+// Checks of the values of flags. Unlike those of CLI11, their errors say what was found and what is expected.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace xlad::cli {
 
-CLI::Validator AtLeast(int64_t least);  // A whole number.
+CLI::Validator AtLeast(int64_t least);  // Accepts a whole number of `least` or more.
 CLI::Validator Between(int64_t least, int64_t most);
 CLI::Validator OneOf(std::vector<std::string> words);
-CLI::Validator PositiveNumber();     // Below a million; not necessarily whole.
-CLI::Validator NonNegativeNumber();  // Not necessarily whole.
-CLI::Validator InputFile();          // A file that exists.
+CLI::Validator PositiveNumber();     // Accepts a number above 0 and below a million.
+CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
+// Accepts any text that is not empty. An empty value is often that of an unset variable of a shell, and a flag must not
+// be without effect then.
+CLI::Validator NotEmpty();
+CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
+CLI::Validator InputFile();          // Accepts a file that exists.
+CLI::Validator Folder();             // Accepts a folder that exists.
 
-// For outputs: an error is found before a long computation, not after it. The folder of the file must exist and be
-// writable. NamedOutputFile refuses a hyphen, which stands for standard output elsewhere.
+// Checks of output files, so that an error is found before a long computation, not after it. The folder of the file
+// must exist and be writable. OutputFile also accepts a hyphen, which means standard output; NamedOutputFile does not.
 CLI::Validator OutputFile();
 CLI::Validator NamedOutputFile();
+// Throws CLI::ValidationError if two of the outputs, each with the name of its flag, are the same file. Empty paths and
+// devices are ignored.
+void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& paths_of_flags);
 
-// For transform(): replace sizes, such as 500MB or 2GB, by bytes, and times, such as 500ms, 60s or 5min, by ms.
+// For transform(): these replace a size, such as 500MB or 2GB, by bytes, and a time, such as 500ms, 60s or 5min, by
+// milliseconds.
 CLI::Validator ByteSize();
 CLI::Validator Duration();
 

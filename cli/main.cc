@@ -50,7 +50,7 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-// The innermost subcommand that the command line names, and its name with those around it: "xlad ckpt ls".
+// The innermost subcommand that the command line names, and its full name: "xlad ckpt ls".
 std::pair<const CLI::App*, std::string> UsedCommand(const CLI::App& app) {
   const CLI::App* command = &app;
   std::string name = "xlad";
@@ -72,10 +72,16 @@ std::string Reworded(const CLI::ParseError& error) {
     if (parts.size() == 2) return absl::StrCat(parts[0], ": found ", parts[1], ", expected a number");
   }
   if (error.get_name() == "ArgumentMismatch" &&
-      absl::EndsWith(text, " missing")) {  // "--device: 1 required KIND missing"
+      absl::EndsWith(text, " missing")) {  // Example: "--device: 1 required KIND missing".
     const auto parts = split(text, ": "), value = split(text, " required ");
     if (parts.size() == 2 && value.size() == 2) {
       return absl::StrCat(parts[0], ": found no value, expected ", absl::StripSuffix(value[1], " missing"));
+    }
+  }
+  if (error.get_name() == "ArgumentMismatch") {  // Example: "--steps: At Most 1 required but received 2".
+    const auto parts = split(text, ": "), value = split(text, " required but received ");
+    if (parts.size() == 2 && value.size() == 2 && absl::StartsWith(parts[1], "At Most 1 ")) {
+      return absl::StrCat(parts[0], ": found ", value[1], " values, expected one");
     }
   }
   if (error.get_name() == "ExcludesError") {
@@ -85,7 +91,7 @@ std::string Reworded(const CLI::ParseError& error) {
   return text;
 }
 
-// What is wrong with a word that the command does not know. Suggests the most similar command or flag, if there is one.
+// The error message for an unknown word. It suggests the most similar command or flag, if there is one.
 std::string UnknownWord(const CLI::App& command, const std::string& name, const std::string& word) {
   const std::vector<std::string> commands = SubcommandsOf(command);
   const bool is_flag = absl::StartsWith(word, "-");
@@ -125,7 +131,7 @@ int Main(int argc, char** argv) {
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });
   if (!arguments.ok()) return Fail(arguments.status());
-  std::reverse(arguments->begin(), arguments->end());  // The parser takes them from the end.
+  std::reverse(arguments->begin(), arguments->end());  // The parser expects the arguments in reverse order.
   try {
     app.parse(*arguments);
     if (!UsedCommand(app).first->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));
@@ -151,7 +157,7 @@ int Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return xlad::cli::Main(argc, argv);
-  } catch (const std::exception& error) {  // Thrown by a library; xlad's functions return errors.
+  } catch (const std::exception& error) {  // Only libraries throw; xlad's functions return errors.
     std::fprintf(stderr, "xlad: error: %s\n", error.what());
     return xlad::cli::kFailed;
   }

@@ -13,7 +13,7 @@
 namespace xlad::cli {
 namespace {
 
-// Both are 0 if the text is wrong.
+// An interval in steps or in milliseconds. The member for the other unit is 0. Both are 0 if the text is malformed.
 struct Every {
   int64_t steps = 0, ms = 0;
 };
@@ -57,7 +57,8 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
   app->add_option("--checkpoint-to", flags->checkpoint_to,
                   "a folder that all workers share, as file:/PATH; default: the coordinator keeps the checkpoints")
       ->check(CLI::Validator(CheckCheckpointUri, "URI"));
-  app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI");
+  app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI")
+      ->check(NotEmpty());
   app->add_option(
          "--on-loss", flags->on_loss,
          "after the loss of a worker: restart (on any free devices), shrink (on fewer if there are not enough), "
@@ -85,7 +86,8 @@ void ApplyRecoveryFlags(const RecoveryFlags& flags, JobSpec* spec) {
   if (!flags.checkpoint_to.empty()) spec->mutable_checkpoint()->set_uri(flags.checkpoint_to);
   spec->set_resume(flags.resume);
   spec->set_max_attempts(flags.attempts);
-  // A NaN in the data is not the fault of an instruction, but it must not go unnoticed.
+  // --check-numerics does not report a NaN in the data, because no instruction makes it. The job must fail at such a
+  // NaN too.
   spec->set_stop_when_not_finite(flags.stop_when_not_finite || spec->compile().check_numerics());
   spec->set_on_loss(flags.on_loss == "shrink" ? JobSpec::SHRINK
                     : flags.on_loss == "wait" ? JobSpec::WAIT
