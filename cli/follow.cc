@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kPatienceMs = 60'000;  // How long the coordinator may be unreachable.
 
-// By kind of device: how many kernels and library ops it has run.
+// The number of kernels and library ops that have run, by kind of device.
 std::map<std::string, int64_t> SortedLaunches(const JobStatus& status) {
   return {status.report().launches().begin(), status.report().launches().end()};
 }
@@ -65,7 +65,7 @@ class History {
   }
 
  private:
-  // By step: the simulated time, and the busy time of each unit.
+  // For each step, the simulated time and the busy time of each unit.
   nlohmann::ordered_json SimulatedJson() const {
     std::vector<double> step, mxu, vpu, hbm, ici, stall, bytes;
     for (const SimulatedTime& time : simulated_) {
@@ -115,7 +115,7 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   std::fflush(stderr);
 }
 
-// Prints once why a job has been pending for long. Used when there is no progress line.
+// Prints once why a job has been pending for several seconds. Used if there is no progress line.
 class WaitingNotice {
  public:
   void Update(const JobStatus& status) {
@@ -130,19 +130,22 @@ class WaitingNotice {
 
  private:
   static constexpr int64_t kSayAfterMs = 5000;
-  int64_t since_ns_ = 0;  // When the job became pending; 0 if it is not.
+  int64_t since_ns_ = 0;  // When the job became pending, or 0 if it is not pending.
   std::string said_;
 };
 
-// Prints once that checkpoints cannot be stored: the job continues, and would lose its progress if a worker were lost.
+// Prints a warning if checkpoints cannot be stored. The job continues, but it would lose its progress if a worker were
+// lost. The coordinator reports the first of several errors in a row, and that of the last state. Each is printed once.
 class CheckpointNotice {
  public:
   void Update(const JobStatus& status, bool live) {
-    const bool is_new = !status.checkpoint_error().empty() && said_.empty();
+    const bool is_new = !status.checkpoint_error().empty() && status.checkpoint_error() != said_;
     said_ = status.checkpoint_error();
     if (!is_new) return;
-    std::fprintf(stderr, "%sxlad: %s: %s; the job continues without this checkpoint (xlad why %s)\n",
-                 live ? "\r\033[K" : "", status.id().c_str(), said_.c_str(), status.id().c_str());
+    const bool is_last = status.step() >= status.steps();
+    std::fprintf(stderr, "%sxlad: %s: %s; %s (xlad why %s)\n", live ? "\r\033[K" : "", status.id().c_str(),
+                 said_.c_str(), is_last ? "it is tried again" : "the job continues without this checkpoint",
+                 status.id().c_str());
   }
 
  private:
@@ -171,24 +174,42 @@ void PrintSummary(const JobStatus& status, const History& history) {
                time->stall_us());
 }
 
-absl::Status WriteResults(client::CoordinatorClient& client, const JobStatus& status, const History& history,
-                          const FollowOptions& options) {
+absl::Status WriteTrace(client::CoordinatorClient& client, const std::string& job_id, const std::string& path) {
+  XLAD_ASSIGN_OR_RETURN(const std::string timeline, FetchTimeline(client, job_id));
+  return WriteOutput(path, timeline);
+}
+
+absl::Status WriteState(client::CoordinatorClient& client, const JobStatus& status, const FollowOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const std::string uri, StateUriOf(status));
+  const absl::Status saved = SaveTensors(StoreOf(client), uri, options.state_path);
+  if (saved.ok()) return saved;
+  const std::string start =
+      options.data_folder.empty() ? "" : absl::StrCat("xlad coordinator --data ", options.data_folder, ", then ");
+  return absl::Status(saved.code(), absl::StrCat("--save-state: ", saved.message(), "; the coordinator has the state: ",
+                                                 start, "xlad ckpt export ", status.id(), " --to FILE"));
+}
+
+// Tries to write all results, prints each error, and returns the exit code of the first one. The state is first,
+// because it is the result of the training, and the other results may fill the disk.
+int WriteResults(client::CoordinatorClient& client, const JobStatus& status, const History& history,
+                 const FollowOptions& options) {
+  int code = kOk;
+  const auto note = [&code](const absl::Status& written) {
+    if (written.ok()) return;
+    const int failed = Fail(written);
+    if (code == kOk) code = failed;
+  };
+  if (!options.state_path.empty() && status.state() == SUCCEEDED) note(WriteState(client, status, options));
   if (!options.curve_path.empty()) {
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.curve_path, history.ToJson(status)));
+    note(Annotate(WriteOutput(options.curve_path, history.ToJson(status)), "--curve"));
   }
   if (!options.plot_path.empty()) {
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.plot_path, PlotSvg(status.name() + ": loss by step", history.losses())));
+    const std::string plot = PlotSvg(status.name() + ": loss by step", history.losses());
+    note(Annotate(WriteOutput(options.plot_path, plot), "--plot"));
   }
-  if (!options.trace_path.empty()) {
-    XLAD_ASSIGN_OR_RETURN(const std::string timeline, FetchTimeline(client, status.id()));
-    XLAD_RETURN_IF_ERROR(WriteOutput(options.trace_path, timeline));
-  }
+  if (!options.trace_path.empty()) note(Annotate(WriteTrace(client, status.id(), options.trace_path), "trace"));
   if (options.chart) std::fprintf(stderr, "%s", PlotText(history.losses(), 72, 14).c_str());
-  if (!options.state_path.empty() && status.state() == SUCCEEDED) {
-    XLAD_ASSIGN_OR_RETURN(const std::string uri, StateUriOf(status));
-    XLAD_RETURN_IF_ERROR(SaveTensors(StoreOf(client), uri, options.state_path));
-  }
-  return absl::OkStatus();
+  return code;
 }
 
 }  // namespace
@@ -226,9 +247,8 @@ int FollowJob(client::CoordinatorClient& client, const std::string& job_id, cons
   if (!failure.ok()) return Fail(failure);
   if (!watched.ok()) return Fail(watched);
   PrintSummary(status, history);
-  const absl::Status written = WriteResults(client, status, history, options);
-  if (!written.ok()) return Fail(written);
-  if (status.state() == SUCCEEDED) return kOk;
+  const int written = WriteResults(client, status, history, options);
+  if (status.state() == SUCCEEDED) return written;
   return Fail(absl::AbortedError(absl::StrCat("job ", job_id, " ", JobState_Name(status.state()), ": ",
                                               status.reason())));
 }

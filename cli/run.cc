@@ -25,7 +25,7 @@
 namespace xlad::cli {
 namespace {
 
-struct Options {
+struct RunOptions {
   std::string directory, mesh, data_folder, cache;
   int64_t workers = 1, steps = -1;
   int threads = 0;
@@ -39,14 +39,17 @@ struct Options {
   ProfileOptions profiling;
 };
 
+// The job is submitted while its workers start, and some kinds of its devices are missing until the last one registers.
+constexpr int64_t kWorkersStartMs = 60'000;
+
 // Whether `count` devices can run the job. In the mode canonical, a device runs one or more logical shards.
 bool CanRun(const JobSpec& spec, int64_t count) {
   const int64_t shards = NumDevices(spec.mesh());
   return count >= shards || (count > 0 && spec.compile().reduction_mode() == CANONICAL && shards % count == 0);
 }
 
-// Completes the devices to start and sets those that the job runs on: the first kind with enough devices for its mesh,
-// or all kinds together.
+// Completes the list of devices to start, and sets the devices that the job runs on: those of the first kind that has
+// enough devices for its mesh, or those of all kinds together.
 absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   const int64_t needed = NumDevices(spec->mesh());
   if (devices->empty()) *devices = {{"cpu", "", needed}};
@@ -75,8 +78,8 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   return absl::OkStatus();
 }
 
-// The cores of the devices of one worker of several.
-int ThreadsOf(const Options& options, const DeviceRequests& devices) {
+// The number of cores for the devices of one worker, in proportion to its share of all devices.
+int ThreadsOf(const RunOptions& options, const DeviceRequests& devices) {
   int64_t count = 0, all = 0;
   for (const runtime::DeviceRequest& request : devices) count += request.count;
   for (const runtime::DeviceRequest& request : options.devices) all += request.count;
@@ -84,8 +87,12 @@ int ThreadsOf(const Options& options, const DeviceRequests& devices) {
   return static_cast<int>(std::max<int64_t>(1, threads * count / std::max<int64_t>(all, 1)));
 }
 
-// `launched` is null unless mpirun has started this process, which then is rank 0.
-int RunOn(const Options& options, const client::Job& job, const std::string& folder, LaunchedRun* launched) {
+// Whether a run that ends with this exit code keeps its folder. After a failure, the folder has the logs, and also the
+// state if it could not be written to another place.
+bool KeepsFolder(int code) { return code != kOk && code != kInterrupted; }
+
+// `launched` is null if mpirun has not started this process. Otherwise this process is rank 0.
+int RunOn(const RunOptions& options, const client::Job& job, const std::string& folder, LaunchedRun* launched) {
   StopRequested();
   KeepFilesPrivate();
   LocalClusterOptions cluster_options;
@@ -93,6 +100,7 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   cluster_options.cache_folder = CacheFolder(options.cache, UserCacheFolder());
   cluster_options.devices = runtime::DealDevices(options.devices, options.workers);
   cluster_options.threads = options.threads;
+  cluster_options.coordinator.missing_kind_grace_ms = kWorkersStartMs;
   if (launched != nullptr) {
     cluster_options.devices.resize(1);
     cluster_options.threads = ThreadsOf(options, cluster_options.devices[0]);
@@ -115,11 +123,12 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   if (!id.ok()) return Fail(id.status());
   FollowOptions follow = options.follow;
   follow.cancel_on_stop = true;
+  follow.data_folder = folder;
   const bool default_trace = follow.trace_path.empty() && !options.data_folder.empty();
   if (default_trace) follow.trace_path = JoinPath(folder, "trace.json");
   follow.check = [&] { return (*cluster)->ReplaceDeadWorkers(); };
   const int code = FollowJob(**client, *id, job.spec, follow);
-  if (code == kFailed) {
+  if (KeepsFolder(code)) {
     std::fprintf(stderr, "xlad: program: %s\nxlad: logs and the partitioned program: %s\n", job.program_path.c_str(),
                  folder.c_str());
   }
@@ -131,18 +140,19 @@ int RunOn(const Options& options, const client::Job& job, const std::string& fol
   return code;
 }
 
-int RunInFolder(const Options& options, const client::Job& job, LaunchedRun* launched) {
+int RunInFolder(const RunOptions& options, const client::Job& job, LaunchedRun* launched) {
   if (!options.data_folder.empty()) return RunOn(options, job, options.data_folder, launched);
-  const std::string folder = JoinPath(std::filesystem::temp_directory_path().string(),
-                                      absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
+  const auto temporary = TemporaryFolder();
+  if (!temporary.ok()) return Fail(temporary.status());
+  const std::string folder = JoinPath(*temporary, absl::StrCat("xlad-run-", getpid(), "-", SystemRandom()->Hex(3)));
   const int code = RunOn(options, job, folder, launched);
   std::error_code ignored;
-  if (code != kFailed) std::filesystem::remove_all(folder, ignored);  // Kept after a failure, for the logs.
+  if (!KeepsFolder(code)) std::filesystem::remove_all(folder, ignored);
   return code;
 }
 
-// One process of a launch.
-int RunRank(const Options& options, const client::Job& job, const collectives::Launch& launch) {
+// Runs one process of a launch by mpirun.
+int RunRank(const RunOptions& options, const client::Job& job, const collectives::Launch& launch) {
   const auto launched = LaunchedRun::Open(launch);
   if (!launched.ok()) return Fail(launched.status());
   const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
@@ -159,14 +169,14 @@ int RunRank(const Options& options, const client::Job& job, const collectives::L
   return told.ok() ? code : Fail(told);
 }
 
-// Makes the folder that a flag names. The flags of outputs fail before the training, not after it.
+// Makes the folder that a flag names, so that an invalid path is an error before the training, not after it.
 absl::Status PrepareFolder(const char* flag, const std::string& path) {
   XLAD_RETURN_IF_ERROR(Annotate(RealFileSystem().MakeDirectories(path), flag));
   if (access(path.c_str(), W_OK) == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(flag, ": cannot write to ", path));
 }
 
-absl::Status PrepareFolders(const Options& options, const std::string& cache) {
+absl::Status PrepareFolders(const RunOptions& options, const std::string& cache) {
   if (!options.cache.empty() && !cache.empty()) XLAD_RETURN_IF_ERROR(PrepareFolder("--cache", cache));
   const std::string& checkpoints = options.recovery.checkpoint_to;
   if (checkpoints.empty() || checkpoints == "xlad:") return absl::OkStatus();
@@ -174,7 +184,7 @@ absl::Status PrepareFolders(const Options& options, const std::string& cache) {
   return PrepareFolder("--checkpoint-to", uri.rest);
 }
 
-int Run(Options options) {
+int RunRun(RunOptions options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
   auto policy = ReadCompileFlags(options.compile);
@@ -203,8 +213,9 @@ int Run(Options options) {
   const absl::Status transport = CheckTransport(options.transport, options.workers);
   if (!transport.ok()) return Fail(transport);
   if (const absl::Status chosen = ChooseDevices(&options.devices, &job->spec); !chosen.ok()) return Fail(chosen);
-  job->spec.set_keep_final_state(!options.follow.state_path.empty());
   ApplyRecoveryFlags(options.recovery, &job->spec);
+  // A folder of checkpoints remains when the coordinator of this command has ended, so it gets the final state too.
+  job->spec.set_keep_final_state(!options.follow.state_path.empty() || !options.recovery.checkpoint_to.empty());
   if (launch->has_value()) return RunRank(options, *job, **launch);
   return RunInFolder(options, *job, nullptr);
 }
@@ -212,7 +223,7 @@ int Run(Options options) {
 }  // namespace
 
 void AddRun(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunOptions>();
   CLI::App* app = parent.add_subcommand("run", "train a job directory on a local cluster that is started for it");
   app->footer(
       "Examples:\n"
@@ -224,12 +235,12 @@ void AddRun(CLI::App& parent, Action* action) {
       "  xlad run examples/spiral_mlp --steps 50 --profile\n"
       "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
       "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
-  app->add_option("JOBDIR", options->directory, "job directory")->required();
+  app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
   app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
-  app->add_option("--workers", options->workers, "worker processes; devices are dealt to them as evenly as possible")
+  app->add_option("--workers", options->workers, "worker processes, with as equal numbers of devices as possible")
       ->capture_default_str()
       ->check(Between(1, 1024));
-  AddDeviceFlags(app, &options->devices, "COUNT: in total, without it as many as the mesh has; default cpu");
+  AddDeviceFlags(app, &options->devices, "COUNT devices in total (default: those of the mesh); default KIND: cpu");
   AddThreadsFlag(app, &options->threads, "for all devices together");
   AddTransportFlags(app, &options->transport, &options->any_network);
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
@@ -245,16 +256,24 @@ void AddRun(CLI::App& parent, Action* action) {
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
-  app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder");
+  app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder")
+      ->check(NotEmpty());
   auto* const profile = app->add_flag("--profile", options->profile,
                                       "train in this process and print the time of every kernel, its operations and "
                                       "bytes, and its share of what this machine can do");
   AddFormatFlag(app, &options->profiling.format);
-  for (const char* other :
-       {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every", "--trace"}) {
+  for (const char* other : {"--workers", "--curve", "--save-state", "--data", "--resume", "--checkpoint-every",
+                            "--checkpoint-keep", "--checkpoint-to", "--plot", "--trace"}) {
     profile->excludes(other);
   }
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] {
+    const FollowOptions& follow = options->follow;
+    CheckOutputsDiffer({{"--curve", follow.curve_path},
+                        {"--save-state", follow.state_path},
+                        {"--plot", follow.plot_path},
+                        {"--trace", follow.trace_path}});
+    *action = [=] { return RunRun(*options); };
+  });
 }
 
 }  // namespace xlad::cli

@@ -1,6 +1,8 @@
 #include "cli/save_state.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 
 #include "base/file_system.h"
@@ -21,16 +23,20 @@ absl::StatusOr<std::string> StateUriOf(const JobStatus& status) {
 
 absl::Status SaveTensors(const storage::Store& store, const std::string& uri, const std::string& path) {
   XLAD_ASSIGN_OR_RETURN(const auto source, store.OpenTensors(uri));
-  std::error_code error;
-  const bool replaces = !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
+  std::error_code ignored;
+  const bool replaces = !std::filesystem::exists(path, ignored) || std::filesystem::is_regular_file(path, ignored);
   if (!path.empty() && path != "-" && replaces) return storage::ExportSafetensors(*source, RealFileSystem(), path);
-  std::FILE* const out = path.empty() || path == "-" ? stdout : std::fopen(path.c_str(), "wb");  // A pipe or a device.
-  if (out == nullptr) return absl::InternalError(absl::StrCat("cannot write to ", path));
+  const bool to_standard = path.empty() || path == "-";
+  const auto error = [&] {
+    return absl::InternalError(
+        absl::StrCat("cannot write to ", to_standard ? "standard output" : path, ": ", std::strerror(errno)));
+  };
+  std::FILE* const out = to_standard ? stdout : std::fopen(path.c_str(), "wb");  // Not a regular file.
+  if (out == nullptr) return error();
   absl::Status status = storage::ExportSafetensors(*source, [&](absl::string_view bytes) {
-    const bool written = std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size();
-    return written ? absl::OkStatus() : absl::InternalError(absl::StrCat("cannot write to ", path));
+    return std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size() ? absl::OkStatus() : error();
   });
-  if (std::fflush(out) != 0 && status.ok()) status = absl::InternalError(absl::StrCat("cannot write to ", path));
+  if (std::fflush(out) != 0 && status.ok()) status = error();
   if (out != stdout) std::fclose(out);
   return status;
 }

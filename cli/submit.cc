@@ -12,7 +12,7 @@
 namespace xlad::cli {
 namespace {
 
-struct Options {
+struct SubmitOptions {
   std::string directory, mesh, curve, save_state, client_key;
   int64_t steps = -1, device_count = 0;
   DeviceRequests devices;
@@ -22,10 +22,10 @@ struct Options {
   Endpoint endpoint;
 };
 
-int Run(const Options& options) {
+int RunSubmit(const SubmitOptions& options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
-  job->spec.set_keep_final_state(!options.save_state.empty());
+  job->spec.set_keep_final_state(true);  // The coordinator outlives this command, which may not wait for the state.
   job->spec.set_device_name(DeviceFlagText(options.devices));
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
@@ -35,7 +35,7 @@ int Run(const Options& options) {
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
-  // Before the first attempt: if no answer comes, the job may have been accepted nevertheless.
+  // The key is printed before the first attempt, because the job may be accepted even if no answer arrives.
   if (options.client_key.empty()) std::fprintf(stderr, "xlad: submitting with --key %s\n", key.c_str());
   const auto id = (*client)->Submit(*job, key);
   if (!id.ok()) {
@@ -55,16 +55,16 @@ int Run(const Options& options) {
 }  // namespace
 
 void AddSubmit(CLI::App& parent, Action* action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SubmitOptions>();
   CLI::App* app = parent.add_subcommand("submit", "submit a job directory to a coordinator; prints the job's id");
   app->footer("Example:\n  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
-  app->add_option("JOBDIR", options->directory, "job directory")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; none: one device");
-  AddDeviceFlag(app, &options->devices, "COUNT: the most that the job takes of this kind; default any devices");
-  app->add_option("--steps", options->steps, "steps to train; none: as the manifest says")->check(AtLeast(0));
+  app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
+  AddDeviceFlag(app, &options->devices, "at most COUNT devices of this kind; default: any devices");
+  app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
   app->add_option("--devices", options->device_count,
-                  "with --mode canonical: the devices that run the mesh's logical shards, a number that divides them; "
-                  "none: as many as the workers have")
+                  "with --mode canonical: the number of devices, which must divide that of the mesh's logical shards; "
+                  "default: as many as the workers have")
       ->check(AtLeast(1));
   app->add_flag("--wait", options->wait, "follow the job to its end; the exit code is the job's");
   app->add_option("--curve", options->curve, "write losses, metrics and times to FILE (waits)")->check(OutputFile());
@@ -72,9 +72,13 @@ void AddSubmit(CLI::App& parent, Action* action) {
       ->check(OutputFile());
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
-  app->add_option("--key", options->client_key, "submitting again with the same key returns the same job");
+  app->add_option("--key", options->client_key, "submitting again with the same key returns the same job")
+      ->check(NotEmpty());
   AddEndpointFlags(app, &options->endpoint);
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->callback([=] {
+    CheckOutputsDiffer({{"--curve", options->curve}, {"--save-state", options->save_state}});
+    *action = [=] { return RunSubmit(*options); };
+  });
 }
 
 }  // namespace xlad::cli
