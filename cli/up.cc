@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "base/cache_folder.h"
 #include "base/file_system.h"
 #include "base/log.h"
@@ -19,23 +20,23 @@ namespace {
 
 constexpr int64_t kDefaultDevices = 2;
 constexpr int64_t kGraceMs = 20'000;
-constexpr int64_t kParentsGraceMs = 2'000;  // Shorter, because jobs of a cluster with a parent are not resumed.
+constexpr int64_t kParentsGraceMs = 2'000;  // Short, because jobs of a cluster with --parent are not resumed.
 
 struct UpOptions {
   LocalClusterOptions cluster;
   CoordinatorFlags coordinator;
   std::string cache;
-  int64_t workers = 0;               // 0: not given.
-  std::vector<int64_t> cpu_devices;  // --devices: of each worker, or a single number for all of them.
-  DeviceRequests devices;            // --device: of each worker.
-  pid_t parent = 0;  // 0: none.
+  int64_t workers = 0;               // 0 if --workers is not given.
+  std::vector<int64_t> cpu_devices;  // --devices: one number per worker, or one for all workers.
+  DeviceRequests devices;            // --device: the devices of each worker.
+  pid_t parent = 0;  // 0 if --parent is not given.
   bool remove_data = false;
 };
 
 int RunCluster(const UpOptions& options) {
   KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
-  // Whether the parent has died: this process then has another parent. The parent may have died before this call.
+  // If the parent has died, this process has another parent. The parent may have died before this function is called.
   const auto abandoned = [&] { return options.parent != 0 && getppid() != options.parent; };
   if (abandoned()) return kOk;
   const auto cluster = LocalCluster::Start(options.cluster);
@@ -51,7 +52,7 @@ int RunCluster(const UpOptions& options) {
   }
   while (*stop == 0 && !abandoned()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    (*cluster)->ReplaceDeadWorkers().IgnoreError();  // It has been logged, and is tried again.
+    (*cluster)->ReplaceDeadWorkers().IgnoreError();  // The error was logged; the next call tries again.
   }
   LogInfo("draining");
   (*cluster)->Drain(options.parent != 0 ? kParentsGraceMs : kGraceMs);
@@ -78,7 +79,24 @@ absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& op
   return by_worker;
 }
 
-int Run(UpOptions options) {
+// --remove-data removes the data folder at the end, whatever it contains. So the folder must be new, or contain nothing
+// but logs: xlad's Python package writes one there before it starts this command.
+absl::Status CheckRemovable(const std::string& folder) {
+  if (!RealFileSystem().Exists(folder)) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, RealFileSystem().List(folder));
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, ".log")) continue;
+    return absl::AlreadyExistsError(absl::StrCat("--remove-data: found ", name, " in ", folder,
+                                                 ", expected a new or empty folder, because it is removed at the end"));
+  }
+  return absl::OkStatus();
+}
+
+int RunUp(UpOptions options) {
+  if (options.remove_data) {
+    const absl::Status removable = CheckRemovable(options.cluster.data_folder);
+    if (!removable.ok()) return Fail(removable);
+  }
   auto devices = DevicesOfWorkers(options);
   if (!devices.ok()) return Fail(devices.status());
   options.cluster.devices = *std::move(devices);
@@ -109,25 +127,28 @@ void AddUp(CLI::App& parent, Action* action) {
               "SIGTERM or Ctrl-C drains: running jobs stop after a step, save their state, and continue at the next "
               "start.");
   app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator; off loopback, encrypted")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(Address());
   app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp);
-  app->add_option("--http", options->cluster.http, kHttpHelp);
-  app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")->capture_default_str();
+  app->add_option("--http", options->cluster.http, kHttpHelp)->check(Address());
+  app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")
+      ->capture_default_str()
+      ->check(NotEmpty());
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--workers", options->workers, "worker processes; default: 1")->check(Between(1, 1024));
   CLI::Option* const device =
-      AddDeviceFlag(app, &options->devices, "COUNT: of each worker, 2 without it; default cpu");
+      AddDeviceFlag(app, &options->devices, "COUNT (default: 2) devices of each worker; default KIND: cpu");
   app->add_option("--devices", options->cpu_devices,
                   "cpu devices of each worker, or a number for each worker, as 3,3,2")
       ->delimiter(',')
       ->check(Between(1, runtime::kMaxDeviceCount))
       ->excludes(device);
   app->add_option("--parent", options->parent, "process that started this one: print the address on standard output, "
-                                               "and end when that process does")
+                                               "and exit when that process ends")
       ->check(AtLeast(1));
   AddCoordinatorFlags(app, &options->coordinator);
-  app->add_flag("--remove-data", options->remove_data, "remove the folder at the end");
-  app->callback([=] { *action = [=] { return Run(*options); }; });
+  app->add_flag("--remove-data", options->remove_data, "remove the data folder at the end; it must be new or empty");
+  app->callback([=] { *action = [=] { return RunUp(*options); }; });
 }
 
 }  // namespace xlad::cli
