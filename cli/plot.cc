@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 
 namespace xlad::cli {
 namespace {
@@ -30,6 +31,11 @@ std::string Number(const char* format, double value) {
   char buffer[64];
   std::snprintf(buffer, sizeof buffer, format, value);
   return buffer;
+}
+
+// Escapes the characters that have a meaning in XML. A job's name may contain them, but no control characters.
+std::string EscapedForXml(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}});
 }
 
 }  // namespace
@@ -77,7 +83,7 @@ std::string PlotSvg(const std::string& title, const std::vector<float>& values) 
   std::string out = absl::StrCat(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", kHeight,
       "\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-      "<text x=\"", kLeft, "\" y=\"28\" font-size=\"16\">", title, "</text>\n");
+      "<text x=\"", kLeft, "\" y=\"28\" font-size=\"16\">", EscapedForXml(title), "</text>\n");
   for (int tick = 0; tick <= 4; ++tick) {
     const double value = range.low + (range.high - range.low) * tick / 4;
     absl::StrAppend(&out, "<line x1=\"", kLeft, "\" x2=\"", kWidth - kRight, "\" y1=\"", y_of(value), "\" y2=\"",

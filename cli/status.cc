@@ -24,7 +24,8 @@ Json ToJson(const CoordinatorStatus& status, const ListWorkersResponse& workers)
                          {"serving", status.serving()},
                          {"reason", status.reason()},
                          {"free_bytes", status.free_bytes()},
-                         {"accepts_jobs", status.accepts_jobs()}};
+                         {"accepts_jobs", status.accepts_jobs()},
+                         {"builds_not_isolated", status.builds_not_isolated()}};
   json["workers"] = Json::array();
   for (const ListWorkersResponse::Worker& worker : workers.workers()) {
     json["workers"].push_back(WorkerToJson(worker));
@@ -40,6 +41,10 @@ void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& work
               !status.serving()       ? absl::StrCat("not serving: ", status.reason()).c_str()
               : status.accepts_jobs() ? "serving"
                                       : "serving, but its disk is nearly full: it accepts no jobs");
+  if (!status.builds_not_isolated().empty()) {
+    std::printf("  builds are not isolated (%s): a malicious program could take over the coordinator\n",
+                status.builds_not_isolated().c_str());
+  }
   for (const auto& [state, count] : status.jobs()) {
     std::printf("  %lld %s\n", static_cast<long long>(count), state.c_str());
   }
@@ -51,7 +56,7 @@ void PrintTable(const CoordinatorStatus& status, const ListWorkersResponse& work
   }
 }
 
-Json ToJson(const JobStatus& job) {
+Json RunningJobToJson(const JobStatus& job) {
   return {{"id", job.id()},
           {"name", job.name()},
           {"state", JobState_Name(job.state())},
@@ -74,13 +79,13 @@ void PrintJobs(const std::vector<JobStatus>& jobs) {
   }
 }
 
-// The jobs that have devices, and what their time was spent on.
+// The jobs that have devices, with their time by cause.
 absl::StatusOr<std::vector<JobStatus>> RunningJobs(client::CoordinatorClient& client) {
   ListJobsRequest request;
   request.set_placed(true);
   request.set_with_time(true);
   XLAD_ASSIGN_OR_RETURN(std::vector<JobStatus> jobs, client.ListJobs(request));
-  // An older coordinator lists all jobs.
+  // An older coordinator ignores `placed` and lists all jobs.
   std::erase_if(jobs, [](const JobStatus& job) {
     return job.session() || (job.state() != STARTING && job.state() != RUNNING);
   });
@@ -92,7 +97,7 @@ absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& j
   XLAD_ASSIGN_OR_RETURN(const WhyJobResponse why, client.Why(job_id));
   *job.mutable_time() = why.time();
   if (json) {
-    std::printf("%s\n", ToJson(job).dump(2).c_str());
+    std::printf("%s\n", RunningJobToJson(job).dump(2).c_str());
   } else {
     PrintJobs({job});
     if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
@@ -115,12 +120,12 @@ absl::Status PrintAll(client::CoordinatorClient& client, bool json) {
   }
   Json all = ToJson(status, workers);
   all["running"] = Json::array();
-  for (const JobStatus& job : jobs) all["running"].push_back(ToJson(job));
+  for (const JobStatus& job : jobs) all["running"].push_back(RunningJobToJson(job));
   std::printf("%s\n", all.dump(2).c_str());
   return absl::OkStatus();
 }
 
-int Run(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
+int RunStatus(const Endpoint& endpoint, const std::string& job_id, const std::string& format) {
   const auto client = client::CoordinatorClient::Connect(endpoint);
   if (!client.ok()) return Fail(client.status());
   const bool json = format == "json";
@@ -139,7 +144,7 @@ void AddStatus(CLI::App& parent, Action* action) {
   app->add_option("JOB", *job_id, "the id of a job, also of one that has ended");
   AddFormatFlag(app, format.get());
   AddEndpointFlags(app, endpoint.get());
-  app->callback([=] { *action = [=] { return Run(*endpoint, *job_id, *format); }; });
+  app->callback([=] { *action = [=] { return RunStatus(*endpoint, *job_id, *format); }; });
 }
 
 }  // namespace xlad::cli
