@@ -94,11 +94,11 @@ TEST(Chip, ErrorsHaveTheLineOfTheValue) {
               HasSubstr(absl::StrCat("my.toml:", line, ": ")));
 }
 
-TEST(Chip, CutFilesAreRefusedAndNeverCrash) {
-  const std::string good = V5e().substr(0, V5e().find("# The network between slices"));  // [dcn] may be missing.
+TEST(Chip, TruncatedFilesAreRejectedWithoutACrash) {
+  const std::string good = V5e().substr(0, V5e().find("# The network between slices"));  // The table [dcn] is optional.
   int accepted = 0;
   for (size_t size = 0; size < good.size(); ++size) accepted += ParseChip(good.substr(0, size), "cut").ok() ? 1 : 0;
-  EXPECT_LT(accepted, 10);  // Without its last bytes a file may be complete.
+  EXPECT_LT(accepted, 10);  // A file without its last few bytes may still be valid.
 }
 
 TEST(Quantity, UnitsAndPrefixes) {

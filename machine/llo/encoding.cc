@@ -178,7 +178,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // One byte below `limit`.
+  // Reads a byte, whose value must be less than `limit`.
   absl::Status Byte(int limit, int* value) {
     if (at_ >= bytes_.size()) return Bad("the end", "another byte");
     *value = static_cast<unsigned char>(bytes_[at_]);
@@ -197,7 +197,7 @@ class Reader {
     }
     return Bad("a longer number", "at most 10 bytes");
   }
-  // What is counted takes at least one byte each.
+  // Reads the length of a list. Each element takes at least one byte, so that a larger count is an error.
   absl::StatusOr<uint64_t> Count() {
     XLAD_ASSIGN_OR_RETURN(const uint64_t count, Number());
     if (count <= bytes_.size()) return count;
@@ -215,7 +215,7 @@ class Reader {
   }
   absl::Status Buffer(int* buffer) {
     XLAD_ASSIGN_OR_RETURN(const uint64_t number, Number());
-    if (number >= buffers_) return Bad(absl::StrCat("buffer ", number), absl::StrCat("one of ", buffers_));
+    if (number >= buffers_) return Bad(absl::StrCat("buffer ", number), absl::StrCat("less than ", buffers_));
     *buffer = static_cast<int>(number);
     return absl::OkStatus();
   }

@@ -17,7 +17,7 @@ constexpr uint32_t kNaN = 0x7fc00000u;
 float FloatOf(uint32_t word) { return std::bit_cast<float>(word); }
 uint32_t WordOf(float value) { return std::bit_cast<uint32_t>(value); }
 
-// A copy that has been started: its values when it was.
+// A copy that has been started, with the values that its operands had at that time.
 struct Copy {
   bool is_in = true;
   int64_t tile = 0, element = 0, rows = 0, columns = 0, stride = 0, tiles = 1;
@@ -25,7 +25,7 @@ struct Copy {
 };
 
 struct MatrixUnit {
-  std::vector<Tile> loaded;  // Weights that no product has used yet.
+  std::vector<Tile> loaded;  // The weights after the next vmat.swap.
   std::array<Tile, kMatrixTiles> weights = {};
   bool has_weights = false;
   std::deque<Tile> results;
@@ -47,7 +47,7 @@ class Core {
         }
         continue;
       }
-      if (++bundles_ > kMaxBundles) return absl::ResourceExhaustedError("found more bundles than may be run");
+      if (++bundles_ > kMaxBundles) return absl::ResourceExhaustedError("found more than 2^32 bundles, expected fewer");
       XLAD_RETURN_IF_ERROR(Bundle(std::get<LloBundle>(item)));
     }
     return absl::OkStatus();
@@ -69,7 +69,7 @@ class Core {
     std::vector<std::pair<int, int64_t>> scalars;
     std::vector<std::pair<int, Tile>> vectors;
     std::vector<std::pair<int64_t, Tile>> stores;
-    std::vector<const LloInstruction*> later;  // DMA uses VMEM and semaphores after the stores of its bundle.
+    std::vector<const LloInstruction*> later;  // DMA instructions, which run after the stores of their bundle.
     std::vector<Copy> copies;
     for (const LloInstruction& i : bundle) {
       const LloOpInfo& info = InfoOf(i.op);
@@ -79,7 +79,7 @@ class Core {
         later.push_back(&i);
         copies.push_back(CopyOf(i));
       } else if (i.op == LloOp::kVStore) {
-        const int64_t tile = S(i, 0) + i.imm;
+        const int64_t tile = WrappedSum(S(i, 0), i.imm);
         if (tile < 0 || tile >= std::ssize(vmem_)) return OutOfVmem(info, tile);
         stores.emplace_back(tile, V(i, 1));
       } else {
@@ -100,12 +100,12 @@ class Core {
 
   absl::Status OutOfVmem(const LloOpInfo& info, int64_t tile) const {
     return absl::InvalidArgumentError(
-        absl::StrCat(info.name, ": found tile ", tile, " of VMEM, expected one of ", vmem_.size()));
+        absl::StrCat(info.name, ": found tile ", tile, " of VMEM, expected less than ", vmem_.size()));
   }
 
   int64_t Scalar(const LloInstruction& i) const { return ScalarResult(i, S(i, 0), S(i, 1)); }
 
-  // The tile that source lane and sublane functions select.
+  // Returns the tile whose element (s, l) is element index(s, l) of `from`.
   template <typename Index>
   static Tile Moved(const Tile& from, const Index& index) {
     Tile to;
@@ -116,12 +116,12 @@ class Core {
   }
 
   absl::StatusOr<Tile> Vector(const LloInstruction& i) {
-    const int imm = i.imm;
+    const int imm = static_cast<int>(i.imm & (kLanes - 1));  // Positions in a tile wrap.
     const auto at = [](int s, int l) { return (s & (kSublanes - 1)) * kLanes + (l & (kLanes - 1)); };
     Tile result;
     switch (i.op) {
       case LloOp::kVLoad: {
-        const int64_t tile = S(i, 0) + i.imm;
+        const int64_t tile = WrappedSum(S(i, 0), i.imm);
         if (tile < 0 || tile >= std::ssize(vmem_)) return OutOfVmem(InfoOf(i.op), tile);
         return vmem_[tile];
       }
@@ -215,7 +215,7 @@ class Core {
     return Tile{};
   }
 
-  // 8 rows of 128 times the weights.
+  // The product of 8 rows of 128 elements and the weights.
   static Tile Product(const Tile& rows, const MatrixUnit& unit) {
     Tile result;
     for (int s = 0; s < kSublanes; ++s) {
@@ -237,7 +237,7 @@ class Core {
       return copy;
     }
     copy = {i.op == LloOp::kDmaIn, S(i, 0), S(i, 1), S(i, 2), S(i, 3), i.stride, i.tiles, i.buffer};
-    if (S(i, 4) == 0) copy.tiles = 0;  // Not started.
+    if (S(i, 4) == 0) copy.tiles = 0;  // The predicate is false: no copy is started.
     return copy;
   }
 
@@ -257,14 +257,18 @@ class Core {
   absl::Status Perform(const Copy& copy) {
     const LloBuffer& buffer = program_.buffers[copy.buffer];
     if (copy.rows <= 0 || copy.columns <= 0) return absl::OkStatus();
-    const int64_t last = copy.element + (copy.rows - 1) * copy.stride + copy.columns - 1;
-    const int64_t tile_rows = (copy.rows + kSublanes - 1) / kSublanes;
+    // The numbers of a program may have any value, so that sums and products may exceed 64 bits.
+    using Wide = __int128;
+    const Wide last = copy.element + static_cast<Wide>(copy.rows - 1) * copy.stride + copy.columns - 1;
+    const int64_t tile_rows = copy.rows / kSublanes + (copy.rows % kSublanes != 0 ? 1 : 0);
     const bool fits = copy.element >= 0 && copy.stride >= 0 && last < buffer.elements && copy.tile >= 0 &&
-                      copy.tile + tile_rows * copy.tiles <= std::ssize(vmem_) && copy.columns <= copy.tiles * kLanes;
+                      copy.tile + static_cast<Wide>(tile_rows) * copy.tiles <= std::ssize(vmem_) &&
+                      copy.columns <= static_cast<Wide>(copy.tiles) * kLanes;
     if (!fits) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "found elements ", copy.element, " to ", last, " of ", buffer.name, " and ", tile_rows, " x ", copy.tiles,
-          " tiles from ", copy.tile, ", expected them in ", buffer.elements, " elements and ", vmem_.size(), " tiles"));
+      return absl::InvalidArgumentError(absl::StrCat("found ", copy.rows, " rows of ", copy.columns, " elements from ",
+                                                     copy.element, " of ", buffer.name, " and ", tile_rows, " x ",
+                                                     copy.tiles, " tiles from ", copy.tile, ", expected them in ",
+                                                     buffer.elements, " elements and ", vmem_.size(), " tiles"));
     }
     for (int64_t row = 0; row < (copy.is_in ? tile_rows * kSublanes : copy.rows); ++row) {
       for (int64_t column = 0; column < (copy.is_in ? copy.tiles * kLanes : copy.columns); ++column) {

@@ -74,9 +74,8 @@ class Verifier {
       XLAD_RETURN_IF_ERROR(One(instruction, info));
       const int most = SlotsOf(info.slot, vector_alus_);
       if (++used[info.slot] > most) {
-        return absl::InvalidArgumentError(absl::StrCat("found more than ", most,
-                                                       " instructions for one slot in a bundle, the last is ",
-                                                       info.name, ", expected at most that many"));
+        return absl::InvalidArgumentError(absl::StrCat("found more than ", most, " instructions for the slot of ",
+                                                       info.name, " in a bundle, expected at most ", most));
       }
       if (info.dst != '-' && ++written[{info.dst, instruction.dst}] > 1) {
         return absl::InvalidArgumentError(absl::StrCat("found two instructions in a bundle that write ",
@@ -115,8 +114,13 @@ class Verifier {
 
 }  // namespace
 
-absl::Status VerifyLlo(const LloProgram& program, int vector_alus) {
+absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles) {
   for (const LloKernel& kernel : program.kernels) {
+    if (kernel.vmem_tiles < 0 || kernel.vmem_tiles > vmem_tiles) {
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel.name, ": found ", kernel.vmem_tiles,
+                                                     " tiles of VMEM, expected 0 to ", vmem_tiles,
+                                                     ", the tiles of the core"));
+    }
     const absl::Status status = Verifier(program, vector_alus).Items(kernel.items);
     if (!status.ok()) return Annotate(status, absl::StrCat("kernel ", kernel.name));
   }

@@ -1,25 +1,28 @@
-// An instruction set for tensor cores like those of TPUs: what the compiler makes of a program for such a chip.
+// An instruction set for tensor cores like those of TPUs, into which the compiler translates programs for such chips.
 //
-// It is our own design after what has been published of TPU v2 to v5 (Jouppi et al., CACM 2020; Norrie et al., IEEE
-// Micro 2021; the documentation of JAX's Mosaic and Pallas; "How to Scale Your Model", 2025), not that of a product.
+// It is our own design, not that of a product. It follows what has been published about TPU v2 to v5 (Jouppi et al.,
+// CACM 2020; Norrie et al., IEEE Micro 2021; the documentation of JAX's Mosaic and Pallas; "How to Scale Your Model",
+// 2025).
 //
 // A core has 32 scalar registers, 32 vector registers, and VMEM. A vector register is a *tile* of 8 sublanes x 128
-// lanes of 32 bits; VMEM is an array of tiles, in which an array of R rows and C columns has ceil(R/8) x ceil(C/128)
-// tiles in row-major order, the layout (8,128). Elements are f32, s32, u32, or 0 and 1 for pred; a bf16 is the f32 of
-// its value.
+// lanes of 32 bits; VMEM is an array of tiles. In VMEM, an array of R rows and C columns has ceil(R/8) x ceil(C/128)
+// tiles in row-major order, the layout (8,128). Elements are f32, s32, u32, or 0 and 1 for pred. A bf16 is stored as
+// the f32 of the same value.
 //
-// A *bundle* (VLIW) is what the core issues in one cycle: at most kSlots[i] instructions for slot i, which read all
-// their sources before any of them writes. Bundles wait for their sources and for DMA.
+// A *bundle* (VLIW) is what the core issues in one cycle: at most SlotsOf(slot, vector_alus) instructions of each slot.
+// All instructions of a bundle read their sources before any of them writes. A bundle is not issued until its sources
+// are ready and the copies that it waits for are complete.
 //
-//   DMA      copies a block of rows and columns between a buffer in HBM, whose rows are `stride` elements apart, and
-//            tiles in VMEM, `tiles` of them for each row of tiles. It is asynchronous: the VMEM tiles and the buffer
-//            must not be used before dma.wait on the same semaphore, which waits for its oldest copy. Elements of the
-//            last tiles that are not in the block are 0 after dma.in, and are not written by dma.out.
-//   Matrix   unit m holds 128 x 128 weights: the k-th vmat.load since the last vmat.swap is rows 8k to 8k+7 of the next
-//            weights, which vmat.swap makes the weights of the products after it. vmat.push multiplies 8 rows of 128 by
-//            them, rounds both to bf16, adds in f32, and puts 8 x 128 results into a queue from which vmat.pop takes
-//            the oldest.
-//   Transpose  16 vxpose.push, the rows of a block of 128 x 128, then 16 vxpose.pop, the rows of its transpose.
+//   DMA      copies a block of rows and columns between a buffer in HBM and tiles in VMEM. In the buffer, rows are
+//            `stride` elements apart. In VMEM, each row of tiles has `tiles` tiles. DMA is asynchronous: the VMEM tiles
+//            and the buffer must not be used before a dma.wait on the same semaphore. A dma.wait waits for the oldest
+//            copy of its semaphore. Elements of the last tiles that are not in the block are 0 after dma.in, and are
+//            not written by dma.out.
+//   Matrix   unit m holds 128 x 128 weights. The k-th vmat.load (from 0) after a vmat.swap loads rows 8k to 8k+7 of the
+//            next weights, which become the current weights at the next vmat.swap. vmat.push multiplies 8 rows of 128
+//            elements by the current weights. Both are rounded to bf16, and sums are in f32. The 8 x 128 results are
+//            added to a queue, from which vmat.pop removes the oldest.
+//   Transpose  The sources of 16 vxpose.push are a block of 128 x 128. Then 16 vxpose.pop return its transpose.
 #pragma once
 
 #include <array>
@@ -36,7 +39,7 @@ namespace xlad::machine {
 inline constexpr int kScalarRegisters = 32, kVectorRegisters = 32;
 inline constexpr int kSublanes = 8, kLanes = 128, kTileWords = kSublanes * kLanes;
 inline constexpr int kTileBytes = 4 * kTileWords;
-inline constexpr int kMatrixTiles = kLanes / kSublanes;  // Registers of a block of 128 x 128.
+inline constexpr int kMatrixTiles = kLanes / kSublanes;  // The number of registers that hold a block of 128 x 128.
 inline constexpr int kSemaphores = 32;
 
 // kExtended: transcendental functions and divisions. kCross: moves between lanes, and transposes. kMisc: DMA.
@@ -58,8 +61,8 @@ inline constexpr int kLloOpCount = 0
 struct LloOpInfo {
   absl::string_view name;
   LloSlot slot;
-  char dst;                   // 's', 'v' or '-'
-  absl::string_view sources;  // One letter for each.
+  char dst;                   // 's' (a scalar register), 'v' (a vector register) or '-' (none).
+  absl::string_view sources;  // One letter for each source.
   bool has_imm;
   int latency;  // Cycles.
 };
@@ -69,10 +72,10 @@ inline bool IsDma(LloOp op) { return op == LloOp::kDmaIn || op == LloOp::kDmaOut
 struct LloInstruction {
   static constexpr int kMaxSources = 5;
   LloOp op = LloOp::kSMov;
-  int dst = 0;  // Registers; the elements after those of the op are 0.
+  int dst = 0;  // A register.
   std::array<int, kMaxSources> sources = {};
   int64_t imm = 0;
-  // DMA only: the buffer (LloProgram.buffers), elements between rows, tiles in a row of tiles, and the semaphore.
+  // DMA only: the buffer (LloProgram.buffers), elements from row to row, tiles in a row of tiles, and the semaphore.
   int buffer = 0;
   int64_t stride = 0;
   int64_t tiles = 1;
@@ -83,7 +86,7 @@ struct LloInstruction {
 
 using LloBundle = std::vector<LloInstruction>;
 
-// Runs its items for counter = 0, 1, ..., trips - 1 in a scalar register.
+// Runs its items `trips` times. The scalar register `counter` is 0, 1, ..., trips - 1.
 struct LloLoop;
 using LloItem = std::variant<LloBundle, LloLoop>;
 struct LloLoop {
@@ -93,12 +96,12 @@ struct LloLoop {
   friend bool operator==(const LloLoop&, const LloLoop&);
 };
 
-// An operation that is not made of instructions: it has a stated cost, and the interpreter asks its caller for the
-// result.
+// An operation that is not made of instructions. Its cost is given here. To compute its result, the interpreter calls
+// a LloMacroFunction (interpret.h).
 struct LloMacro {
   std::string op;         // The opcode, such as "sort".
-  double vector_ops = 0;  // Operations of the vector unit, on tiles.
-  double hbm_bytes = 0;   // Read and written.
+  double vector_ops = 0;  // Operations of the vector unit; see Chip::vector_ops.
+  double hbm_bytes = 0;   // Bytes that are read and written.
   friend bool operator==(const LloMacro&, const LloMacro&) = default;
 };
 
@@ -106,8 +109,8 @@ struct LloKernel {
   std::string name;
   int64_t vmem_tiles = 0;
   std::vector<LloItem> items;        // Empty if it is a macro-operation.
-  std::vector<LloMacro> macro;       // None or one.
-  std::vector<int> inputs, outputs;  // Buffers.
+  std::vector<LloMacro> macro;       // At most one.
+  std::vector<int> inputs, outputs;  // Positions in LloProgram.buffers.
   friend bool operator==(const LloKernel&, const LloKernel&) = default;
 };
 
@@ -132,10 +135,10 @@ struct LloProgram {
   friend bool operator==(const LloProgram&, const LloProgram&) = default;
 };
 
-// The instructions of a slot in a bundle, for a core whose vector unit has `vector_alus` operations per cycle.
+// The maximum number of instructions of a slot in a bundle, for a core with Chip::vector_alus = `vector_alus`.
 int SlotsOf(LloSlot slot, int vector_alus);
 
-// The assembler text. ParseLlo reads it, so that ParseLlo(PrintLlo(p)) == p for every program. An example:
+// The assembler text. ParseLlo reads it, so that ParseLlo(PrintLlo(p)) == p if all names are single words. An example:
 //
 //   program double
 //   buffer x f32 4096
@@ -147,11 +150,14 @@ int SlotsOf(LloSlot slot, int vector_alus);
 //       { vadd.f32 v1, v0, v0 }
 //       ...
 std::string PrintLlo(const LloProgram& program);
-// InvalidArgument with line, found and expected.
+// InvalidArgument, with the line, what was found and what was expected, if the text is not a program.
 absl::StatusOr<LloProgram> ParseLlo(absl::string_view text);
 
-// InvalidArgument, naming the kernel and the instruction, if a register, buffer, semaphore or immediate does not exist,
-// two instructions of a bundle write one register, or a bundle has too many instructions for a slot.
-absl::Status VerifyLlo(const LloProgram& program, int vector_alus);
+// Verifies a program for a core with `vector_alus` (see SlotsOf) and `vmem_tiles` tiles of VMEM. InvalidArgument,
+// naming the kernel, if the kernel has a negative number of tiles or more than the core, a register, buffer or
+// semaphore does not exist, a loop has a negative trip count, two instructions of a bundle write the same register, a
+// bundle has too many instructions for a slot, or DMA uses a buffer of type kOther or has fewer than 1 tile in a row of
+// tiles.
+absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles);
 
 }  // namespace xlad::machine

@@ -47,21 +47,21 @@ LloProgram Parsed(const std::string& text) {
   return program.ok() ? *std::move(program) : LloProgram();
 }
 
-std::string ErrorOf(const std::string& text) {
+std::string LloErrorOf(const std::string& text) {
   const auto program = ParseLlo(text);
   if (!program.ok()) return std::string(program.status().message());
-  return std::string(VerifyLlo(*program, 4).message());
+  return std::string(VerifyLlo(*program, 4, 8).message());
 }
 
 TEST(LloTextTest, PrintsWhatItParses) {
   const LloProgram program = Parsed(kDouble);
   EXPECT_EQ(PrintLlo(program), kDouble);
   EXPECT_TRUE(Parsed(PrintLlo(program)) == program);
-  EXPECT_TRUE(VerifyLlo(program, 4).ok());
+  EXPECT_TRUE(VerifyLlo(program, 4, 8).ok());
 }
 
-// Random instructions of all kinds.
-TEST(LloTextTest, RandomProgramsSurviveTheText) {
+// The programs have random instructions of all kinds.
+TEST(LloTextTest, RandomProgramsRoundTrip) {
   std::mt19937 random(1);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   for (int i = 0; i < 200; ++i) {
@@ -98,7 +98,7 @@ TEST(LloTextTest, RandomProgramsSurviveTheText) {
     const auto decoded = DecodeLlo(bytes);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_TRUE(*decoded == program);
-    // Damaged bytes are refused or another program, and never a crash.
+    // Damaged bytes are refused or give another program. They never cause a crash.
     std::string damaged = bytes;
     damaged[static_cast<size_t>(below(static_cast<int>(bytes.size())))] ^= static_cast<char>(1 << below(8));
     EXPECT_FALSE(DecodeLlo(damaged).ok() && *DecodeLlo(damaged) == program);
@@ -108,7 +108,7 @@ TEST(LloTextTest, RandomProgramsSurviveTheText) {
 
 TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
   const auto with = [](const std::string& from, const std::string& to) {
-    return ErrorOf(absl::StrReplaceAll(kDouble, {{from, to}}));
+    return LloErrorOf(absl::StrReplaceAll(kDouble, {{from, to}}));
   };
   EXPECT_THAT(with("vadd.f32 v1", "vadd.f33 v1"), AllOf(HasSubstr("line 11"), HasSubstr("expected an instruction")));
   EXPECT_THAT(with("vadd.f32 v1, v0, v0", "vadd.f32 v1, v0"), HasSubstr("expected 3 operands"));
@@ -120,6 +120,10 @@ TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("{ smov s0, #0 ; smov s1, #32 }", "{ smov s0, #0 ; smov s1, #32 ; smov s7, #1 }"),
               HasSubstr("more than 2 instructions"));
   EXPECT_THAT(with("smov s1, #32", "smov s0, #32"), HasSubstr("two instructions in a bundle that write s0"));
+  for (const char* tiles : {"-1", "9", "9223372036854775807"}) {
+    EXPECT_THAT(with("vmem 8", absl::StrCat("vmem ", tiles)),
+                HasSubstr(absl::StrCat("kernel double: found ", tiles, " tiles of VMEM, expected 0 to 8")));
+  }
 }
 
 LloMemory MemoryOf(const LloProgram& program) {
@@ -146,7 +150,7 @@ TEST(LloInterpreterTest, CopiesAndComputes) {
   }
 }
 
-TEST(LloInterpreterTest, MistakesOfAProgramAreFound) {
+TEST(LloInterpreterTest, FindsErrorsOfPrograms) {
   const auto run = [](const std::string& from, const std::string& to) {
     const LloProgram program = Parsed(absl::StrReplaceAll(kDouble, {{from, to}}));
     LloMemory memory = MemoryOf(program);
@@ -160,7 +164,45 @@ TEST(LloInterpreterTest, MistakesOfAProgramAreFound) {
   EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("deadlock"));
 }
 
-// Without waiting for the copy, the tiles are not there.
+// Numbers whose sums and products exceed 64 bits. A copy of 2^62 + 1 rows that are 4 elements apart would end at
+// element 124, and in 32 tiles, if these numbers wrapped.
+TEST(LloInterpreterTest, FindsAddressesBeyond64Bits) {
+  const auto run = [](const std::string& from, const std::string& to) {
+    const LloProgram program = Parsed(absl::StrReplaceAll(kDouble, {{from, to}}));
+    LloMemory memory = MemoryOf(program);
+    return std::string(RunLlo(program, NoMacros, &memory).message());
+  };
+  EXPECT_THAT(run("{ vst s4, v1, #4 }", "{ vst s3, v1, #9223372036854775807 }"),
+              HasSubstr("tile -9223372036854775808 of VMEM"));
+  EXPECT_THAT(run("smov s1, #32", "smov s1, #9223372036854775807"), HasSubstr("found 9223372036854775807 rows"));
+  const std::string many = absl::StrReplaceAll(
+      kDouble, {{"vmem 8", "vmem 40"},
+                {"smov s1, #32", "smov s1, #4611686018427387905"},
+                {"stride=125, tiles=1", "stride=4, tiles=32"}});
+  const LloProgram program = Parsed(many);
+  LloMemory memory = MemoryOf(program);
+  EXPECT_THAT(std::string(RunLlo(program, NoMacros, &memory).message()), HasSubstr("found 4611686018427387905 rows"));
+}
+
+TEST(LloFunctionTest, ScalarsWrap) {
+  const auto s = [](LloOp op, int64_t a, int64_t imm) {
+    LloInstruction instruction;
+    instruction.op = op;
+    instruction.imm = imm;
+    return ScalarResult(instruction, a, imm);
+  };
+  EXPECT_EQ(s(LloOp::kSDivI, INT64_MIN, -1), INT64_MIN);
+  EXPECT_EQ(s(LloOp::kSRemI, INT64_MIN, -1), 0);
+  EXPECT_EQ(s(LloOp::kSDivI, -7, -1), 7);
+  EXPECT_EQ(s(LloOp::kSDivI, 7, 0), 0);
+  EXPECT_EQ(s(LloOp::kSRemI, 7, 0), 0);
+  EXPECT_EQ(s(LloOp::kSRemI, -7, 4), -3);
+  for (const LloOp op : {LloOp::kSAdd, LloOp::kSAddI}) EXPECT_EQ(s(op, INT64_MAX, 1), INT64_MIN);
+  EXPECT_EQ(s(LloOp::kSMulI, INT64_MIN, -1), INT64_MIN);
+  EXPECT_EQ(s(LloOp::kSRSubI, 1, INT64_MIN), INT64_MAX);
+}
+
+// A tile that is read before the program waits for its copy does not have the copied values.
 TEST(LloInterpreterTest, CopiesHappenWhenTheyAreWaitedFor) {
   std::string text = absl::StrReplaceAll(kDouble, {{"  { dma.wait s3, sem=0 }\n", ""}});
   text = absl::StrReplaceAll(text,
@@ -170,7 +212,7 @@ TEST(LloInterpreterTest, CopiesHappenWhenTheyAreWaitedFor) {
   ASSERT_TRUE(RunLlo(program, NoMacros, &memory).ok());
   uint16_t bits = 0;
   std::memcpy(&bits, memory[1].data(), 2);
-  EXPECT_NE(bits, 0);  // NaN, with which VMEM begins, and not twice the zeros of x.
+  EXPECT_NE(bits, 0);  // The result is NaN, the initial value of VMEM, and not twice the zeros of x.
 }
 
 TEST(LloFunctionTest, EdgeCasesOfIntegers) {
@@ -191,13 +233,13 @@ double UsOf(const std::string& text, const Chip& chip) {
   return TimeLlo(program, program.kernels[0], chip).us;
 }
 
-TEST(LloScoreboardTest, LoopsTakeTheirTrips) {
+TEST(LloScoreboardTest, TimesOfLoopsIncludeAllTrips) {
   const Chip chip = *BuiltInChip("v5e");
   const auto loop = [](int trips) {
     return absl::StrCat("program p\nkernel k vmem 1 {\n  loop s0 ", trips,
                         " {\n    { vadd.f32 v0, v0, v0 }\n    { vmul.f32 v0, v0, v0 }\n  }\n}\n");
   };
-  // Each of the two waits for the other: 2 cycles each.
+  // Each of the two instructions depends on the other and takes 2 cycles.
   const double cycle_us = 1e6 / chip.clock_hz;
   EXPECT_NEAR(UsOf(loop(1001), chip) - UsOf(loop(1), chip), 4000 * cycle_us, 1e-6);
   EXPECT_NEAR(UsOf(loop(3), chip) - UsOf(loop(2), chip), 4 * cycle_us, 1e-6);
@@ -217,7 +259,7 @@ TEST(LloScoreboardTest, RatesAreThoseOfTheChip) {
   EXPECT_NEAR(macro.hbm_us, 2000 / chip.hbm_bytes_per_s * 1e6, 1e-9);
 }
 
-// 1,000 registers of rows through an array that takes 8 rows in 8 cycles.
+// The program multiplies 1,000 registers of 8 rows each. An array takes 8 rows in 8 cycles.
 TEST(LloScoreboardTest, MatrixUnitsReachThePeak) {
   const Chip chip = *BuiltInChip("v5e");
   std::string weights;
@@ -227,7 +269,8 @@ TEST(LloScoreboardTest, MatrixUnitsReachThePeak) {
   const LloProgram program = Parsed(text);
   const LloTime time = TimeLlo(program, program.kernels[0], chip);
   const double flops = 2.0 * 8000 * 128 * 128;
-  EXPECT_NEAR(flops / (time.mxu_us / 1e6), chip.bf16_flops, 1e-3 * chip.bf16_flops);  // All four units.
+  EXPECT_NEAR(flops / (time.mxu_us / 1e6), chip.bf16_flops, 1e-3 * chip.bf16_flops);  // mxu_us is the mean over four
+                                                                                      // units, of which one is busy.
   EXPECT_NEAR(time.us, time.mxu_us * 4, 0.05 * time.us);
 }
 

@@ -42,6 +42,14 @@ uint32_t Remainder(int32_t a, int32_t b) {
   if (b == 0) return W(a);
   return b == -1 ? 0 : W(a % b);
 }
+
+uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
+int64_t ScalarQuotient(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  return b == -1 ? static_cast<int64_t>(0 - U(a)) : a / b;
+}
+int64_t ScalarRemainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+
 bool IsShift(uint32_t by) { return by < 32; }
 
 #define XLAD_ROW(Id, expression) \
@@ -137,27 +145,29 @@ LloFunction FunctionOf(LloOp op) {
   return function != nullptr ? function : IntegerFunctionOf(op);
 }
 
+int64_t WrappedSum(int64_t a, int64_t b) { return static_cast<int64_t>(U(a) + U(b)); }
+
 int64_t ScalarResult(const LloInstruction& instruction, int64_t a, int64_t b) {
   const int64_t imm = instruction.imm;
   switch (instruction.op) {
     case LloOp::kSMov:
       return imm;
     case LloOp::kSAdd:
-      return a + b;
+      return WrappedSum(a, b);
     case LloOp::kSAddI:
-      return a + imm;
+      return WrappedSum(a, imm);
     case LloOp::kSMulI:
-      return a * imm;
+      return static_cast<int64_t>(U(a) * U(imm));
     case LloOp::kSDivI:
-      return imm == 0 ? 0 : a / imm;
+      return ScalarQuotient(a, imm);
     case LloOp::kSRemI:
-      return imm == 0 ? 0 : a % imm;
+      return ScalarRemainder(a, imm);
     case LloOp::kSMinI:
       return std::min(a, imm);
     case LloOp::kSMaxI:
       return std::max(a, imm);
     case LloOp::kSRSubI:
-      return imm - a;
+      return static_cast<int64_t>(U(imm) - U(a));
     case LloOp::kSAndI:
       return a & imm;
     case LloOp::kSLtI:

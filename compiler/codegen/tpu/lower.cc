@@ -20,8 +20,7 @@ using machine::LloType;
 
 namespace {
 
-// Vector operations of an element of a macro-operation that is not elementwise: stated assumptions, as those of
-// simulate/kernel_cost.cc.
+// Assumed vector operations per element of a macro-operation that is not elementwise, as in simulate/kernel_cost.cc.
 double OpsOfElement(const Instruction& instruction) {
   const auto log2_of = [](int64_t n) { return std::max(1.0, std::log2(static_cast<double>(std::max<int64_t>(n, 2)))); };
   const Shape& first = instruction.operand_count() > 0 ? instruction.operand(0)->shape() : instruction.shape();
@@ -184,7 +183,7 @@ void LloLowering::LowerFusion(const Instruction& fusion) {
   current_ = &fusion;
   const std::vector<int> leaves = LeavesOf(fused.root());
   current_ = outer;
-  // The computation may be that of another fusion too.
+  // The entries are removed, because another fusion may call the same computation.
   for (const auto& instruction : fused.instructions()) leaves_.erase(instruction.get());
   leaves_[&fusion] = leaves;
 }
@@ -232,7 +231,7 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
   }
   for (const auto& instruction : computation.instructions()) LeavesOf(instruction.get());
   result_.results = leaves_.at(computation.root());
-  XLAD_RETURN_IF_ERROR(machine::VerifyLlo(result_.program, chip_.vector_alus));
+  XLAD_RETURN_IF_ERROR(machine::VerifyLlo(result_.program, chip_.vector_alus, VmemTiles()));
   return std::move(result_);
 }
 
@@ -242,7 +241,7 @@ absl::StatusOr<LoweredLlo> LowerToLlo(const Computation& computation, const mach
 
 namespace {
 
-// The computations whose instructions are steps: the entry, and those of loops and branches in it.
+// The computations whose instructions are steps: the entry, and the computations of its loops and branches.
 void AppendStepComputations(const Computation& computation, std::vector<const Computation*>* all) {
   if (std::find(all->begin(), all->end(), &computation) != all->end()) return;
   all->push_back(&computation);
