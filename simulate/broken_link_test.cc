@@ -1,16 +1,15 @@
-// Slices with broken links: slower collectives on the groups that have them, refused links.
+// Slices with broken links: collectives on groups with these links are slower, and wrong links are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "simulate/group.h"
+#include "simulate/testing/slice_of.h"
 
 namespace xlad::simulate {
 namespace {
 
 using collectives::CollectiveKind;
 using ::testing::HasSubstr;
-
-Slice SliceOf(const char* topology) { return *ParseSlice(topology, std::nullopt); }
 
 absl::StatusOr<double> UsOf(const Slice& slice, const GroupShape& shape) {
   GroupTimer timer(slice);
@@ -21,7 +20,7 @@ absl::StatusOr<double> UsOf(const Slice& slice, const GroupShape& shape) {
 TEST(BrokenLink, SlowsTheGroupsThatHaveIt) {
   const Slice whole = SliceOf("v5e-4x16");
   Slice broken = whole;
-  ASSERT_TRUE(BreakLink("4-8", &broken).ok());  // From y = 1 to y = 2 at x = 0.
+  ASSERT_TRUE(BreakLink("4-8", &broken).ok());  // The link from y = 1 to y = 2 at x = 0.
   const GroupShape along_y = {{1, 16, 1, true}}, along_x = {{0, 4, 1, false}},
                    all = {{0, 4, 1, false}, {1, 16, 1, true}};
   EXPECT_GT(*UsOf(broken, along_y), 1.2 * *UsOf(whole, along_y));

@@ -1,4 +1,4 @@
-// Several slices: their topologies, hierarchical collectives, placements, permutations, whole programs.
+// Several slices: their topologies, hierarchical collectives, placements, permutations, and complete programs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include "hlo/read/read.h"
 #include "hlo/testing/test_material.h"
 #include "simulate/simulate.h"
+#include "simulate/testing/slice_of.h"
 
 namespace xlad::simulate {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using collectives::CollectiveKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Slice SliceOf(const char* topology) { return *ParseSlice(topology, std::nullopt); }
 
 GroupTime TimeOf(const Slice& slice, CollectiveKind kind, int64_t bytes, const GroupShape& shape) {
   GroupTimer timer(slice);
@@ -35,7 +34,7 @@ TEST(Slices, AreInFrontOfTheChip) {
   EXPECT_FALSE(two.Wraps(2));
   EXPECT_EQ(two.Network().ranks(), 256);
   EXPECT_EQ(SliceOf("1xv5e-4x4").slices(), 1);
-  // 7x is a chip.
+  // The name of this chip is "7x".
   EXPECT_EQ(SliceOf("7x-4x4x4").slices(), 1);
   EXPECT_EQ(SliceOf("3x7x-4x4x4").chips(), 192);
   const machine::Chip chip = *machine::BuiltInChip("v5e");
@@ -51,7 +50,7 @@ TEST(Slices, NeedAChipWithFiguresOfTheNetworkBetweenThem) {
               HasSubstr("the file of chip v2 has no table [dcn]"));
 }
 
-// A group of one slice takes the same time whether there are others or not.
+// A collective of a group in one slice takes the same time if there are other slices.
 TEST(Slices, GroupsOfOneSliceDoNotSeeTheOthers) {
   const GroupShape shape = {{0, 4, 1, false}, {1, 16, 1, true}};
   for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllToAll}) {
@@ -63,7 +62,8 @@ TEST(Slices, GroupsOfOneSliceDoNotSeeTheOthers) {
   }
 }
 
-// Each phase takes what it takes alone, and each chip sends its part of the bytes across.
+// Each phase takes the same time as without the other phases, and each chip sends its part of the bytes to the other
+// slices.
 TEST(Slices, CollectivesAreHierarchical) {
   const Slice slice = SliceOf("2xv5e-4x4");
   const GroupShape inside = {{0, 4, 1, false}, {1, 4, 1, false}};
@@ -80,7 +80,7 @@ TEST(Slices, CollectivesAreHierarchical) {
   EXPECT_NEAR(reduce.us, scatter + across + gather, 1e-6);
   EXPECT_NEAR(reduce.dcn_us, across, 1e-9);
   EXPECT_THAT(reduce.plan, HasSubstr("all_reduce s2: "));
-  // Half of a part to the other slice, and back, each after one latency.
+  // Half of a part is sent to the other slice, and half is sent back, each after one latency.
   const double part_us = static_cast<double>(bytes) / 16 / (slice.chip.dcn_bytes_per_s / 1e6);
   EXPECT_NEAR(across, part_us + 2 * slice.chip.dcn_latency_s * 1e6, 0.05 * across);
   EXPECT_NEAR(reduce.link_us[2], part_us, 0.05 * part_us);

@@ -5,13 +5,12 @@
 
 #include "collectives/plan/plan.h"
 #include "collectives/plan/simulate.h"
+#include "simulate/testing/slice_of.h"
 
 namespace xlad::simulate {
 namespace {
 
 using collectives::CollectiveKind;
-
-Slice SliceOf(const char* topology) { return *ParseSlice(topology, std::nullopt); }
 
 GroupShape WholeShape(const Slice& slice) {
   GroupShape shape;
@@ -71,14 +70,15 @@ TEST(GroupTimer, IsNoSlowerThanASimulationOfAllRanks) {
         const auto all = collectives::Simulate(plan, spec, collectives::Network::Torus(links, 5));
         ASSERT_TRUE(all.ok()) << all.status();
         EXPECT_LE(us, all->time_us * 1.05) << topology << " " << bytes;
-        // A mesh has ends with fewer links than the others, which the bound takes for a ring along a line.
+        // The chips at the ends of a mesh have fewer links than the others. The bound ignores this and assumes a ring
+        // along a line.
         if (bytes > (1 << 20)) EXPECT_GE(us, BoundUs(collective, slice) * 0.45) << topology;
       }
     }
   }
 }
 
-// A group with steps of s chips shares its links with s - 1 other groups.
+// A group whose members are s chips apart shares its links with s - 1 other groups.
 TEST(GroupTimer, InterleavedGroupsShareTheirLinks) {
   const Slice slice = SliceOf("v5p-16x20x28");
   const int64_t bytes = int64_t{1} << 28;

@@ -7,14 +7,13 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "simulate/testing/slice_of.h"
 
 namespace xlad::simulate {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-Slice SliceOf(const char* topology) { return *ParseSlice(topology, std::nullopt); }
 
 TEST(Slice, ParsesChipsAndSizes) {
   EXPECT_EQ(SliceOf("v5p-16x20x28").chips(), 8960);

@@ -12,6 +12,7 @@
 #include "base/file_system.h"
 #include "hlo/read/read.h"
 #include "hlo/testing/test_material.h"
+#include "simulate/testing/slice_of.h"
 
 namespace xlad::simulate {
 namespace {
@@ -33,8 +34,6 @@ Prediction PredictOn(const PreparedProgram& program, const Slice& slice, const c
   EXPECT_TRUE(prediction.ok()) << prediction.status();
   return *std::move(prediction);
 }
-
-Slice SliceOf(const char* topology) { return *ParseSlice(topology, std::nullopt); }
 
 std::string Sharding(const char* dimensions) {
   return absl::StrCat("frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, [", dimensions, "]>\"}");
@@ -78,7 +77,7 @@ TEST(Simulate, DoubleRatesHalveAStepThatComputes) {
 }
 
 TEST(Simulate, StepsThatReadMemoryFollowItsRate) {
-  // One row through a matrix: as many bytes as the matrix has.
+  // A product of one row and a matrix reads as many bytes as the matrix has.
   const PreparedProgram program = PrepareText(Product(R"("dp"=1, "tp"=4)", 8, 16384, 65536));
   Slice slice = SliceOf("v5e-2x2");
   const Prediction before = PredictOn(program, slice);
@@ -89,7 +88,7 @@ TEST(Simulate, StepsThatReadMemoryFollowItsRate) {
   EXPECT_NEAR(PredictOn(program, slice).step.us / before.step.us, 2, 0.02);
 }
 
-// The same program on a file with three lines changed.
+// Predicts the same program for the chip file of v5e and for a copy of this file with changes.
 TEST(Simulate, ChipsOfUsersChangeThePrediction) {
   const std::string v5e = *RealFileSystem().Read("deploy/chips/v5e.toml");
   const std::string mine =
@@ -113,7 +112,7 @@ TEST(Simulate, LoopsTakeTheirTrips) {
   EXPECT_TRUE(four.step.warnings.empty());
 }
 
-// Everything is either on the cores or waits: the step is their sum, and no unit is busy longer than the step.
+// The step is the sum of the time on the cores and the time in which they wait. No unit is busy longer than the step.
 TEST(Simulate, TimesAddUp) {
   for (const char* const topology : {"v5e-2x4", "v4-2x2x2", "v6e-8x1"}) {
     const PreparedProgram program = PrepareText(Layers(R"("dp"=2, "tp"=4)", 10, 512, 512));
@@ -131,7 +130,7 @@ TEST(Simulate, TimesAddUp) {
   }
 }
 
-// A collective whose result is used at the end runs while the cores compute.
+// A collective whose result is used only at the end overlaps with the computation on the cores.
 TEST(Simulate, CollectivesOverlapWithComputation) {
   const auto text = [](bool depends) {
     return absl::StrCat(R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=16]>}}
@@ -158,7 +157,7 @@ add {
 })");
   };
   const auto program_of = [&](bool depends) {
-    // The reducer is defined before its use.
+    // Moves the reducer before its use.
     std::string program = text(depends);
     const size_t at = program.find("add {");
     const std::string reducer = program.substr(at);

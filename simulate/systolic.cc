@@ -29,7 +29,7 @@ double SizeOf(const hlo::Shape& shape, const hlo::Dims& dimensions) {
   return size;
 }
 
-double Elements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
+double ArrayElements(const hlo::Shape& shape) { return static_cast<double>(shape.elements()); }
 
 double RoundUp(double value, double multiple) { return std::ceil(value / multiple) * multiple; }
 
@@ -66,16 +66,16 @@ MatrixProduct ProductOf(const Instruction& instruction) {
     const double features = static_cast<double>(rhs.dim(attributes.convolution->kernel_output_feature));
     product.batch = groups;
     product.n = features / groups;
-    product.k = Elements(rhs) / std::max(features, 1.0);
-    product.m = Elements(instruction.shape()) / std::max(features, 1.0);
+    product.k = ArrayElements(rhs) / std::max(features, 1.0);
+    product.m = ArrayElements(instruction.shape()) / std::max(features, 1.0);
     return product;
   }
   const hlo::DotDimensions& dims = *instruction.attributes().dot;
   product.batch = SizeOf(lhs, dims.lhs_batch);
   product.k = SizeOf(lhs, dims.lhs_contracting);
   const double shared = std::max(product.batch * product.k, 1.0);
-  product.m = Elements(lhs) / shared;
-  product.n = Elements(instruction.shape()) / std::max(product.batch * product.m, 1.0);
+  product.m = ArrayElements(lhs) / shared;
+  product.n = ArrayElements(instruction.shape()) / std::max(product.batch * product.m, 1.0);
   return product;
 }
 
