@@ -1,8 +1,9 @@
-// The one codec of floating-point types of at most 16 bits: between their bits and the floats that C++ has.
+// The codec of floating-point types of at most 16 bits. Converts between their bits and C++'s float and double.
 //
-// Encoding rounds to nearest, ties to even. What overflow and NaN become is a property of the format, as in the
-// ml_dtypes package and XLA: infinity and NaN (f16, bf16, f8e5m2, f8e4m3, f8e3m4), NaN for both (f8e4m3fn and the fnuz
-// types), or the largest finite value and a zero (f4e2m1fn). Decoding is exact; the payload of a NaN is not kept.
+// Encoding rounds to nearest, ties to even (f8e8m0fnu: ties up). The format determines the results of overflow and NaN,
+// as in the ml_dtypes package and XLA. For f16, bf16, f8e5m2, f8e4m3 and f8e3m4, overflow results in infinity, and NaN
+// in NaN. For f8e4m3fn, f8e8m0fnu and the fnuz types, both result in NaN. For f4e2m1fn, overflow results in the largest
+// finite value, and NaN in a zero. Decoding is exact and keeps the payload of a NaN for types with infinities.
 //
 // EncodeSmallFloat and DecodeSmallFloat choose the format at run time; SmallFloat<kType> is for inner loops.
 #pragma once
@@ -20,14 +21,16 @@ namespace xlad::tensor {
 // Whether the type is floating with at most 16 bits.
 bool IsSmallFloat(ElementType type);
 
-// `value` rounded once to `type`, as the low BitWidth(type) bits. `type` is a small float.
+// `value` rounded to `type`, as the low BitWidth(type) bits. `type` is a small float. The value is rounded only once,
+// except that it is first rounded to a float for f8e8m0fnu.
 uint16_t EncodeSmallFloat(ElementType type, double value);
 float DecodeSmallFloat(ElementType type, uint16_t bits);
 
-// The bits of a format from the highest: one of sign, then the exponent, then the mantissa. Exponent 0 means subnormal.
+// The bits of a format from the highest: one sign bit, then the exponent, then the mantissa. Exponent 0 means
+// zero or a subnormal number.
 struct FloatFormat {
   enum class Specials {
-    kIeee,          // The highest exponent means infinity (mantissa 0) and NaN.
+    kIeee,          // The highest exponent means infinity (mantissa 0) or NaN.
     kNanOnly,       // "fn": all bits of exponent and mantissa set mean NaN. No infinity.
     kUnsignedZero,  // "fnuz": the bits of -0 mean NaN. No infinity.
     kNone,          // Finite values only.
@@ -36,8 +39,8 @@ struct FloatFormat {
   ElementType type;
   int bits, mantissa_bits, bias;
   Specials specials;
-  // Encodings without the sign bit: the largest finite value, what larger values become, and NaN. The only NaN of the
-  // fnuz types has the sign bit, and so has -0, which f4e2m1fn uses because it has no NaN.
+  // The encodings of the largest finite value, of the result for larger values, and of a positive NaN. The fnuz types
+  // have only one NaN, 0x80. f4e2m1fn has no NaN; a positive NaN is encoded as -0.
   uint16_t max_finite, overflow, nan;
 };
 
@@ -76,7 +79,8 @@ uint16_t EncodeFloat(const FloatFormat& format, F value) {
   const auto power_of_two = [](int exponent) { return std::bit_cast<F>(Bits(exponent + kBias) << kMantissaBits); };
   Bits code = 0;
   if (magnitude < std::bit_cast<Bits>(power_of_two(1 - format.bias))) {
-    // A subnormal result: the sum with a power of two whose last place has the value of the result's is the rounding.
+    // The result is subnormal. It is rounded by the addition of a power of two whose last place has the same value as
+    // that of the result.
     const F shifted = power_of_two(1 - format.bias - format.mantissa_bits + kMantissaBits);
     code = std::bit_cast<Bits>(std::bit_cast<F>(magnitude) + shifted) - std::bit_cast<Bits>(shifted);
   } else {
@@ -97,6 +101,9 @@ inline float DecodeFloat(const FloatFormat& format, uint16_t bits) {
       (format.specials == FloatFormat::Specials::kUnsignedZero && code == 0 && sign != 0)) {
     const bool is_infinity = format.specials == FloatFormat::Specials::kIeee && code == format.overflow;
     magnitude = is_infinity ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
+    if (format.specials == FloatFormat::Specials::kIeee && !is_infinity) {
+      magnitude = std::bit_cast<float>(0x7F800000 | code << (23 - format.mantissa_bits));  // Keeps the payload.
+    }
     if (format.specials == FloatFormat::Specials::kUnsignedZero) return magnitude;
   } else if (code >> format.mantissa_bits == 0) {
     magnitude = code * power_of_two(1 - format.bias - format.mantissa_bits);
@@ -114,7 +121,7 @@ inline uint16_t EncodeBf16(float value) {
 }
 inline float DecodeBf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-// The codec of a type that is known when the program is compiled.
+// The codec of a type that is known at compile time.
 template <ElementType kType>
 struct SmallFloat {
   static constexpr const FloatFormat& kFormat = *FloatFormatOf(kType);

@@ -102,6 +102,10 @@ const InstructionCase kFloats[] = {
      {"f32[4] {nan, -0, inf, 1}", "f32[4] {nan, 0, nan, -nan}"},
      "pred[4] {false, true, true, false}",
      "direction=LT, type=TOTALORDER"},
+    {"compare",
+     {"f16[3] {nan(0x201), -nan(0x201), nan(0x202)}", "f16[3] {nan(0x202), -nan(0x202), nan(0x202)}"},
+     "pred[3] {true, false, false}",
+     "direction=LT, type=TOTALORDER"},
     {"exponential", {"f32[4] {0, -inf, inf, nan}"}, "f32[4] {1, 0, inf, nan}"},
     {"log", {"f32[4] {1, 0, -1, inf}"}, "f32[4] {0, -inf, nan, inf}"},
     {"exponential-minus-one", {"f64[2] {1e-20, -inf}"}, "f64[2] {1e-20, -1}"},
@@ -174,7 +178,7 @@ TEST(Elementwise, UndefinedTypesAreErrors) {
   const auto module = OneInstruction("pred[1]", "not", {"pred[1] {true}"});
   ASSERT_NE(module, nullptr);
   EXPECT_TRUE(testing::Run(*module).ok());
-  // Without the verifier, which refuses this instruction.
+  // This instruction is evaluated without the verifier, which would refuse it.
   const Literal value = Constant("f32[1] {1}");
   const auto floats = OneInstruction("f32[1]", "negate", {"f32[1] {1}"});
   Instruction bad(Opcode::kPopcnt, floats->entry()->root()->shape());

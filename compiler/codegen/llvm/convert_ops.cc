@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/codegen/llvm/types.h"
+#include "tensor/small_float.h"
 
 namespace xlad::compiler {
 namespace {
@@ -86,7 +87,9 @@ llvm::CmpInst::Predicate IntegerPredicate(Comparison comparison, bool is_unsigne
 }  // namespace
 
 llvm::Value* TotalOrderKey(IrBuilder& b, ElementType type, llvm::Value* value) {
-  llvm::Value* bits = ToBits(b, type, value);
+  // Some 8-bit types have no sign or only one NaN. The order of their values in registers is correct for all types.
+  const bool is_tiny = tensor::BitWidth(type) <= 8;
+  llvm::Value* bits = ToBits(b, is_tiny ? ElementType::kF32 : type, value);
   const unsigned width = bits->getType()->getIntegerBitWidth();
   llvm::Value* sign = b.CreateAShr(bits, width - 1);
   return b.CreateXor(bits, b.CreateLShr(sign, 1));
@@ -113,13 +116,13 @@ llvm::Value* EmitStochasticConvert(Ir& ir, ElementType from, ElementType to, llv
   IrBuilder& b = ir.b;
   const double range = std::ldexp(1.0, static_cast<int>(random->getType()->getIntegerBitWidth()));
   llvm::Value* x = ToFloat(b, from, ElementType::kF64, value);
-  llvm::Value* size = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-  llvm::Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, size);
-  llvm::Value* fraction = b.CreateFMul(b.CreateFSub(size, whole), llvm::ConstantFP::get(x->getType(), range));
-  // Infinities and NaNs are not rounded up: x - trunc(x) is NaN for them, and the comparison is false.
+  llvm::Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  llvm::Value* floor = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, magnitude);
+  llvm::Value* fraction = b.CreateFMul(b.CreateFSub(magnitude, floor), llvm::ConstantFP::get(x->getType(), range));
+  // Infinities and NaNs are not rounded up: x - floor(x) is NaN for them, and the comparison is false.
   llvm::Value* up = b.CreateFCmpOLT(b.CreateUIToFP(random, x->getType()), fraction);
-  size = b.CreateSelect(up, b.CreateFAdd(whole, llvm::ConstantFP::get(x->getType(), 1.0)), size);
-  return ToInteger(ir, ElementType::kF64, to, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, size, x));
+  magnitude = b.CreateSelect(up, b.CreateFAdd(floor, llvm::ConstantFP::get(x->getType(), 1.0)), magnitude);
+  return ToInteger(ir, ElementType::kF64, to, b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, magnitude, x));
 }
 
 llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* x, llvm::Value* y) {
@@ -140,32 +143,37 @@ llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attrib
 
 llvm::Value* EmitReducePrecision(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* value) {
   IrBuilder& b = ir.b;
-  const bool is_double = value->getType()->isDoubleTy();
-  const int mantissa = is_double ? 52 : 23, exponent = is_double ? 11 : 8;
-  llvm::IntegerType* integer = is_double ? b.getInt64Ty() : b.getInt32Ty();
-  const auto constant = [&](uint64_t v) { return llvm::ConstantInt::get(integer, v); };
+  // The bits of the type itself: its subnormal numbers are normal numbers of the f32 that holds them in a register.
+  const tensor::FloatFormat* format = tensor::FloatFormatOf(type);
+  if (format == nullptr || format->specials != tensor::FloatFormat::Specials::kIeee) format = nullptr;
+  const bool is_double = type == ElementType::kF64;
+  const ElementType own = format != nullptr || is_double ? type : ElementType::kF32;
+  const int mantissa = format != nullptr ? format->mantissa_bits : is_double ? 52 : 23;
+  const int exponent = tensor::BitWidth(own) - 1 - mantissa;
+  llvm::Value* bits = ToBits(b, own, value);
+  const auto constant = [&](uint64_t v) { return llvm::ConstantInt::get(bits->getType(), v); };
   const uint64_t sign_mask = uint64_t{1} << (mantissa + exponent);
   const uint64_t infinity = ((uint64_t{1} << exponent) - 1) << mantissa;
-  llvm::Value* bits = b.CreateBitCast(value, integer);
   llvm::Value* sign = b.CreateAnd(bits, constant(sign_mask));
-  llvm::Value* size = b.CreateAnd(bits, constant(sign_mask - 1));
-  llvm::Value* is_nan = b.CreateICmpUGT(size, constant(infinity));
+  llvm::Value* magnitude = b.CreateAnd(bits, constant(sign_mask - 1));
+  llvm::Value* is_nan = b.CreateICmpUGT(magnitude, constant(infinity));
   if (attributes.mantissa_bits < mantissa) {
     const uint64_t shift = mantissa - attributes.mantissa_bits;
-    llvm::Value* odd = b.CreateAnd(b.CreateLShr(size, shift), constant(1));
-    size = b.CreateAdd(size, b.CreateAdd(odd, constant((uint64_t{1} << (shift - 1)) - 1)));
-    size = b.CreateAnd(size, constant(~((uint64_t{1} << shift) - 1)));
+    llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, shift), constant(1));
+    magnitude = b.CreateAdd(magnitude, b.CreateAdd(odd, constant((uint64_t{1} << (shift - 1)) - 1)));
+    magnitude = b.CreateAnd(magnitude, constant(sign_mask - (uint64_t{1} << shift)));
   }
   if (attributes.exponent_bits < exponent) {
-    // The exponents of the small format range from bias - (its bias) + 1 to bias + (its bias).
+    // The exponents of the small format, with the bias of the type, range from bias - small_bias + 1 to bias +
+    // small_bias.
     const uint64_t bias = (uint64_t{1} << (exponent - 1)) - 1;
     const uint64_t small_bias = (uint64_t{1} << (attributes.exponent_bits - 1)) - 1;
     const uint64_t top = (bias + small_bias + 1) << mantissa, bottom = (bias - small_bias + 1) << mantissa;
-    size = b.CreateSelect(b.CreateICmpUGE(size, constant(top)), constant(infinity), size);
-    size = b.CreateSelect(b.CreateICmpULT(size, constant(bottom)), constant(0), size);
+    magnitude = b.CreateSelect(b.CreateICmpUGE(magnitude, constant(top)), constant(infinity), magnitude);
+    magnitude = b.CreateSelect(b.CreateICmpULT(magnitude, constant(bottom)), constant(0), magnitude);
   }
-  llvm::Value* reduced = b.CreateBitCast(b.CreateOr(sign, size), value->getType());
-  return RoundTo(b, type, b.CreateSelect(is_nan, value, reduced));
+  llvm::Value* reduced = FromBits(b, own, b.CreateSelect(is_nan, bits, b.CreateOr(sign, magnitude)));
+  return own == type ? reduced : RoundTo(b, type, reduced);
 }
 
 }  // namespace xlad::compiler

@@ -1,7 +1,8 @@
-// 8-bit and 4-bit floats, from one table of formats.
+// Floats of at most 32 bits, from one table of formats.
 #include "compiler/codegen/llvm/small_float.h"
 
 #include <llvm/IR/Constants.h>
+#include <llvm/IR/Instructions.h>
 #include <llvm/IR/Module.h>
 
 #include <cmath>
@@ -18,7 +19,7 @@ namespace {
 using tensor::ElementType;
 
 enum class Special {
-  kIeee,          // The largest exponent means infinity and NaN.
+  kIeee,          // Codes with the largest exponent are infinities and NaNs.
   kFinite,        // "FN": only the code with all bits set is NaN.
   kUnsignedZero,  // "FNUZ": the code of negative zero is the only NaN.
   kNone,          // Every code is a number.
@@ -50,7 +51,7 @@ const Format& FormatOf(ElementType type) {
   for (const Format& format : kFormats) {
     if (format.type == type) return format;
   }
-  XLAD_CHECK(false) << "no small float: " << static_cast<int>(type);
+  XLAD_CHECK(false) << "not a float of at most 32 bits: " << static_cast<int>(type);
   return kFormats[0];
 }
 
@@ -64,7 +65,8 @@ llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(is_normal, b.getInt32(0x3fffff))), 23);
-  // As unsigned integers, negative numbers, infinities and NaNs are at least 0x7f800000, and 0 - 1 wraps around.
+  // Zero, negative numbers, infinities and NaNs become NaN. As unsigned integers, the bits of all but zero are at least
+  // 0x7f800000. After the subtraction, zero is larger than that too, because it wraps around.
   llvm::Value* bad = b.CreateICmpUGE(b.CreateSub(bits, b.getInt32(1)), b.getInt32(0x7f800000 - 1));
   return b.CreateTrunc(b.CreateSelect(bad, b.getInt32(0xff), rounded), b.getInt8Ty());
 }
@@ -86,9 +88,21 @@ Codes CodesOf(const Format& f) {
     case Special::kUnsignedZero:
       return {ones, ones + 1, ones + 1};
     case Special::kNone:
-      return {ones, ones, 0};
+      return {ones, ones, ones + 1};  // As in ml_dtypes: a positive NaN becomes -0, and a negative NaN +0.
   }
   return {};
+}
+
+std::string DecodeTableName(ElementType type) { return "xlad.decode." + std::to_string(static_cast<int>(type)); }
+
+// The bits that DecodeSmallFloat converted to `value`, or null if `value` is something else.
+llvm::Value* DecodedBits(ElementType type, llvm::Value* value) {
+  const auto* const load = llvm::dyn_cast<llvm::LoadInst>(value);
+  if (load == nullptr) return nullptr;
+  const auto* const address = llvm::dyn_cast<llvm::GetElementPtrInst>(load->getPointerOperand());
+  if (address == nullptr || address->getPointerOperand()->getName() != DecodeTableName(type)) return nullptr;
+  const auto* const index = llvm::dyn_cast<llvm::ZExtInst>(address->getOperand(2));
+  return index == nullptr ? nullptr : index->getOperand(0);
 }
 
 }  // namespace
@@ -107,10 +121,12 @@ float SmallFloatToFloat(ElementType type, uint32_t bits) {
   const bool negative = (bits & sign_bit) != 0;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   if (f.special == Special::kUnsignedZero && negative && magnitude == 0) return nan;
-  if (f.special == Special::kFinite && magnitude == sign_bit - 1) return nan;
   float value;
-  if (f.special == Special::kIeee && exponent == (1u << f.exponent_bits) - 1) {
-    value = mantissa != 0 ? nan : std::numeric_limits<float>::infinity();
+  if (f.special == Special::kFinite && magnitude == sign_bit - 1) {
+    value = nan;
+  } else if (f.special == Special::kIeee && exponent == (1u << f.exponent_bits) - 1) {
+    const uint32_t payload = 0x7f800000 | mantissa << (23 - f.mantissa_bits);  // An infinity if the mantissa is 0.
+    std::memcpy(&value, &payload, sizeof(value));
   } else if (exponent == 0) {
     value = std::ldexp(static_cast<float>(mantissa), 1 - f.bias - f.mantissa_bits);
   } else {
@@ -120,7 +136,10 @@ float SmallFloatToFloat(ElementType type, uint32_t bits) {
   return negative ? -value : value;
 }
 
-llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value) {
+llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value, Nans nans) {
+  if (nans == Nans::kKeep) {
+    if (llvm::Value* bits = DecodedBits(type, value)) return bits;
+  }
   if (type == ElementType::kF8E8M0FNU) return EncodeE8M0(b, value);
   const Format& f = FormatOf(type);
   const Codes codes = CodesOf(f);
@@ -128,12 +147,12 @@ llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value
   const uint32_t shift = 23 - f.mantissa_bits;
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* magnitude = b.CreateAnd(bits, u32(0x7fffffff));
-  // Normal numbers: round the mantissa in place and change the bias of the exponent.
+  // For normal numbers, round the mantissa in place and change the bias of the exponent.
   llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, shift), u32(1));
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(magnitude, b.CreateAdd(odd, u32((1u << (shift - 1)) - 1))), shift);
   llvm::Value* normal = b.CreateSub(rounded, u32(static_cast<uint32_t>(127 - f.bias) << f.mantissa_bits));
-  // Subnormal numbers: adding a power of two whose last place is the type's smallest number rounds to multiples of
-  // that.
+  // For subnormal numbers, add a power of two whose last place is the smallest number of the type. The sum is rounded
+  // to a multiple of this number.
   const uint32_t magic = static_cast<uint32_t>(127 + 1 - f.bias - f.mantissa_bits + 23) << 23;
   llvm::Value* absolute = b.CreateBitCast(magnitude, b.getFloatTy());
   llvm::Value* sum = b.CreateFAdd(absolute, b.CreateBitCast(u32(magic), b.getFloatTy()));
@@ -142,15 +161,21 @@ llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value
   llvm::Value* code = b.CreateSelect(is_small, subnormal, normal);
   code = b.CreateSelect(b.CreateICmpUGT(code, u32(codes.largest)), u32(codes.overflow), code);
   code = b.CreateSelect(b.CreateICmpUGE(magnitude, u32(0x7f800000)), u32(codes.overflow), code);
-  code = b.CreateSelect(b.CreateICmpUGT(magnitude, u32(0x7f800000)), u32(codes.nan), code);
+  llvm::Value* nan = u32(codes.nan);
+  if (nans == Nans::kKeep && f.special == Special::kIeee) {
+    llvm::Value* payload = b.CreateAnd(b.CreateLShr(magnitude, shift), u32((1u << f.mantissa_bits) - 1));
+    nan = b.CreateSelect(b.CreateICmpEQ(payload, u32(0)), nan, b.CreateOr(payload, u32(codes.overflow)));
+  }
+  code = b.CreateSelect(b.CreateICmpUGT(magnitude, u32(0x7f800000)), nan, code);
   llvm::Value* sign = b.CreateShl(b.CreateLShr(bits, 31), static_cast<uint64_t>(f.exponent_bits + f.mantissa_bits));
   if (f.special == Special::kUnsignedZero) sign = b.CreateSelect(b.CreateICmpEQ(code, u32(0)), u32(0), sign);
-  return b.CreateTrunc(b.CreateOr(code, sign), b.getIntNTy(static_cast<unsigned>(tensor::BitWidth(type))));
+  llvm::Value* both = f.special == Special::kNone ? b.CreateXor(code, sign) : b.CreateOr(code, sign);
+  return b.CreateTrunc(both, b.getIntNTy(static_cast<unsigned>(tensor::BitWidth(type))));
 }
 
 llvm::Value* DecodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* bits) {
   llvm::Module* module = b.GetInsertBlock()->getModule();
-  const std::string name = "xlad.decode." + std::to_string(static_cast<int>(type));
+  const std::string name = DecodeTableName(type);
   llvm::GlobalVariable* table = module->getGlobalVariable(name, true);
   const uint32_t count = 1u << tensor::BitWidth(type);
   llvm::Type* table_type = llvm::ArrayType::get(b.getFloatTy(), count);

@@ -8,12 +8,19 @@
 
 namespace xlad::compiler {
 
-// The value of the low bits as a float, for any floating-point type of at most 32 bits.
+// The value of the low bits as a float, for any floating-point type of at most 32 bits. NaNs keep their sign and
+// payload.
 float SmallFloatToFloat(tensor::ElementType type, uint32_t bits);
 
+// The payload of a NaN after a conversion.
+enum class Nans {
+  kQuiet,  // That of the type's quiet NaN.
+  kKeep,   // The same as before, which may be signaling: for values that are only moved.
+};
+
 // Converts f32 to the iN of an 8- or 4-bit type, rounded to nearest even. Overflow becomes infinity if the type has
-// one, else NaN if it has one, else the largest value.
-llvm::Value* EncodeSmallFloat(IrBuilder& b, tensor::ElementType type, llvm::Value* value);
+// infinities. Otherwise it becomes NaN if the type has NaNs, and the largest value if not.
+llvm::Value* EncodeSmallFloat(IrBuilder& b, tensor::ElementType type, llvm::Value* value, Nans nans);
 // Converts the iN of an 8- or 4-bit type to f32.
 llvm::Value* DecodeSmallFloat(IrBuilder& b, tensor::ElementType type, llvm::Value* bits);
 

@@ -12,10 +12,10 @@
 namespace xlad::compiler {
 namespace {
 
-// The f32 bits of an f16 NaN. LLVM's conversions would make a signaling NaN quiet.
+// Converts an f16 NaN to the bits of an f32. LLVM's conversions would make a signaling NaN quiet.
 uint64_t FloatBitsOfHalfNan(uint64_t bits) { return (bits & 0x8000) << 16 | 0x7f800000 | (bits & 0x3ff) << 13; }
 
-// The inverse: the f16 bits of a constant that is a signaling NaN of f16, or nullopt for any other value.
+// The inverse conversion: the f16 bits of a constant if it is a signaling NaN of f16, and nullopt otherwise.
 std::optional<uint16_t> HalfBitsOfSignalingNan(const llvm::Value* value) {
   const auto* const constant = llvm::dyn_cast<llvm::ConstantFP>(value);
   if (constant == nullptr || !constant->getValueAPF().isSignaling()) return std::nullopt;
@@ -24,7 +24,7 @@ std::optional<uint16_t> HalfBitsOfSignalingNan(const llvm::Value* value) {
   return FloatBitsOfHalfNan(half) == bits ? std::optional<uint16_t>(half) : std::nullopt;
 }
 
-// Converts a small float in f32 to an integer of its width, and back.
+// Converts a small float in an f32 register to an integer of the width of the small float, and back.
 llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kF16) {
     // A value that was only moved keeps its bits: a conversion would make a signaling NaN quiet.
@@ -39,7 +39,7 @@ llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value
     // Registers hold exact bf16 values, so the upper half of the bits is the result.
     return b.CreateTrunc(b.CreateLShr(b.CreateBitCast(value, b.getInt32Ty()), 16), b.getInt16Ty());
   }
-  return EncodeSmallFloat(b, type, value);
+  return EncodeSmallFloat(b, type, value, Nans::kKeep);
 }
 
 llvm::Value* SmallFloatFromBits(IrBuilder& b, ElementType type, llvm::Value* bits) {
@@ -153,7 +153,8 @@ void StoreElement(IrBuilder& b, ElementType type, llvm::Value* value, llvm::Valu
 llvm::Value* RoundTo(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (!IsSmallFloat(type)) return value;
   if (type == ElementType::kBF16) return RoundToBf16(b, value);
-  return SmallFloatFromBits(b, type, SmallFloatToBits(b, type, value));
+  if (type == ElementType::kF16) return SmallFloatFromBits(b, type, SmallFloatToBits(b, type, value));
+  return SmallFloatFromBits(b, type, EncodeSmallFloat(b, type, value, Nans::kQuiet));
 }
 
 llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::Span<const std::byte> bytes) {
@@ -181,7 +182,8 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
     half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
     return llvm::ConstantFP::get(context, half);
   }
-  uint32_t float_bits = static_cast<uint32_t>(bits) << 16;  // If the type is bf16: exact, with the payload of a NaN.
+  uint32_t float_bits = static_cast<uint32_t>(bits) << 16;  // For bf16, the conversion is exact, and keeps the payload
+                                                            // of a NaN.
   if (type != ElementType::kBF16) {
     const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));
     std::memcpy(&float_bits, &value, sizeof(value));
