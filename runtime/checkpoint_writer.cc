@@ -1,5 +1,6 @@
 #include "runtime/checkpoint_writer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,10 +11,19 @@
 namespace xlad::runtime {
 namespace {
 
-constexpr std::chrono::milliseconds kRetry{1000};
-constexpr std::chrono::milliseconds kAskAgain{20};  // Whether the coordinator can be reached.
+// The pause after a failed attempt to write. It doubles with each further failure, up to kMaxRetry.
+constexpr std::chrono::milliseconds kMinRetry{1000};
+constexpr std::chrono::milliseconds kMaxRetry{30'000};
+// How often the writer checks whether the coordinator can be reached.
+constexpr std::chrono::milliseconds kAskAgain{20};
 
 }  // namespace
+
+std::chrono::milliseconds PauseAfterFailures(int failures) {
+  std::chrono::milliseconds pause = kMinRetry;
+  for (int i = 1; i < failures && pause < kMaxRetry; ++i) pause *= 2;
+  return std::min(pause, kMaxRetry);
+}
 
 CheckpointWriter::CheckpointWriter(std::vector<SavedBox> boxes, int devices, storage::ShardOrigin origin,
                                    Callbacks callbacks, collectives::AbortSignal* abort)
@@ -59,12 +69,12 @@ absl::StatusOr<bool> CheckpointWriter::Reserve(int64_t step, bool must) {
   std::unique_lock lock(mutex_);
   while (!stop_.raised()) {
     if (!must && skipped_ >= step) return false;
-    if (step_ < 0 || step_ == step) {
+    const bool is_writing = copied_ == devices_;
+    if (step_ < 0 || (step_ == step && !is_writing)) {
       step_ = step;
       must_ = must_ || must;
       return true;
     }
-    const bool is_writing = copied_ == devices_;
     if (!must && is_writing && callbacks_.is_cut_off()) {
       skipped_ = step;
       changed_.notify_all();
@@ -95,17 +105,18 @@ void CheckpointWriter::Write(int64_t step, bool must) {
   storage::ShardOrigin origin = origin_;
   origin.step = step;
   const storage::SerializedShard shard(std::move(pieces), origin);
-  while (true) {
+  for (int failures = 1;; ++failures) {
     const absl::StatusOr<CheckpointShard> written = callbacks_.write(step, shard, &stop_);
     if (written.ok()) return callbacks_.written(step, *written);
     if (stop_.raised()) return;
+    must = must || !callbacks_.give_up(step);
     LogError(
         must ? "the state cannot be stored; trying again" : "a checkpoint cannot be stored; the job continues",
         {{"job", origin_.job_id}, {"step", absl::StrCat(step)}, {"error", std::string(written.status().message())}});
-    callbacks_.failed(step, written.status());
+    callbacks_.failed(step, written.status(), must);
     if (!must) return;
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, kRetry, [&] { return stop_.raised(); })) return;
+    if (changed_.wait_for(lock, PauseAfterFailures(failures), [&] { return stop_.raised(); })) return;
   }
 }
 

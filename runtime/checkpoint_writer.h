@@ -1,11 +1,13 @@
-// Writes the state of the devices here as shards of checkpoints, while the devices continue with their steps.
+// Writes the state of this worker's devices as shards of checkpoints while the devices continue with their steps.
 //
-// At a step to save, each device copies its part of the state to host memory (Save). When the last device here has
-// done so, a thread writes the shard. One copy of the state is kept in memory: a device that comes to the next step to
-// save while a shard is still being written waits for it. If that shard cannot be written because the coordinator
-// cannot be reached, the step is not saved, so that training does not wait for the coordinator.
+// At a step to save, each device copies its part of the state to host memory (Save). When the last device of this
+// worker has done so, a thread writes the shard. Only one copy of the state is kept in memory: a device that reaches
+// the next step to save while a shard is still being written waits until the shard is stored. If the shard cannot be
+// stored because the coordinator cannot be reached, the next step is not saved, so that training does not wait for the
+// coordinator.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -23,14 +25,17 @@
 
 namespace xlad::runtime {
 
-// A box of the state that one device here writes.
+// A box of the state that one device of this worker writes.
 struct SavedBox {
   std::string tensor;
   const EntryLayout* layout = nullptr;
-  Slice slice;     // Where the device has it.
+  Slice slice;     // The box in the device's buffers.
   int device = 0;  // Mesh position.
-  int index = 0;   // The number of the device on this worker.
+  int index = 0;   // The index of the device on this worker.
 };
+
+// The pause before the next attempt to store a state that must be stored, after `failures` failures in a row.
+std::chrono::milliseconds PauseAfterFailures(int failures);
 
 // Thread-safe.
 class CheckpointWriter {
@@ -40,32 +45,37 @@ class CheckpointWriter {
     std::function<absl::StatusOr<CheckpointShard>(int64_t step, const storage::SerializedShard& shard,
                                                   collectives::AbortSignal* abort)>
         write;
-    // The shard is stored. Called on the writer's thread.
+    // Called on the writer's thread when the shard is stored.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
-    // The shard could not be stored. Called on the writer's thread, for each try.
-    std::function<void(int64_t step, const absl::Status& error)> failed;
-    // Whether `write` waits for a coordinator that cannot be reached.
+    // Called on the writer's thread after a failed attempt to store a shard that need not be stored. Returns false if
+    // the shard must be stored by now, because a stop at its step has been requested. If it returns true, the devices
+    // may save the state before `step` again.
+    std::function<bool(int64_t step)> give_up;
+    // Called on the writer's thread after each failed attempt to store the shard, unless the writer is being stopped.
+    std::function<void(int64_t step, const absl::Status& error, bool must)> failed;
+    // Returns whether `write` is waiting for a coordinator that cannot be reached.
     std::function<bool()> is_cut_off;
   };
-  // `boxes` are the boxes that the devices of this worker write; `origin` says which attempt they are of. The layouts
-  // and `abort` must outlive the writer.
+  // `boxes` are the boxes that the devices of this worker write; `origin` names the attempt. The layouts and `abort`
+  // must outlive the writer.
   CheckpointWriter(std::vector<SavedBox> boxes, int devices, storage::ShardOrigin origin, Callbacks callbacks,
                    collectives::AbortSignal* abort);
   ~CheckpointWriter();
 
-  // Ends what the thread is writing, and all waiting calls: they return Cancelled. Called when the task is dropped.
+  // Cancels the write in progress and all waiting calls, which return Cancelled. Called when the task is dropped.
   void End();
 
-  // Copies the device's part of the state before `step`. Called by every device for the same steps in the same order. A
-  // shard that cannot be stored is tried again until the signal is raised if it `must` be stored (the last state, and
-  // that of a stop); otherwise the error is logged, and the step is not saved. Returns false if the step is skipped
-  // because the coordinator cannot be reached; then it is skipped by all devices here for which it is no `must`.
+  // Copies the device's part of the state before `step`. Every device must make this call, for the same steps in the
+  // same order. If a shard `must` be stored (the last state, or the state at a stop), the write is repeated until it
+  // succeeds, `abort` is raised or End is called. Otherwise an error is logged, and the step is given up. Returns
+  // false if the step is skipped because the coordinator cannot be reached; then all devices of this worker skip it. A
+  // step with `must` is not skipped.
   absl::StatusOr<bool> Save(int index, int64_t step, bool must, const DeviceBuffers& buffers);
 
-  // The checkpoint of the state before `step`, and all of those before it, are no longer needed here.
+  // Called when the checkpoint of the state before `step` is committed. Older states then also count as committed.
   void Committed(int64_t step);
   bool IsCommitted(int64_t step) const;
-  // Waits for it, or returns the status of the signal.
+  // Waits until the checkpoint is committed. If `abort` is raised or End is called before, returns its status.
   absl::Status WaitUntilCommitted(int64_t step);
 
  private:
@@ -80,15 +90,16 @@ class CheckpointWriter {
   const storage::ShardOrigin origin_;
   const Callbacks callbacks_;
   collectives::AbortSignal* const abort_;
-  collectives::AbortSignal stop_;  // Raised with `abort_`, and by End.
-  // By box: the bytes of the copy. A device writes those of its own boxes, and then the thread reads all of them.
+  collectives::AbortSignal stop_;  // Raised when abort_ is raised, and by End.
+  // For each box, the bytes of the copy. Each device writes the bytes of its own boxes; then the thread reads all of
+  // them.
   std::vector<std::vector<std::byte>> bytes_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t step_ = -1;  // The step of the copy; -1: the memory is free.
+  int64_t step_ = -1;  // The step of the copy, or -1 if the memory is free.
   bool must_ = false;
-  int copied_ = 0;          // Devices that have copied their part.
+  int copied_ = 0;          // The number of devices that have copied their part.
   int64_t skipped_ = -1;    // The newest skipped step.
   int64_t committed_ = -1;  // The newest committed step.
   int64_t listener_ = 0;

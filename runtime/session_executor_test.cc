@@ -1,4 +1,4 @@
-// Complete sessions: four devices on one to three workers, with a program whose values are all predictable.
+// Complete sessions with four devices on one to three workers. All values of the program can be predicted.
 #include "runtime/session_executor.h"
 
 #include <gmock/gmock.h>
@@ -24,8 +24,6 @@ using collectives::AbortSignal;
 using tensor::Array;
 using tensor::ElementType;
 using ::testing::HasSubstr;
-
-constexpr int kDevices = 4;
 
 // x: f32[7], two elements per device and one on the last; s: f32[], replicated.
 //   total = all_reduce(sum of own x);  x' = x + total;  s' = s + total
@@ -120,7 +118,7 @@ class MemoryStore final : public SessionStore {
   int reads = 0, writes = 0;
 };
 
-class TestListener final : public SessionListener {
+class TestSessionListener final : public SessionListener {
  public:
   void OnReady() override {}
   void OnDone(int64_t sequence) override {
@@ -158,7 +156,7 @@ class World {
       peer->set_worker_id(absl::StrCat("w", w));
       peer->set_data_address(data_planes_[w]->address());
       for (int device : placement[w]) peer->add_devices(device);
-      listeners_.push_back(std::make_unique<TestListener>());
+      listeners_.push_back(std::make_unique<TestSessionListener>());
     }
     for (size_t w = 0; w < placement.size(); ++w) {
       LaunchTask launch = launch_;
@@ -181,7 +179,7 @@ class World {
     for (const auto& listener : listeners_) status.Update(listener->Wait(sequence_));
     return status;
   }
-  // Layouts: 0 split, 1 whole, 2 scalar.
+  // The layouts are 0: split, 1: replicated, 2: scalar.
   void Load(int64_t program, bool whole) {
     const Executable executable = MakeExecutable(whole);
     const std::string bytes = executable.SerializeAsString(), digest = Sha256Hex(bytes);
@@ -226,7 +224,7 @@ class World {
   LaunchTask launch_;
   int64_t sequence_ = 0;
   std::vector<std::unique_ptr<collectives::DataPlane>> data_planes_;
-  std::vector<std::unique_ptr<TestListener>> listeners_;
+  std::vector<std::unique_ptr<TestSessionListener>> listeners_;
 
  public:
   std::vector<std::unique_ptr<SessionExecutor>> sessions_;
@@ -237,9 +235,7 @@ Array Vector(const std::vector<float>& values) {
 }
 Array Scalar(float value) { return Array::FromValues<float>(ElementType::kF32, {}, {value}); }
 
-const std::vector<std::vector<std::vector<int>>> kPlacements = {{{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};
-
-TEST(SessionExecutor, StateStaysAndResultsComeBack) {
+TEST(SessionExecutor, StateStaysOnTheWorkersAndResultsAreSent) {
   for (const auto& placement : kPlacements) {
     World world(placement);
     world.Load(1, /*whole=*/false);
@@ -257,7 +253,7 @@ TEST(SessionExecutor, StateStaysAndResultsComeBack) {
     EXPECT_EQ(world.Fetch(21, 0), Vector(x));
     EXPECT_EQ(world.Fetch(22, 2), Scalar(s));
     EXPECT_EQ(world.store.writes, kDevices + 1) << "each box once";
-    EXPECT_EQ(world.store.reads, kDevices + static_cast<int>(placement.size())) << "only what was not there";
+    EXPECT_EQ(world.store.reads, kDevices + static_cast<int>(placement.size())) << "only what was missing";
   }
 }
 
@@ -269,13 +265,14 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   world.store.Put(2, Scalar(0));
   world.Call(1, {1, 2}, {3, 4});
   EXPECT_EQ(world.Fetch(3, 0), Vector({8, 8, 8, 8, 8, 8, 8}));
-  world.Call(2, {3, 4}, {5, 6});  // In another layout: the shards are read from the store.
+  world.Call(2, {3, 4}, {5, 6});  // In another layout, the shards are read from the store.
   EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
   EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
   EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
 }
 
-// Results stay in the memory of their programs until the next call of the program. Clients must not notice.
+// Results stay in the memory of their programs until the next call of the program. Clients must get the same values as
+// if all results were copied to the host.
 TEST(SessionExecutor, RandomCallsKeepEveryArray) {
   std::mt19937 random(7);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
@@ -285,7 +282,7 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
     world.Load(2, /*whole=*/false);
     std::map<int64_t, std::vector<double>> x;  // The contents of each array.
     std::map<int64_t, double> s;
-    std::set<int64_t> fresh;  // Uploaded and not used yet: no worker has them.
+    std::set<int64_t> fresh;  // Arrays that have been uploaded and not used yet, so that no worker has them.
     int64_t next = 1;
     const auto pick = [&](const auto& map) {
       return std::next(map.begin(), static_cast<int>(below(map.size())))->first;
@@ -324,7 +321,7 @@ TEST(SessionExecutor, RandomCallsKeepEveryArray) {
   }
 }
 
-TEST(SessionExecutor, AFailureEndsItEverywhere) {
+TEST(SessionExecutor, AFailureEndsTheSessionOnAllWorkers) {
   World world(kPlacements[1]);
   world.Load(1, false);
   world.store.Put(1, Vector({1, 2, 3, 4, 5, 6, 7}));
@@ -335,7 +332,7 @@ TEST(SessionExecutor, AFailureEndsItEverywhere) {
   EXPECT_THAT(std::string(world.WaitForAll().message()), HasSubstr("a kernel gives up"));
 }
 
-TEST(SessionExecutor, WhatIsNotThereIsAnError) {
+TEST(SessionExecutor, UnknownExecutablesAndProgramsAreErrors) {
   World unknown(kPlacements[0]);
   SessionCommand command;
   command.mutable_load()->set_program(1);
@@ -347,7 +344,7 @@ TEST(SessionExecutor, WhatIsNotThereIsAnError) {
   EXPECT_THAT(std::string(uncalled.WaitForAll().message()), HasSubstr("a call of program 3"));
 }
 
-TEST(SessionExecutor, IsDroppedAtAnyTime) {
+TEST(SessionExecutor, CanBeDroppedAtAnyTime) {
   for (int commands = 0; commands < 6; ++commands) {
     World world(kPlacements[2]);
     world.store.Put(1, Vector({1, 2, 3, 4, 5, 6, 7}));

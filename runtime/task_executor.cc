@@ -10,8 +10,8 @@
 namespace xlad::runtime {
 namespace {
 
-// ResourceExhausted if the shards of a device together need more memory than the job allows. The compiler has compared
-// the limit with a single shard.
+// ResourceExhausted if the shards of a device together need more memory than the job allows. The compiler has checked
+// the limit only for a single shard.
 absl::Status CheckMemoryOfShards(const Executable& executable, const LaunchTask& launch) {
   const int64_t limit = launch.spec().compile().memory_limit_bytes(), shards = launch.shards_per_device();
   if (limit <= 0 || shards <= 1) return absl::OkStatus();
@@ -40,7 +40,8 @@ TaskExecutor::TaskExecutor(const LaunchTask& launch, const TaskEnvironment& envi
 TaskExecutor::~TaskExecutor() {
   dropped_ = true;
   gate_.End();
-  // Ends loading and waiting for peers. If all devices are ready, the gate is enough, and peers are not aborted.
+  // Raising the signal ends loading and waiting for peers. If all devices are ready, it is enough to end the gate, and
+  // the peers need not be aborted.
   if (ready_devices_ < std::ssize(devices_)) abort_.Raise({absl::CancelledError("the task was dropped"), ""});
   {
     const std::lock_guard lock(writer_mutex_);
@@ -57,8 +58,8 @@ void TaskExecutor::Main() {
   const bool finished =
       finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty() && KeepLastState().ok();
   if (fabric_ != nullptr && finished && !abort_.raised()) {
-    // Peers may still read what this worker sent, so it waits for them. A peer that is lost before it has finished
-    // raises the signal.
+    // Peers may still be reading what this worker has sent, so Finish waits for them. If a peer is lost before it has
+    // finished, the signal is raised.
     fabric_->Finish().IgnoreError();
   } else if (fabric_ != nullptr) {
     fabric_->Leave();
@@ -76,7 +77,7 @@ void TaskExecutor::Main() {
   }
 }
 
-// Reads each executable that the devices here need once.
+// Reads each executable that the devices of this worker need, once.
 absl::Status TaskExecutor::LoadExecutables() {
   ExecutableLaunch launch{devices_, launch_.plans(), {}, launch_.shards_per_device()};
   std::vector<StoredExecutable> stored;
@@ -100,7 +101,7 @@ absl::Status TaskExecutor::Load() {
   std::vector<const Executable*> executables;
   for (int index = 0; index < std::ssize(devices_); ++index) executables.push_back(&executable_->executable(index));
   XLAD_ASSIGN_OR_RETURN(data_, TaskData::Make(launch_, executables, environment_.store, &abort_));
-  XLAD_RETURN_IF_ERROR(data_->StartData());  // Batches are read while the state is.
+  XLAD_RETURN_IF_ERROR(data_->StartData());  // The first batches are read at the same time as the state.
   XLAD_ASSIGN_OR_RETURN(fabric_, AttemptFabric::Make(launch_, environment_, &abort_));
   XLAD_RETURN_IF_ERROR(executable_->UseFabric(fabric_.get()));
   std::vector<DeviceBuffers*> buffers;
@@ -122,8 +123,9 @@ void TaskExecutor::MakeWriter() {
   callbacks.written = [this](int64_t step, const CheckpointShard& shard) {
     environment_.listener->OnShardWritten(step, shard);
   };
-  callbacks.failed = [this](int64_t step, const absl::Status& error) {
-    environment_.listener->OnShardFailed(step, error);
+  callbacks.give_up = [this](int64_t step) { return gate_.GiveUpSave(step); };
+  callbacks.failed = [this](int64_t step, const absl::Status& error, bool must) {
+    environment_.listener->OnShardFailed(step, error, must);
   };
   callbacks.is_cut_off = [this] { return environment_.store->IsCutOff(); };
   const std::lock_guard lock(writer_mutex_);
@@ -152,7 +154,7 @@ absl::Status TaskExecutor::RunDevice(int index) {
 }
 
 absl::Status TaskExecutor::RunSteps(int index) {
-  int64_t save_ns = 0;  // Since the last step.
+  int64_t save_ns = 0;  // The time of saves since the last step.
   for (int64_t step = launch_.first_step();;) {
     switch (gate_.Begin(index, step)) {
       case TaskGate::Decision::kRun: {

@@ -7,9 +7,13 @@ namespace xlad::runtime {
 TaskGate::TaskGate(const Options& options, int devices)
     : options_(options), finished_(devices, options.first_step), saved_(devices, -1), begun_(options.first_step) {}
 
+bool TaskGate::IsFinal(int64_t step) const {
+  return step >= options_.end_step || step == stop_at_ || replaced_stops_.contains(step);
+}
+
 bool TaskGate::SavesAt(int64_t step) const {
   if (step >= options_.end_step) return options_.save_at_end;
-  if (step == stop_at_) return true;
+  if (IsFinal(step)) return true;
   if (step <= skipped_) return false;
   if (checkpoints_.contains(step)) return true;
   return options_.save_every > 0 && step > options_.first_step && step % options_.save_every == 0;
@@ -19,7 +23,7 @@ TaskGate::Decision TaskGate::Begin(int device, int64_t step) {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     if (ended_) return Decision::kEnd;
-    // The lock is held until the step has begun, so that no device misses a checkpoint that was accepted.
+    // The lock is held until the step has begun, so that every device saves a checkpoint that was accepted.
     if (SavesAt(step) && saved_[device] != step) {
       saved_[device] = step;
       return Decision::kSave;
@@ -37,6 +41,16 @@ void TaskGate::SkipSave(int device, int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   skipped_ = std::max(skipped_, step);
   saved_[device] = -1;
+}
+
+bool TaskGate::GiveUpSave(int64_t step) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (IsFinal(step)) return false;
+  skipped_ = std::max(skipped_, step);
+  for (int64_t& saved : saved_) {
+    if (saved == step) saved = -1;
+  }
+  return true;
 }
 
 void TaskGate::FinishStep(int device, int64_t step) {
@@ -63,7 +77,11 @@ void TaskGate::Lease(int64_t lease_until_step) {
 bool TaskGate::StopAt(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (begun_ > step) return false;
-  if (step != stop_at_) stopped_ = 0;
+  if (step != stop_at_) {
+    stopped_ = 0;
+    const bool is_saved = std::find(saved_.begin(), saved_.end(), stop_at_) != saved_.end();
+    if (stop_at_ >= 0 && is_saved) replaced_stops_.insert(stop_at_);
+  }
   stop_at_ = step;
   changed_.notify_all();
   return true;
@@ -72,7 +90,7 @@ bool TaskGate::StopAt(int64_t step) {
 bool TaskGate::CheckpointAt(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (begun_ > step) return false;
-  // Those before the slowest device's step have been saved.
+  // Checkpoints before the slowest device's step have been saved.
   const int64_t slowest = *std::min_element(finished_.begin(), finished_.end());
   checkpoints_.erase(checkpoints_.begin(), checkpoints_.lower_bound(slowest));
   checkpoints_.insert(step);
@@ -87,7 +105,7 @@ bool TaskGate::IsStoppedAt(int64_t step) const {
 
 bool TaskGate::IsFinalState(int64_t step) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return step >= options_.end_step || step == stop_at_;
+  return IsFinal(step);
 }
 
 void TaskGate::End() {

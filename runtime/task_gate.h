@@ -1,5 +1,5 @@
-// Decides when each device of a task may begin a step, and when it saves its state: by the lease, by the policy of
-// checkpoints, by stops and by the end of the task.
+// Decides when each device of a task may begin a step and when it saves its state. The decisions depend on the lease,
+// the checkpoint policy, requested stops and the end of the task.
 #pragma once
 
 #include <condition_variable>
@@ -32,61 +32,72 @@ class TaskGate {
   struct Options {
     int64_t first_step = 0;
     int64_t end_step = 0;
-    int64_t save_every = 0;    // Save before each step after the first whose number is a multiple of this; 0: never.
-    bool save_at_end = false;  // Save after the last step.
+    // Save before each step whose number is a multiple of this, except the first step; 0 means never.
+    int64_t save_every = 0;
+    bool save_at_end = false;  // True if the state after the last step is saved.
   };
   TaskGate(const Options& options, int devices);
 
   enum class Decision {
-    kRun,   // Run the step.
-    kSave,  // Save the state before this step, then call Begin again. Returned once for a step, except by SkipSave.
-    kStop,  // Stop here; the state is saved.
+    kRun,  // Run the step.
+    // Save the state before this step, then call Begin again. Returned once per step to each device, or again after
+    // SkipSave or GiveUpSave.
+    kSave,
+    kStop,  // Stop before this step; the state has been saved.
     kDone,  // All steps have been run.
     kEnd,   // The task has been ended.
   };
   // Called by a device that has finished all steps below `step`. Blocks while the lease does not include the step.
   Decision Begin(int device, int64_t step);
-  // Called by a device that has not saved the state before `step`, although Begin returned kSave: the devices need not
-  // save the states before this step or an earlier one, except that of a stop.
+  // Called by a device that has not saved the state before `step` although Begin returned kSave. Afterwards, the
+  // devices need not save the state before `step` or an older state, unless IsFinalState is true for it.
   void SkipSave(int device, int64_t step);
+  // Called if the state before `step`, which all devices have saved, cannot be stored. Returns false if it must be
+  // stored because IsFinalState is true for it. Otherwise the effect is that of SkipSave for each device, so that the
+  // devices save the state again if a stop before `step` is requested later.
+  bool GiveUpSave(int64_t step);
   // Called when a device has finished `step`.
   void FinishStep(int device, int64_t step);
   // Called when a device has stopped. Returns true for the last device of this worker.
   bool ReachStop(int64_t step);
-  // Blocks while devices are stopped before `step`.
+  // Blocks until the task ends, or until a stop before another step is requested.
   void WaitWhileStopped(int64_t step);
 
   // Steps below `lease_until_step` may begin. A lease never gets shorter.
   void Lease(int64_t lease_until_step);
-  // Requests a stop before `step`. Returns false if a device has begun it. A later call replaces an earlier one, and
-  // devices that have stopped for the earlier one continue.
+  // Requests a stop before `step`. Returns false if a device has begun this step. A later call replaces an earlier one,
+  // and devices that have stopped for the earlier one continue. If a device has saved the state for the earlier one,
+  // all devices save it, because the part of one device is of no use and occupies the memory for the next state.
   bool StopAt(int64_t step);
-  // The devices save the state before `step`. Returns false if a device has begun it.
+  // Makes the devices save the state before `step`. Returns false if a device has begun this step.
   bool CheckpointAt(int64_t step);
-  // Whether all devices here have stopped before `step`.
+  // Whether all devices of this worker have stopped before `step`.
   bool IsStoppedAt(int64_t step) const;
-  // Whether the state before `step` is that of a stop, or the last one.
+  // Whether the state before `step` is the last state, or that of a stop, even if the stop was replaced after a device
+  // had saved the state.
   bool IsFinalState(int64_t step) const;
-  // All calls return, and Begin returns kEnd from now on.
+  // Ends the task: all waiting calls return, and Begin returns kEnd from now on.
   void End();
 
-  int64_t finished_steps() const;  // Steps that all devices have finished.
-  int64_t begun_steps() const;     // Steps that some device has begun.
+  int64_t finished_steps() const;  // The number of steps that all devices have finished.
+  int64_t begun_steps() const;     // The number of steps that at least one device has begun.
 
  private:
   bool SavesAt(int64_t step) const;
+  bool IsFinal(int64_t step) const;
 
   const Options options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<int64_t> finished_;  // By device.
-  std::vector<int64_t> saved_;     // By device: the last step for which Begin returned kSave.
-  std::set<int64_t> checkpoints_;  // The steps of CheckpointAt.
-  int64_t skipped_ = -1;           // The newest step of SkipSave.
+  std::vector<int64_t> finished_;  // For each device, the number of steps that it has finished.
+  std::vector<int64_t> saved_;     // For each device, the last step for which Begin returned kSave.
+  std::set<int64_t> checkpoints_;  // The steps that CheckpointAt has requested.
+  int64_t skipped_ = -1;           // The newest step for which SkipSave or GiveUpSave was called.
   int64_t begun_;
   int64_t lease_until_ = -1;
   int64_t stop_at_ = -1;
-  int stopped_ = 0;  // Devices that have stopped before stop_at_.
+  std::set<int64_t> replaced_stops_;  // The replaced stops for which a device has saved the state.
+  int stopped_ = 0;  // The number of devices that have stopped before stop_at_.
   bool ended_ = false;
 };
 

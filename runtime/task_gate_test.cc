@@ -56,10 +56,60 @@ TEST(TaskGate, ASkippedSaveIsRepeatedOnlyForAStop) {
   EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
   EXPECT_EQ(gate.Begin(0, 2), Decision::kStop);
   EXPECT_TRUE(gate.StopAt(10));
+  EXPECT_EQ(gate.Begin(1, 2), Decision::kSave) << "a device has saved it for the earlier stop";
+  EXPECT_TRUE(gate.IsFinalState(2));
   EXPECT_EQ(gate.Begin(0, 2), Decision::kRun);
-  EXPECT_EQ(gate.Begin(1, 2), Decision::kRun) << "the other device need not save it";
+  EXPECT_EQ(gate.Begin(1, 2), Decision::kRun);
   EXPECT_EQ(gate.Begin(0, 4), Decision::kSave);
   EXPECT_EQ(gate.Begin(1, 10), Decision::kSave);
+}
+
+// The writer of checkpoints waits until it has the parts of all devices.
+TEST(TaskGate, AReplacedStopIsSavedByAllDevicesOrNone) {
+  TaskGate gate({.end_step = 10}, 2);
+  gate.Lease(10);
+  for (const int device : {0, 1}) EXPECT_EQ(gate.Begin(device, 0), Decision::kRun);
+  EXPECT_TRUE(gate.StopAt(1));
+  EXPECT_TRUE(gate.StopAt(2));
+  for (const int device : {0, 1}) EXPECT_EQ(gate.Begin(device, 1), Decision::kRun) << "no device had saved step 1";
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
+  EXPECT_TRUE(gate.StopAt(3));
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kRun);
+  EXPECT_EQ(gate.Begin(1, 2), Decision::kSave);
+  EXPECT_TRUE(gate.IsFinalState(2)) << "both devices save it in the same way";
+  EXPECT_EQ(gate.Begin(1, 2), Decision::kRun);
+  for (const int device : {0, 1}) {
+    EXPECT_EQ(gate.Begin(device, 3), Decision::kSave);
+    EXPECT_EQ(gate.Begin(device, 3), Decision::kStop);
+  }
+}
+
+TEST(TaskGate, ADeviceThatSkippedAStateNeedNotSaveItForOthers) {
+  TaskGate gate({.end_step = 10, .save_every = 2}, 2);
+  gate.Lease(10);
+  EXPECT_EQ(gate.Begin(0, 2), Decision::kSave);
+  gate.SkipSave(0, 2);
+  EXPECT_TRUE(gate.StopAt(2));
+  EXPECT_TRUE(gate.StopAt(4));
+  for (const int device : {1, 0}) EXPECT_EQ(gate.Begin(device, 2), Decision::kRun);
+}
+
+TEST(TaskGate, AStateThatCouldNotBeStoredIsSavedAgainOnlyForAStop) {
+  TaskGate gate({.end_step = 10, .save_every = 2}, 2);
+  gate.Lease(2);
+  for (const int device : {0, 1}) EXPECT_EQ(gate.Begin(device, 2), Decision::kSave);
+  EXPECT_TRUE(gate.GiveUpSave(2));
+  EXPECT_TRUE(gate.StopAt(2));
+  for (const int device : {0, 1}) {
+    EXPECT_EQ(gate.Begin(device, 2), Decision::kSave);
+    EXPECT_EQ(gate.Begin(device, 2), Decision::kStop);
+  }
+  EXPECT_FALSE(gate.GiveUpSave(2)) << "it is the state of the stop";
+  TaskGate runs({.end_step = 10, .save_every = 2}, 1);
+  runs.Lease(10);
+  EXPECT_EQ(runs.Begin(0, 2), Decision::kSave);
+  EXPECT_TRUE(runs.GiveUpSave(2));
+  EXPECT_EQ(runs.Begin(0, 2), Decision::kRun);
 }
 
 TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {

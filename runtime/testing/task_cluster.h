@@ -1,4 +1,4 @@
-// Complete tasks for tests: four devices on one to four workers train a small program whose values are all predictable.
+// Complete tasks for tests: four devices on one to four workers run a small program. All its values can be predicted.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,17 +25,16 @@ using collectives::AbortSignal;
 using tensor::Array;
 using tensor::ElementType;
 
-constexpr int kDevices = 4;
 constexpr int64_t kBatch = 8;
 constexpr int64_t kBatches = 3;
 constexpr int64_t kSteps = 20;
 
-// w: f32[4], replicated, not donated: its memory is exchanged with that of its result. v: f32[7], two elements per
-// device and one on the last, donated. x: f32[8], rows of a batch. step.
+// The parameters are w: f32[4], replicated, not donated, so that its memory is exchanged with that of its result; v:
+// f32[7], donated, two elements per device and one on the last; x: f32[8], the rows of a batch; and the step's number.
 //   g = all_reduce(sum of own x + step);  w' = w + g;  v' = v + device + 1;  loss = w'[0]
 enum Slot { kW, kV, kX, kStep, kGradient, kNewW, kLoss };
 
-// The step from whose gradient on everything is NaN.
+// The first step whose gradient has a NaN.
 inline std::atomic<int> nan_step = INT_MAX;
 
 inline TestKernels Kernels() {
@@ -103,7 +102,7 @@ inline Executable MakeExecutable() {
   return e;
 }
 
-// The same program for devices of another kind, whose memory begins with an allocation of its own.
+// The same program for devices of another kind, with an additional allocation before the others.
 inline Executable MakeOtherExecutable() {
   Executable e = MakeExecutable();
   e.mutable_target()->set_device_kind("other");
@@ -192,6 +191,7 @@ class BlobsInMemory final : public TaskStore {
   }
   absl::StatusOr<CheckpointShard> WriteShard(int64_t step, const std::string& name,
                                              const storage::SerializedShard& shard, AbortSignal* abort) override {
+    ++calls;
     while (cut_off && !abort->raised()) std::this_thread::yield();
     std::string bytes;
     storage::ObjectHasher hasher;
@@ -223,9 +223,10 @@ class BlobsInMemory final : public TaskStore {
   std::map<std::string, Array> tensors;
   std::mutex mutex;
   std::map<std::pair<int64_t, std::string>, Array> written;
-  int writes = 0;                     // Pieces of the last state.
-  int failures = 0;                   // The number of the next writes that fail.
-  std::atomic<bool> cut_off = false;  // Writes wait.
+  int writes = 0;                     // The number of pieces of the last state that have been written.
+  int failures = 0;                   // The number of upcoming writes that fail.
+  std::atomic<int> calls = 0;         // The number of writes that have begun.
+  std::atomic<bool> cut_off = false;  // While true, writes wait.
 };
 
 class TestListener final : public TaskListener {
@@ -237,9 +238,12 @@ class TestListener final : public TaskListener {
     Note([&] { losses.push_back(metrics.values(0)); });
   }
   void OnShardWritten(int64_t step, const CheckpointShard& shard) override {
-    // The shard is noted first, because its commit may end the task on another thread.
+    // The shard is recorded first, because its commit may end the task on another thread.
     Note([&] { shards.push_back(step); });
     on_shard(step);
+  }
+  void OnShardFailed(int64_t, const absl::Status&, bool) override {
+    Note([&] { ++shard_failures; });
   }
   void OnTrace(TaskTrace trace) override {
     Note([&] { traces.push_back(trace); });
@@ -276,6 +280,7 @@ class TestListener final : public TaskListener {
   collectives::Failure failure;
   std::vector<float> losses;
   std::vector<int64_t> shards;  // The steps of the shards that were written.
+  int shard_failures = 0;       // The number of writes that have failed.
   std::function<void(int64_t)> on_shard;
 
  private:
@@ -291,7 +296,7 @@ class TestListener final : public TaskListener {
 
 class TaskCluster {
  public:
-  // `other` is null, or the executable of the devices 0 and 3, which are then of another kind.
+  // If `other` is not null, devices 0 and 3 are of another kind, and `other` is their executable.
   explicit TaskCluster(const std::vector<std::vector<int>>& placement, const Executable& executable = MakeExecutable(),
                        const JobSpec& spec = MakeSpec(), const Clock* watched_by = nullptr,
                        const Executable* other = nullptr)
@@ -352,7 +357,10 @@ class TaskCluster {
     }
   }
 
-  ~TaskCluster() {
+  ~TaskCluster() { Drop(); }
+
+  // Drops the tasks in their order. Commits end before, because the thread that makes them uses the tasks.
+  void Drop() {
     committer_.Stop();
     tasks.clear();
   }
@@ -373,9 +381,6 @@ class TaskCluster {
  public:
   std::vector<std::unique_ptr<TaskExecutor>> tasks;
 };
-
-inline const std::vector<std::vector<std::vector<int>>> kPlacements = {
-    {{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};
 
 inline void CheckState(BlobsInMemory* store, int64_t step) {
   const Reference reference(step);

@@ -1,4 +1,4 @@
-// For tests: a device whose kernels are functions of the test, and executables that are built by hand.
+// For tests: a device whose kernels are functions of the test, and functions to build executables.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,11 @@
 #include "tensor/element_type.h"
 
 namespace xlad::runtime {
+
+// The devices of a complete task or session, and ways to place them on workers: the devices of each worker.
+constexpr int kDevices = 4;
+inline const std::vector<std::vector<std::vector<int>>> kPlacements = {
+    {{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};
 
 using TestKernel = std::function<absl::Status(absl::Span<void* const> buffers, int partition)>;
 using TestKernels = std::map<std::string, TestKernel>;
@@ -55,7 +60,7 @@ class TestLoaded final : public LoadedExecutable {
   std::vector<TestKernel> kernels_;
 };
 
-// A cpu device that runs the kernels of the test.
+// A device that runs the kernels of the test on the CPU.
 class TestDevice final : public Device {
  public:
   explicit TestDevice(TestKernels kernels, std::string name = "test")
