@@ -104,7 +104,7 @@ absl::Status Session::CheckArguments(const Program& program, const CallProgramRe
   return absl::OkStatus();
 }
 
-// Fetches from any layout: an array that is not stored as a whole has at least one.
+// Fetches the array from any layout. An array that is not stored as a whole has at least one layout.
 void Session::FetchWhole(int64_t array, ArrayInfo* info) {
   if (info->whole) return;
   info->whole = true;
@@ -113,6 +113,23 @@ void Session::FetchWhole(int64_t array, ArrayInfo* info) {
   command.mutable_fetch()->set_array(array);
   command.mutable_fetch()->set_layout(*info->layouts.begin());
   effects_.commands.push_back(command);
+}
+
+int64_t Session::BytesToCall(const CallProgramRequest& request) {
+  const auto found = programs_.find(request.program());
+  if (found == programs_.end() || !CheckArguments(found->second, request).ok()) return 0;
+  int64_t bytes = 0;
+  std::set<int64_t> fetched;
+  for (int p = 0; p < request.arguments_size(); ++p) {
+    const EntryType& parameter = found->second.parameters[p];
+    const int64_t array = request.arguments(p).array();
+    if (array == 0) {
+      bytes += parameter.shape.bytes();
+    } else if (!arrays_.at(array).layouts.contains(parameter.layout) && fetched.insert(array).second) {
+      bytes += BytesToFetch(array);
+    }
+  }
+  return bytes;
 }
 
 absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& request) {

@@ -1,14 +1,16 @@
-// The state of one session (proto/session.proto), on its first worker: its programs, its arrays, and the commands that
-// its workers have not answered yet.
+// The state of one session (proto/session.proto) on its first worker: programs, arrays, and the commands that have not
+// been answered by all workers.
 //
-// Pure logic, used by one thread at a time. Methods collect effects, which the caller takes and carries out.
+// This class does no I/O, and is used by one thread at a time. Methods collect effects, which the caller takes and
+// carries out.
 //
-// An array is stored on all workers, in one or more layouts (ways to divide it among devices), as a whole in the host
-// memory of the first worker, or both. The whole array is kept while it is pinned (by an unanswered command or a
-// reader) and while there is no layout of it.
+// An array can be stored in two ways, or in both: divided among the devices of all workers, in one or more layouts
+// (ways to divide it), and as a whole in the host memory of the first worker. The whole array is kept while it is
+// pinned (by an unanswered command or a reader) or while the workers have no layout of it.
 //
-// Example: a client uploads array 1 (stored as a whole), calls a program with it (the call pins it; workers read their
-// boxes), and all workers answer the call (unpinned: the whole array is dropped, the workers keep their boxes).
+// Example: a client uploads array 1, which is stored as a whole. The client calls a program with the array: the call
+// pins the array, and the workers read their boxes of it. When all workers have answered the call, the array is
+// unpinned: the whole array is dropped, and the workers keep their boxes.
 #pragma once
 
 #include <deque>
@@ -27,7 +29,7 @@
 
 namespace xlad::runtime {
 
-// To be carried out in the order of the members.
+// What the caller must carry out, in the order of the members.
 struct SessionEffects {
   struct StoredArray {
     int64_t array = 0;
@@ -35,8 +37,8 @@ struct SessionEffects {
     std::string bytes;      // All elements, row-major; empty if `expected`.
     bool expected = false;  // The workers will send the elements.
   };
-  std::vector<StoredArray> stored;       // Arrays to store as a whole.
-  std::vector<SessionCommand> commands;  // Commands to every worker.
+  std::vector<StoredArray> stored;       // Arrays that the first worker must store as a whole.
+  std::vector<SessionCommand> commands;  // Commands to send to every worker.
   std::vector<int64_t> dropped;          // Whole arrays to drop.
 };
 
@@ -47,12 +49,17 @@ class Session {
                       const std::vector<CollectivePlanProto>& plans);
   // Adds an array that the caller stores as a whole and returns its number.
   int64_t AddArray(const tensor::Shape& shape);
-  // Adds a call and returns the numbers of its results. NotFound or InvalidArgument with the argument if it does not
-  // match the program; then nothing has changed.
+  // The number of bytes of whole arrays that Call would add to the host memory: the values in the request, and arrays
+  // that it would fetch from the workers because they have other layouts. 0 if Call would return an error.
+  int64_t BytesToCall(const CallProgramRequest& request);
+  // Adds a call and returns the numbers of its results. NotFound if the program or the array of an argument does not
+  // exist, InvalidArgument if the arguments do not match the program. If Call returns an error, it has changed nothing.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
-  // The bytes that Pin would fetch from the workers; 0 if the whole array is here, or is unknown.
+  // The number of bytes that Pin would fetch from the workers, or 0 if the whole array is stored here or the array is
+  // unknown.
   int64_t BytesToFetch(int64_t array);
-  // Keeps the whole array until Unpin, fetching it from the workers if necessary.
+  // Keeps the whole array until Unpin is called, and fetches it from the workers if necessary. NotFound if the array is
+  // unknown or freed.
   absl::Status Pin(int64_t array);
   void Unpin(int64_t array);
   // Frees arrays for the client. Unknown and freed arrays are ignored.
@@ -79,8 +86,8 @@ class Session {
   };
   struct ArrayInfo {
     tensor::Shape shape;
-    bool whole = false;         // It is stored as a whole, or is being fetched.
-    int pins = 0;               // Unanswered commands and readers that need the whole array.
+    bool whole = false;         // The array is stored as a whole, or is being fetched.
+    int pins = 0;               // The number of unanswered commands and readers that need the whole array.
     bool freed = false;         // Clients can no longer use it.
     std::set<int32_t> layouts;  // The layouts that the workers have.
   };
@@ -98,14 +105,15 @@ class Session {
   SessionCommand& AddCommand(std::vector<int64_t> pinned);
   // Marks the array freed and adds it to the arrays that `command` makes the workers free.
   void MarkFreed(int64_t array, SessionCommand* command);
-  // Drops the whole array if it is unpinned and in some layout, or freed; forgets the array if it is freed.
+  // Does nothing if the array is pinned. Otherwise, drops the whole array if the array is freed or the workers have a
+  // layout of it, and removes the array's entry if the array is freed.
   void ReleaseIfUnused(int64_t array);
 
   std::map<int64_t, Program> programs_;
   std::map<int64_t, ArrayInfo> arrays_;
-  std::map<std::string, int32_t> layouts_;   // Layout number by LayoutKey.
+  std::map<std::string, int32_t> layouts_;   // The number of each layout, by LayoutKey.
   std::deque<Pending> pending_;              // Commands that not all workers have answered, in order.
-  std::map<std::string, int64_t> answered_;  // By worker: the last answered command.
+  std::map<std::string, int64_t> answered_;  // For each worker, the last answered command.
   int64_t next_sequence_ = 1;
   int64_t next_program_ = 1;
   int64_t next_array_ = 1;

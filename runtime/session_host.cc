@@ -78,7 +78,7 @@ absl::StatusOr<int64_t> SessionHost::AddProgram(const Executable& executable, co
 
 absl::Status SessionHost::CheckRoom(int64_t bytes) {
   const int64_t used = arrays_.bytes() + uploading_bytes_;
-  if (bytes <= limits_.host_bytes - used) return absl::OkStatus();
+  if (bytes == 0 || bytes <= limits_.host_bytes - used) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("session ", session_id_, ": found ", used, " bytes of whole arrays in the memory of worker ",
                    worker_, " and ", bytes, " more, expected at most ", limits_.host_bytes,
@@ -111,13 +111,19 @@ absl::StatusOr<int64_t> SessionHost::PutArray(std::shared_ptr<const tensor::Arra
   return number;
 }
 
+bool SessionHost::CanCall(const CallProgramRequest& request) {
+  if (!ended_.ok() || session_.pending() == 0 || Remembered(request.request_key()) != nullptr) return true;
+  return session_.pending() < kMaxPendingCommands && CheckRoom(session_.BytesToCall(request)).ok();
+}
+
 absl::StatusOr<std::vector<int64_t>> SessionHost::Call(const CallProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckKey(request.request_key()));
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !ended_.ok() || session_.pending() < kMaxPendingCommands; });
+  changed_.wait(lock, [&] { return CanCall(request); });
   if (!ended_.ok()) return ended_;
   if (const auto* known = Remembered(request.request_key())) return *known;
   XLAD_RETURN_IF_ERROR(CheckArrays());
+  XLAD_RETURN_IF_ERROR(CheckRoom(session_.BytesToCall(request)));
   XLAD_ASSIGN_OR_RETURN(std::vector<int64_t> results, session_.Call(request));
   Remember(request.request_key(), results);
   Perform();

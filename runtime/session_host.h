@@ -1,5 +1,5 @@
-// The part of a session's first worker that serves clients and the other workers: it puts the calls of clients into an
-// order, which all workers follow, and passes arrays on.
+// The part of a session's first worker that serves clients and the other workers. It puts the calls of clients into an
+// order that all workers follow, and transfers arrays between clients and workers.
 //
 // Thread-safe. Nothing here uses gRPC. No array passes through the coordinator: clients upload arrays to the host and
 // download them from it, and the other workers exchange boxes with it. The host has a whole array in memory while it
@@ -22,11 +22,11 @@
 
 namespace xlad::runtime {
 
-// What the clients of a session may have at most. A request above a limit is refused with ResourceExhausted.
+// The limits for all clients of a session together. A request above a limit is rejected with ResourceExhausted.
 struct SessionLimits {
   size_t programs = 4096;
-  size_t arrays = 1 << 20;         // That exist at a time.
-  int64_t host_bytes = INT64_MAX;  // The whole arrays in the memory of this worker, and the uploads under way.
+  size_t arrays = 1 << 20;         // The maximum number of arrays that exist at a time.
+  int64_t host_bytes = INT64_MAX;  // For the whole arrays in the memory of this worker and the uploads in progress.
 };
 
 // An upload that has begun; see SessionHost::BeginUpload.
@@ -42,45 +42,49 @@ class UploadCount {
   const int64_t bytes_;
 };
 
-// Methods return Aborted, with the reason, once the session has ended.
+// Once the session has ended, methods return Aborted, with the reason; only BytesOf returns NotFound.
 class SessionHost {
  public:
   // `worker` is the id of this worker, one of `workers`.
   SessionHost(std::string session_id, std::string worker, int64_t workers, const SessionLimits& limits = {});
-  // From now on, `deliver` gets the commands for this worker, in their order, until End. It returns quickly and does
-  // not call the host. Called once.
+  // Passes the commands for this worker to `deliver`, in their order, until End. `deliver` must return quickly and not
+  // call the host. Begin must be called only once.
   void Begin(std::function<void(const SessionCommand&)> deliver);
 
-  // --- Requests of clients. A repeated request with the same key, which is not empty, has the result of the first one;
-  // the last kRememberedKeys are known.
+  // --- Requests of clients. A repeated request with the same nonempty key returns the result of the first one, if its
+  // key is among the last kRememberedKeys keys.
   static constexpr size_t kRememberedKeys = 1024;
   static constexpr size_t kMaxKeyBytes = 128;
   // Returns the program's number.
   absl::StatusOr<int64_t> AddProgram(const Executable& executable, const AddProgramRequest& request);
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);
-  // Counts the bytes of an upload until the result is destroyed, which must be before the host is.
+  // Counts the bytes of an upload until the result is destroyed. The result must not outlive the host.
   absl::StatusOr<std::unique_ptr<UploadCount>> BeginUpload(int64_t bytes);
-  // Waits while many commands are not done.
+  // Waits while too many commands are pending, or while there is no room for whole arrays that the call needs and
+  // pending commands may make room. ResourceExhausted if there is no room and no command is pending.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
-  // Waits until the array is computed.
+  // Waits until the array has been computed.
   absl::StatusOr<std::shared_ptr<const tensor::Array>> GetArray(int64_t array);
   absl::Status FreeArrays(const std::vector<int64_t>& arrays);
 
   // --- The workers of the session, this one included.
-  // Waits for commands after `sequence`. Empty if `gone`, which may change before a call of Wake.
+  // Waits for commands after `sequence`, and returns no commands if `gone` becomes true. After changing `gone`, call
+  // Wake.
   absl::StatusOr<std::vector<SessionCommand>> CommandsAfter(int64_t sequence, const std::atomic<bool>& gone);
   void Wake();
-  // The worker has done all commands up to `sequence`.
+  // Records that the worker has done all commands up to `sequence`.
   void Answer(const std::string& worker, int64_t sequence);
-  // A box of an array, row-major; waits until all of the array is here.
+  // Returns a box of an array, row-major. Waits until the whole array has arrived. OutOfRange if the box is not inside
+  // the array.
   absl::StatusOr<tensor::Array> ReadBox(int64_t array, const tensor::Box& box);
-  // The size of a box of an array that the workers are sending; NotFound if the array is not expected.
+  // Returns the size in bytes of a box of an array that the workers are sending. NotFound if the array is not expected,
+  // InvalidArgument if the box is not inside the array.
   absl::StatusOr<int64_t> BytesOf(int64_t array, const tensor::Box& box);
-  // `bytes` are as many as BytesOf says. A box that is not expected, or is here already, is ignored.
+  // The size of `bytes` must be BytesOf(array, box). A box that is not expected, or has already arrived, is ignored.
   void WriteBox(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes);
 
   const std::string& worker() const { return worker_; }
-  // Ends all calls with `why`.
+  // Ends the session: all calls return an error with the reason `why`.
   void End(const std::string& why);
 
  private:
@@ -88,9 +92,10 @@ class SessionHost {
   const std::vector<int64_t>* Remembered(const std::string& key) const;
   void Remember(const std::string& key, std::vector<int64_t> result);
   void Perform();  // Carries out the effects of the session. Called with the lock held.
-  // Whether `bytes` more fit into the memory of this worker. Called with the lock held.
+  // Returns an error if `bytes` more bytes would exceed the limit on this worker's memory. Called with the lock held.
   absl::Status CheckRoom(int64_t bytes);
-  absl::Status CheckArrays() const;  // Whether another array may exist. Called with the lock held.
+  bool CanCall(const CallProgramRequest& request);  // Whether a call need not wait. Called with the lock held.
+  absl::Status CheckArrays() const;  // Returns an error if no more arrays are allowed. Called with the lock held.
 
   const std::string session_id_;
   const std::string worker_;
@@ -99,13 +104,13 @@ class SessionHost {
   SessionArrays arrays_;
   std::atomic<int64_t> uploading_bytes_ = 0;
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
   Session session_;
   std::function<void(const SessionCommand&)> deliver_;  // Null before Begin.
   absl::Status ended_;
-  std::map<std::string, std::vector<int64_t>> results_;  // By request key.
-  std::deque<std::string> keys_;                         // Those of results_, oldest first.
+  std::map<std::string, std::vector<int64_t>> results_;  // Keyed by request key.
+  std::deque<std::string> keys_;                         // The keys of results_, oldest first.
 };
 
 }  // namespace xlad::runtime
