@@ -17,7 +17,7 @@ using collectives::Recorder;
 
 namespace {
 
-// The device that runs the executable's code. An executable that names no kind is for the first device.
+// The device that runs the executable's code. An executable that names no kind runs on the first device.
 absl::StatusOr<Device*> FindDevice(const Executable& executable, const std::vector<Device*>& devices) {
   std::vector<std::string> names;
   for (Device* const device : devices) {
@@ -37,7 +37,7 @@ std::vector<int> MeshPositions(const LaunchTask& launch) {
   return positions;
 }
 
-// Counts what it passes on.
+// Counts the launches that it forwards to another launcher.
 class ConnectedExecutable::CountingLauncher final : public Launcher {
  public:
   CountingLauncher(std::unique_ptr<Launcher> inner, int64_t* launches)
@@ -93,7 +93,7 @@ absl::Status ConnectedExecutable::CheckSameCollectives(const Executable& other) 
   }
   if (are_same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("executable '", other.name(), "' for ", DeviceName(other.target()),
-                                                 ": found other collectives than in that for ",
+                                                 ": found other collectives than in the executable for ",
                                                  DeviceName(first.target()), ", expected the same program"));
 }
 
@@ -160,7 +160,7 @@ absl::Status ConnectedExecutable::Connect(int index) {
                        {position, &collectives_, &MappedRecorder(index), first_channel_, &MessageRecorder(index)}));
   Shard& shard = *shards_[index];
   shard.communicator =
-      std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, std::move(formed));
+      std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, position, std::move(formed));
   return absl::OkStatus();
 }
 
@@ -177,8 +177,8 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   if (!times_.empty()) environment.times = &times_[index];
   environment.abort = abort_;
   environment.tracer = tracer;
-  // Collectives by messages may run on a thread of their own. None outlasts a step that succeeds; after an error the
-  // log must not be read, because that thread may still write.
+  // Collectives by messages may run on a separate thread. When a step has succeeded, all of them have finished. After
+  // an error the log must not be read, because that thread may still write to it.
   if (tracer != nullptr) MessageRecorder(index).KeepMessages(tracer->messages());
   const absl::Status status = CodeOf(index).steps->Run(environment);
   if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);

@@ -39,7 +39,8 @@ TEST(MixedTask, ExecutablesOfAnotherProgramAreRefused) {
   };
   Executable other = MakeOtherExecutable();
   other.mutable_collectives(0)->set_counts(0, 2);
-  EXPECT_THAT(failure(other), HasSubstr("found other collectives than in that for other, expected the same program"));
+  EXPECT_THAT(failure(other),
+              HasSubstr("found other collectives than in the executable for other, expected the same program"));
   other = MakeOtherExecutable();
   other.mutable_parameters(1)->mutable_boxes()->SwapElements(0, 1);
   EXPECT_THAT(failure(other), HasSubstr("(\"v\") divided in another way"));

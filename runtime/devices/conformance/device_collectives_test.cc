@@ -12,8 +12,8 @@ using collectives::CollectiveSet;
 using collectives::DevicesOfWorkers;
 using collectives::TestWorld;
 
-// The kinds of the devices. The ranks take them in turn, and the first rank of a group of n takes kind n, so that small
-// groups have different kinds as well.
+// The kinds of the devices, assigned to the ranks in turn. The first rank of a group of n gets kind n (modulo their
+// number), so that small groups use different kinds as well.
 class DeviceCollectives : public ::testing::TestWithParam<std::vector<std::string>> {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class DeviceCollectives : public ::testing::TestWithParam<std::vector<std::strin
   // Runs all collectives of the set on buffers of this rank's device and checks every element of their results.
   absl::Status RunOnDevice(const CollectiveSet& set, int rank, std::unique_ptr<collectives::Communicator> formed) {
     XLAD_ASSIGN_OR_RETURN(const auto stream, DeviceOf(rank).MakeStream());
-    collectives::StagedCommunicator communicator(stream.get(), &set, std::move(formed));
+    collectives::StagedCommunicator communicator(stream.get(), &set, rank, std::move(formed));
     for (int index = 0; index < std::ssize(set.collectives); ++index) {
       XLAD_RETURN_IF_ERROR(RunOne(set, index, rank, stream.get(), &communicator));
     }
