@@ -11,7 +11,7 @@ using StreamConformance = DeviceConformance;
 
 TEST_P(StreamConformance, AnEmptyStreamIsSynchronized) { EXPECT_TRUE(stream_->Synchronize().ok()); }
 
-TEST_P(StreamConformance, WorkHappensInOrder) {
+TEST_P(StreamConformance, WorkRunsInOrder) {
   const auto memory = *device_->Allocate(4000);
   std::vector<int32_t> expected(1000);
   for (int i = 0; i < 1000; ++i) {
@@ -46,11 +46,13 @@ TEST_P(StreamConformance, AnEventOrdersTwoStreams) {
   for (int round = 1; round <= 200; ++round) {
     // The first stream writes a, the second copies a to b, and only then may the first write again.
     ASSERT_TRUE(stream_->CopyToDevice(a->address(), BytesOf(std::vector<int32_t>(1000, round))).ok());
-    const auto written = *stream_->Record();
-    ASSERT_TRUE(consumer->WaitFor(*written).ok());
+    const auto written = stream_->Record();
+    ASSERT_TRUE(written.ok()) << written.status();
+    ASSERT_TRUE(consumer->WaitFor(**written).ok());
     ASSERT_TRUE(consumer->Copy(b->address(), a->address(), 4000).ok());
-    const auto copied = *consumer->Record();
-    ASSERT_TRUE(stream_->WaitFor(*copied).ok());
+    const auto copied = consumer->Record();
+    ASSERT_TRUE(copied.ok()) << copied.status();
+    ASSERT_TRUE(stream_->WaitFor(**copied).ok());
     ASSERT_TRUE(stream_->FillZero(a->address(), 4000).ok());
     if (round % 50 != 0) continue;
     std::vector<int32_t> found(1000);
@@ -65,31 +67,35 @@ TEST_P(StreamConformance, TheHostWaitsForAnEvent) {
   const auto memory = Upload(Sequence(1000));
   std::vector<float> found(1000);
   ASSERT_TRUE(stream_->CopyToHost(MutableBytesOf(found), memory->address()).ok());
-  const auto event = *stream_->Record();
-  ASSERT_TRUE(event->Wait().ok());
-  EXPECT_TRUE(event->IsDone());
+  const auto event = stream_->Record();
+  ASSERT_TRUE(event.ok()) << event.status();
+  ASSERT_TRUE((*event)->Wait().ok());
+  EXPECT_TRUE((*event)->IsDone());
   EXPECT_EQ(found, Sequence(1000));
 }
 
 TEST_P(StreamConformance, AnEventIsDoneAfterSynchronize) {
-  const auto event = *stream_->Record();
+  const auto event = stream_->Record();
+  ASSERT_TRUE(event.ok()) << event.status();
   ASSERT_TRUE(stream_->Synchronize().ok());
-  EXPECT_TRUE(event->IsDone());
-  EXPECT_TRUE(event->Wait().ok());
+  EXPECT_TRUE((*event)->IsDone());
+  EXPECT_TRUE((*event)->Wait().ok());
 }
 
 TEST_P(StreamConformance, AnEventOutlivesItsStream) {
   auto stream = MakeStream();
-  const auto event = *stream->Record();
+  const auto event = stream->Record();
+  ASSERT_TRUE(event.ok()) << event.status();
   stream.reset();
-  EXPECT_TRUE(event->Wait().ok());
-  EXPECT_TRUE(stream_->WaitFor(*event).ok());
+  EXPECT_TRUE((*event)->Wait().ok());
+  EXPECT_TRUE(stream_->WaitFor(**event).ok());
   EXPECT_TRUE(stream_->Synchronize().ok());
 }
 
 TEST_P(StreamConformance, AStreamMayWaitForItsOwnEvent) {
-  const auto event = *stream_->Record();
-  EXPECT_TRUE(stream_->WaitFor(*event).ok());
+  const auto event = stream_->Record();
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_TRUE(stream_->WaitFor(**event).ok());
   EXPECT_TRUE(stream_->Synchronize().ok());
 }
 
@@ -109,12 +115,13 @@ TEST_P(StreamConformance, EventsOfOtherKindsAreRefused) {
     if (other.name == GetParam().name || !other.available().ok()) continue;
     const auto device = *other.make(other.models.empty() ? "" : other.models[0]);
     const auto stream = *device->MakeStream();
-    const auto event = *stream->Record();
-    EXPECT_EQ(stream_->WaitFor(*event).code(), absl::StatusCode::kInvalidArgument) << other.name;
+    const auto event = stream->Record();
+    if (!event.ok()) continue;  // The kind is not implemented yet.
+    EXPECT_EQ(stream_->WaitFor(**event).code(), absl::StatusCode::kInvalidArgument) << other.name;
   }
 }
 
-TEST_P(StreamConformance, ThreadsUseStreamsOfTheirOwn) {
+TEST_P(StreamConformance, ThreadsUseTheirOwnStreams) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 8; ++t) {
