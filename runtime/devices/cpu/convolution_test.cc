@@ -1,4 +1,4 @@
-// Convolutions of all forms against a sum written directly from HLO's definition.
+// Compares convolutions of all forms with a sum that is written directly from HLO's definition.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,7 +73,7 @@ ConvolutionOp MakeOp(const Case& c, ElementType type, ElementType result_type) {
   return op;
 }
 
-// Values are eighths: exact in bf16, and their sums in f32.
+// Values are multiples of 1/8. They are exact in bf16, and their sums are exact in f32.
 std::vector<float> RandomValues(Random& random, int64_t count) {
   std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(static_cast<int>(random.Below(17)) - 8) / 8;
@@ -84,7 +84,7 @@ std::vector<std::byte> Encode(const std::vector<float>& values, ElementType type
   const size_t width = tensor::ByteWidth(type);
   std::vector<std::byte> bytes(values.size() * width);
   for (size_t i = 0; i < values.size(); ++i) {
-    // The upper bytes of a little-endian f32 are its bf16.
+    // The upper two bytes of a little-endian f32 are its value in bf16.
     std::memcpy(&bytes[i * width], reinterpret_cast<const char*>(&values[i]) + 4 - width, width);
   }
   return bytes;
@@ -102,9 +102,8 @@ std::vector<double> Expected(const ConvolutionOp& op, const std::vector<float>& 
   Dims o(out.size(), 0);
   do {
     double sum = 0;
-    Dims t(taps.size(), 0);
+    Dims t(taps.size(), 0), l(in.size()), r(kernel.size());
     do {
-      Dims l(in.size()), r(kernel.size());
       const int64_t feature = o[op.output_feature()];
       l[op.input_batch()] = o[op.output_batch()];
       l[op.input_feature()] = feature / per_group * features + t.back();
@@ -131,15 +130,27 @@ std::vector<double> Expected(const ConvolutionOp& op, const std::vector<float>& 
   return result;
 }
 
-void Check(const Case& c, ElementType type, ElementType result_type) {
+// The values of the operands, and the result. They are the same for all types.
+struct ConvolutionValues {
+  std::vector<float> lhs, rhs;
+  std::vector<double> expected;
+};
+
+ConvolutionValues ConvolutionValuesOf(const Case& c) {
+  const std::unique_ptr<Random> random = SeededRandom(5);
+  ConvolutionValues numbers;
+  numbers.lhs = RandomValues(*random, tensor::Product(c.lhs));
+  numbers.rhs = RandomValues(*random, tensor::Product(c.rhs));
+  numbers.expected = Expected(MakeOp(c, ElementType::kF32, ElementType::kF32), numbers.lhs, numbers.rhs);
+  return numbers;
+}
+
+void Check(const Case& c, const ConvolutionValues& numbers, ElementType type, ElementType result_type) {
   const ConvolutionOp op = MakeOp(c, type, result_type);
   const auto prepared = PrepareConvolution(op);
   ASSERT_TRUE(prepared.ok()) << prepared.status() << " " << op.ShortDebugString();
-  const std::unique_ptr<Random> random = SeededRandom(5);
-  const std::vector<float> lhs = RandomValues(*random, tensor::Product(c.lhs));
-  const std::vector<float> rhs = RandomValues(*random, tensor::Product(c.rhs));
-  std::vector<std::byte> l = Encode(lhs, type), r = Encode(rhs, type);
-  const std::vector<double> expected = Expected(op, lhs, rhs);
+  std::vector<std::byte> l = Encode(numbers.lhs, type), r = Encode(numbers.rhs, type);
+  const std::vector<double>& expected = numbers.expected;
   const size_t width = tensor::ByteWidth(result_type);
   std::vector<std::byte> out(expected.size() * width);
   std::vector<std::byte> of_one_thread;
@@ -194,9 +205,10 @@ const std::vector<Case>& Cases() {
 
 TEST(Convolution, EveryForm) {
   for (const Case& c : Cases()) {
-    Check(c, ElementType::kF32, ElementType::kF32);
-    Check(c, ElementType::kBF16, ElementType::kBF16);
-    Check(c, ElementType::kBF16, ElementType::kF32);
+    const ConvolutionValues numbers = ConvolutionValuesOf(c);
+    Check(c, numbers, ElementType::kF32, ElementType::kF32);
+    Check(c, numbers, ElementType::kBF16, ElementType::kBF16);
+    Check(c, numbers, ElementType::kBF16, ElementType::kF32);
   }
 }
 
@@ -209,7 +221,7 @@ TEST(Convolution, UsesFastImplementations) {
   }
 }
 
-TEST(Convolution, RefusesWhatDoesNotFit) {
+TEST(Convolution, RefusesShapesThatDoNotMatch) {
   const ConvolutionOp good = MakeOp(Cases()[0], ElementType::kF32, ElementType::kF32);
   const auto refused = [&](absl::StatusCode code, const std::function<void(ConvolutionOp*)>& change) {
     ConvolutionOp op = good;
