@@ -57,7 +57,7 @@ int32_t ReadInt(const DeviceBuffers& buffers, const BufferSlice& slice) {
   return value;
 }
 
-TEST(DeviceBuffers, MemoryThatIsLackingIsNamedWithItsInstruction) {
+TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   Entry entry = MakeEntry(2, {0}, {0});
   constexpr int64_t kTooMuch = int64_t{1} << 60;
   const int arena = AddAllocation(&entry.executable, Allocation::TEMPORARY, kTooMuch);

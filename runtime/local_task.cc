@@ -23,7 +23,7 @@ absl::StatusOr<std::shared_ptr<storage::TensorSource>> MemoryStore::OpenTensors(
 
 absl::StatusOr<CheckpointShard> MemoryStore::WriteShard(int64_t, const std::string& name,
                                                         const storage::SerializedShard&, collectives::AbortSignal*) {
-  return absl::UnimplementedError(absl::StrCat("cannot write ", name, ": a task in memory saves nothing"));
+  return absl::UnimplementedError(absl::StrCat("cannot write ", name, ": a task in memory cannot save state"));
 }
 
 void StepWaiter::OnStep(const StepMetrics& metrics) {

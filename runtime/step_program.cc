@@ -16,16 +16,16 @@ struct StepProgram::Node {
   enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kWhile, kIf };
   Kind kind = Kind::kKernel;
   std::string place;           // "all-reduce.7 (train.py:31)"
-  int index = 0;               // Kernel number, library op, or collective.
+  int index = 0;               // The number of the kernel, library op or collective.
   std::vector<Slice> buffers;  // Arguments, a collective's inputs, a copy's source and target, a predicate or selector.
   std::vector<Slice> outputs;  // A collective's outputs.
-  int request = 0;             // The number of a collective that is started, and at its end.
+  int request = 0;             // For the start and the end of an asynchronous collective: the number of its request.
   bool has_scratch = false;
   int64_t tiles = 1;
   bool selector_is_predicate = false;
-  int number = 0;  // As in StepTimes.
+  int number = 0;  // The number of the step, as in StepTimes.
   std::vector<CheckedSlice> checked_operands, checked_results;
-  std::vector<std::vector<Node>> bodies;  // The condition and body of a loop; the branches of an if.
+  std::vector<std::vector<Node>> bodies;  // The condition and body of a loop, or the branches of a conditional.
 };
 
 namespace {
@@ -92,7 +92,7 @@ class Preparer {
     }
   }
 
-  // Every collective that is started must end in the same list, once.
+  // Checks that each collective that is started in a list of steps is ended exactly once in the same list.
   absl::Status CheckRequests(const std::vector<Node>& nodes) {
     std::map<int, const Node*> running;
     for (const Node& node : nodes) {
@@ -106,7 +106,7 @@ class Preparer {
       }
       if (node.kind == Node::Kind::kCollectiveDone && running.erase(node.request) == 0) {
         return absl::InvalidArgumentError(absl::StrCat("step ", node.place, ": found the end of request ", node.request,
-                                                       ", expected one that a step before it in its list started"));
+                                                       ", expected one that an earlier step of its list started"));
       }
     }
     if (running.empty()) return absl::OkStatus();
@@ -224,10 +224,11 @@ class Preparer {
   const Executable& executable_;
   int64_t scratch_bytes_ = 0;
   int num_steps_ = 0;
-  std::set<int> requests_;  // All that were seen.
+  std::set<int> requests_;  // All requests of this list.
 };
 
-// One run over the nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all loops.
+// One run of the program's nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all
+// loops.
 class Runner {
  public:
   explicit Runner(const StepEnvironment& environment) : environment_(environment) {}
@@ -239,7 +240,7 @@ class Runner {
           environment_.times != nullptr || environment_.tracer != nullptr || !node.checked_results.empty();
       const absl::Status status = is_observed ? Observed(node, iteration) : One(node, iteration);
       if (status.ok()) continue;
-      // Only the innermost step names its place.
+      // Only the innermost step adds its name and source line to the error.
       return std::exchange(named_, true) ? status : Annotate(status, node.place);
     }
     return absl::OkStatus();
@@ -248,7 +249,7 @@ class Runner {
  private:
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
 
-  // Runs a node whose time is measured or recorded, or whose floats are checked.
+  // Runs a node and measures or records its time or checks its floats.
   absl::Status Observed(const Node& node, uint64_t iteration) {
     const bool is_checked = !node.checked_results.empty();
     NumericsCheck check(environment_.stream, environment_.allocations);
@@ -314,7 +315,7 @@ class Runner {
 
   absl::Status While(const Node& node, uint64_t iteration) {
     for (uint64_t count = 1;; ++count) {
-      // Any mixing function serves: different iterations must have different fingerprints.
+      // Any good mixing function is suitable, because different iterations only need different fingerprints.
       const uint64_t inner = (iteration * 0x9e3779b97f4a7c15ull + count) * 0xbf58476d1ce4e5b9ull;
       XLAD_RETURN_IF_ERROR(Steps(node.bodies[0], inner));
       XLAD_ASSIGN_OR_RETURN(const uint8_t predicate, Read<uint8_t>(node.buffers[0]));
@@ -347,7 +348,7 @@ class Runner {
 
   const StepEnvironment& environment_;
   bool named_ = false;
-  std::map<int, int64_t> started_;  // By request: the communicator's number.
+  std::map<int, int64_t> started_;  // For each request, the communicator's number.
 };
 
 }  // namespace

@@ -142,7 +142,7 @@ TEST_F(StepProgramTest, MeasuresEachStepOfALoop) {
   EXPECT_THAT(times.calls, ElementsAre(1, 11, 10, 1)) << "the loop, its condition, its body, the kernel after it";
   EXPECT_THAT(times.ns, ElementsAre(5 + 21 * 10, 11 * 5, 10 * 5, 5)) << "the loop contains 21 measured steps";
   ASSERT_TRUE(Run().ok());
-  EXPECT_THAT(times.calls, ElementsAre(2, 12, 10, 2)) << "the counter is 10 already";
+  EXPECT_THAT(times.calls, ElementsAre(2, 12, 10, 2)) << "the counter is already 10";
 }
 
 TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
@@ -174,7 +174,7 @@ TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
   set("nan", NAN);
   EXPECT_THAT(std::string(Run().message()),
               HasSubstr("nan (train.py:31): device 3: found NaN in floating-point result"));
-  // A NaN of an operand is not made by the step that reads it: it may be selected away.
+  // A step that reads a NaN operand has not made the NaN; a select may remove it.
   *reinterpret_cast<float*>(memory_[0]) = NAN;
   EXPECT_THAT(std::string(Run().message()), HasSubstr("infinity (train.py:31): device 3: found an infinity"));
   executable_.mutable_steps()->DeleteSubrange(1, 1);
@@ -280,7 +280,7 @@ TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
   EXPECT_TRUE(Prepare().ok());
 }
 
-// Doubles the counter when a collective is waited for.
+// Doubles the counter when the program waits for a collective.
 class LateCommunicator final : public collectives::Communicator {
  public:
   absl::Status Launch(const collectives::CollectiveLaunch&) override {
@@ -358,7 +358,7 @@ TEST_F(StepProgramTest, RequestsMustEndOnceInTheListThatStartsThem) {
   EXPECT_THAT(refusal({start, branch}), HasSubstr("found the end of request 1"));
 }
 
-// Random bytes changed in a good executable: each is refused or can run, and none crashes.
+// Changes random bytes in a valid executable. Each result must be rejected or run without a crash.
 TEST_F(StepProgramTest, MutantsNeverCrash) {
   Step loop;
   *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});

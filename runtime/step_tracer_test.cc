@@ -51,7 +51,7 @@ TEST(StepTracerTest, RecordsNestedSpansAndMessages) {
   EXPECT_EQ(tracer.End(2).instruction_size(), 0);
 }
 
-TEST(StepTracerTest, HasALimitAndCountsWhatIsBeyond) {
+TEST(StepTracerTest, CountsTheSpansAndMessagesBeyondTheLimits) {
   ManualClock clock;
   StepTracer tracer(&clock);
   tracer.Begin(0);

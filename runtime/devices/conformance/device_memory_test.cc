@@ -60,9 +60,9 @@ TEST_P(MemoryConformance, HugeSizesAreRefused) {
 }
 
 // Nothing is written to this memory, so that the machine does not need to have it.
-TEST_P(MemoryConformance, AllocationsTogetherAreLimited) {
+TEST_P(MemoryConformance, TheSumOfAllocationsIsLimited) {
   if (stream_->host_can_access()) GTEST_SKIP() << "the memory of this device is the host's, which the system limits";
-  if (GetParam().name == "cuda") GTEST_SKIP() << "a GPU has memory of its own (cuda_device_test.cc)";
+  if (GetParam().name == "cuda") GTEST_SKIP() << "a GPU has its own memory (cuda_device_test.cc)";
   const int64_t bytes = UsableMemoryBytes() / 2 + 1;
   auto first = device_->Allocate(bytes);
   ASSERT_TRUE(first.ok()) << first.status();

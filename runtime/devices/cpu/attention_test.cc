@@ -1,4 +1,4 @@
-// Attention and its loops against sums in double precision.
+// Compares attention and its loops with sums in double precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ TEST(AttentionKernels, ExponentialIsAccurate) {
   EXPECT_EQ(special[6], kInfinity);
 }
 
-TEST(AttentionKernels, NumbersThatAreNotReachEveryResult) {
+TEST(AttentionKernels, NansReachTheirResults) {
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[0]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[1]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMinimum, {{NAN, 1}, {1, NAN}})[1]));
@@ -138,7 +138,8 @@ TEST(AttentionKernels, DivisionByOneNumber) {
   }
 }
 
-// Softmax attention with one head for each entry of the batch, with a causal mask whose other columns are `masked`.
+// Softmax attention with one head for each entry of the batch. The causal mask sets the scores of masked columns to
+// `masked`.
 struct Sizes {
   int64_t batch, rows, columns, depth, width;
 };
@@ -287,7 +288,7 @@ TEST(Attention, AnySizesBlocksAndThreads) {
   for (const Sizes& s : sizes) {
     Results inputs = {Floats(*random, s.batch * s.rows * s.depth), Floats(*random, s.batch * s.columns * s.depth),
                       Floats(*random, s.batch * s.columns * s.width)};
-    // With -0.5, the masked columns are not zero, which is found when the op runs.
+    // With -0.5, the masked columns are not zero; the op detects this at run time and computes all columns.
     for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
       const Results expected = Expected(s, inputs, masked);
       for (const int64_t block_rows : {1, 5, 12, 48}) {
@@ -311,8 +312,8 @@ TEST(Attention, AnySizesBlocksAndThreads) {
   }
 }
 
-// An unmasked NaN or infinity in one row must not reach others; a row without scores is NaN, as in HLO.
-TEST(Attention, RowsWithoutNumbers) {
+// An unmasked NaN or infinity in one row must not change other rows. A row without scores is NaN, as in HLO.
+TEST(Attention, NansInOneRowDoNotChangeOtherRows) {
   const Sizes s = {1, 20, 20, 4, 4};
   const auto random = SeededRandom(4);
   Results inputs = {Floats(*random, 80), Floats(*random, 80), Floats(*random, 80)};

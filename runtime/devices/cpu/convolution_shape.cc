@@ -1,6 +1,6 @@
-// Frameworks write gradients as convolutions: the gradient of the input has a dilated base and a reversed kernel, that
-// of the kernel has batch and features exchanged and a window as large as the output. oneDNN computes them fast only if
-// they are described as gradients.
+// Frameworks write gradients as convolutions. The gradient of the input is a convolution with a dilated base and a
+// reversed kernel. The gradient of the kernel is a convolution with batch and features exchanged and a window as large
+// as the output. oneDNN computes them fast only if they are described as gradients.
 #include "runtime/devices/cpu/convolution_shape.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using Numbers = google::protobuf::RepeatedField<int64_t>;
 
 absl::Status Misfit(const std::string& what) {
   return absl::InvalidArgumentError("library op convolution: found " + what +
-                                    ", expected shapes that go with the dimension numbers");
+                                    ", expected shapes that match the dimension numbers");
 }
 
 // The tensor with its dimensions in the given order.
@@ -62,8 +62,8 @@ absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strid
   return fits ? absl::OkStatus() : Misfit("sizes that do not fit");
 }
 
-// Removes the end of the input that no window reaches, because oneDNN has few implementations for inputs with such an
-// end.
+// Removes elements at the end of the input that are in no window, because oneDNN has few implementations for such
+// inputs.
 void CutInput(ConvolutionShape* shape) {
   for (size_t d = 0; d < shape->padding_high.size(); ++d) {
     if (shape->padding_high[d] >= 0) continue;
@@ -89,7 +89,7 @@ void SetForward(const ConvolutionOp& op, ConvolutionShape* shape) {
   weights.strides.insert(weights.strides.begin(), weights.strides[0] * per_group);
 }
 
-// Finds the forward convolution whose input gradient this is: its strides are the dilation of the base.
+// Finds the forward convolution of which `op` is the input gradient: its strides are the dilation of the base.
 void SetBackwardData(const ConvolutionOp& op, ConvolutionShape* shape) {
   std::swap(shape->src, shape->dst);
   std::swap(shape->weights.sizes[0], shape->weights.sizes[1]);
@@ -108,9 +108,11 @@ void SetBackwardData(const ConvolutionOp& op, ConvolutionShape* shape) {
   }
 }
 
-// Finds the forward convolution whose kernel gradient this is: the window is its output and the result its kernel.
+// Finds the forward convolution of which `op` is the kernel gradient: the window is its output, and the result its
+// kernel.
 void SetBackwardWeights(const ConvolutionOp& op, ConvolutionShape* shape) {
-  std::swap(shape->weights, shape->dst);  // The HLO kernel is the output's gradient, the HLO result the kernel's.
+  // The HLO kernel is the gradient of the output, and the HLO result is the gradient of the kernel.
+  std::swap(shape->weights, shape->dst);
   const auto exchange = [](Strided* tensor) {
     std::swap(tensor->sizes[0], tensor->sizes[1]);
     std::swap(tensor->strides[0], tensor->strides[1]);

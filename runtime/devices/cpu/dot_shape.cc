@@ -18,7 +18,7 @@ absl::Status Misfit(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError("library op dot: " + found + ", expected " + expected);
 }
 
-// Marks in `used` the dimensions of one side that are batch or contracting. InvalidArgument if a dimension is out of
+// Marks in `used` the dimensions of one operand that are batch or contracting. InvalidArgument if a dimension is out of
 // range or listed twice.
 absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::RepeatedField<int64_t>& batch,
                        const google::protobuf::RepeatedField<int64_t>& contracting, std::vector<bool>* used) {
@@ -76,7 +76,7 @@ auto Each(Convert convert) {
   };
 }
 
-// The rows of a packing that a call copies.
+// The rows of a packed operand that one call copies.
 struct Rows {
   const Packing& packing;
   int64_t begin, end;
@@ -100,11 +100,11 @@ void PackAs(const Rows& rows, const From* from, To* to, ConvertRow convert_row) 
   }
 }
 
-constexpr double kMinTileFlops = 4e6;  // About 20 microseconds.
+constexpr double kMinTileFlops = 4e6;  // This takes about 20 microseconds.
 constexpr double kMinTileBytes = 1e6;
 constexpr int64_t kMaxTiles = 32;
 
-// The largest of `parts` parts of `size`, rounded up to a multiple.
+// The size of the largest part if `size` is divided into `parts` parts, rounded up to a multiple of `multiple`.
 int64_t PartSize(int64_t size, int64_t parts, int64_t multiple) {
   return std::min(size, RoundUp(CeilDiv(size, parts), multiple));
 }
@@ -159,9 +159,10 @@ absl::StatusOr<DotShape> ReadDotShape(const DotOp& op) {
     }
   }
   if (!fits || result != DimsOf(op.result())) {
-    return Misfit("shapes that do not go with the dimension numbers", "result dimensions batch, lhs rest, rhs rest");
+    return Misfit("shapes that do not match the dimension numbers",
+                  "the result's dimensions to be the batch, then the rest of lhs, then the rest of rhs");
   }
-  // The order of summation is free; the one in which lhs lies in memory is the likeliest to merge.
+  // The loops of the sum may have any order. Loops in the memory order of lhs are the most likely to merge.
   std::stable_sort(shape.k.begin(), shape.k.end(), [](const DotLoop& a, const DotLoop& b) { return a.lhs > b.lhs; });
   return shape;
 }
@@ -200,9 +201,10 @@ void PackRows(const Packing& packing, PackKind kind, const void* from, void* to,
   }
 }
 
-// Splits the outermost batch loop first, which costs nothing; then n, because every tile rearranges its part of rhs for
-// the registers, which takes time in proportion to k * n and is thereby done once for all rows; then m. Tiles of 256 by
-// 512 reach the rate of the whole product. If there would be fewer than kFew of them, they are smaller.
+// Splits the outermost batch loop first, which costs nothing, then n, then m. n is split before m because every tile
+// rearranges its part of rhs, in time proportional to k * n: while m is not split, each part of rhs is rearranged only
+// once. Tiles of 256 by 512 are as fast as the undivided product. If there would be fewer than kFew tiles, they are
+// smaller.
 DotGrid ChooseGrid(const DotShape& shape) {
   constexpr int64_t kFew = 8, kRows = 256, kColumns = 512, kMinRows = 128, kMinColumns = 192;
   const int64_t m = shape.Elements(shape.m), n = shape.Elements(shape.n), k = shape.Elements(shape.k);

@@ -73,7 +73,7 @@ absl::StatusOr<std::unique_ptr<LibraryCall>> PreparedLapack<T>::MakeCall(int /*t
   return std::make_unique<LapackCallState<T>>(this);
 }
 
-// What the signature of a routine does not say.
+// The checks that the signature of a routine does not express.
 bool HasFittingSizes(const LapackOp& op) {
   const auto dim = [&](const ArrayShape& shape, int d) { return shape.dims(d); };
   const auto option = [&](absl::string_view name, int otherwise) {
@@ -110,7 +110,7 @@ absl::Status CheckLapack(const LapackOp& op) {
   if (op.routine() == "cholesky") {
     const bool square = operands.size() == 1 && results.size() == 1 && operands[0] == results[0] &&
                         operands[0].dims.size() == 2 && operands[0].dims[0] == operands[0].dims[1];
-    if (!square) return absl::InvalidArgumentError("found shapes that do not fit, expected one square matrix");
+    if (!square) return absl::InvalidArgumentError("found shapes that do not match, expected one square matrix");
   } else {
     XLAD_RETURN_IF_ERROR(CheckLapackShapes(operands, results, &call));
   }

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 constexpr char kDouble[] = XLAD_CUDA_DRIVER_DOUBLE;
 
-// Sets the double's properties and the failures of its functions.
+// Sets the properties of the driver's test double and the failures of its functions.
 void Configure(const std::string& settings) {
   void* const library = dlopen(kDouble, RTLD_NOW);
   ASSERT_NE(library, nullptr) << dlerror();
@@ -72,7 +72,7 @@ TEST_F(CudaDeviceTest, WithoutADriver) {
 }
 
 TEST_F(CudaDeviceTest, ALibraryWithoutTheDriversFunctions) {
-  EXPECT_THAT(Message(cuda::LoadDriver("libm.so.6").status()), HasSubstr("libm.so.6 does not tell its version"));
+  EXPECT_THAT(Message(cuda::LoadDriver("libm.so.6").status()), HasSubstr("libm.so.6 does not report its version"));
 }
 
 TEST_F(CudaDeviceTest, ADriverThatIsTooOld) {
@@ -101,7 +101,7 @@ TEST_F(CudaDeviceTest, AGpuThatIsTooOld) {
   EXPECT_THAT(Message(status), HasSubstr("GPU 0 (test double): found compute capability 7.5, expected 8.0 or later"));
 }
 
-TEST_F(CudaDeviceTest, CodeIsForTheGpuAsFarAsTheCompilerKnowsIt) {
+TEST_F(CudaDeviceTest, TheTargetIsTheNewestThatGpuAndCompilerSupport) {
   for (const auto& [capability, target] : std::map<int, std::string>{{80, "sm_80"}, {89, "sm_89"}, {120, "sm_90"}}) {
     Configure(absl::StrCat("capability=", capability));
     const auto gpu = cuda::Gpu::Open(*cuda::LoadDriver(kDouble), 0);
@@ -110,7 +110,7 @@ TEST_F(CudaDeviceTest, CodeIsForTheGpuAsFarAsTheCompilerKnowsIt) {
   }
 }
 
-// With and without memory pools.
+// Tests GPUs with and without memory pools.
 TEST_F(CudaDeviceTest, OutOfMemory) {
   for (const char* const pools : {"0", "1"}) {
     Configure(absl::StrCat("memory=1048576,pools=", pools));
@@ -167,7 +167,7 @@ TEST_F(CudaDeviceTest, LaunchesThatTheDriverRefuses) {
   EXPECT_EQ(stream->Synchronize(), status) << "the stream keeps its first error";
 }
 
-// The failure of a kernel is found when the host waits, by the stream and its events, and nothing hangs.
+// The failure of a kernel is reported when the host waits for the stream or its events, and nothing hangs.
 TEST_F(CudaDeviceTest, KernelsThatFail) {
   const auto device = *Make();
   const auto loaded = *device->Load(MakeExecutable(Kernel("bad", "mov.u64 %rd1, 8; st.global.u64 [%rd1], %rd1;")));
@@ -189,7 +189,7 @@ TEST_F(CudaDeviceTest, KernelsThatFail) {
   EXPECT_EQ(stream->Synchronize(), status) << "it is reported again";
 }
 
-// Library ops of this device against those of the cpu device.
+// Compares the library ops of this device with those of the cpu device.
 class CudaLibraryOpTest : public CudaDeviceTest {
  protected:
   static void SetShape(ArrayShape* shape, ElementType type, const std::vector<int64_t>& dims) {
@@ -261,9 +261,9 @@ TEST_F(CudaLibraryOpTest, Dots) {
   const Case cases[] = {
       {{2, 3}, {3, 2}, {2, 2}, {}, {1}, {0}},
       {{20, 37}, {37, 18}, {20, 18}, {}, {1}, {0}},
-      {{70, 9}, {9, 65}, {70, 65}, {}, {1}, {0}},        // The large tile.
-      {{9, 70}, {65, 9}, {70, 65}, {}, {0}, {1}},        // Both transposed.
-      {{3, 5, 4}, {3, 4, 6}, {3, 5, 6}, {0}, {2}, {1}},  // A batch.
+      {{70, 9}, {9, 65}, {70, 65}, {}, {1}, {0}},        // Uses the kernel with the large tile.
+      {{9, 70}, {65, 9}, {70, 65}, {}, {0}, {1}},        // Both operands are transposed.
+      {{3, 5, 4}, {3, 4, 6}, {3, 5, 6}, {0}, {2}, {1}},  // A batch of products.
       {{5, 3, 4, 2}, {4, 6, 2}, {5, 3, 6}, {}, {2, 3}, {0, 2}},
       {{4, 3, 5, 2}, {5, 6, 3, 2}, {4, 2, 6, 2}, {}, {1, 2}, {2, 0}},
       {{17}, {17}, {}, {}, {0}, {0}},
@@ -312,7 +312,7 @@ TEST_F(CudaLibraryOpTest, Convolutions) {
       {1, {Window(3, 1, 1, 1, 1), Window(3, 1, 1, 1, 1)}},
       {1, {Window(3, 2, 1, 1, 1), Window(2, 3, 0, 1, 1)}},
       {2, {Window(3, 1, 0, 2, 1), Window(3, 1, 2, 1, 1)}},
-      {1, {Window(3, 1, 2, 1, 2), Window(3, 1, 2, 1, 2)}, true},  // A gradient of the input.
+      {1, {Window(3, 1, 2, 1, 2), Window(3, 1, 2, 1, 2)}, true},  // The gradient of the input.
       {1, {Window(3, 2, 1, 1, 1)}},
       {1, {Window(2, 1, 0, 1, 1), Window(3, 1, 1, 1, 1), Window(1, 1, 0, 1, 1)}},
   };
@@ -349,8 +349,8 @@ TEST_F(CudaLibraryOpTest, Convolutions) {
   }
 }
 
-// An op without a kernel: the host computes it on copies.
-TEST_F(CudaLibraryOpTest, OpsOfTheHost) {
+// There is no kernel for this op, so the host computes it on copies.
+TEST_F(CudaLibraryOpTest, OpsWithoutAKernelRunOnTheHost) {
   LibraryOp op;
   FftOp& fft = *op.mutable_fft();
   SetShape(fft.mutable_operand(), ElementType::kF32, {3, 16});

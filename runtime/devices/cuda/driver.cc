@@ -36,12 +36,12 @@ absl::Status NoGpu(const std::string& library, const std::string& why) {
                    "; check that nvidia-smi lists one and that CUDA_VISIBLE_DEVICES does not hide it", kInstead));
 }
 
-// The version is read first: an old driver may lack functions, and tells its version without initialization.
+// The version is read first, because an old driver may lack functions but reports its version without initialization.
 absl::Status CheckVersion(void* handle, const std::string& library, int* version) {
   auto* const get = reinterpret_cast<Result (*)(int*)>(dlsym(handle, "cuDriverGetVersion"));
   if (get == nullptr || get(version) != kSuccess) {
     return absl::UnavailableError(
-        absl::StrCat(library, " does not tell its version, expected NVIDIA's driver for CUDA", kInstead));
+        absl::StrCat(library, " does not report its version, expected NVIDIA's driver for CUDA", kInstead));
   }
   if (*version >= kOldestVersion) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat("found NVIDIA's driver (", library, ") for ", VersionText(*version),

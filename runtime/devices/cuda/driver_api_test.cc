@@ -1,4 +1,4 @@
-// The declarations of the driver's functions against those of CUDA's header, if it is installed.
+// Compares the declarations of the driver's functions with those of CUDA's header, if it is installed.
 #include "runtime/devices/cuda/driver_api.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct SameFunction<OwnResult(Own...), TheirResult(Theirs...)>
   static_assert(SameFunction<Own_##name, decltype(::name)>::value, #name " differs from CUDA's declaration");
 XLAD_CUDA_FUNCTIONS(XLAD_COMPARE)
 
-TEST(DriverApiTest, NumbersAreThoseOfCuda) {
+TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
   EXPECT_EQ(kSuccess, CUDA_SUCCESS);
   EXPECT_EQ(kInvalidValue, CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(kOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
@@ -59,5 +59,5 @@ TEST(DriverApiTest, NumbersAreThoseOfCuda) {
 }  // namespace
 }  // namespace xlad::runtime::cuda
 #else
-TEST(DriverApiTest, NumbersAreThoseOfCuda) { GTEST_SKIP() << "CUDA is not installed"; }
+TEST(DriverApiTest, ConstantsAreThoseOfCuda) { GTEST_SKIP() << "CUDA is not installed"; }
 #endif

@@ -1,4 +1,4 @@
-// The checker on short random traces, against a comparison of all pairs of accesses.
+// Compares the checker's results for short random traces with a comparison of all pairs of accesses.
 #include "runtime/devices/gpu_sim/access_checker.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace xlad::runtime {
 namespace {
 
-// The functions that compiled code calls.
+// The functions that checked code calls.
 struct Hooks {
   void (*buffer)(int32_t argument, const void* address, int64_t bytes, int32_t role);
   void (*part)(const char* kernel, int64_t tile, int64_t part);
@@ -31,7 +31,7 @@ struct Access {
   bool is_store;
 };
 
-// Whether nothing orders two accesses of one byte of which one is a store.
+// Whether two accesses race: they access the same byte, at least one is a store, and they are not ordered.
 bool Race(const Access& a, const Access& b, bool is_shared) {
   const bool overlap = a.at < b.at + b.bytes && b.at < a.at + a.bytes;
   if (!overlap || !(a.is_store || b.is_store)) return false;
@@ -73,7 +73,7 @@ TEST(AccessChecker, FindsTheRacesOfAllPairs) {
   int races = 0;
   for (int i = 0; i < 20000; ++i) {
     std::vector<Access> trace = RandomTrace(*random, std::ssize(memory));
-    // In a short trace a race is rare.
+    // The traces have different lengths, because races are rare in a short trace and common in a long one.
     trace.resize(std::min<size_t>(trace.size(), 2 + random->Below(24)));
     bool has_race = false;
     for (const Access& a : trace) {
@@ -93,7 +93,7 @@ TEST(AccessChecker, FindsReadsOfUnwrittenMemory) {
     int found = 0;
     for (int i = 0; i < 5000; ++i) {
       std::vector<Access> trace = RandomTrace(*random, std::ssize(memory));
-      // All by one thread, and mostly stores, so that nothing else is found.
+      // All accesses are by one thread, and most are stores, so that no other error is found.
       for (Access& a : trace) a.thread = 0;
       for (Access& a : trace) a.is_store = random->Below(8) != 0;
       if (role != kShared) {
@@ -140,7 +140,7 @@ TEST(AccessChecker, ResultsMustBeWritten) {
   EXPECT_EQ(report.message, "kernel k: byte 31 of result 0 is not written, expected all of its 32 bytes");
 }
 
-TEST(AccessChecker, AccessesOutsideAreNotDone) {
+TEST(AccessChecker, AccessesOutsideOfBuffersAreRedirected) {
   const Hooks hooks;
   std::vector<std::byte> memory(64);
   for (const int64_t at : {-4, 30, 32, 60}) {

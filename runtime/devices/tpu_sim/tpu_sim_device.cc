@@ -35,7 +35,7 @@ std::vector<std::string> Models() {
 
 bool IsPath(const std::string& model) { return absl::StrContains(model, '/') || absl::EndsWith(model, ".toml"); }
 
-// The text of the chip file of a model. NotFound for an unknown chip; errors of the file system.
+// Returns the text of the chip file of a model, NotFound for an unknown chip, or an error of the file system.
 absl::StatusOr<std::string> ChipText(const std::string& model) {
   if (IsPath(model)) return RealFileSystem().Read(model);
   for (const machine::ChipFile& file : machine::ChipFiles()) {
@@ -65,12 +65,12 @@ absl::StatusOr<std::string> ReadModel(const std::string& model) {
 Target TargetOf(const std::string& model) {
   Target target = HostTarget(kName);
   target.set_device_model(model);
-  // If the model has no file, `make` refuses it, so that no program is compiled for an empty chip file.
+  // If the model has no file, `make` returns an error, so that no program is compiled for an empty chip file.
   if (absl::StatusOr<std::string> text = ChipText(model); text.ok()) target.set_chip(*std::move(text));
   return target;
 }
 
-// ResourceExhausted if the buffers of a step are larger than the memory of a chip.
+// ResourceExhausted if the executable's buffers on a device are larger than the memory of a chip.
 absl::Status CheckFits(const Executable& executable, const machine::Chip& chip) {
   double bytes = 0;
   for (const Allocation& allocation : executable.allocations()) {
@@ -97,7 +97,7 @@ absl::StatusOr<std::unique_ptr<Device>> MakeTpuSimDevice(const std::string& mode
 
 DeviceKind TpuSimDeviceKind() {
   return {kName,
-          "a TPU, simulated: bf16 products with sums in f32 on this machine's CPU, and the time of a model",
+          "a simulated TPU: bf16 products with sums in f32 on this machine's CPU, with times from a performance model",
           Models(),
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
           [] { return absl::OkStatus(); },

@@ -1,4 +1,4 @@
-// The models of the tpu_sim device and what it computes; the conformance suite tests the rest.
+// The models of the tpu_sim device and the results of its products. The conformance suite tests the rest.
 #include "runtime/devices/tpu_sim/tpu_sim_device.h"
 
 #include <gmock/gmock.h>
@@ -99,7 +99,7 @@ std::vector<float> RandomFloats(std::mt19937* random, int64_t count) {
   return values;
 }
 
-// The product on a tpu_sim device.
+// Computes the product on a tpu_sim device.
 std::vector<float> Multiply(const Executable& executable, const std::vector<float>& lhs, const std::vector<float>& rhs,
                             int64_t result) {
   const std::unique_ptr<Device> device = *TpuSimDeviceKind().make("v5e");
@@ -167,7 +167,7 @@ TEST(SystolicProductsTest, PrecisionIsTheNumberOfPasses) {
   }
 }
 
-TEST(SystolicProductsTest, OnePassLosesWhatBf16CannotHold) {
+TEST(SystolicProductsTest, OnePassRoundsOperandsToBf16) {
   const float value = 1 + std::ldexp(1.0f, -10);
   EXPECT_EQ(Multiply(ProductOf(1, 1, 1, PRECISION_DEFAULT), {value}, {1}, 1)[0], 1);
   EXPECT_EQ(Multiply(ProductOf(1, 1, 1, PRECISION_HIGH), {value}, {1}, 1)[0], value);
