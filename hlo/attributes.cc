@@ -4,27 +4,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "hlo/replica_groups.h"
+#include "tensor/indices.h"
+
 namespace xlad::hlo {
 namespace {
 
 using Groups = std::vector<std::vector<int64_t>>;
-
-// An iota of shape `dims`, transposed by `order`, in row-major order.
-Dims TransposedIota(const Dims& dims, const Dims& order) {
-  const Dims strides = tensor::Strides(dims);
-  Dims result;
-  result.reserve(tensor::Product(dims));
-  Dims sizes;
-  for (const int64_t d : order) sizes.push_back(dims[d]);
-  if (tensor::Product(sizes) == 0) return result;
-  Dims index(sizes.size(), 0);
-  do {
-    int64_t value = 0;
-    for (size_t i = 0; i < order.size(); ++i) value += index[i] * strides[order[i]];
-    result.push_back(value);
-  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
-  return result;
-}
 
 Groups Split(const Dims& ids, int64_t group_size) {
   Groups groups;
@@ -37,16 +23,12 @@ Groups Split(const Dims& ids, int64_t group_size) {
 }
 
 Groups ExpandIota(const ReplicaGroups::Iota& iota) {
-  Dims order = iota.transpose;
-  if (order.empty()) {
-    order.resize(iota.reshape_dims.size());
-    std::iota(order.begin(), order.end(), 0);
-  }
-  return Split(TransposedIota(iota.reshape_dims, order), iota.dims.empty() ? 0 : iota.dims.back());
+  return Split(TransposedIota(iota.reshape_dims, iota.transpose), iota.dims.empty() ? 0 : iota.dims.back());
 }
 
-// A mesh whose axes are split at the beginning and the end of each used part, and an order of its dimensions that has
-// the used parts last, in the order of `axes`. The devices along the used dimensions form a group.
+// The factors of a mesh: each axis is split at the beginning and at the end of each part of it that `axes` uses.
+// `order` lists the factors such that the used parts are last, in the order of `axes`. Devices that differ only along
+// used factors form a group.
 struct CutMesh {
   Dims factors, order;
   int64_t group_size = 1;
@@ -103,6 +85,25 @@ Groups ExpandMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
 }
 
 }  // namespace
+
+Dims TransposedIota(const Dims& dims, const Dims& transpose) {
+  const Dims strides = tensor::Strides(dims);
+  Dims sizes, steps, result;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto d = transpose.empty() ? i : static_cast<size_t>(transpose[i]);
+    sizes.push_back(dims[d]);
+    steps.push_back(strides[d]);
+  }
+  if (tensor::Product(sizes) == 0) return result;
+  result.reserve(tensor::Product(sizes));
+  Dims index(sizes.size(), 0);
+  do {
+    int64_t value = 0;
+    for (size_t i = 0; i < index.size(); ++i) value += index[i] * steps[i];
+    result.push_back(value);
+  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
+  return result;
+}
 
 bool AxesFit(const ReplicaGroups::MeshAxes& mesh_axes) {
   CutMesh cut;

@@ -5,12 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hlo/index_comment.h"
 
 namespace xlad::hlo {
 namespace {
-
-// Long tuples have their element numbers in comments, as in XLA's dumps.
-constexpr size_t kIndexCommentInterval = 5;
 
 void AppendArray(const Shape& shape, bool layouts, std::string* out) {
   absl::StrAppend(out, tensor::ToString(shape.type()), "[");
@@ -50,7 +48,7 @@ void Append(const Shape& shape, bool layouts, std::string* out) {
   absl::StrAppend(out, shape.kind() == Shape::Kind::kBuffer ? "b(" : "(");
   for (size_t i = 0; i < shape.tuple().size(); ++i) {
     if (i > 0) absl::StrAppend(out, ", ");
-    if (layouts && i > 0 && i % kIndexCommentInterval == 0) absl::StrAppend(out, "/*index=", i, "*/");
+    if (layouts) AppendIndexComment(i, out);
     Append(shape.tuple()[i], layouts, out);
   }
   absl::StrAppend(out, ")");

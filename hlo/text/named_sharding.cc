@@ -26,7 +26,7 @@ bool ParseAxis(Lexer& lexer, const Mesh& mesh, Axis* axis) {
   for (const auto& [name, size] : mesh) {
     if (name == axis->name) whole = size;
   }
-  if (whole == 0) return lexer.Fail(at, absl::StrCat("found axis '", axis->name, "', expected one of the mesh"));
+  if (whole == 0) return lexer.Fail(at, absl::StrCat("found axis '", axis->name, "', expected an axis of the mesh"));
   if (!lexer.Accept(':')) return true;
   if (!lexer.Expect('(') || !lexer.Integer(&axis->pre_size) || !lexer.Expect(')') || !lexer.Integer(&axis->size)) {
     return false;

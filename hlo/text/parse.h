@@ -64,8 +64,6 @@ bool ParseIntsUntil(Lexer& lexer, char close, Dims* values);
 bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose);
 // Checks that a transposed iota of sizes `reshape` has `devices` elements.
 bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose);
-// The elements of such an iota in order.
-Dims TransposedIota(const Dims& reshape, const Dims& transpose);
 
 // parse_checks.cc. Converts attributes with several spellings to one spelling, so that equal programs compare equal.
 void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> operands);
@@ -78,19 +76,19 @@ absl::Status CheckLayoutSuffix(absl::string_view suffix);
 bool IsCarriedHeader(absl::string_view name);
 std::vector<absl::string_view> OpcodeNames();
 
-// parse_async.cc. For "slice-start" sets `opcode` to async-start and `wrapped` to slice. Returns false if `name` is not
-// such a short spelling.
+// parse_async.cc. For "slice-start" sets `opcode` to async-start and `wrapped` to slice, and similarly for
+// "slice-update" and "slice-done". Returns false if `name` is not such a short spelling.
 bool SplitAsyncName(absl::string_view name, Opcode* opcode, Opcode* wrapped);
 // Returns true if an attribute of "slice-start" belongs to the async-start, not to the slice.
 bool IsAsyncAttribute(absl::string_view name);
 
 // parse_module.cc, parse_instruction.cc, parse_async.cc
-class Parser {  // It has more than 25 methods: one for each part of the grammar.
+class Parser {  // This class has more than 25 methods, one for each part of the grammar.
  public:
   explicit Parser(absl::string_view text) : lexer_(text) {}
   absl::StatusOr<std::unique_ptr<Module>> Run();
 
-  // For the functions of the attribute table.
+  // The following functions are for the attribute table.
   Lexer& lexer() { return lexer_; }
   // Parses the name of a computation that is already defined, or a computation without a name in braces.
   bool ParseComputationReference(Computation** computation);
@@ -107,7 +105,7 @@ class Parser {  // It has more than 25 methods: one for each part of the grammar
     bool invent_parameters = false;  // Undefined operands become parameters.
   };
   struct Signature {
-    const char* at = nullptr;  // Null if the computation has none.
+    const char* at = nullptr;  // Null if there is no signature.
     Shape result;
   };
   // An instruction that is not complete yet.
@@ -118,7 +116,7 @@ class Parser {  // It has more than 25 methods: one for each part of the grammar
     bool is_root = false;
     bool infer_shape = false;
     std::unique_ptr<Instruction> instruction;
-    std::unique_ptr<Instruction> wrapped;  // For "slice-start": the slice.
+    std::unique_ptr<Instruction> wrapped;  // The slice if the name is "slice-start".
     std::vector<Instruction*> operands;
   };
 
@@ -155,11 +153,11 @@ class Parser {  // It has more than 25 methods: one for each part of the grammar
   Lexer lexer_;
   std::unique_ptr<Module> module_;
   absl::flat_hash_map<absl::string_view, Computation*> computations_;
-  absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // The key is the text.
+  absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;  // Keyed by the text.
   Computation* last_ = nullptr;  // The last computation that is not nested in another one.
   Scope* scope_ = nullptr;
-  absl::flat_hash_set<const Computation*> wrappers_;  // Those made for short spellings such as "slice-start".
-  bool nested_ = false;  // Some computation is nested in the attributes of an instruction.
+  absl::flat_hash_set<const Computation*> wrappers_;  // Computations made for short spellings such as "slice-start".
+  bool nested_ = false;  // True if a computation is nested in the attributes of an instruction.
   int64_t elided_bytes_ = int64_t{1} << 28;
   int64_t inferred_parts_ = 0;  // The sum of Shape::part_count over the shapes that the text omits.
 };

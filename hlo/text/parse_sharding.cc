@@ -1,5 +1,6 @@
 // HLO text: sharding={...} in its three generations, and replica groups in their three forms.
 #include "absl/strings/str_cat.h"
+#include "hlo/replica_groups.h"
 #include "hlo/text/named_sharding.h"
 #include "hlo/text/parse.h"
 
@@ -33,7 +34,7 @@ bool ParseIotaSource(Lexer& lexer, Dims* reshape, Dims* transpose) {
 }
 
 bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* count) {
-  // More devices than any machine has, and few enough to list.
+  // The limit is above the number of devices of any system, and small enough that the devices can be listed.
   constexpr int64_t kMaxDevices = int64_t{1} << 20;
   *count = 1;
   for (const int64_t size : dims) {
@@ -63,11 +64,11 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
     if (!lexer.Integer(&sharding->devices.back())) return false;
   } while (lexer.Accept(','));
   return std::ssize(sharding->devices) == expected ||
-         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(), " devices for a tile assignment of ", expected,
-                                     ", expected as many"));
+         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(), " devices for a tile assignment, expected ",
+                                     expected));
 }
 
-// Parses one word or key of a sharding. They may be in any order.
+// Parses one word or key of a sharding. Words and keys may be in any order.
 bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
   const char* const at = lexer.Here();
   if (lexer.AcceptWord("devices")) return lexer.Expect('=') && ParseTiles(lexer, sharding);
@@ -165,7 +166,8 @@ bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
     lexer.AcceptWord("T");
     if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
   }
-  // The canonical form has no transposition of one dimension, and always one of several dimensions.
+  // In the canonical form, an iota of one dimension has no transposition, and an iota of several dimensions always has
+  // one.
   if (ndim <= 1) transpose->clear();
   if (ndim > 1 && transpose->empty()) {
     for (size_t d = 0; d < ndim; ++d) transpose->push_back(static_cast<int64_t>(d));
@@ -186,23 +188,6 @@ bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshap
     if (permutation) seen[d] = true;
   }
   return permutation || lexer.Fail(at, "found a transposition, expected a permutation of the iota's dimensions");
-}
-
-Dims TransposedIota(const Dims& reshape, const Dims& transpose) {
-  const Dims strides = tensor::Strides(reshape);
-  Dims sizes, steps, result;
-  for (size_t i = 0; i < reshape.size(); ++i) {
-    const auto d = transpose.empty() ? i : static_cast<size_t>(transpose[i]);
-    sizes.push_back(reshape[d]);
-    steps.push_back(strides[d]);
-  }
-  Dims index(sizes.size(), 0);
-  do {
-    int64_t id = 0;
-    for (size_t i = 0; i < index.size(); ++i) id += index[i] * steps[i];
-    result.push_back(id);
-  } while (tensor::NextIndex(sizes, absl::MakeSpan(index)));
-  return result;
 }
 
 bool ParseSharding(Lexer& lexer, OpSharding* sharding) {

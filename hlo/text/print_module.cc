@@ -1,15 +1,13 @@
 // HLO text: prints instructions, computations and the header of a module.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hlo/index_comment.h"
 #include "hlo/text/attribute_table.h"
 #include "hlo/text/print.h"
 #include "hlo/text/text.h"
 
 namespace xlad::hlo {
 namespace {
-
-// Long lists have their element numbers in comments, as in XLA's dumps.
-constexpr size_t kIndexCommentInterval = 5;
 
 void AppendOperands(const Instruction& instruction, std::string* out) {
   if (instruction.opcode() == Opcode::kParameter) return absl::StrAppend(out, instruction.number());
@@ -20,7 +18,7 @@ void AppendOperands(const Instruction& instruction, std::string* out) {
   const absl::Span<Instruction* const> operands = instruction.operands();
   for (size_t i = 0; i < operands.size(); ++i) {
     if (i > 0) out->append(", ");
-    if (i > 0 && i % kIndexCommentInterval == 0) absl::StrAppend(out, "/*index=", i, "*/");
+    AppendIndexComment(i, out);
     absl::StrAppend(out, "%", operands[i]->name());
   }
 }

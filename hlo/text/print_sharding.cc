@@ -1,13 +1,14 @@
 // HLO text: prints shardings and replica groups in the form in which they are stored.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hlo/index_comment.h"
 #include "hlo/text/named_sharding.h"
 #include "hlo/text/print.h"
 
 namespace xlad::hlo {
 namespace {
 
-absl::string_view KindName(OpSharding::Kind kind) {
+absl::string_view NameOfKind(OpSharding::Kind kind) {
   switch (kind) {
     case OpSharding::Kind::kReplicated: return "replicated";
     case OpSharding::Kind::kMaximal: return "maximal";
@@ -31,7 +32,7 @@ void AppendTiles(const OpSharding& sharding, std::string* out) {
   }
   if (sharding.replicate_on_last_tile_dim) out->append(" last_tile_dim_replicate");
   if (!sharding.last_tile_dims.empty()) {
-    const auto name = [](std::string* o, OpSharding::Kind kind) { absl::StrAppend(o, KindName(kind)); };
+    const auto name = [](std::string* o, OpSharding::Kind kind) { absl::StrAppend(o, NameOfKind(kind)); };
     absl::StrAppend(out, " last_tile_dims={", absl::StrJoin(sharding.last_tile_dims, ", ", name), "}");
   }
 }
@@ -57,9 +58,8 @@ void AppendSharding(const OpSharding& sharding, std::string* out) {
   switch (sharding.kind) {
     case OpSharding::Kind::kTuple:
       for (size_t i = 0; i < sharding.tuple.size(); ++i) {
-        constexpr size_t kIndexCommentInterval = 5;  // As in the shapes of long tuples.
         if (i > 0) out->append(", ");
-        if (i > 0 && i % kIndexCommentInterval == 0) absl::StrAppend(out, "/*index=", i, "*/");
+        AppendIndexComment(i, out);
         AppendSharding(sharding.tuple[i], out);
       }
       break;
@@ -71,7 +71,7 @@ void AppendSharding(const OpSharding& sharding, std::string* out) {
       AppendSuffixes(sharding, out);
       break;
     default:
-      absl::StrAppend(out, KindName(sharding.kind));
+      absl::StrAppend(out, NameOfKind(sharding.kind));
       if (sharding.kind == OpSharding::Kind::kMaximal) {
         absl::StrAppend(out, " device=", sharding.devices.empty() ? 0 : sharding.devices.front());
       }
