@@ -71,7 +71,7 @@ Inferred InferFft(const Instruction& i) {
     const int64_t length = a.fft_length[k];
     const bool last = k == count - 1;
     const int64_t expected = inverse_real && last && length > 0 ? length / 2 + 1 : length;
-    // If the operand is empty, so is the result.
+    // The sizes of an operand without elements are not checked, because the result has no elements either.
     if (length < 0 || (size != expected && !Contains(x.dims(), 0))) {
       return Violation("fft-length", absl::StrCat("size ", size, " for fft_length ", length),
                        absl::StrCat("size ", expected));
@@ -105,7 +105,7 @@ Inferred InferTriangularSolve(const Instruction& i) {
     return Violation(
         "triangular-solve-sizes",
         absl::StrCat("a ", Brief(a), " and b ", Brief(b), ", left_side=", i.attributes().left_side ? "true" : "false"),
-        "the same type and batch sizes, and b's rows (left_side) or columns as many as a's");
+        "the same type and batch sizes, and as many rows (left_side) or columns in b as in a");
   }
   const std::string& transpose = i.attributes().transpose_a;
   if (transpose != "NO_TRANSPOSE" && transpose != "TRANSPOSE" && transpose != "ADJOINT") {
@@ -165,16 +165,16 @@ Inferred InferRngBitGenerator(const Instruction& i) {
   const int64_t bits = tensor::BitWidth(state.type());
   const bool sized = state.ndim() == 1 && bits >= 32 && state.dim(0) <= 4;
   const int64_t state_bits = sized ? state.dim(0) * bits : 0;
-  // The backend determines the state of the default algorithm.
-  const bool fits = algorithm == "rng_default"     ? state.ndim() == 1
-                    : algorithm == "rng_three_fry" ? state_bits == 128
-                                                   : state_bits == 128 || state_bits == 192;
+  const auto [fits, expected] = algorithm == "rng_default"  // The backend determines the size of its state.
+                                    ? std::pair(state.ndim() == 1, "one dimension")
+                                    : algorithm == "rng_three_fry" ? std::pair(state_bits == 128, "u64[2] or u32[4]")
+                                                                   : std::pair(state_bits == 128 || state_bits == 192,
+                                                                               "u64[2], u64[3] or u32[4]");
   if (!fits) {
-    return Violation("rng-state", absl::StrCat("state ", Brief(state), " of ", algorithm),
-                     algorithm == "rng_three_fry" ? "u64[2] or u32[4]" : "u64[2], u64[3] or u32[4]");
+    return Violation("rng-state", absl::StrCat("state ", Brief(state), " of ", algorithm), expected);
   }
   const Shape& result = i.shape();
-  // Only the bits, without the state.
+  // The instruction may also return only the bits, without the state.
   if (result.is_array() && (KindOf(result.type()) & (kIntegers | kFloats)) != 0) return result;
   if (!result.is_tuple() || result.tuple().size() != 2 || !result.tuple()[0].SameIgnoringLayout(state) ||
       !result.tuple()[1].is_array()) {
@@ -182,7 +182,7 @@ Inferred InferRngBitGenerator(const Instruction& i) {
                      absl::StrCat("(", Brief(state), ", the array of bits)"));
   }
   if ((KindOf(result.tuple()[1].type()) & (kIntegers | kFloats)) == 0) {
-    return Violation("rng-bit-generator-result", Brief(result), "bits of a type of integers or floats");
+    return Violation("rng-bit-generator-result", Brief(result), "an integer or floating-point type for the bits");
   }
   return result;
 }
