@@ -17,11 +17,11 @@ using ::testing::IsEmpty;
 
 const Shape kVector(ElementType::kF32, {4});
 
-struct Program {
+struct MainProgram {
   Module module{"m"};
   Computation* entry = module.Add(std::make_unique<Computation>("main"));
   Builder builder{entry};
-  Program() { module.set_entry(entry); }
+  MainProgram() { module.set_entry(entry); }
 };
 
 // The users of an instruction are exactly the instructions that have it as an operand, each once.
@@ -133,7 +133,7 @@ TEST(ReplicaGroupsTest, ExpandMeshAxes) {
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   axes.axes = {{"a"}};
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
-  axes.axes = {{"b"}, {"a"}};  // b major, a minor
+  axes.axes = {{"b"}, {"a"}};  // Axis b is major, axis a is minor.
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 4, 1, 5, 2, 6, 3, 7}}));
   axes.axes = {{"b", 1, 2}};  // The major half of b.
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
@@ -151,7 +151,7 @@ TEST(ReplicaGroupsTest, ExpandMeshAxes) {
 }
 
 TEST(InstructionTest, UsersOnceInOrderOfUse) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const square = p.builder.Binary(Opcode::kMultiply, x, x);
   Instruction* const sum = p.builder.Binary(Opcode::kAdd, square, x);
@@ -166,7 +166,7 @@ TEST(InstructionTest, UsersOnceInOrderOfUse) {
 }
 
 TEST(InstructionTest, ReplaceAllUsesWith) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const y = p.builder.Parameter(1, kVector);
   Instruction* const sum = p.builder.Binary(Opcode::kAdd, x, x);
@@ -182,8 +182,8 @@ TEST(InstructionTest, ReplaceAllUsesWith) {
   ExpectConsistentUsers(*p.entry);
 }
 
-TEST(InstructionTest, ReplacementMayReadWhatItReplaces) {
-  Program p;
+TEST(InstructionTest, ReplacementMayUseTheReplacedInstruction) {
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const negated = p.builder.Unary(Opcode::kNegate, x);
   Instruction* const wrapped = p.builder.Unary(Opcode::kAbs, x);
@@ -197,7 +197,7 @@ TEST(InstructionTest, ReplacementMayReadWhatItReplaces) {
 }
 
 TEST(ComputationTest, RemoveDeadKeepsParametersAndSideEffects) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const unused = p.builder.Parameter(1, kVector);
   Instruction* const dead = p.builder.Unary(Opcode::kExponential, x);
@@ -216,7 +216,7 @@ TEST(ComputationTest, RemoveDeadKeepsParametersAndSideEffects) {
 }
 
 TEST(ComputationTest, RemoveDeadLooksIntoCalledComputations) {
-  Program p;
+  MainProgram p;
   Computation* const callee = p.module.Add(std::make_unique<Computation>("callee"));
   Builder inner(callee);
   Instruction* const y = inner.Parameter(0, kVector);
@@ -240,7 +240,7 @@ TEST(ComputationTest, RemoveDeadLooksIntoCalledComputations) {
 }
 
 TEST(ComputationTest, RemoveAndKeepParameters) {
-  Program p;
+  MainProgram p;
   Instruction* const a = p.builder.Parameter(0, kVector);
   p.builder.Parameter(1, kVector);
   Instruction* const c = p.builder.Parameter(2, kVector);
@@ -257,8 +257,8 @@ TEST(ComputationTest, RemoveAndKeepParameters) {
   ExpectConsistentUsers(*p.entry);
 }
 
-TEST(ComputationTest, SortKeepsAnOrderThatIsRight) {
-  Program p;
+TEST(ComputationTest, SortKeepsAValidOrder) {
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   std::vector<Instruction*> made = {x};
   std::mt19937 random(7);
@@ -277,7 +277,7 @@ TEST(ComputationTest, SortKeepsAnOrderThatIsRight) {
 TEST(ComputationTest, SortAfterRandomEdits) {
   std::mt19937 random(11);
   for (int round = 0; round < 50; ++round) {
-    Program p;
+    MainProgram p;
     std::vector<Instruction*> made = {p.builder.Parameter(0, kVector)};
     for (int i = 0; i < 30; ++i) {
       made.push_back(p.builder.Binary(Opcode::kAdd, made[random() % made.size()], made[random() % made.size()]));
@@ -299,7 +299,7 @@ TEST(ComputationTest, SortAfterRandomEdits) {
 }
 
 TEST(ComputationTest, SortFollowsControlPredecessors) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const first = p.builder.Unary(Opcode::kNegate, x);
   Instruction* const second = p.builder.Unary(Opcode::kAbs, x);
@@ -311,7 +311,7 @@ TEST(ComputationTest, SortFollowsControlPredecessors) {
 }
 
 TEST(ComputationDeathTest, SortRefusesACycle) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   Instruction* const a = p.builder.Unary(Opcode::kNegate, x);
   Instruction* const b = p.builder.Unary(Opcode::kNegate, a);
@@ -320,15 +320,15 @@ TEST(ComputationDeathTest, SortRefusesACycle) {
 }
 
 TEST(ComputationTest, ParametersInAnyOrder) {
-  Program p;
+  MainProgram p;
   constexpr int64_t kCount = 700;
   for (int64_t n = kCount; n-- > 0;) p.builder.Parameter(n, kVector);
   ASSERT_EQ(p.entry->parameters().size(), static_cast<size_t>(kCount));
   for (int64_t n = 0; n < kCount; ++n) EXPECT_EQ(p.entry->parameter(n)->number(), n);
 }
 
-TEST(ComputationTest, AParameterNumberFarOutTakesNoMemory) {
-  Program p;
+TEST(ComputationTest, ALargeParameterNumberAllocatesLittleMemory) {
+  MainProgram p;
   for (const int64_t number : {int64_t{1} << 62, int64_t{-1}, int64_t{999999999}}) {
     p.builder.Parameter(number, kVector);
   }
@@ -369,7 +369,7 @@ TEST(ModuleTest, NamesAreUniqueAfterAdd) {
 }
 
 TEST(ModuleTest, CloneIsDeepAndEqual) {
-  Program p;
+  MainProgram p;
   p.module.num_partitions = 4;
   p.module.input_output_alias = {{{}, 0, {}, true}};
   p.module.frontend_attributes["k"] = "v";
@@ -404,8 +404,8 @@ TEST(ModuleTest, CloneIsDeepAndEqual) {
   EXPECT_EQ(clone->UniqueName("main.1"), p.module.UniqueName("main.1"));
 }
 
-TEST(ModuleTest, CloneComputationTakesItsCallees) {
-  Program p;
+TEST(ModuleTest, CloneComputationCopiesItsCallees) {
+  MainProgram p;
   Computation* const add = ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF32);
   Instruction* const x = p.builder.Parameter(0, kVector);
   p.entry->set_root(p.builder.Reduce(x, p.builder.Scalar(ElementType::kF32, 0), {0}, add));
@@ -422,7 +422,7 @@ TEST(ModuleTest, CloneComputationTakesItsCallees) {
 }
 
 TEST(ModuleTest, SourceOf) {
-  Program p;
+  MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);
   EXPECT_EQ(p.module.SourceOf(*x), "");
   x->mutable_metadata().op_name = "jit(step)/add";

@@ -108,7 +108,7 @@ absl::StatusOr<Value> EvalGrad(const Operation& operation) {
                        Write(sum_grad, operation.result(2))});
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kBatchNormRows[] = {
     {Opcode::kBatchNormTraining, EvalTraining},
     {Opcode::kBatchNormInference, EvalInference},
     {Opcode::kBatchNormGrad, EvalGrad},
@@ -116,6 +116,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> BatchNormRows() { return kRows; }
+absl::Span<const EvalRow> BatchNormRows() { return kBatchNormRows; }
 
 }  // namespace xlad::hlo::eval

@@ -38,7 +38,7 @@ absl::StatusOr<Value> ReduceOver(const Group& group, int64_t k) {
   return Value(std::move(acc));
 }
 
-// Part `i` if `dimension` is split into `parts` equal parts.
+// Splits `value` into `parts` equal parts along `dimension` and returns part `i`.
 Value PartOf(const Value& value, int64_t dimension, int64_t parts, int64_t i) {
   tensor::Shape shape = value.shape();
   int64_t& size = shape.dims[dimension];
@@ -93,7 +93,7 @@ absl::StatusOr<Results> ReduceScatter(const Group& group, const DeviceGrid&) {
     if (sum.dims()[dimension] % ranks != 0) {
       return absl::InvalidArgumentError(absl::StrCat("found ", sum.shape().ToString(), " to scatter over ", ranks,
                                                      " devices, expected a size of dimension ", dimension,
-                                                     " that they divide"));
+                                                     " that is a multiple of ", ranks));
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
       results[rank].push_back(PartOf(sum, dimension, ranks, rank));
@@ -114,8 +114,8 @@ absl::StatusOr<Results> AllGather(const Group& group, const DeviceGrid&) {
   return results;
 }
 
-// With a dimension: each rank splits its operand into equal parts, sends part r to rank r and concatenates what it
-// receives. Without: each rank sends operand r to rank r, and the result is a tuple.
+// If the instruction has a dimension, each rank splits its operand into equal parts, sends part r to rank r and
+// concatenates the parts that it receives. Otherwise each rank sends operand r to rank r, and the result is a tuple.
 absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   const Dims& dimensions = group[0].instruction->dimensions();
   const auto ranks = std::ssize(group);
@@ -134,7 +134,7 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   if (OperandOf(group, 0, 0).dims()[dimension] % ranks != 0) {
     return absl::InvalidArgumentError(absl::StrCat("found ", OperandOf(group, 0, 0).shape().ToString(),
                                                    " to split over ", ranks, " devices, expected a size of dimension ",
-                                                   dimension, " that they divide"));
+                                                   dimension, " that is a multiple of ", ranks));
   }
   for (int64_t to = 0; to < ranks; ++to) {
     std::vector<Value> parts;
@@ -146,7 +146,7 @@ absl::StatusOr<Results> AllToAll(const Group& group, const DeviceGrid&) {
   return results;
 }
 
-// A device that no pair has as target gets zeros.
+// A device that is not the target of any pair gets zeros.
 absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& grid) {
   if (group[0].operands->size() > 1 && !group[0].instruction->shape().is_tuple()) {
     return absl::UnimplementedError("in-place collective-permute (with slice sizes) is not evaluated");
@@ -164,8 +164,8 @@ absl::StatusOr<Results> CollectivePermute(const Group& group, const DeviceGrid& 
   return results;
 }
 
-// All devices get the operands of the first device of the group. With has_dynamic_root=true the last operand has, for
-// each other operand, the position in the group of the device whose operand they get.
+// All devices get the operands of the first device of the group. If has_dynamic_root=true, the last operand has one
+// element per other operand: the position in the group of the device that broadcasts this operand.
 absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid&) {
   const bool dynamic = absl::StrContains(group[0].instruction->attributes().other, "has_dynamic_root=true");
   const int64_t count = std::ssize(*group[0].operands) - (dynamic ? 1 : 0);
@@ -185,9 +185,10 @@ absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid
   return results;
 }
 
-// The operands are input, output, input_offsets, send_sizes, output_offsets, recv_sizes, in rows of the first
-// dimension. Rank r sends send_sizes[t] rows from input_offsets[t] to rank t, which stores them at row
-// output_offsets[t] of r.
+// The operands are input, output, input_offsets, send_sizes, output_offsets and recv_sizes. Offsets and sizes count
+// rows, which are slices along dimension 0. Rank r sends send_sizes[t] rows of its input, beginning at row
+// input_offsets[t], to rank t. Rank t stores them in its output, beginning at row output_offsets[t]. These offsets and
+// sizes are those of rank r. If they have n entries per rank, entries n * t to n * t + n - 1 are for rank t.
 absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
   const auto ranks = std::ssize(group);
   Results results(group.size());
@@ -204,8 +205,8 @@ absl::StatusOr<Results> RaggedAllToAll(const Group& group, const DeviceGrid&) {
         const int64_t target = IntAt(OperandOf(group, from, 4), at);
         const int64_t in_rows = input.dims()[0], out_rows = out.shape().dims[0];
         if (start < 0 || rows < 0 || start > in_rows - rows || target < 0 || target > out_rows - rows) {
-          return absl::InvalidArgumentError(absl::StrCat("found ", rows, " rows from ", start, " of ", in_rows, " to ",
-                                                         target, " of ", out_rows,
+          return absl::InvalidArgumentError(absl::StrCat("found a copy of ", rows, " rows from row ", start, " of ",
+                                                         in_rows, " to row ", target, " of ", out_rows,
                                                          ", expected rows inside both arrays"));
         }
         Dims box = input.dims();
@@ -225,7 +226,7 @@ struct CollectiveRow {
   absl::StatusOr<Results> (*function)(const Group&, const DeviceGrid&);
 };
 
-constexpr CollectiveRow kRows[] = {
+constexpr CollectiveRow kCollectivesRows[] = {
     {Opcode::kAllReduce, AllReduce},
     {Opcode::kAllReduceStart, AllReduce},
     {Opcode::kCollectiveReduce, CollectiveReduce},
@@ -256,7 +257,7 @@ Value PackCollectiveResults(const Participant& arrival, std::vector<Value> resul
 }  // namespace
 
 absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid) {
-  for (const CollectiveRow& row : kRows) {
+  for (const CollectiveRow& row : kCollectivesRows) {
     if (row.opcode != group[0].instruction->opcode()) continue;
     XLAD_ASSIGN_OR_RETURN(Results results, row.function(group, grid));
     std::vector<Value> values;

@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Literal>> RunSpmd(const std::string& body, int64_t de
 struct Row {
   std::string name, body;
   int64_t devices, width;
-  std::vector<std::string> expected;  // Per device, as constants.
+  std::vector<std::string> expected;  // One per device: "f32[1] {3}".
   std::string header = "";
 };
 
@@ -56,7 +56,7 @@ TEST_P(CollectivesTest, HasTheExpectedResults) {
 
 // Four devices with one element each: 0, 1, 2, 3. With 2 replicas of 2 partitions they are r0p0, r0p1, r1p0, r1p1.
 const std::string kGrid = ", replica_count=2, num_partitions=2";
-const Row kRows[] = {
+const Row kCollectivesTestRows[] = {
     {"AllReplicas",
      "ROOT r = f32[1] all-reduce(p), replica_groups={}, to_apply=add",
      4,
@@ -159,7 +159,7 @@ const Row kRows[] = {
      {"f32[1] {1}", "f32[1] {0}"},
      ", replica_count=2"},
 };
-INSTANTIATE_TEST_SUITE_P(Rows, CollectivesTest, ::testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(Rows, CollectivesTest, ::testing::ValuesIn(kCollectivesTestRows),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Collectives, SeveralOperandsAtOnce) {

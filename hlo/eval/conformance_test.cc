@@ -68,7 +68,7 @@ TEST(Compare, LargeIntegersAreComparedExactly) {
 // A listed case that passes is a failure; a listed case that fails is not.
 TEST(ExpectedFailures, FailIfTheyPass) {
   FileSystem& files = RealFileSystem();
-  const std::string folder = testing::TempDir() + "xlad_conformance_test";
+  const std::string folder = ::testing::TempDir() + "xlad_conformance_test";
   ASSERT_TRUE(files.MakeDirectories(folder).ok());
   const auto write = [&](const std::string& name, const std::string& bytes) {
     ASSERT_TRUE(files.WriteAtomically(JoinPath(folder, name), bytes).ok());
@@ -104,7 +104,7 @@ TEST(ExpectedFailures, FailIfTheyPass) {
 // The cases in this repository, which tests/conformance/make_cases.py generates.
 constexpr char kSlice[] = "tests/conformance/slice";
 
-class SliceTest : public testing::TestWithParam<bool> {};
+class SliceTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(SliceTest, Passes) {
   ConformanceOptions options;
@@ -115,7 +115,7 @@ TEST_P(SliceTest, Passes) {
   for (const ConformanceResult& result : *results) EXPECT_TRUE(result.passed) << result.name << ": " << result.message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Form, SliceTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Form, SliceTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "proto" : "text"; });
 
 // Every opcode is in a case of the slice, or the evaluator says why it is not evaluated.
@@ -138,7 +138,7 @@ TEST(Slice, CoversEveryOpcode) {
   }
 }
 
-class CorpusTest : public testing::TestWithParam<bool> {};
+class CorpusTest : public ::testing::TestWithParam<bool> {};
 
 TEST_P(CorpusTest, Passes) {
   const char* folder = std::getenv("XLAD_CONFORMANCE");
@@ -152,7 +152,7 @@ TEST_P(CorpusTest, Passes) {
   for (const ConformanceResult& result : *results) EXPECT_TRUE(result.passed) << result.name << ": " << result.message;
 }
 
-INSTANTIATE_TEST_SUITE_P(Form, CorpusTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Form, CorpusTest, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "proto" : "text"; });
 
 }  // namespace

@@ -59,7 +59,7 @@ To ConvertElement(From x, ElementType type) {
       return static_cast<To>(x);  // Wraps to the width of To; Narrow then wraps to types below 8 bits.
     }
   } else if constexpr (IntCarrier<From>) {
-    return static_cast<To>(x);  // Rounds to nearest even; ToDouble would round to odd first.
+    return static_cast<To>(x);  // Rounds to nearest even. ToDouble is not used because it rounds to odd.
   } else {
     return static_cast<To>(ToDouble(x));
   }
@@ -220,7 +220,7 @@ absl::StatusOr<Value> EvalStochasticConvert(const Operation& operation) {
   });
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kConvertRows[] = {
     {Opcode::kConvert, EvalConvert},
     {Opcode::kBitcastConvert, EvalBitcastConvert},
     {Opcode::kReducePrecision, EvalReducePrecision},
@@ -235,7 +235,7 @@ Value ConvertTo(const Value& value, ElementType type) {
   if (wide.type() == type) return wide;
   const tensor::Shape result{type, value.dims()};
   if (IsSmallFloat(type) && wide.type() == ElementType::kF32) return Value(NarrowFloats(wide.values<float>(), result));
-  if (IsSmallFloat(type)) {  // Rounds as if once: ToDouble is exact or rounds to odd.
+  if (IsSmallFloat(type)) {  // The result is as if rounded once, because ToDouble is exact or rounds to odd.
     Array out(result);
     VisitCarrier(wide.type(), [&]<typename From>() {
       const auto x = wide.values<From>();
@@ -254,6 +254,6 @@ Value ConvertTo(const Value& value, ElementType type) {
                       [&]<typename To>() -> Value { return Value(Narrow(ConvertAll<To>(wide, result), type)); });
 }
 
-absl::Span<const EvalRow> ConvertRows() { return kRows; }
+absl::Span<const EvalRow> ConvertRows() { return kConvertRows; }
 
 }  // namespace xlad::hlo::eval

@@ -7,7 +7,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// first, middle, last, end; first and end only if they are not negative.
+// Returns {first, middle..., last, end}, without `first` or `end` if it is negative.
 Dims Order(int64_t first, const Dims& middle, int64_t last, int64_t end = -1) {
   Dims order;
   if (first >= 0) order.push_back(first);
@@ -96,10 +96,10 @@ absl::StatusOr<Value> EvalConvolution(const Operation& operation) {
   return ConvertTo(TransposeValue(Value(std::move(out)), inverse), operation.result().type);
 }
 
-constexpr EvalRow kRows[] = {{Opcode::kConvolution, EvalConvolution}};
+constexpr EvalRow kConvolutionRows[] = {{Opcode::kConvolution, EvalConvolution}};
 
 }  // namespace
 
-absl::Span<const EvalRow> ConvolutionRows() { return kRows; }
+absl::Span<const EvalRow> ConvolutionRows() { return kConvolutionRows; }
 
 }  // namespace xlad::hlo::eval

@@ -23,7 +23,7 @@ constexpr absl::string_view kIdentities[] = {
 
 absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
   const std::string& target = operation.attributes().custom_call_target;
-  if (target == kShardingGroupCall) return Value();  // It has no result.
+  if (target == kShardingGroupCall) return Value();  // A sharding group has no result.
   if (const LapackFunction* function = FindLapackFunction(target); function != nullptr) {
     return EvalLapack(operation, *function);
   }
@@ -44,10 +44,10 @@ absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
                                                LapackTargets()));
 }
 
-constexpr EvalRow kRows[] = {{Opcode::kCustomCall, EvalCustomCall}};
+constexpr EvalRow kCustomCallRows[] = {{Opcode::kCustomCall, EvalCustomCall}};
 
 }  // namespace
 
-absl::Span<const EvalRow> CustomCallRows() { return kRows; }
+absl::Span<const EvalRow> CustomCallRows() { return kCustomCallRows; }
 
 }  // namespace xlad::hlo::eval

@@ -13,9 +13,9 @@ namespace {
 
 // The batch, free and contracting dimensions of an operand.
 struct Parts {
-  Dims order;      // The batch dimensions, then the free and contracting ones, or the contracting and free ones.
+  Dims order;      // Batch, free, contracting dimensions; batch, contracting, free if not `contracting_last`.
   Dims free_dims;  // The sizes of the free dimensions.
-  // The product of the sizes of each kind.
+  // The product of the sizes of the dimensions of each kind.
   int64_t batch = 1, free = 1, contracting = 1;
 };
 
@@ -52,8 +52,8 @@ void MultiplyMatrices(const T* lhs, const T* rhs, T* out, const Parts& left, con
   }
 }
 
-// The type of the products and sums: the widest carrier among that of the result and those of the operands. Operands
-// count only if either both they and the result are integers or neither is.
+// The type of the products and sums: the widest carrier among those of the result and the operands. If the result is an
+// integer, only integer operands count, otherwise only the other operands.
 ElementType SumCarrier(const Operation& operation) {
   ElementType widest = CarrierOf(operation.result().type);
   for (int64_t i = 0; i < 2; ++i) {
@@ -145,7 +145,7 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   return ConvertTo(Value(std::move(out)), type);
 }
 
-// The dot of the operands after each has been multiplied by its scales, each of which applies to a block of elements.
+// Multiplies each operand by its scales, each of which applies to a block of elements, and returns the dot.
 absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
   Value scaled[2];
   for (int64_t i = 0; i < 2; ++i) {
@@ -169,7 +169,7 @@ absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
   return ConvertTo(product, operation.result().type);
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kDotRows[] = {
     {Opcode::kDot, EvalDot},
     {Opcode::kRaggedDot, EvalRaggedDot},
     {Opcode::kScaledDot, EvalScaledDot},
@@ -177,6 +177,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> DotRows() { return kRows; }
+absl::Span<const EvalRow> DotRows() { return kDotRows; }
 
 }  // namespace xlad::hlo::eval

@@ -66,7 +66,7 @@ absl::StatusOr<Value> EvalMulhi(const Operation& operation) {
   });
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kElementwiseBinaryRows[] = {
     {Opcode::kAdd, EvalBinary<Add>},
     {Opcode::kSubtract, EvalBinary<Subtract>},
     {Opcode::kMultiply, EvalBinary<Multiply>},
@@ -88,6 +88,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> BinaryRows() { return kRows; }
+absl::Span<const EvalRow> BinaryRows() { return kElementwiseBinaryRows; }
 
 }  // namespace xlad::hlo::eval

@@ -77,7 +77,7 @@ struct StdSqrt {
   }
 };
 
-// The square root of a double is correctly rounded; computed in long double, it would be rounded twice.
+// The square root of a double is correctly rounded. If it were computed in long double, it would be rounded twice.
 struct Sqrt : RealOrComplex<StdSqrt> {
   using RealOrComplex<StdSqrt>::Apply;
   static double Apply(double x) { return std::sqrt(x); }
@@ -90,7 +90,7 @@ struct Rsqrt {
   }
 };
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kElementwiseMathRows[] = {
 #define XLAD_C_MATH(opcode, types, function) {Opcode::k##opcode, EvalUnary<types<opcode>>},
 #include "hlo/c_math.def"
 #undef XLAD_C_MATH
@@ -101,6 +101,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> UnaryMathRows() { return kRows; }
+absl::Span<const EvalRow> UnaryMathRows() { return kElementwiseMathRows; }
 
 }  // namespace xlad::hlo::eval

@@ -79,7 +79,7 @@ struct RoundAwayFromZero {
 struct RoundToEven {
   template <FloatCarrier T>
   static T Apply(T x) {
-    return std::nearbyint(x);  // In the default rounding mode.
+    return std::nearbyint(x);  // Rounds to even in the default rounding mode.
   }
 };
 struct IsFinite {
@@ -136,7 +136,7 @@ absl::StatusOr<Value> EvalCountLeadingZeros(const Operation& operation) {
   return EvalCount(operation, [](uint64_t x, int width) { return std::countl_zero(x) - (64 - width); });
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kElementwiseUnaryRows[] = {
     {Opcode::kAbs, EvalUnary<Abs>},
     {Opcode::kNegate, EvalUnary<Negate>},
     {Opcode::kNot, EvalUnary<Not>},
@@ -154,6 +154,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> UnaryRows() { return kRows; }
+absl::Span<const EvalRow> UnaryRows() { return kElementwiseUnaryRows; }
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,4 @@
-// Training steps of the example job directories against their loss curves.
+// Evaluates training steps of the example job directories and compares the losses with the expected loss curves.
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -83,7 +83,7 @@ struct Run {
   int64_t steps;
 };
 
-class ExamplesTest : public testing::TestWithParam<Run> {};
+class ExamplesTest : public ::testing::TestWithParam<Run> {};
 
 TEST_P(ExamplesTest, ReproducesTheLossCurve) {
   const char* examples = std::getenv("XLAD_EXAMPLES");
@@ -100,8 +100,8 @@ TEST_P(ExamplesTest, ReproducesTheLossCurve) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Single, ExamplesTest,
-                         testing::Values(Run{"digits_mlp", 10}, Run{"dropout_rng", 10}, Run{"nano_gpt", 1},
-                                         Run{"nano_gpt_bf16", 1}, Run{"cnn", 1}, Run{"lstm", 1}, Run{"moe", 1}),
+                         ::testing::Values(Run{"digits_mlp", 10}, Run{"dropout_rng", 10}, Run{"nano_gpt", 1},
+                                           Run{"nano_gpt_bf16", 1}, Run{"cnn", 1}, Run{"lstm", 1}, Run{"moe", 1}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,5 +1,5 @@
-// fft: the discrete Fourier transform over the last dimensions: forward, inverse, and of real numbers. Computed in long
-// double.
+// fft: the discrete Fourier transform over the last dimensions: forward, inverse, and of real numbers. All types are
+// computed in long double.
 #include <cmath>
 #include <numbers>
 
@@ -11,8 +11,9 @@ namespace {
 
 using Number = std::complex<long double>;
 
-// out[k] is the sum over n of x[n] e^(sign 2 pi i n k / N): by the radix-2 algorithm of Cooley and Tukey (1965) while N
-// is even, otherwise directly. `roots[j]` is e^(sign 2 pi i j / (N * step)).
+// Returns out[k] = sum over n of x[n] e^(sign 2 pi i n k / N). Uses the radix-2 algorithm of Cooley and Tukey (1965)
+// while N is even and at least 4, and computes the remaining sums directly. `roots[j]` is
+// e^(sign 2 pi i j / (N * step)).
 std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Number>& roots, size_t step) {
   const size_t n = x.size();
   std::vector<Number> out(n);
@@ -110,7 +111,8 @@ absl::StatusOr<Value> EvalFft(const Operation& operation) {
   std::vector<Number> data = ReadNumbers(operand);
   Dims dims = operand.dims();
   const int64_t last = std::ssize(dims) - 1, first = std::ssize(dims) - std::ssize(attributes.fft_length);
-  // The last dimension is real on one side: it is transformed first by RFFT, last by IRFFT.
+  // The elements are real before an RFFT and after an IRFFT. Therefore the last dimension is the first one that RFFT
+  // transforms, and the last one that IRFFT transforms.
   if (!to_real) TransformDimension(&data, dims, last, inverse);
   if (type == "RFFT") {
     data = CutLast(data, dims[last], result.dims[last]);
@@ -126,10 +128,10 @@ absl::StatusOr<Value> EvalFft(const Operation& operation) {
   return WriteNumbers(data, result);
 }
 
-constexpr EvalRow kRows[] = {{Opcode::kFft, EvalFft}};
+constexpr EvalRow kFftRows[] = {{Opcode::kFft, EvalFft}};
 
 }  // namespace
 
-absl::Span<const EvalRow> FftRows() { return kRows; }
+absl::Span<const EvalRow> FftRows() { return kFftRows; }
 
 }  // namespace xlad::hlo::eval

@@ -16,8 +16,9 @@ MatrixRef<T> CopyToResult(const LapackProblem& p, int64_t in, int64_t out) {
   return a;
 }
 
-// A = L L^H (uplo 'L') or U^H U in place; the other triangle is unchanged. info is the number, from 1, of the first
-// column whose diagonal is not positive, where the factorization stops, or 0 if there is none.
+// Computes A = L L^H (uplo 'L') or A = U^H U in place. The other triangle is unchanged. The factorization stops at the
+// first column whose diagonal element is not positive. info is the number of this column, counted from 1, or 0 if there
+// is no such column.
 template <typename T>
 absl::Status Potrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);
@@ -44,8 +45,8 @@ absl::Status Potrf(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-// P A = L U in place. Row k was exchanged with row pivots[k] (from 1). info is the number of the first zero pivot, from
-// 1.
+// Computes P A = L U in place. Step k exchanges row k with row pivots[k] (both counted from 1). info is the number of
+// the first zero pivot, from 1.
 template <typename T>
 absl::Status Getrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);
@@ -79,8 +80,8 @@ void UnscaleUpper(const MatrixRef<T>& a, int exponent) {
   }
 }
 
-// The reflector H = I - tau v v^H with H^H x = (beta, 0, ...), beta real, for the elements x of column `k` from row `k`
-// on. v without its leading 1 replaces the column below beta.
+// Makes the reflector H = I - tau v v^H with H^H x = (beta, 0, ...), where beta is real and x consists of the
+// elements of column `k` from row `k` on. The vector v without its leading 1 replaces the column below beta.
 template <typename T>
 T MakeReflector(const MatrixRef<T>& a, int64_t k) {
   double below = 0;
@@ -93,7 +94,8 @@ T MakeReflector(const MatrixRef<T>& a, int64_t k) {
   return (beta - alpha) / beta;
 }
 
-// Applies I - tau v v^H, v being column `k` of `vectors` with a leading 1, to the columns of `a` from `first`.
+// Applies I - tau v v^H to the columns of `a` from column `first` on. The vector v is column `k` of `vectors` with a
+// leading 1.
 template <typename T>
 void ApplyReflector(const MatrixRef<T>& vectors, int64_t k, T tau, const MatrixRef<T>& a, int64_t first) {
   for (int64_t j = first; j < a.columns; ++j) {
@@ -104,7 +106,7 @@ void ApplyReflector(const MatrixRef<T>& vectors, int64_t k, T tau, const MatrixR
   }
 }
 
-// A = Q R: R on and above the diagonal, the vectors of the reflectors below.
+// Computes A = Q R in place: R is on and above the diagonal, and the vectors of the reflectors are below it.
 template <typename T>
 absl::Status Geqrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);
@@ -117,8 +119,8 @@ absl::Status Geqrf(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-// The same with column pivoting: step k uses the longest remaining column. The operand `order` is ignored: all columns
-// may move.
+// QR factorization with column pivoting: step k uses the longest remaining column. The operand `order` is ignored: all
+// columns may move.
 template <typename T>
 absl::Status Geqp3(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);
@@ -177,8 +179,8 @@ absl::Status Trsm(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-// Solves a tridiagonal system by elimination with partial pivoting. The returned diagonals are those of U, as in
-// LAPACK; its second superdiagonal replaces the lower diagonal.
+// Solves a tridiagonal system by elimination with partial pivoting. As in LAPACK, the returned diagonals are those of
+// U, and the second superdiagonal of U replaces the lower diagonal.
 template <typename T>
 absl::Status Gtsv(const LapackProblem& p) {
   const int64_t n = p.in_dims[1][0];
@@ -222,19 +224,15 @@ absl::Status Gtsv(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-constexpr LapackFunction kFunctions[] = {
-    {"potrf", Potrf<double>, Potrf<Complex128>},
-    {"getrf", Getrf<double>, Getrf<Complex128>},
-    {"geqrf", Geqrf<double>, Geqrf<Complex128>},
-    {"geqp3", Geqp3<double>, Geqp3<Complex128>},
-    {"orgqr", Orgqr<double>, Orgqr<Complex128>},
-    {"ungqr", Orgqr<double>, Orgqr<Complex128>},
-    {"trsm", Trsm<double>, Trsm<Complex128>},
-    {"gtsv", Gtsv<double>, Gtsv<Complex128>},
+constexpr LapackFunction kFactorFunctions[] = {
+    {"potrf", Potrf<double>, Potrf<Complex128>}, {"getrf", Getrf<double>, Getrf<Complex128>},
+    {"geqrf", Geqrf<double>, Geqrf<Complex128>}, {"geqp3", Geqp3<double>, Geqp3<Complex128>},
+    {"orgqr", Orgqr<double>, Orgqr<Complex128>}, {"ungqr", Orgqr<double>, Orgqr<Complex128>},
+    {"trsm", Trsm<double>, Trsm<Complex128>},    {"gtsv", Gtsv<double>, Gtsv<Complex128>},
 };
 
 }  // namespace
 
-absl::Span<const LapackFunction> LapackFactorFunctions() { return kFunctions; }
+absl::Span<const LapackFunction> LapackFactorFunctions() { return kFactorFunctions; }
 
 }  // namespace xlad::hlo::eval

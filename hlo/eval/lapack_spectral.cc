@@ -132,7 +132,7 @@ void CompleteBasis(const MatrixRef<T>& u, int64_t known) {
     double size = 0;
     for (int64_t i = 0; i < u.rows; ++i) size += std::norm(u(i, j));
     ++axis;
-    // At least one axis has this distance from a subspace of smaller dimension.
+    // At least one axis has a squared distance of 1 / rows or more from any subspace of smaller dimension.
     if (size * 2 * u.rows < 1 && axis < u.rows) continue;
     for (int64_t i = 0; i < u.rows; ++i) u(i, j) /= std::sqrt(size);
     ++j;
@@ -189,7 +189,7 @@ absl::Status Gesdd(const LapackProblem& p) {
   *p.result<int32_t>(4) = finite ? 0 : 1;
   if (p.Flag("mode", 'A') == 'N') return absl::OkStatus();
   const MatrixRef<T> u = p.matrix<T>(2), vt = p.matrix<T>(3);
-  // The vectors of length max(m, n) are the normalized columns of U S, those of length k are the columns of V.
+  // The singular vectors of length max(m, n) are the normalized columns of U S. Those of length k are the columns of V.
   OwnedMatrix<T> scaled(a.ref.rows, tall ? u.columns : vt.rows), shorter(k, tall ? vt.rows : u.columns);
   // The direction of a column that is shorter than this is determined by rounding errors.
   const double negligible = k == 0 ? 0 : 1e-15 * (m + n) * sizes[order[0]];
@@ -213,7 +213,7 @@ absl::Status Gesdd(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-constexpr LapackFunction kFunctions[] = {
+constexpr LapackFunction kSpectralFunctions[] = {
     {"syevd", Syevd<double>, Syevd<Complex128>},
     {"heevd", Syevd<double>, Syevd<Complex128>},
     {"gesdd", Gesdd<double>, Gesdd<Complex128>},
@@ -222,6 +222,6 @@ constexpr LapackFunction kFunctions[] = {
 
 }  // namespace
 
-absl::Span<const LapackFunction> LapackSpectralFunctions() { return kFunctions; }
+absl::Span<const LapackFunction> LapackSpectralFunctions() { return kSpectralFunctions; }
 
 }  // namespace xlad::hlo::eval

@@ -71,13 +71,13 @@ absl::StatusOr<Value> EvalTriangularSolve(const Operation& operation) {
   return ConvertTo(Value(std::move(b)), operation.result().type);
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kLinalgRows[] = {
     {Opcode::kCholesky, EvalCholesky},
     {Opcode::kTriangularSolve, EvalTriangularSolve},
 };
 
 }  // namespace
 
-absl::Span<const EvalRow> LinalgRows() { return kRows; }
+absl::Span<const EvalRow> LinalgRows() { return kLinalgRows; }
 
 }  // namespace xlad::hlo::eval

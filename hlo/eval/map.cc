@@ -56,13 +56,13 @@ absl::StatusOr<Value> EvalScan(const Operation& operation) {
   return PackResults(std::move(values), shape.is_tuple());
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kMapRows[] = {
     {Opcode::kMap, EvalMap},
     {Opcode::kScan, EvalScan},
 };
 
 }  // namespace
 
-absl::Span<const EvalRow> MapRows() { return kRows; }
+absl::Span<const EvalRow> MapRows() { return kMapRows; }
 
 }  // namespace xlad::hlo::eval

@@ -29,7 +29,7 @@ Split SplitDims(const Dims& dims, const Dims& reduced) {
   return split;
 }
 
-// For one operand and a reducer with a typed loop: combines a line of the last dimension at a time.
+// Reduces one operand with the typed loop of the reducer. Each call of the loop combines a line of the last dimension.
 Value ReduceFast(const Operation& operation, const Split& split, const FastReducer& reducer) {
   const Value operand = ConvertTo(operation.operand(0), reducer.type);
   const Value init = ConvertTo(operation.operand(1), reducer.type);
@@ -50,7 +50,7 @@ Value ReduceFast(const Operation& operation, const Split& split, const FastReduc
   return ConvertTo(Value(std::move(acc)), operation.operand(0).type());
 }
 
-// For any reducer and number of operands: one call per element.
+// Reduces any number of operands by one call of the reducer per element.
 absl::StatusOr<Value> ReduceByCalls(const Operation& operation, const Split& split) {
   const Computation& reducer = *operation.instruction.called()[0];
   const int64_t count = std::ssize(operation.operands) / 2;
@@ -84,12 +84,12 @@ absl::StatusOr<Value> EvalReduce(const Operation& operation) {
   return ReduceByCalls(operation, split);
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kReduceRows[] = {
     {Opcode::kReduce, EvalReduce},
 };
 
 }  // namespace
 
-absl::Span<const EvalRow> ReduceRows() { return kRows; }
+absl::Span<const EvalRow> ReduceRows() { return kReduceRows; }
 
 }  // namespace xlad::hlo::eval

@@ -22,15 +22,15 @@ class ReduceTest : public ::testing::TestWithParam<InstructionCase> {};
 
 TEST_P(ReduceTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam(), Computations()); }
 
-const std::string kMatrix = "s32[2,3] {{1, 2, 3}, {4, 5, 6}}";
-const InstructionCase kRows[] = {
-    {"reduce", {kMatrix, "s32[] 100"}, "s32[2] {106, 115}", "dimensions={1}, to_apply=add"},
-    {"reduce", {kMatrix, "s32[] 0"}, "s32[3] {5, 7, 9}", "dimensions={0}, to_apply=add"},
-    {"reduce", {kMatrix, "s32[] 0"}, "s32[] 21", "dimensions={0,1}, to_apply=add"},
-    {"reduce", {kMatrix, "s32[] 0"}, "s32[2] {6, 15}", "dimensions={1}, to_apply=slow_add"},
-    {"reduce", {kMatrix, "s32[] 0"}, "s32[2] {-6, -15}", "dimensions={1}, to_apply=minus"},
+const std::string kTwoRows = "s32[2,3] {{1, 2, 3}, {4, 5, 6}}";
+const InstructionCase kReduceTestRows[] = {
+    {"reduce", {kTwoRows, "s32[] 100"}, "s32[2] {106, 115}", "dimensions={1}, to_apply=add"},
+    {"reduce", {kTwoRows, "s32[] 0"}, "s32[3] {5, 7, 9}", "dimensions={0}, to_apply=add"},
+    {"reduce", {kTwoRows, "s32[] 0"}, "s32[] 21", "dimensions={0,1}, to_apply=add"},
+    {"reduce", {kTwoRows, "s32[] 0"}, "s32[2] {6, 15}", "dimensions={1}, to_apply=slow_add"},
+    {"reduce", {kTwoRows, "s32[] 0"}, "s32[2] {-6, -15}", "dimensions={1}, to_apply=minus"},
     {"reduce", {"s32[0,2] {}", "s32[] 7"}, "s32[2] {7, 7}", "dimensions={0}, to_apply=add"},
-    {"reduce", {kMatrix, "s32[] 0"}, kMatrix, "dimensions={}, to_apply=add"},
+    {"reduce", {kTwoRows, "s32[] 0"}, kTwoRows, "dimensions={}, to_apply=add"},
     {"reduce-window", {"s32[5] {1, 2, 3, 4, 5}", "s32[] 0"}, "s32[4] {3, 5, 7, 9}", "window={size=2}, to_apply=add"},
     {"reduce-window",
      {"s32[5] {1, 2, 3, 4, 5}", "s32[] 10"},
@@ -75,7 +75,7 @@ const InstructionCase kRows[] = {
      "to_apply=minus"},
     {"map", {"s32[2] {1, 2}", "s32[2] {10, 20}"}, "s32[2] {-9, -18}", "dimensions={0}, to_apply=minus"},
 };
-INSTANTIATE_TEST_SUITE_P(Rows, ReduceTest, ::testing::ValuesIn(kRows));
+INSTANTIATE_TEST_SUITE_P(Rows, ReduceTest, ::testing::ValuesIn(kReduceTestRows));
 
 // The elements may have a narrower type than the accumulator.
 TEST(Mixed, ReducersMayBeWiderThanTheirInputs) {

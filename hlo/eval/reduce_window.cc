@@ -10,8 +10,8 @@ namespace xlad::hlo::eval {
 namespace {
 
 // The window positions [first, end) of the last dimension at which element `element` of the window is on the operand
-// and not on the padding, and the operand's index at the first. The dimension must have no base dilation and no
-// reversal: these positions are then contiguous.
+// and not on the padding, and the operand's index at the first of these positions. The dimension must have no base
+// dilation and no reversal: these positions are then contiguous.
 struct Run {
   int64_t first = 0, end = 0, operand_first = 0;
 };
@@ -162,13 +162,13 @@ absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
   return ConvertTo(Value(std::move(out)), operand.type());
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kReduceWindowRows[] = {
     {Opcode::kReduceWindow, EvalReduceWindow},
     {Opcode::kSelectAndScatter, EvalSelectAndScatter},
 };
 
 }  // namespace
 
-absl::Span<const EvalRow> WindowRows() { return kRows; }
+absl::Span<const EvalRow> WindowRows() { return kReduceWindowRows; }
 
 }  // namespace xlad::hlo::eval

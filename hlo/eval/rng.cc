@@ -1,5 +1,5 @@
 // rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011). Counters are assigned to elements as in XLA, so that the bits are equal.
+// 1, 2, 3", SC 2011). Counters are assigned to elements as in XLA, so that the bits equal those of XLA.
 //
 // The state is a key (64 bits) and a counter (64 or 128 bits). Each element is a function of the key and of its index
 // in the array.
@@ -16,8 +16,8 @@ namespace {
 using Words2 = std::array<uint32_t, 2>;
 using Words4 = std::array<uint32_t, 4>;
 
-Words2 Split(uint64_t x) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)}; }
-uint64_t Join(uint32_t low, uint64_t high) { return low | (high << 32); }
+Words2 SplitWord(uint64_t x) { return {static_cast<uint32_t>(x), static_cast<uint32_t>(x >> 32)}; }
+uint64_t JoinWords(uint32_t low, uint64_t high) { return low | (high << 32); }
 
 Words2 Threefry(Words2 x, Words2 key) {
   constexpr int kRotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
@@ -40,7 +40,7 @@ Words4 Philox(Words4 x, Words2 key) {
   constexpr uint64_t kMultipliers[2] = {0xD2511F53, 0xCD9E8D57};
   constexpr uint32_t kWeyl[2] = {0x9E3779B9, 0xBB67AE85};
   for (int round = 0; round < 10; ++round) {
-    const Words2 a = Split(x[0] * kMultipliers[0]), b = Split(x[2] * kMultipliers[1]);
+    const Words2 a = SplitWord(x[0] * kMultipliers[0]), b = SplitWord(x[2] * kMultipliers[1]);
     x = {b[1] ^ x[1] ^ key[0], b[0], a[1] ^ x[3] ^ key[1], a[0]};
     key[0] += kWeyl[0];
     key[1] += kWeyl[1];
@@ -70,7 +70,7 @@ Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
   for (const Dims& index : tensor::MultiIndices(dims)) {
     Dims at = index;
     if (!at.empty()) at[split] /= 2;
-    const Words2 pair = Threefry(Split(state[1] + tensor::LinearIndex(half, at)), Split(state[0]));
+    const Words2 pair = Threefry(SplitWord(state[1] + tensor::LinearIndex(half, at)), SplitWord(state[0]));
     bits.words.push_back(pair[dims.empty() ? 0 : index[split] % 2]);
   }
   bits.state[1] += tensor::Product(half);
@@ -81,8 +81,8 @@ Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
   const int64_t elements = tensor::Product(dims);
   for (int64_t i = 0; i < elements; ++i) {
-    const Words2 pair = Threefry(Split(state[1] + i), Split(state[0]));
-    bits.words.push_back(Join(pair[0], pair[1]));
+    const Words2 pair = Threefry(SplitWord(state[1] + i), SplitWord(state[0]));
+    bits.words.push_back(JoinWords(pair[0], pair[1]));
   }
   bits.state[1] += bits.words.size();
   return bits;
@@ -97,10 +97,10 @@ Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int64_t 
   const uint64_t high = state.size() > 2 ? state[2] : state[0];
   for (uint64_t i = 0; i < counters; ++i) {
     const uint64_t low = state[1] + i;
-    const Words2 l = Split(low), h = Split(high + (low < state[1] ? 1 : 0));
-    const Words4 four = Philox({l[0], l[1], h[0], h[1]}, Split(state[0]));
+    const Words2 l = SplitWord(low), h = SplitWord(high + (low < state[1] ? 1 : 0));
+    const Words4 four = Philox({l[0], l[1], h[0], h[1]}, SplitWord(state[0]));
     for (size_t k = 0; k < per_counter && bits.words.size() < elements; ++k) {
-      bits.words.push_back(width == 64 ? Join(four[2 * k], four[2 * k + 1]) : four[k]);
+      bits.words.push_back(width == 64 ? JoinWords(four[2 * k], four[2 * k + 1]) : four[k]);
     }
   }
   bits.state[1] += counters;
@@ -133,7 +133,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   Array out(shape);
   const size_t bytes = width / 8;
   for (size_t i = 0; i < bits.words.size(); ++i) {
-    std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Little-endian: the low bits.
+    std::memcpy(out.bytes().data() + i * bytes, &bits.words[i], bytes);  // Copies the low bits (little-endian).
   }
   if (only_bits) return Value(std::move(out));
   Array next(operand.shape());
@@ -141,10 +141,10 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   return Value::Tuple({Value(std::move(next)), Value(std::move(out))});
 }
 
-constexpr EvalRow kRows[] = {{Opcode::kRngBitGenerator, EvalRngBitGenerator}};
+constexpr EvalRow kRngRows[] = {{Opcode::kRngBitGenerator, EvalRngBitGenerator}};
 
 }  // namespace
 
-absl::Span<const EvalRow> RngRows() { return kRows; }
+absl::Span<const EvalRow> RngRows() { return kRngRows; }
 
 }  // namespace xlad::hlo::eval

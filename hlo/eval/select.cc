@@ -83,7 +83,7 @@ absl::StatusOr<Value> EvalClamp(const Operation& operation) {
   });
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kSelectRows[] = {
     {Opcode::kCompare, EvalCompare},
     {Opcode::kSelect, EvalSelect},
     {Opcode::kClamp, EvalClamp},
@@ -91,6 +91,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> SelectRows() { return kRows; }
+absl::Span<const EvalRow> SelectRows() { return kSelectRows; }
 
 }  // namespace xlad::hlo::eval

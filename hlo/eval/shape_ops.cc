@@ -75,14 +75,14 @@ absl::StatusOr<Value> EvalConcatenate(const Operation& operation) {
   return Value(std::move(out));
 }
 
-// The operand's elements [first, first + count) of a dimension that are inside the padded result, and the position of
-// the first of them there.
+// The elements [first, first + count) of one dimension of the operand are inside the padded result. `position` is the
+// index of the first of them in the result.
 struct PaddedRange {
   int64_t first = 0, count = 0, position = 0;
 };
 
 // Element i of the operand is element low + i * (interior + 1) of the result. A negative low or high removes elements.
-// Computed in 128 bits, because the padding of a dimension of size 0 can be any 64-bit number.
+// The computation uses 128 bits, because the padding of a dimension of size 0 can be any 64-bit number.
 PaddedRange PaddedRangeOf(const PaddingDimension& padding, int64_t size, int64_t result) {
   using Wide = __int128;
   const Wide low = padding.low, step = Wide{padding.interior} + 1, room = result - low;
@@ -115,7 +115,7 @@ absl::StatusOr<Value> EvalPad(const Operation& operation) {
   return Value(std::move(out));
 }
 
-// The dimensions from the most major to the most minor in memory, as the layout says; row-major without a layout.
+// The dimensions from the most major to the most minor in memory. A shape without a layout is row-major.
 Dims MajorToMinor(const Shape& shape) {
   Dims order;
   for (int64_t d = 0; d < shape.ndim(); ++d) order.push_back(d);
@@ -158,7 +158,7 @@ absl::StatusOr<Value> EvalSetDimensionSize(const Operation& operation) {
                    " elements, expected the full size because dynamic sizes are not evaluated"));
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kShapeOpsRows[] = {
     {Opcode::kIota, EvalIota},
     {Opcode::kBroadcast, EvalBroadcast},
     {Opcode::kReshape, EvalReshape},
@@ -178,6 +178,6 @@ constexpr EvalRow kRows[] = {
 
 }  // namespace
 
-absl::Span<const EvalRow> ShapeRows() { return kRows; }
+absl::Span<const EvalRow> ShapeRows() { return kShapeOpsRows; }
 
 }  // namespace xlad::hlo::eval

@@ -1,4 +1,5 @@
-// Instructions that move elements, on small cases with results computed by hand, and against their definition.
+// Instructions that move elements, compared with results computed by hand for small cases, and with the definitions of
+// the instructions.
 #include "hlo/eval/test_programs.h"
 
 namespace xlad::hlo {
@@ -13,7 +14,7 @@ class ShapeOpsTest : public ::testing::TestWithParam<InstructionCase> {};
 
 TEST_P(ShapeOpsTest, HasTheExpectedElements) { testing::CheckInstruction(GetParam()); }
 
-const InstructionCase kRows[] = {
+const InstructionCase kShapeOpsTestRows[] = {
     {"broadcast", {"s32[2] {1, 2}"}, "s32[2,3] {{1, 1, 1}, {2, 2, 2}}", "dimensions={0}"},
     {"broadcast", {"s32[2] {1, 2}"}, "s32[3,2] {{1, 2}, {1, 2}, {1, 2}}", "dimensions={1}"},
     {"broadcast", {"f32[] 5"}, "f32[2] {5, 5}", "dimensions={}"},
@@ -55,12 +56,12 @@ const InstructionCase kRows[] = {
      {"s32[4] {1, 2, 3, 4}", "s32[2] {3, 1}"},
      "s32[2,2] {{3, 4}, {2, 3}}",
      "offset_dims={1}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2}"},
-    {"gather",  // Slices of nothing: nothing is read, not even beyond the end.
+    {"gather",  // A slice without elements must not read anything, even if it starts beyond the end.
      {"s32[3,2] {{1, 2}, {3, 4}, {5, 6}}", "s32[2,1] {{3}, {0}}"},
      "s32[2,2] {{0, 0}, {0, 0}}",
      "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={0,2}"},
 };
-INSTANTIATE_TEST_SUITE_P(Rows, ShapeOpsTest, ::testing::ValuesIn(kRows));
+INSTANTIATE_TEST_SUITE_P(Rows, ShapeOpsTest, ::testing::ValuesIn(kShapeOpsTestRows));
 
 // A bitcast keeps the memory: with different layouts it is a transpose.
 TEST(Bitcast, FollowsLayouts) {
@@ -105,7 +106,7 @@ ENTRY e {
   ExpectSame(result->tuple[2], Constant("s32[3] {1, 2, 3}"), "input");
 }
 
-// A reversed slice of a transposed array, against index arithmetic.
+// A reversed slice of a transposed array, compared with index arithmetic.
 TEST(Moves, ComposeLikeTheirIndices) {
   const auto module = testing::Program(R"(HloModule m
 ENTRY e {

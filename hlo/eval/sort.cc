@@ -11,8 +11,8 @@ namespace {
 
 using Less = absl::StatusOr<bool>;
 
-// A stable merge sort of `order`. `less` is the program's: it may fail or be inconsistent, and the sort must still end
-// without reading outside of its arrays.
+// A stable merge sort of `order`. `less` is the comparator of the program, which may fail or be inconsistent. Even then
+// the sort must end and must not read outside of its arrays.
 template <typename F>
 absl::Status MergeSort(std::vector<int64_t>* order, const F& less) {
   std::vector<int64_t> other(order->size());
@@ -82,7 +82,7 @@ absl::StatusOr<Value> EvalSort(const Operation& operation) {
   const int64_t elements = tensor::Product(dims);
   std::vector<int64_t> order(size);
   for (int64_t first = 0; first < elements; ++first) {
-    if (first / stride % size != 0) continue;  // Not the first element of a line.
+    if (first / stride % size != 0) continue;  // `first` is not the first element of a line.
     for (int64_t i = 0; i < size; ++i) order[i] = first + i * stride;
     XLAD_RETURN_IF_ERROR(MergeSort(&order, less));
     for (const int64_t k : tensor::Indices(outs)) {
@@ -132,13 +132,13 @@ absl::StatusOr<Value> EvalTopk(const Operation& operation) {
   return Value::Tuple({Value(std::move(values)), Value(std::move(indices))});
 }
 
-constexpr EvalRow kRows[] = {
+constexpr EvalRow kSortRows[] = {
     {Opcode::kSort, EvalSort},
     {Opcode::kTopk, EvalTopk},
 };
 
 }  // namespace
 
-absl::Span<const EvalRow> SortRows() { return kRows; }
+absl::Span<const EvalRow> SortRows() { return kSortRows; }
 
 }  // namespace xlad::hlo::eval

@@ -17,12 +17,12 @@ constexpr OpcodeClass kClasses[] = {
     {"moves data", "#ffffff"},
 };
 
-struct Row {
+struct ClassRow {
   Opcode opcode;
   Class of;
 };
 // The kinds of all other opcodes follow from their flags.
-constexpr Row kRows[] = {
+constexpr ClassRow kClassRows[] = {
     {Opcode::kParameter, kSource},       {Opcode::kConstant, kSource},         {Opcode::kIota, kSource},
     {Opcode::kDot, kProduct},            {Opcode::kConvolution, kProduct},     {Opcode::kRaggedDot, kProduct},
     {Opcode::kScaledDot, kProduct},      {Opcode::kFft, kProduct},             {Opcode::kCholesky, kProduct},
@@ -57,8 +57,8 @@ std::string ShardingText(const Instruction& instruction) {
 const OpcodeClass& ClassOf(const Instruction& instruction) {
   const Opcode opcode = instruction.opcode();
   const auto* const row =
-      std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.opcode == opcode; });
-  if (row != std::end(kRows)) return kClasses[row->of];
+      std::find_if(std::begin(kClassRows), std::end(kClassRows), [&](const ClassRow& r) { return r.opcode == opcode; });
+  if (row != std::end(kClassRows)) return kClasses[row->of];
   if (IsCollective(opcode)) return kClasses[kDevices];
   return kClasses[IsElementwise(opcode) ? kPointwise : kOther];
 }
@@ -72,7 +72,7 @@ std::vector<const Instruction*> InstructionsToDraw(const Computation& computatio
     for (const auto& instruction : instructions) drawn.push_back(instruction.get());
     return drawn;
   }
-  // Breadth-first from the root along operands.
+  // Walks breadth-first from the root to operands.
   absl::flat_hash_set<const Instruction*> near;
   std::vector<const Instruction*> queue = {computation.root()};
   for (size_t i = 0; i < queue.size() && near.size() < limit; ++i) {

@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::unique_ptr<Module> Parse(absl::string_view text) {
+std::unique_ptr<Module> ParseProgram(absl::string_view text) {
   auto module = ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
   return *std::move(module);
@@ -53,7 +53,7 @@ void ExpectBalanced(absl::string_view html) {
 }
 
 TEST(Graph, DotHasAClusterForEachComputation) {
-  const std::string dot = PrintDot(*Parse(kLoop));
+  const std::string dot = PrintDot(*ParseProgram(kLoop));
   EXPECT_THAT(dot, AllOf(HasSubstr("label=\"main (entry)\""), HasSubstr("label=\"body\"")));
   EXPECT_THAT(dot, AllOf(HasSubstr("label=\"more\""), HasSubstr("label=\"add\""), HasSubstr("label=\"f32[4]\"")));
   EXPECT_THAT(dot, HasSubstr("{devices=[2]&lt;=[2]}"));
@@ -64,7 +64,7 @@ TEST(Graph, DotHasAClusterForEachComputation) {
 }
 
 TEST(Graph, HtmlFoldsAndLinks) {
-  const std::string html = PrintHtml(*Parse(kLoop));
+  const std::string html = PrintHtml(*ParseProgram(kLoop));
   ExpectBalanced(html);
   EXPECT_THAT(html, AllOf(HasSubstr("<details id=\"c-main\" open=\"open\">"), HasSubstr("<details id=\"c-body\">"),
                           HasSubstr("href=\"#c-body\""), HasSubstr("href=\"#c-add\"")));
@@ -72,11 +72,11 @@ TEST(Graph, HtmlFoldsAndLinks) {
                           Not(HasSubstr("https:"))));
 }
 
-TEST(Graph, EveryProgramHasBoth) {
+TEST(Graph, EveryProgramHasBothDrawings) {
   for (const auto& snippets : {InstructionSnippets(), ModuleSnippets()}) {
     for (const absl::string_view text : snippets) {
       SCOPED_TRACE(text);
-      const std::unique_ptr<Module> module = Parse(text);
+      const std::unique_ptr<Module> module = ParseProgram(text);
       ExpectBalanced(PrintHtml(*module));
       EXPECT_THAT(PrintDot(*module), HasSubstr("subgraph cluster_0"));
     }
@@ -86,7 +86,7 @@ TEST(Graph, EveryProgramHasBoth) {
 TEST(Graph, LargeProgramsAreDrawnInPart) {
   std::string text = "ENTRY main {\n  x0 = f32[2] parameter(0)\n";
   for (int i = 1; i < 3000; ++i) absl::StrAppend(&text, "  x", i, " = f32[2] negate(x", i - 1, ")\n");
-  const std::unique_ptr<Module> module = Parse(text + "}");
+  const std::unique_ptr<Module> module = ParseProgram(text + "}");
   const std::string html = PrintHtml(*module), dot = PrintDot(*module);
   EXPECT_THAT(html, AllOf(HasSubstr("2600 of 3000 instructions are not drawn"), HasSubstr("i-x2999"),
                           Not(HasSubstr("i-x2599\""))));

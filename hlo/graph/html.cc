@@ -18,14 +18,14 @@ constexpr absl::string_view kStyle =
     ".8em;overflow:auto}summary{font-weight:bold;cursor:pointer}text{font:11px monospace}text.o{font-weight:bold}"
     "text.s{font-style:italic;fill:#06c}path{fill:none;stroke:#888}rect{stroke:#555}rect.root{stroke-width:3}"
     "a text{fill:#06c;text-decoration:underline}span.k{padding:1px 8px;margin-right:6px;border:1px solid #999}";
-// Unfolds the target of a link and everything around it.
+// Unfolds the target of a link and the sections that contain it.
 constexpr absl::string_view kScript =
     "function show(){const e=document.getElementById(decodeURIComponent(location.hash.slice(1)));if(!e)return;"
     "for(let d=e.closest('details');d;d=d.parentElement.closest('details'))d.open=true;e.scrollIntoView();}"
     "addEventListener('hashchange',show);addEventListener('load',show);"
     "function fold(open){document.querySelectorAll('details').forEach(d=>{d.open=open;});}";
 
-struct Place {
+struct BoxPlace {
   int layer = 0, x = 0, y = 0;
 };
 
@@ -59,7 +59,7 @@ class Layout2D {
     for (std::vector<const Instruction*>& layer : layers) PlaceLayer(&layer);
   }
 
-  const Place* Find(const Instruction* instruction) const {
+  const BoxPlace* Find(const Instruction* instruction) const {
     const auto found = places_.find(instruction);
     return found == places_.end() ? nullptr : &found->second;
   }
@@ -72,7 +72,7 @@ class Layout2D {
     const auto middle = [&](const Instruction* instruction) {
       int64_t sum = 0, count = 0;
       for (const Instruction* const operand : instruction->operands()) {
-        const Place* const place = Find(operand);
+        const BoxPlace* const place = Find(operand);
         if (place == nullptr || place->y == 0) continue;
         sum += place->x;
         ++count;
@@ -83,21 +83,21 @@ class Layout2D {
                      [&](const Instruction* a, const Instruction* b) { return middle(a) < middle(b); });
     for (size_t i = 0; i < layer->size(); ++i) {
       if (i % kMaxPerRow == 0) height_ += kHeight + kGapY;
-      Place& place = places_[(*layer)[i]];
+      BoxPlace& place = places_[(*layer)[i]];
       place.x = kGapX + static_cast<int>(i % kMaxPerRow) * (kWidth + kGapX);
       place.y = height_ - kHeight;
       width_ = std::max(width_, place.x + kWidth + kGapX);
     }
   }
 
-  absl::flat_hash_map<const Instruction*, Place> places_;
+  absl::flat_hash_map<const Instruction*, BoxPlace> places_;
   int width_ = 0, height_ = 0;
 };
 
 void AppendEdges(const Instruction& instruction, const Layout2D& layout, std::string* out) {
-  const Place& to = *layout.Find(&instruction);
+  const BoxPlace& to = *layout.Find(&instruction);
   for (const Instruction* const operand : instruction.operands()) {
-    const Place* const from = layout.Find(operand);
+    const BoxPlace* const from = layout.Find(operand);
     if (from == nullptr) continue;
     const int x0 = from->x + kWidth / 2, y0 = from->y + kHeight, x1 = to.x + kWidth / 2, bend = (y0 + to.y) / 2;
     absl::StrAppend(out, "<path d=\"M", x0, " ", y0, " C", x0, " ", bend, " ", x1, " ", bend, " ", x1, " ", to.y,
@@ -106,13 +106,13 @@ void AppendEdges(const Instruction& instruction, const Layout2D& layout, std::st
   }
 }
 
-void AppendLine(const Place& place, int line, absl::string_view kind, absl::string_view text, std::string* out) {
+void AppendLine(const BoxPlace& place, int line, absl::string_view kind, absl::string_view text, std::string* out) {
   absl::StrAppend(out, "<text class=\"", kind, "\" x=\"", place.x + 6, "\" y=\"", place.y + 13 + 13 * line, "\">",
                   EscapeXml(Shortened(text, kLettersInABox)), "</text>");
 }
 
 void AppendBox(const Instruction& instruction, const Layout2D& layout, std::string* out) {
-  const Place& place = *layout.Find(&instruction);
+  const BoxPlace& place = *layout.Find(&instruction);
   const std::string shape = instruction.shape().ToString(false), sharding = ShardingText(instruction);
   const std::string source = instruction.parent()->parent()->SourceOf(instruction);
   absl::StrAppend(out, "<g id=\"i-", EscapeXml(instruction.name()), "\"><title>", EscapeXml(instruction.name()), " = ",

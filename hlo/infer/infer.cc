@@ -11,7 +11,7 @@
 namespace xlad::hlo {
 namespace {
 
-struct Row {
+struct InferRow {
   Opcode opcode;
   ShapeSource source;
   Inferred (*infer)(const Instruction&);
@@ -19,10 +19,11 @@ struct Row {
 
 constexpr ShapeSource kO = ShapeSource::kOperands, kG = ShapeSource::kGiven;
 
-// The rows of elementwise opcodes with one and with two operands, unless kRows has another one.
-constexpr Row kUnaryRow = {Opcode::kAbs, kO, InferUnary}, kBinaryRow = {Opcode::kAdd, kO, InferBinary};
+// The rows of all elementwise opcodes with one and with two operands that are not in kInferRows. Their member `opcode`
+// is not used.
+constexpr InferRow kUnaryRow = {Opcode::kAbs, kO, InferUnary}, kBinaryRow = {Opcode::kAdd, kO, InferBinary};
 
-constexpr Row kRows[] = {
+constexpr InferRow kInferRows[] = {
     {Opcode::kConvert, kG, InferConvert},
     {Opcode::kBitcastConvert, kG, InferBitcastConvert},
     {Opcode::kComplex, kO, InferComplex},
@@ -111,39 +112,40 @@ constexpr Row kRows[] = {
 };
 
 // The rows, indexed by opcode.
-const std::vector<const Row*>& Table() {
+const std::vector<const InferRow*>& Table() {
   static const auto* const table = [] {
-    auto* const by_opcode = new std::vector<const Row*>(OpcodeCount(), nullptr);
+    auto* const by_opcode = new std::vector<const InferRow*>(OpcodeCount(), nullptr);
     for (int i = 0; i < OpcodeCount(); ++i) {
       const auto opcode = static_cast<Opcode>(i);
       if (!IsElementwise(opcode)) continue;
       if (Arity(opcode) == 1) (*by_opcode)[i] = &kUnaryRow;
       if (Arity(opcode) == 2) (*by_opcode)[i] = &kBinaryRow;
     }
-    for (const Row& row : kRows) (*by_opcode)[Index(row.opcode)] = &row;
+    for (const InferRow& row : kInferRows) (*by_opcode)[Index(row.opcode)] = &row;
     return by_opcode;
   }();
   return *table;
 }
 
-struct KindName {
+struct TypeKindName {
   int kind;
   const char* name;
 };
-constexpr KindName kKindNames[] = {{kPreds, "pred"},
-                                   {kSigneds, "signed integer"},
-                                   {kUnsigneds, "unsigned integer"},
-                                   {kFloats, "float"},
-                                   {kComplexes, "complex"}};
+constexpr TypeKindName kKindNames[] = {{kPreds, "pred"},
+                                       {kSigneds, "signed integer"},
+                                       {kUnsigneds, "unsigned integer"},
+                                       {kFloats, "float"},
+                                       {kComplexes, "complex"}};
 
-bool IsNarrowerFloat(ElementType a, ElementType b) {
+// Reducers may compute in floats of another width than their inputs and initial values.
+bool SameIgnoringFloatWidth(ElementType a, ElementType b) {
   return a == b || (tensor::IsFloating(a) && tensor::IsFloating(b));
 }
 
 }  // namespace
 
 absl::StatusOr<Shape> InferShape(const Instruction& instruction) {
-  const Row* const row = Table()[Index(instruction.opcode())];
+  const InferRow* const row = Table()[Index(instruction.opcode())];
   XLAD_CHECK(row != nullptr) << "no inference for " << ToString(instruction.opcode());
   const int arity = Arity(instruction.opcode());
   if (arity != kVariadic && instruction.operand_count() != arity) {
@@ -191,7 +193,7 @@ int KindOf(ElementType type) {
 
 std::string TypeSetName(int set) {
   std::vector<std::string> names;
-  for (const KindName& kind : kKindNames) {
+  for (const TypeKindName& kind : kKindNames) {
     if ((set & kind.kind) != 0) names.push_back(kind.name);
   }
   if ((set & kIntegers) == kIntegers) {
@@ -345,7 +347,7 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
   for (size_t k = 0; k < 2 * n; ++k) {
     const Shape& parameter = *reducer.parameters[k];
     const ElementType type = k < n ? inits[k] : inputs[k - n];
-    if (!parameter.is_scalar() || !IsNarrowerFloat(parameter.type(), type)) {
+    if (!parameter.is_scalar() || !SameIgnoringFloatWidth(parameter.type(), type)) {
       return bad(absl::StrCat("parameter ", k, " of %", reducer.name, " of shape ", Brief(parameter)),
                  Brief(Shape(type, {})));
     }
@@ -353,7 +355,9 @@ absl::Status ExpectReducer(const Instruction& instruction, size_t called, const 
   const std::vector<Shape> results =
       n == 1 && !reducer.result.is_tuple() ? std::vector<Shape>{reducer.result} : reducer.result.tuple();
   bool fits = results.size() == n;
-  for (size_t k = 0; fits && k < n; ++k) fits = results[k].is_scalar() && IsNarrowerFloat(results[k].type(), inits[k]);
+  for (size_t k = 0; fits && k < n; ++k) {
+    fits = results[k].is_scalar() && SameIgnoringFloatWidth(results[k].type(), inits[k]);
+  }
   if (!fits) {
     std::vector<Shape> expected;
     for (const ElementType type : inits) expected.emplace_back(type, Dims{});

@@ -14,14 +14,14 @@ namespace xlad::hlo {
 namespace {
 
 // One instruction named r, the parameters that it uses ("x: f32[2], y: s32[]"), and its result.
-struct Case {
+struct InferenceCase {
   const char* parameters;
   const char* instruction;
   const char* result;
 };
 
-const std::vector<Case>& ElementwiseCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& ElementwiseCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f32[2]", "is-finite(x)", "pred[2]"},
       {"x: c64[2]", "abs(x)", "f32[2]"},
       {"x: s8[2]", "abs(x)", "s8[2]"},
@@ -58,8 +58,8 @@ const std::vector<Case>& ElementwiseCases() {
   return *cases;
 }
 
-const std::vector<Case>& ShapeCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& ShapeCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f32[2,3]", "s32[6] bitcast(x)", "s32[6]"},
       {"x: f32[2]", "f32[3,2] broadcast(x), dimensions={1}", "f32[3,2]"},
       {"x: f32[2,3]", "f32[3,5,2] broadcast(x), dimensions={2,0}", "f32[3,5,2]"},
@@ -91,8 +91,8 @@ const std::vector<Case>& ShapeCases() {
   return *cases;
 }
 
-const std::vector<Case>& IndexCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& IndexCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f32[10,4], i: s32[5,1]",
        "gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
        "slice_sizes={1,4}",
@@ -117,8 +117,8 @@ const std::vector<Case>& IndexCases() {
   return *cases;
 }
 
-const std::vector<Case>& ContractionCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& ContractionCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: bf16[7,3,5], y: bf16[7,5,2]",
        "f32[7,3,2] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, "
        "rhs_contracting_dims={1}",
@@ -156,8 +156,8 @@ const std::vector<Case>& ContractionCases() {
   return *cases;
 }
 
-const std::vector<Case>& MathCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& MathCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f64[2,8]", "fft(x), fft_type=RFFT, fft_length={8}", "c128[2,5]"},
       {"x: c64[2,5]", "fft(x), fft_type=IRFFT, fft_length={9}", "f32[2,9]"},
       {"x: c64[4,6]", "fft(x), fft_type=IFFT, fft_length={4,6}", "c64[4,6]"},
@@ -177,8 +177,8 @@ const std::vector<Case>& MathCases() {
   return *cases;
 }
 
-const std::vector<Case>& ControlCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& ControlCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f32[], y: f32[]", "call(x, y), to_apply=add_f32", "f32[]"},
       {"x: f32[2]", "fusion(x), kind=kLoop, calls=halves", "bf16[2]"},
       {"p: pred[], x: f32[2], y: f32[2]", "conditional(p, x, y), branch_computations={halves, halves}", "bf16[2]"},
@@ -204,8 +204,8 @@ const std::vector<Case>& ControlCases() {
   return *cases;
 }
 
-const std::vector<Case>& CollectiveCases() {
-  static const auto* const cases = new std::vector<Case>{
+const std::vector<InferenceCase>& CollectiveCases() {
+  static const auto* const cases = new std::vector<InferenceCase>{
       {"x: f32[2]", "partition-id()", "u32[]"},
       {"x: f32[2]", "replica-id()", "u32[]"},
       {"x: f32[2]", "all-reduce(x), channel_id=1, replica_groups={}, use_global_device_ids=true, to_apply=add_f32",
@@ -238,8 +238,8 @@ const std::vector<Case>& CollectiveCases() {
   return *cases;
 }
 
-std::vector<Case> AllCases() {
-  std::vector<Case> all;
+std::vector<InferenceCase> AllCases() {
+  std::vector<InferenceCase> all;
   for (const auto* part : {&ElementwiseCases(), &ShapeCases(), &IndexCases(), &ContractionCases(), &MathCases(),
                            &ControlCases(), &CollectiveCases()}) {
     all.insert(all.end(), part->begin(), part->end());
@@ -247,7 +247,7 @@ std::vector<Case> AllCases() {
   return all;
 }
 
-std::string TextOf(const Case& c) {
+std::string TextOf(const InferenceCase& c) {
   std::string text = absl::StrCat("HloModule m, num_partitions=8\n",
                                   TestText("hlo/testdata/called_computations.hlo"), "ENTRY main {\n");
   // Splits "x: f32[2], y: (f32[], s32[])". A name is the word before a colon.
@@ -263,9 +263,9 @@ std::string TextOf(const Case& c) {
   return absl::StrCat(text, "  ROOT r = ", c.instruction, "\n}\n");
 }
 
-TEST(InferTest, GivesTheShape) {
+TEST(InferTest, InfersTheShape) {
   std::set<Opcode> seen;
-  for (const Case& c : AllCases()) {
+  for (const InferenceCase& c : AllCases()) {
     SCOPED_TRACE(c.instruction);
     const auto module = ParseText(TextOf(c));
     ASSERT_TRUE(module.ok()) << module.status() << "\n" << TextOf(c);
@@ -285,7 +285,7 @@ TEST(InferTest, GivesTheShape) {
 
 // Verify compares the shape of every instruction with the inferred shape.
 TEST(InferTest, VerifierRefusesAnyOtherShape) {
-  for (const Case& c : AllCases()) {
+  for (const InferenceCase& c : AllCases()) {
     SCOPED_TRACE(c.instruction);
     const auto module = ParseText(TextOf(c));
     ASSERT_TRUE(module.ok());
@@ -296,7 +296,7 @@ TEST(InferTest, VerifierRefusesAnyOtherShape) {
       EXPECT_NE(status.message().find("[async-pair]"), absl::string_view::npos) << status;
       continue;
     }
-    // These opcodes accept other shapes.
+    // These opcodes also accept operands of different shapes.
     const std::set<Opcode> free = {Opcode::kParameter, Opcode::kCustomCall, Opcode::kIota, Opcode::kRngBitGenerator};
     if (free.contains(root->opcode())) continue;
     root->mutable_shape() = Shape(ElementType::kF8E3M4, {3, 1, 4, 1, 5, 9});

@@ -90,7 +90,7 @@ bool PrintIntAlways(const Instruction& i, std::string* out) {
 
 template <auto Member>
 bool ParseBoolOf(Parser& p, Instruction* i) { return p.lexer().Bool(&(i->mutable_attributes().*Member)); }
-template <auto Member, bool kSaid = true>  // Printed if the value is kSaid, which is not the default.
+template <auto Member, bool kSaid = true>  // The attribute is printed only if its value is kSaid.
 bool PrintTrue(const Instruction& i, std::string* out) {
   if (i.attributes().*Member == kSaid) out->append(kSaid ? "true" : "false");
   return i.attributes().*Member == kSaid;
@@ -110,7 +110,7 @@ bool PrintStringOf(const Instruction& i, std::string* out) {
   return true;
 }
 
-// A word of a table.
+// Parses a word, which must be one of `words`.
 bool ParseWordOf(Lexer& lexer, Words words, std::string* value) {
   const char* const at = lexer.Here();
   const absl::string_view word = lexer.Word();
@@ -141,7 +141,7 @@ bool ParseEnum(Parser& p, Instruction* i) {
 template <auto Member, auto Parse>
 bool ParseWith(Parser& p, Instruction* i) { return Parse(p.lexer(), &(i->mutable_attributes().*Member)); }
 template <auto Member, auto Append>
-bool PrintEver(const Instruction& i, std::string* out) {  // XLA requires it for scalars too.
+bool PrintEver(const Instruction& i, std::string* out) {  // XLA requires the value for scalars too.
   Append(i.attributes().*Member, out);
   return true;
 }
@@ -436,14 +436,13 @@ using Scatter = ScatterDimensions;
 #define XLAD_INTS_ALWAYS(part, type, member) \
   ParseIntsIn<&A::part, &type::member>, PrintIntsAlwaysIn<&A::part, &type::member>
 
-constexpr AttributeRow kRows[] = {
+constexpr AttributeRow kAttributeRows[] = {
     {"iota_dimension", kIotaOnly, ParseIotaDimension, PrintIotaDimension},
     {"index", kGteOnly, ParseTupleIndex, PrintTupleIndex},
     {"window", kWindowed, ParseOptional<&A::window, ParseWindow>, PrintOptional<&A::window, AppendWindow>},
     {"dim_labels", kConvolutions, ParseOptional<&A::convolution, ParseConvolutionDimensions>,
      PrintOptional<&A::convolution, AppendConvolutionDimensions>},
-    {"feature_group_count", kConvolutions, ParseIntOf<&A::feature_group_count>,
-     PrintIntOf<&A::feature_group_count, 1>},
+    {"feature_group_count", kConvolutions, ParseIntOf<&A::feature_group_count>, PrintIntOf<&A::feature_group_count, 1>},
     {"batch_group_count", kConvolutions, ParseIntOf<&A::batch_group_count>, PrintIntOf<&A::batch_group_count, 1>},
     {"slice", kSliceOnly, ParseWith<&A::slice, ParseSlice>, PrintEver<&A::slice, AppendSlice>},
     {"dynamic_slice_sizes", kDynamicSliceOnly, ParseIntsOf<&A::slice_sizes>, PrintEver<&A::slice_sizes, AppendInts>},
@@ -496,7 +495,7 @@ constexpr AttributeRow kRows[] = {
      PrintEver<&A::source_target_pairs, AppendPairs>},
     {"dimensions", kWithDimensions, ParseDimensions, PrintDimensions},
     {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
-    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // If omitted, it is true.
+    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // The default is true.
     {"num_carries", kScanOnly, ParseIntOf<&A::num_carries>, PrintIntAlways<&A::num_carries>},
     {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintTrue<&A::is_reverse>},
     {"is_associative", kScanOnly, ParseChoice<&A::is_associative, kTriStates>, PrintChoice<&A::is_associative>},
@@ -549,7 +548,7 @@ constexpr absl::string_view kCarried[] = {
 const std::vector<const AttributeRow*>& AttributeRows(Opcode opcode) {
   static const auto* const by_opcode = [] {
     auto* const rows = new std::vector<std::vector<const AttributeRow*>>(OpcodeCount());
-    for (const AttributeRow& row : kRows) {
+    for (const AttributeRow& row : kAttributeRows) {
       for (int o = 0; o < OpcodeCount(); ++o) {
         const bool may = row.opcodes.empty() || std::find(row.opcodes.begin(), row.opcodes.end(),
                                                           static_cast<Opcode>(o)) != row.opcodes.end();
@@ -567,7 +566,7 @@ bool IsCarriedAttribute(absl::string_view name) {
 
 std::vector<absl::string_view> AttributeNames() {
   std::vector<absl::string_view> names(std::begin(kCarried), std::end(kCarried));
-  for (const AttributeRow& row : kRows) names.push_back(row.name);
+  for (const AttributeRow& row : kAttributeRows) names.push_back(row.name);
   return names;
 }
 

@@ -19,7 +19,7 @@ void AppendWindowKey(absl::string_view key, const Window& window, const Get& get
                   absl::StrJoin(window, "x", [&](std::string* o, const WindowDimension& d) { get(d, o); }));
 }
 
-struct WindowKey {
+struct PrintedWindowKey {
   absl::string_view name;
   int64_t WindowDimension::* member;
   bool always;
@@ -99,17 +99,17 @@ void AppendMetadata(const Metadata& m, std::string* out) {
 }
 
 void AppendWindow(const Window& window, std::string* out) {
-  static constexpr WindowKey kKeys[] = {{"size", &WindowDimension::size, true},
-                                        {"stride", &WindowDimension::stride, false},
-                                        {"lhs_dilate", &WindowDimension::base_dilation, false},
-                                        {"rhs_dilate", &WindowDimension::window_dilation, false}};
+  static constexpr PrintedWindowKey kKeys[] = {{"size", &WindowDimension::size, true},
+                                               {"stride", &WindowDimension::stride, false},
+                                               {"lhs_dilate", &WindowDimension::base_dilation, false},
+                                               {"rhs_dilate", &WindowDimension::window_dilation, false}};
   out->push_back('{');
   bool padded = false, reversed = false;
   for (const WindowDimension& d : window) {
     padded |= d.padding_low != 0 || d.padding_high != 0;
     reversed |= d.window_reversal;
   }
-  for (const WindowKey& key : kKeys) {
+  for (const PrintedWindowKey& key : kKeys) {
     bool set = key.always && !window.empty();
     for (const WindowDimension& d : window) set |= d.*key.member != 1;
     const auto number = [&](const WindowDimension& d, std::string* o) { absl::StrAppend(o, d.*key.member); };

@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-using Place = std::pair<int64_t, Dims>;  // The number of a parameter and an index into its shape.
+using ParameterPlace = std::pair<int64_t, Dims>;  // The number of a parameter and an index into its shape.
 
 const Shape* ParameterPart(const Module& module, int64_t parameter, const Dims& index) {
   const auto& parameters = module.entry()->parameters();
@@ -34,7 +34,7 @@ absl::Status CheckCounts(const Module& module) {
 
 absl::Status CheckAliases(const Module& module) {
   std::set<Dims> outputs;
-  std::set<Place> used;
+  std::set<ParameterPlace> used;
   const Shape& result = module.entry()->root()->shape();
   for (const InputOutputAlias& alias : module.input_output_alias) {
     const Shape* const output = PartAt(result, alias.output_index);
@@ -97,7 +97,7 @@ absl::Status CheckEntryLayout(const Module& module) {
 // Checks that the chains of parents have no cycles.
 absl::Status CheckStackFrames(const StackFrames& tables) {
   const auto frames = std::ssize(tables.frames);
-  std::vector<int64_t> walked(tables.frames.size(), 0);  // 0: not visited; n: first visited from frame n.
+  std::vector<int64_t> walked(tables.frames.size(), 0);  // The start of the first walk that visits a frame.
   for (int64_t start = 1; start <= frames; ++start) {
     int64_t id = start;
     while (id != 0) {

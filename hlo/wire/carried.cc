@@ -14,8 +14,8 @@ constexpr absl::string_view kPaddings[] = {"PADDING_INVALID", "PADDING_VALID", "
 constexpr absl::string_view kConvolutionKinds[] = {"unset", "fprop", "dgrad", "wgrad"};
 constexpr absl::string_view kAccuracyModes[] = {"default", "highest"};
 
-// The functions that set the field of XLA from the text of an attribute, and that return the text of the field. The
-// text is empty if the field is not set.
+// An attribute and two functions: `write` sets XLA's field from the text of the attribute, and `read` returns the text
+// of the field, which is empty if the field is not set.
 struct CarriedRow {
   absl::string_view name;
   void (*write)(absl::string_view value, pb::Instruction* out);
@@ -72,7 +72,7 @@ std::string ReadAccuracy(const pb::Instruction& in) {
   return accuracy.mode() == 0 ? "" : absl::StrCat("{mode=", WordOf(kAccuracyModes, accuracy.mode()), "}");
 }
 
-constexpr CarriedRow kRows[] = {
+constexpr CarriedRow kCarriedRows[] = {
     {"result_accuracy", WriteAccuracy, ReadAccuracy},
     {"is_composite", WriteComposite, ReadComposite},
     {"schedule", WriteWord<&pb::Instruction::set_custom_call_schedule, kSchedules>,
@@ -93,7 +93,7 @@ void WriteCarried(absl::string_view other, pb::Instruction* out) {
   do {
     absl::string_view name, value;
     if (!lexer.ExpectWord("a name", &name) || !lexer.Expect('=') || !lexer.Raw(&value)) return;
-    for (const CarriedRow& row : kRows) {
+    for (const CarriedRow& row : kCarriedRows) {
       if (row.name == name) row.write(value, out);
     }
   } while (lexer.Accept(','));
@@ -101,7 +101,7 @@ void WriteCarried(absl::string_view other, pb::Instruction* out) {
 
 std::string ReadCarried(const pb::Instruction& in) {
   std::string other;
-  for (const CarriedRow& row : kRows) {
+  for (const CarriedRow& row : kCarriedRows) {
     const std::string value = row.read(in);
     if (!value.empty()) absl::StrAppend(&other, other.empty() ? "" : ", ", row.name, "=", value);
   }

@@ -63,13 +63,12 @@ absl::Status ReadNamed(const pb::NamedSharding& in, OpSharding* sharding) {
   return ReadAsText("sharding", text, [&](Lexer& lexer) { return ParseSharding(lexer, sharding); });
 }
 
-constexpr OpSharding::Kind kKinds[] = {OpSharding::Kind::kReplicated, OpSharding::Kind::kMaximal,
-                                       OpSharding::Kind::kTuple,      OpSharding::Kind::kTiled,
-                                       OpSharding::Kind::kManual,     OpSharding::Kind::kUnknown,
-                                       OpSharding::Kind::kUnreduced};
+constexpr OpSharding::Kind kWireKinds[] = {
+    OpSharding::Kind::kReplicated, OpSharding::Kind::kMaximal, OpSharding::Kind::kTuple,    OpSharding::Kind::kTiled,
+    OpSharding::Kind::kManual,     OpSharding::Kind::kUnknown, OpSharding::Kind::kUnreduced};
 
 absl::StatusOr<OpSharding::Kind> KindOf(int type) {
-  if (type >= 0 && type < static_cast<int>(std::size(kKinds))) return kKinds[type];
+  if (type >= 0 && type < static_cast<int>(std::size(kWireKinds))) return kWireKinds[type];
   return absl::InvalidArgumentError(absl::StrCat("found sharding type ", type, ", expected 0 to 6"));
 }
 
