@@ -29,7 +29,7 @@ struct Program {
   }
 };
 
-TEST(BuilderTest, EveryMethodMakesWhatVerifies) {
+TEST(BuilderTest, EveryMethodMakesAValidInstruction) {
   Program p;
   Builder& b = p.builder;
   Computation* const add = ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF32);
@@ -97,7 +97,7 @@ TEST(BuilderTest, ScalarsOfEveryType) {
   EXPECT_EQ(bytes(ElementType::kC128, 0).size(), 16u);
 }
 
-TEST(BuilderTest, TheTemplateGivesNameAndMetadata) {
+TEST(BuilderTest, TheTemplateSetsNameAndMetadata) {
   Program p;
   Instruction* const x = p.builder.Parameter(0, kMatrix, "x");
   Instruction* const like = p.builder.Unary(Opcode::kTanh, x);
@@ -111,21 +111,21 @@ TEST(BuilderTest, TheTemplateGivesNameAndMetadata) {
   EXPECT_EQ(p.builder.Unary(Opcode::kNegate, x)->metadata().op_name, "");
 }
 
-TEST(BuilderDeathTest, RefusesWhatDoesNotFit) {
+TEST(BuilderDeathTest, RefusesInvalidSizesAndPermutations) {
   Program p;
   Instruction* const x = p.builder.Parameter(0, kMatrix, "x");
   EXPECT_DEATH(p.builder.Reshape(x, {25}), "reshape-elements");
   EXPECT_DEATH(p.builder.Transpose(x, {0, 0}), "transpose-permutation");
 }
 
-TEST(ScalarReducerTest, IsMadeOnceAndRecognised) {
+TEST(ScalarReducerTest, IsMadeOnceAndRecognized) {
   Program p;
   Computation* const add = ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF32);
   EXPECT_EQ(ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF32), add);
   EXPECT_NE(ScalarReducer(&p.module, Opcode::kAdd, ElementType::kF64), add);
   EXPECT_NE(ScalarReducer(&p.module, Opcode::kMaximum, ElementType::kF32), add);
   EXPECT_EQ(ReducerOpcode(*add), Opcode::kAdd);
-  // With swapped operands, add is still add, but subtract is not subtract.
+  // Swapping the operands does not change an addition, but it changes a subtraction.
   for (const auto& [opcode, expected] : std::vector<std::pair<Opcode, std::optional<Opcode>>>{
            {Opcode::kAdd, Opcode::kAdd}, {Opcode::kSubtract, std::nullopt}}) {
     Computation* const swapped = p.module.Add(std::make_unique<Computation>("swapped"));

@@ -38,7 +38,7 @@ Array ArrayOf(const MovedBits& moved) {
 
 class MovedBitsTest : public ::testing::TestWithParam<MovedBits> {};
 
-// Every result of the program is the parameter again.
+// Every result of the program must have the bits of the parameter.
 TEST_P(MovedBitsTest, AreUnchanged) {
   const ElementType type = GetParam().type;
   const auto text = RealFileSystem().Read("hlo/testdata/moved_bits.hlo");
@@ -57,8 +57,8 @@ TEST_P(MovedBitsTest, AreUnchanged) {
 INSTANTIATE_TEST_SUITE_P(Types, MovedBitsTest, ::testing::ValuesIn(kMovedBits),
                          [](const auto& info) { return std::string(tensor::ToString(info.param.type)); });
 
-// The start of a dynamic-slice of 2 of 8 elements, as its type reads it, is clamped to 0 or 6.
-TEST(StartIndices, AreClampedAsTheirTypeSays) {
+// A dynamic-slice selects 2 of 8 elements. The start index is read as a number of its type and clamped to [0, 6].
+TEST(StartIndices, AreClampedByTheirType) {
   const std::pair<const char*, const char*> cases[] = {{"u64[] 9223372036854775809", "{6, 7}"},
                                                        {"u64[] 18446744073709551615", "{6, 7}"},
                                                        {"u64[] 3", "{3, 4}"},
@@ -80,7 +80,7 @@ TEST(StartIndices, AreClampedAsTheirTypeSays) {
   }
 }
 
-TEST(StartIndices, OfGatherAreClampedAndOfScatterSkipped) {
+TEST(StartIndices, AreClampedByGatherAndSkippedByScatter) {
   const std::string starts = "u64[3] {18446744073709551615, 2, 9223372036854775808}";
   const auto gathered = testing::OneInstruction(
       "s32[3]", "gather", {"s32[4] {0, 1, 2, 3}", starts},
@@ -94,7 +94,7 @@ TEST(StartIndices, OfGatherAreClampedAndOfScatterSkipped) {
   testing::ExpectSame(*testing::Run(*scattered), testing::Constant("s32[4] {0, 0, 8, 0}"), "scatter");
 }
 
-// A reduction starts with its initial value: +0 absorbs sums of -0, -0 does not.
+// A reduction starts with its initial value: +0 plus -0 is +0, and -0 plus -0 is -0.
 TEST(Zeros, SumsBeginWithTheInitialValue) {
   const std::string add = "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }";
   for (const auto& [init, expected] : {std::pair("f32[] 0", "f32[] 0"), std::pair("f32[] -0", "f32[] -0")}) {

@@ -60,8 +60,8 @@ std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int6
 
 absl::Status CheckId(int64_t id, int64_t count, absl::string_view what) {
   if (id >= 0 && id < count) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("found id ", id, " in ", what, ", expected ids below ", count, " because that many devices run"));
+  return absl::InvalidArgumentError(absl::StrCat("found id ", id, " in ", what, ", expected ids below ", count,
+                                                 ", the number of replicas, partitions or devices"));
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruct
   const Ids ids = IdsOf(instruction);
   const int64_t count = IdCount(ids, grid), own = IdOf(ids, grid, device);
   std::vector<std::vector<int64_t>> groups;
-  if (IsPermute(instruction.opcode())) {  // All devices take part, also those that send nothing.
+  if (IsPermute(instruction.opcode())) {  // All devices take part, even those that send nothing.
     groups.resize(1);
     for (int64_t id = 0; id < count; ++id) groups[0].push_back(id);
   } else {

@@ -83,8 +83,8 @@ TEST(Convolution, GroupsAndDilations) {
 struct BitsRow {
   const char* algorithm;
   const char* shape;
-  const char* state;     // Afterwards.
-  const char* expected;  // From XLA's CPU backend, from the state {0x200000001, 0xfffffffe00000003}.
+  const char* state;     // The state that the instruction returns.
+  const char* expected;  // Bits of XLA's CPU backend, for the initial state {0x200000001, 0xfffffffe00000003}.
 };
 
 const BitsRow kBits[] = {
@@ -107,7 +107,7 @@ const BitsRow kBits[] = {
     {"rng_default", "u8[7]", "u64[2] {8589934593, 18446744065119617029}", "u8[7] {83, 147, 177, 73, 187, 68, 210}"},
 };
 
-TEST(RandomBits, EqualXlas) {
+TEST(RandomBits, EqualThoseOfXla) {
   for (const BitsRow& row : kBits) {
     const auto module =
         OneInstruction(std::string("(u64[2], ") + row.shape + ")", "rng-bit-generator",

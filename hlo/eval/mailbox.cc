@@ -11,7 +11,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
-// The source-target pairs of a send or recv, or nullopt if it does not have the attribute.
+// The source-target pairs of a send or recv, or nullopt if the instruction does not have the attribute.
 absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
   const std::string* text = FindAttribute(instruction, kSendRecvPairsKey);
   if (text == nullptr) return std::optional<Pairs>();
@@ -31,7 +31,8 @@ absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
   return std::optional<Pairs>(std::move(pairs));
 }
 
-// The id of a device in the pairs, and the device with an id among the peers of a device.
+// IdOf returns the id that denotes `device` in source-target pairs. DeviceOf is the inverse, for the replica of device
+// `peer`.
 int64_t IdOf(const DeviceGrid& grid, int64_t device) { return grid.partitions > 1 ? device % grid.partitions : device; }
 
 int64_t DeviceOf(const DeviceGrid& grid, int64_t id, int64_t peer) {
@@ -75,7 +76,7 @@ absl::StatusOr<std::optional<Value>> Mailbox::Receive(const Instruction& done, c
   if (message == channel.end()) return std::optional<Value>();
   if (!message->data.HasShape(shape)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found data of another shape sent on the channel, expected ", shape.ToString(false)));
+        absl::StrCat("found data of a different shape on the channel, expected ", shape.ToString(false)));
   }
   Value result = Value::Tuple({std::move(message->data), Value()});
   channel.erase(message);

@@ -1,5 +1,5 @@
-// Inference for collectives. Sizes that depend on the number of devices are checked only if the program determines that
-// number: a header with one replica and one partition does not.
+// Inference for collectives. Sizes that depend on the number of devices are checked only if the program determines this
+// number. A header with one replica and one partition does not determine it.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +42,7 @@ std::vector<Shape> PlainOperands(const Instruction& i) {
 
 absl::Status CheckCollectiveReducer(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectCalled(i, 1));
-  // The reducer is applied to each operand separately. Its types are those of the first operand.
+  // The reducer is applied to each operand separately. Its parameters must have the element type of the first operand.
   const std::vector<ElementType> type = {i.operand(0)->shape().type()};
   return ExpectReducer(i, 0, type, type);
 }
@@ -71,7 +71,7 @@ Inferred Resized(const Instruction& i, const Shape& given, bool grows) {
     if (!divides || (group > 0 && small > 0 && large / small != group)) {
       return Violation(
           label, absl::StrCat("sizes ", x.dim(along), " to ", result->dim(along), " in dimension ", along),
-          group > 0 ? absl::StrCat("a factor of ", group, ", the size of a group") : std::string("a whole factor"));
+          group > 0 ? absl::StrCat("a factor of ", group, ", the size of a group") : std::string("an integer factor"));
     }
     Dims dims = x.dims();
     dims[along] = result->dim(along);
@@ -120,7 +120,7 @@ int64_t GroupSize(const Instruction& i) {
     case GroupIds::kGlobal:
       all = replicas * partitions;
       break;
-    // A replica id means all partitions of the replica.
+    // A replica id denotes all partitions of the replica.
     case GroupIds::kReplicaAllPartitions:
       all = UnlessOne(replicas * partitions);
       return all > 0 && stated > 0 ? stated * partitions : all;

@@ -26,8 +26,8 @@ bool IsAsyncState(const Shape& shape) {
   return shape.is_tuple() && shape.tuple().size() >= 2 && shape.tuple()[0].is_tuple();
 }
 
-// Returns true if `part` equals `whole` or is an incomplete form of it: tuples may have fewer elements, and "()" means
-// that a shape is not known yet.
+// Returns true if `part` equals `whole` or is an incomplete form of it. In an incomplete form, tuples may have fewer
+// elements, and "()" is a shape that is not known yet.
 bool IsPrefix(const Shape& part, const Shape& whole) {
   if (part.is_tuple() && part.tuple().empty()) return true;
   if (!part.is_tuple() || !whole.is_tuple()) return part.SameIgnoringLayout(whole);
@@ -130,7 +130,7 @@ Inferred InferWhile(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectTakes("while-body", body, {&state}));
   if (!body.result.SameIgnoringLayout(state)) {
     return Violation("while-body", absl::StrCat("result ", Brief(body.result), " of %", body.name),
-                     absl::StrCat("what it takes, ", Brief(state)));
+                     absl::StrCat("the shape of its parameter, ", Brief(state)));
   }
   return state;
 }
@@ -217,7 +217,8 @@ Inferred InferAsyncStart(const Instruction& i) {
   return shape;
 }
 
-// The state of operand 0, extended by the further operands: these are the next arguments of the computation.
+// The result is the state of operand 0, extended by the other operands, which are the next arguments of the
+// computation.
 Inferred InferAsyncUpdate(const Instruction& i) {
   if (i.operand_count() < 1) return Violation("operand-count", "0 operands", "the state and arguments");
   const Shape& before = i.operand(0)->shape();
@@ -236,7 +237,7 @@ Inferred InferAsyncUpdate(const Instruction& i) {
     if (IsAsyncState(i.shape()) && !IsPrefix(i.shape().tuple()[1], wrapped.result)) parts[1] = wrapped.result;
   }
   parts[0] = Shape::Tuple(std::move(arguments));
-  if (IsAsyncState(i.shape())) {  // The result may become known here; the backend determines the contexts.
+  if (IsAsyncState(i.shape())) {  // The shape of `i` may add the result; the backend determines the contexts.
     const std::vector<Shape>& given = i.shape().tuple();
     if (IsPrefix(parts[1], given[1])) parts[1] = given[1];
     parts.resize(2);

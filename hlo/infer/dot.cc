@@ -34,7 +34,7 @@ absl::Status CheckDot(const DotDimensions& d, const Shape& lhs, const Shape& rhs
     return Violation("dot-dims-count",
                      absl::StrCat("batch ", Brief(d.lhs_batch), " and ", Brief(d.rhs_batch), ", contracting ",
                                   Brief(d.lhs_contracting), " and ", Brief(d.rhs_contracting)),
-                     "as many dimensions on both sides");
+                     "equal numbers of dimensions on both sides");
   }
   XLAD_RETURN_IF_ERROR(CheckSide("lhs", d.lhs_batch, d.lhs_contracting, lhs.ndim()));
   XLAD_RETURN_IF_ERROR(CheckSide("rhs", d.rhs_batch, d.rhs_contracting, rhs.ndim()));

@@ -65,8 +65,8 @@ Inferred InferBitcastConvert(const Instruction& i) {
   } else if (from < to) {  // All elements along the last dimension become one element.
     if (dims.empty() || dims.back() != to / from) {
       return Violation("bitcast-convert-sizes", Brief(x),
-                       absl::StrCat("a last dimension of size ", to / from, " to make one ",
-                                    tensor::ToString(i.shape().type()), " of"));
+                       absl::StrCat("a last dimension of size ", to / from, ", whose elements make one ",
+                                    tensor::ToString(i.shape().type())));
     }
     dims.pop_back();
   }
@@ -153,7 +153,7 @@ Inferred InferSelect(const Instruction& i) {
   }
   if (condition.type() != ElementType::kPred || (!condition.is_scalar() && condition.dims() != yes.dims())) {
     return Violation("select-condition", absl::StrCat("condition ", Brief(condition), " for ", Brief(yes)),
-                     "pred, a scalar or of the values' sizes");
+                     "pred, as a scalar or with the values' sizes");
   }
   return Shape(yes.type(), yes.dims());
 }

@@ -47,7 +47,7 @@ absl::Status ScanLength(const Instruction& i, int64_t inputs, int64_t along, int
     XLAD_RETURN_IF_ERROR(ExpectDimension("scan-dimension", along, x.ndim()));
     if (*length >= 0 && x.dim(along) != *length) {
       return Violation("scan-length", absl::StrCat("inputs of ", *length, " and ", x.dim(along), " steps"),
-                       "as many steps in each");
+                       "equal numbers of steps");
     }
     *length = x.dim(along);
   }
@@ -145,7 +145,7 @@ Inferred InferMap(const Instruction& i) {
     return Violation("map-function", absl::StrCat("result ", Brief(function.result), " of %", function.name),
                      "a scalar");
   }
-  if (i.operand_count() == 0) {  // There is no operand to give the size of the result.
+  if (i.operand_count() == 0) {  // Without operands, only the instruction's own shape has the sizes of the result.
     XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
     return Shape(function.result.type(), i.shape().dims());
   }

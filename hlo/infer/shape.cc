@@ -55,13 +55,13 @@ Inferred InferBitcast(const Instruction& i) {
   const Shape& x = i.operand(0)->shape();
   if (!x.is_array() || !i.shape().is_array()) {
     if (x.SameIgnoringLayout(i.shape())) return i.shape();
-    return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "arrays of as many bits");
+    return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "arrays of equal bit sizes");
   }
   // Tiled layouts add padding, so that arrays of different sizes may occupy the same number of bytes.
   if (HasTiles(x) || HasTiles(i.shape())) return i.shape();
   if (SafeElements(x.dims()) * tensor::BitWidth(x.type()) !=
       SafeElements(i.shape().dims()) * tensor::BitWidth(i.shape().type())) {
-    return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "as many bits");
+    return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "equal bit sizes");
   }
   return i.shape();
 }

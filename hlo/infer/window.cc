@@ -91,7 +91,7 @@ Inferred InferConvolution(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
   if (!i.attributes().convolution.has_value()) {
-    return Violation("convolution-dims", "no dim_labels", "them, as in b01f_01io->b01f");
+    return Violation("convolution-dims", "no dim_labels", "dimension labels such as b01f_01io->b01f");
   }
   const ConvolutionDimensions& c = *i.attributes().convolution;
   const Shape& x = i.operand(0)->shape();
@@ -117,7 +117,7 @@ Inferred InferConvolution(const Instruction& i) {
   Dims input_sizes;
   for (size_t s = 0; s < spatial; ++s) {
     input_sizes.push_back(x.dim(c.input_spatial[s]));
-    // If the kernel has a dimension of size 0, so has the window, and WindowedDims reports it.
+    // If the kernel has a dimension of size 0, the window has it too, and WindowedDims reports it.
     if ((*window)[s].size != kernel.dim(c.kernel_spatial[s])) {
       return Violation("convolution-window-size",
                        absl::StrCat("window size ", (*window)[s].size, " in spatial dimension ", s),
@@ -179,7 +179,7 @@ Inferred InferSelectAndScatter(const Instruction& i) {
   XLAD_ASSIGN_OR_RETURN(const Signature select, SignatureOf(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectTakes("select-and-scatter-select", select, {&scalar, &scalar}));
   if (!select.result.SameIgnoringLayout(Shape(ElementType::kPred, {}))) {
-    return Violation("select-and-scatter-select", Brief(select.result), "pred[] as what it returns");
+    return Violation("select-and-scatter-select", Brief(select.result), "pred[] as the result");
   }
   XLAD_RETURN_IF_ERROR(ExpectReducer(i, 1, {x.type()}, {x.type()}));
   return Shape(x.type(), x.dims());

@@ -112,7 +112,7 @@ TEST(Mutants, OfProtosSurvive) {
   }
 }
 
-TEST(Mutants, EveryCutOfAProgramSurvives) {
+TEST(Mutants, EveryTruncatedProgramSurvives) {
   for (const std::string& program : Programs()) {
     for (size_t cut = 0; cut < program.size(); cut += program.size() > 400 ? 7 : 1) CheckMutant(program.substr(0, cut));
   }

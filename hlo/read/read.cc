@@ -15,8 +15,8 @@ namespace {
 
 absl::Status Refuse(absl::string_view found) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "found ", found, ", expected HLO text or an HloModuleProto: xlad reads HLO; in JAX, "
-      "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() gives it"));
+      "found ", found, ", expected HLO text or an HloModuleProto; in JAX, "
+      "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() returns an HloModuleProto"));
 }
 
 // Text has no control characters. A proto has some near its beginning: 0x0A begins the first field, and a small length
@@ -44,7 +44,7 @@ constexpr std::pair<absl::string_view, absl::string_view> kHeaderRules[] = {
     {"[stack-frame]", "StackFrames"},    {"[entry-layout]", "entry_computation_layout"},
 };
 
-// The verifier does not know the place of a header attribute in the text. Adds it to the error.
+// Adds the place of a header attribute in the text to an error of the verifier, which only has the parsed module.
 absl::Status PlaceOfHeader(const absl::Status& status, absl::string_view text) {
   const absl::string_view message(status.message().data(), status.message().size());
   const size_t label = message.rfind('[');

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::string Error(absl::string_view bytes) { return std::string(ReadModule(bytes).status().message()); }
 
-TEST(Read, TakesTextAndProto) {
+TEST(Read, ReadsTextAndProto) {
   const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule("\n  %x = f32[2]{0} negate(f32[2]{0} %y)");
   ASSERT_TRUE(text.ok()) << text.status();
   for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths whose byte could be text ('!', '#'), and long names.

@@ -24,7 +24,7 @@ bool IsWordLetter(char c) { return kWordLetters[static_cast<unsigned char>(c)]; 
 
 bool IsSpace(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// The text at a position for an error: a word, the beginning of a string, or one character.
+// The text at a position, for an error: at most 40 characters of a word, or one other character.
 std::string Excerpt(const char* at, const char* end) {
   if (at >= end) return "the end of the text";
   const char* stop = at;
@@ -147,8 +147,9 @@ bool Lexer::String(std::string* value) {
     return true;
   }
   std::string error;
-  return absl::CUnescape(inside, value, &error) || Fail(start - 1, absl::StrCat("found a bad escape in a string: ",
-                                                                                error, ", expected those of C"));
+  return absl::CUnescape(inside, value, &error) ||
+         Fail(start - 1,
+              absl::StrCat("found a bad escape in a string: ", error, ", expected an escape sequence of C"));
 }
 
 bool Lexer::Raw(absl::string_view* value, bool spaces) {

@@ -23,7 +23,8 @@ const AttributeRow* FindRow(Opcode opcode, absl::string_view name) {
 std::string UnknownAttribute(Opcode opcode, absl::string_view name) {
   const std::vector<absl::string_view> names = AttributeNames();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    return absl::StrCat("found unknown attribute \"", name, "\", expected one of HLO", Suggestion(name, names));
+    return absl::StrCat("found unknown attribute \"", name, "\", expected an attribute of HLO",
+                        Suggestion(name, names));
   }
   std::vector<absl::string_view> own;
   for (const AttributeRow* const row : AttributeRows(opcode)) own.push_back(row->name);
@@ -72,7 +73,7 @@ bool Parser::ParseRightSide(Scope* scope, Draft* draft, bool with_attributes) {
   std::optional<Opcode> wrapped;
   if (!ParseOpcodeName(&opcode, &wrapped)) return false;
   draft->instruction = module_->NewInstruction(opcode, std::move(shape));
-  // The default; the text may set it to false.
+  // is_stable is true by default; the text may set it to false.
   if (opcode == Opcode::kTopk) draft->instruction->mutable_attributes().is_stable = true;
   if (wrapped.has_value()) draft->wrapped = std::make_unique<Instruction>(*wrapped, Shape());
   if (!ParseOperands(scope, draft)) return false;
@@ -90,7 +91,7 @@ bool Parser::ParseOpcodeName(Opcode* opcode, std::optional<Opcode>* wrapped) {
   const std::optional<Opcode> known = ParseOpcode(name);
   if (!known.has_value()) {
     if (SplitAsyncName(name, opcode, &wrapped->emplace())) return true;
-    return lexer_.Fail(at, absl::StrCat("found unknown opcode \"", name, "\", expected one of HLO",
+    return lexer_.Fail(at, absl::StrCat("found unknown opcode \"", name, "\", expected an opcode of HLO",
                                         Suggestion(name, OpcodeNames())));
   }
   *opcode = *known;
@@ -283,7 +284,7 @@ Instruction* Parser::InventParameter(Scope* scope, absl::string_view name, const
 bool Parser::ParseSharedMetadata(std::shared_ptr<const Metadata>* metadata) {
   const char* const start = lexer_.Here();
   const absl::string_view rest = lexer_.rest();
-  const absl::string_view upto = rest.substr(0, rest.find('}') + 1);  // In most cases this is the complete text.
+  const absl::string_view upto = rest.substr(0, rest.find('}') + 1);  // Usually the complete metadata.
   const auto found = metadata_.find(upto);
   if (found != metadata_.end()) {
     lexer_.Rewind(start + upto.size());

@@ -113,7 +113,8 @@ bool ParseIeee(Lexer& lexer, ElementType type, std::byte* out) {
   }
   const char* const end = at + lexer.rest().size();
   const auto [stop, error] = std::from_chars(at, end, value);
-  // If the value is out of range, only absl's function tells underflow, which rounds, from overflow, which is an error.
+  // If the value is out of range, only absl's function distinguishes underflow, which rounds, from overflow, which is
+  // an error.
   const bool out_of_range = error == std::errc::result_out_of_range;
   if (out_of_range) absl::from_chars(at, end, value);
   if ((error != std::errc() && !out_of_range) || (out_of_range && std::fabs(value) > 1)) {
@@ -256,8 +257,8 @@ bool ParseArray(Lexer& lexer, const tensor::Shape& shape, int64_t* elided_bytes,
   if (!shape.dims.empty() && lexer.Peek() != '{') {
     // Like XLA, reads a number without braces as the first element; the other elements are zeros.
     if (!TakeBytes(shape, elided_bytes)) {
-      return lexer.Fail(at, absl::StrCat("found constants with one value each of more than 256 MiB in all, the last ",
-                                         "one ", shape.ToString(), ", expected their values"));
+      return lexer.Fail(at, absl::StrCat("found constants with a single value and more than 256 MiB in total, the ",
+                                         "last one ", shape.ToString(), ", expected all of their values"));
     }
     literal->array = tensor::Array(shape);
     return ParserOf(shape.type)(lexer, shape.type, literal->array.bytes().data());

@@ -158,7 +158,7 @@ bool Parser::ParseText() {
   const bool shape = AtShape(lexer_);
   if (entry || (!shape && !word.empty() && word != "ROOT" && (next == '{' || next == '('))) {
     if (!ParseComputations() || !Finish()) return false;
-    module_->set_name(absl::StrCat("module_", module_->entry()->name()));  // Like XLA.
+    module_->set_name(absl::StrCat("module_", module_->entry()->name()));  // XLA uses this name too.
     return true;
   }
   if (!shape && next != '=' && word != "ROOT") {
@@ -192,8 +192,8 @@ bool Parser::ParseHeaderAttribute(absl::string_view name, const char* at) {
     names.push_back(row.name);
   }
   if (!IsCarriedHeader(name)) {
-    return lexer_.Fail(at, absl::StrCat("found unknown header attribute \"", name, "\", expected one of HLO",
-                                        Suggestion(name, names)));
+    return lexer_.Fail(at, absl::StrCat("found unknown header attribute \"", name,
+                                        "\", expected a header attribute of HLO", Suggestion(name, names)));
   }
   absl::string_view value;
   if (!lexer_.Raw(&value)) return false;
@@ -249,7 +249,7 @@ bool Parser::ParseComputation() {
     if (!lexer_.Expect('=') || !lexer_.String(&thread)) return false;
     scope.computation->set_execution_thread(thread == "main" ? "" : std::move(thread));
   }
-  // Entered only now, because a computation cannot call itself.
+  // The name is entered only after the body, because a computation cannot call itself.
   computations_.emplace(name, scope.computation);
   last_ = scope.computation;
   return true;

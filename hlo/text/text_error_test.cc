@@ -12,7 +12,7 @@ struct BadText {
 
 class TextErrors : public ::testing::TestWithParam<BadText> {};
 
-TEST_P(TextErrors, SayWhereAndWhat) {
+TEST_P(TextErrors, HavePlaceAndMessage) {
   const absl::StatusOr<std::unique_ptr<Module>> module = ParseText(GetParam().text);
   ASSERT_FALSE(module.ok()) << GetParam().text;
   EXPECT_EQ(std::string(module.status().message()), GetParam().error) << GetParam().text;
@@ -29,7 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Structure, TextErrors, ::testing::ValuesIn(std::vector<
      "1:12: found the end of the text, expected a computation, as in %name (x: f32[]) -> f32[] { ... }"},
     {"HloModule m, replica_count=0\n", "1:28: found \"0\", expected 1 or more"},
     {"HloModule m, num_partition=2\n",
-     "1:14: found unknown header attribute \"num_partition\", expected one of HLO, did you mean \"num_partitions\"?"},
+     "1:14: found unknown header attribute \"num_partition\", expected a header attribute of HLO, did you mean "
+     "\"num_partitions\"?"},
     {"HloModule m, num_partitions=2, num_partitions=2\n",
      "1:32: found header attribute \"num_partitions\" again, expected it once"},
     {"HloModule m\nENTRY e {",
@@ -56,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(Structure, TextErrors, ::testing::ValuesIn(std::vector<
 INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vector<BadText>{
     {Entry("y f32[2] negate(x)"), "3:5: found \"f32\", expected ="},
     {Entry("y = f32[2] negat(x)"),
-     "3:14: found unknown opcode \"negat\", expected one of HLO, did you mean \"negate\"?"},
+     "3:14: found unknown opcode \"negat\", expected an opcode of HLO, did you mean \"negate\"?"},
     {Entry("y = f32[2] negate x"), "3:21: found \"x\", expected ("},
     {Entry("y = f32[2] negate(z)"), "3:21: found operand %z, expected an instruction that is defined above in %e"},
     {Entry("y = f32[2] negate(y)"), "3:21: found operand %y, expected an instruction that is defined above in %e"},
@@ -81,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vect
      "frontend_attributes, control-predecessors, metadata, "
      "backend_config"},
     {Entry("y = f32[2] broadcast(x), dimension={0}"),
-     "3:28: found unknown attribute \"dimension\", expected one of HLO, did you mean \"dimensions\"?"},
+     "3:28: found unknown attribute \"dimension\", expected an attribute of HLO, did you mean \"dimensions\"?"},
     {Entry("y = f32[2] broadcast(x), dimensions={0}, dimensions={0}"),
      "3:44: found attribute \"dimensions\" again, expected it once"},
     {Entry("y = f32[2] broadcast(x), dimensions={a}"), "3:40: found \"a\", expected an integer of 64 bits"},
@@ -94,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vect
     {Entry("y = f32[2] negate(x), metadata={op_name=\"a}"),
      "3:43: found a string without end, expected its closing quote"},
     {Entry("y = f32[2] negate(x), metadata={op_name=\"\\q\"}"),
-     "3:43: found a bad escape in a string: Unknown escape sequence: \\q, expected those of C"},
+     "3:43: found a bad escape in a string: Unknown escape sequence: \\q, expected an escape sequence of C"},
     {Entry("y = f32[2] negate(x), frontend_attributes={a=\"1\",a=\"2\"}"), "3:52: found a twice, expected it once"},
     {Entry("y = f32[2] negate(x), frontend_attributes={a=1}"),
      "3:48: found \"1\", expected a string in quotes or a value in braces"},
@@ -121,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
     {"f32[8] all-to-all(f32[8] x), replica_groups=[2,4]<=[9]", "1:45: found an iota of 9 devices, expected 8"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=[8]<=[8]", "1:45: found \"[\", expected [groups,size]<=[...]"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=2] {'b'}",
-     "1:58: found axis 'b', expected one of the mesh"},
+     "1:58: found axis 'b', expected an axis of the mesh"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=8] {'a':(3)2}",
      "1:58: found a part of axis 'a', expected one that divides its size 8"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=2], device_ids=(0) {'a'}",
@@ -130,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
      "1:36: found \"replicate\", expected replicated, maximal, manual, unknown, unreduced, devices=[...] or "
      "mesh[...]"},
     {"f32[8] negate(f32[8] x), sharding={devices=[2,2]0,1,2}",
-     "1:44: found 3 devices for a tile assignment of 4, expected as many"},
+     "1:44: found 3 devices for a tile assignment, expected 4"},
     {"f32[8] negate(f32[8] x), sharding={devices=[2,2]<=[2,2]T(0,0)}",
      "1:44: found a transposition, expected a permutation of the iota's dimensions"},
     {"f32[8] negate(f32[8] x), sharding={devices=[1048576,1048576]<=[1099511627776]}",
@@ -139,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
      "1:36: found \"maximal\", expected one device of maximal, as in maximal device=3"},
     {"f32[8] negate(f32[8] x), sharding={replicated device=1}",
      "1:36: found \"replicated\", expected device= only after maximal"},
-    {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{'c'}]}", "1:51: found axis 'c', expected one of the mesh"},
+    {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{'c'}]}", "1:51: found axis 'c', expected an axis of the mesh"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=0]}",
      "1:41: found \"'\", expected axes of size 1 or more, of at most 2^20 devices together"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{?, 'a'}]}", "1:52: found \",\", expected } after ?"},
@@ -159,8 +160,8 @@ INSTANTIATE_TEST_SUITE_P(ShapesAndLiterals, TextErrors, ::testing::ValuesIn(std:
     {"f32[2,2]{1,0:S(1} parameter(0)", "1:17: found \"}\", expected )"},
     {"f32[1000000000] constant({1})", "1:26: found too few values, expected the 1000000000 of f32[1000000000]"},
     {"f32[1000000000] constant(1)",
-     "1:26: found constants with one value each of more than 256 MiB in all, the last one f32[1000000000], "
-     "expected their values"},
+     "1:26: found constants with a single value and more than 256 MiB in total, the last one f32[1000000000], "
+     "expected all of their values"},
     {"f32[3] constant({1, 2})", "1:22: found \"}\", expected ,"},
     {"f32[2] constant({1, 2, 3})", "1:22: found \",\", expected }"},
     {"f32[2,1] constant({1, 2})", "1:20: found \"1\", expected {"},

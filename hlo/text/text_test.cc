@@ -146,7 +146,7 @@ ENTRY e { x = s32[] parameter(0) ROOT w = s32[] while(x), body=b, condition=c })
   EXPECT_EQ(module->entry()->root()->called()[1]->name(), "b");
 }
 
-TEST(Text, EntryComesLastWhereverItStands) {
+TEST(Text, EntryIsLastInTheModuleButAnywhereInTheText) {
   const std::unique_ptr<Module> module = Parse("ENTRY e { ROOT x = f32[] constant(1) }\nf { y = f32[] constant(2) }");
   ASSERT_NE(module, nullptr);
   EXPECT_EQ(module->entry()->name(), "e");
@@ -173,7 +173,7 @@ TEST(Text, EqualMeaningsHaveOneSpelling) {
   for (const auto& [a, b] : pairs) EXPECT_EQ(ExpectStable(a), ExpectStable(b));
 }
 
-TEST(Text, NumbersRoundAsTheirTypeSays) {
+TEST(Text, NumbersAreRoundedToTheirType) {
   const auto value = [](absl::string_view text) {
     const std::unique_ptr<Module> module = Parse(text);
     return module->entry()->root()->literal()->array.values<float>()[0];
@@ -191,7 +191,7 @@ TEST(Text, NamesMayRepeatInOtherComputations) {
   ExpectStable(PrintText(*module));
 }
 
-TEST(Text, LoneInstructionInventsParameters) {
+TEST(Text, SingleInstructionGetsParameters) {
   const std::unique_ptr<Module> module = Parse("%r = f32[2] subtract(f32[2] %x, f32[2] %y)");
   ASSERT_NE(module, nullptr);
   EXPECT_EQ(module->entry()->parameters().size(), 2u);
@@ -199,7 +199,7 @@ TEST(Text, LoneInstructionInventsParameters) {
   EXPECT_EQ(module->entry()->root()->ToString(), "ROOT %r = f32[2] subtract(%x, %y)");
 }
 
-TEST(Text, LongListsCarryTheirNumbers) {
+TEST(Text, LongListsHaveElementNumbers) {
   std::string parameters, operands;
   for (int i = 0; i < 7; ++i) absl::StrAppend(&operands, i == 0 ? "" : ", ", "f32[] x", i);
   const std::string printed = ExpectStable(

@@ -37,7 +37,7 @@ absl::Status CheckIota(const ReplicaGroups::Iota& iota) {
   XLAD_ASSIGN_OR_RETURN(const int64_t reshaped, GroupProduct(iota.reshape_dims));
   if (iota.dims.size() != 2 || total != reshaped) {
     return Violation("replica-groups-iota", absl::StrCat(Brief(iota.dims), " of ", Brief(iota.reshape_dims)),
-                     "[groups,size] of as many devices");
+                     "[groups,size] with the same product");
   }
   if (iota.transpose.empty()) return absl::OkStatus();
   if (iota.transpose.size() != iota.reshape_dims.size()) {
@@ -130,7 +130,7 @@ absl::Status CheckGroups(const Instruction& instruction) {
     if (group.empty() || (!MayBeUneven(instruction.opcode()) && group.size() != lists[0].size())) {
       return Violation("replica-groups-size",
                        absl::StrCat("a group of ", group.size(), " and one of ", lists[0].size()),
-                       "groups of one size, not empty");
+                       "nonempty groups of equal sizes");
     }
     for (const int64_t id : group) {
       if (id < 0 || (count > 1 && id >= count) || id >= kMaxDevices) {

@@ -1,4 +1,4 @@
-// Modules as protos: round trips lose nothing, ids may have any form, and errors name the place.
+// Modules as protos: round trips preserve modules, ids may have any form, and errors name the place.
 #include "hlo/wire/proto.h"
 
 #include "absl/strings/str_cat.h"
@@ -44,7 +44,7 @@ void ExpectSameTextThroughProto(absl::string_view text) {
   EXPECT_EQ(*SerializeProto(**back), proto);
 }
 
-TEST(Proto, KeepsAllThatTextSays) {
+TEST(Proto, RoundTripsPreserveTheText) {
   for (const absl::string_view snippet : InstructionSnippets()) ExpectSameTextThroughProto(snippet);
   for (const absl::string_view module : ModuleSnippets()) ExpectSameTextThroughProto(module);
   for (const absl::string_view literal : LiteralSnippets()) ExpectSameTextThroughProto(literal);
@@ -57,7 +57,7 @@ TEST(Proto, KeepsAllThatTextSays) {
 }
 
 // Fields that other readers of HloModuleProto require.
-TEST(Proto, HasWhatOtherReadersNeed) {
+TEST(Proto, HasTheFieldsThatOtherReadersRequire) {
   const hlo_proto::Module message = ToMessage(ModuleSnippets()[2]);
   std::set<int64_t> ids;
   for (const hlo_proto::Computation& computation : message.computations()) {
@@ -76,7 +76,7 @@ TEST(Proto, HasWhatOtherReadersNeed) {
 }
 
 // XLA may list the instructions of a scheduled computation in any order with operands before users.
-TEST(Proto, AScheduleGivesTheOrder) {
+TEST(Proto, AScheduleDeterminesTheOrder) {
   hlo_proto::Module message = ToMessage(
       "HloModule m, is_scheduled=true\nENTRY e { a = f32[] parameter(0) b = f32[] negate(a) c = f32[] abs(a) "
       "ROOT d = f32[] add(b, c) }");
@@ -107,14 +107,14 @@ TEST(Proto, LabelsOfLibraryConvolutionsAreChecked) {
   EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("found convolution dimensions with two roles or none"));
 }
 
-TEST(Proto, ConstantsComeInTheOrderOfTheirLayout) {
+TEST(Proto, ConstantsAreInLayoutOrder) {
   const hlo_proto::Module message = ToMessage("f32[2,3]{0,1} constant({{1, 2, 3}, {4, 5, 6}})");
   const hlo_proto::Literal& literal = message.computations(0).instructions(0).literal();
   EXPECT_THAT(literal.shape().layout().minor_to_major(), ::testing::ElementsAre(0, 1));
   EXPECT_THAT(literal.f32s(), ::testing::ElementsAre(1, 4, 2, 5, 3, 6));
 }
 
-TEST(Proto, LoopsHaveTheirBodyFirst) {
+TEST(Proto, LoopBodiesPrecedeConditions) {
   const hlo_proto::Module message = ToMessage(R"(
 c { a = s32[] parameter(0) ROOT t = pred[] constant(true) }
 b { a = s32[] parameter(0) }
@@ -144,7 +144,7 @@ std::string Renumber(const Id& id, const Reference& reference) {
   return message.SerializeAsString();
 }
 
-TEST(Proto, IdsMayCountInTheComputationOrCarryItsId) {
+TEST(Proto, IdsMayBeUniquePerComputationOrPerModule) {
   const std::string text = ToText(ToProto(kCall));
   const auto local = [](int64_t, int64_t i) { return i; };
   const auto global = [](int64_t c, int64_t i) { return (c << 32) + i; };
@@ -155,7 +155,7 @@ TEST(Proto, IdsMayCountInTheComputationOrCarryItsId) {
 }
 
 // A message may be split into several pieces, and packed numbers may be separate. Readers merge them.
-TEST(Proto, MessagesMayComeInPieces) {
+TEST(Proto, MessagesMayBeSplit) {
   const auto field = [](char tag, const std::string& bytes) {
     return std::string(1, tag) + static_cast<char>(bytes.size()) + bytes;
   };
@@ -185,7 +185,7 @@ TEST(Proto, ReadsAModuleInsideAHloProto) {
   EXPECT_EQ(ToText(wrapper.SerializeAsString()), ToText(ToProto(kCall)));
 }
 
-TEST(Proto, LiteralsComeInTheOrderOfTheirLayout) {
+TEST(Proto, LiteralsAreInLayoutOrder) {
   hlo_proto::Module message = ToMessage("f32[2,3] constant({{1, 2, 3}, {4, 5, 6}})");
   hlo_proto::Literal& literal = *message.mutable_computations(0)->mutable_instructions(0)->mutable_literal();
   literal.mutable_shape()->clear_no_layout();
@@ -208,8 +208,8 @@ hlo_proto::Instruction& At(hlo_proto::Module& m, int computation, int instructio
 TEST(Proto, ErrorsNameComputationAndInstruction) {
   const BadProto table[] = {
       {"opcode", [](hlo_proto::Module& m) { At(m, 0, 2).set_opcode("substract"); },
-       "computation %f: instruction %z: found unknown opcode \"substract\", expected one of HLO, did you mean "
-       "\"subtract\"?"},
+       "computation %f: instruction %z: found unknown opcode \"substract\", expected an opcode of HLO, did you "
+       "mean \"subtract\"?"},
       {"operand", [](hlo_proto::Module& m) { At(m, 0, 2).set_operand_ids(1, 77); },
        "computation %f: instruction %z: found operand id 77, expected the id of an instruction before this one"},
       {"forward", [](hlo_proto::Module& m) { At(m, 1, 2).set_operand_ids(0, At(m, 1, 3).id()); },
@@ -246,7 +246,7 @@ TEST(Proto, ErrorsNameComputationAndInstruction) {
   }
 }
 
-TEST(Proto, LiteralsOfTheWrongSizeTakeNoMemory) {
+TEST(Proto, LiteralsOfTheWrongSizeAllocateNoMemory) {
   hlo_proto::Module message = ToMessage("f32[2] constant({1, 2})");
   hlo_proto::Instruction& constant = At(message, 0, 0);
   for (hlo_proto::Shape* const shape : {constant.mutable_shape(), constant.mutable_literal()->mutable_shape()}) {

@@ -93,7 +93,7 @@ class ModuleReader {
 
  private:
   static constexpr size_t kLikelyInstructionBytes = 128, kMaxReserved = size_t{1} << 16;
-  static constexpr size_t kMessageBytes = size_t{1} << 14;  // Enough for most instructions.
+  static constexpr size_t kMessageBytes = size_t{1} << 14;  // Sufficient for most instructions.
 
   absl::Status ReadComputation(const pb::Computation& in, absl::Span<const absl::string_view> instruction_bytes) {
     Computation* const computation =
@@ -127,7 +127,7 @@ class ModuleReader {
     computation->set_execution_thread(in.execution_thread() == "main" ? "" : in.execution_thread());
     XLAD_RETURN_IF_ERROR(CheckParameters(*computation));
     XLAD_RETURN_IF_ERROR(ReadOrder(in.id(), instructions, computation));
-    // Added only now, because a computation cannot call itself.
+    // The computation is added only after its body is read, because a computation cannot call itself.
     if (!computations_.emplace(in.id(), computation).second) {
       return Bad(absl::StrCat("found computation id ", in.id(), " again, expected each once"));
     }
@@ -183,13 +183,13 @@ class ModuleReader {
     return nullptr;
   }
 
-  // `in` has the fields that are not in fields_.
+  // `in` has the fields of the message that are not in fields_.
   absl::Status ReadInstruction(const pb::Instruction& in, int64_t computation_id, Computation* computation,
                                InstructionMap* instructions) {
     const std::optional<Opcode> opcode = ParseOpcode(fields_.opcode);
     if (!opcode.has_value()) {
       return Bad(absl::StrCat("found unknown opcode \"", absl::CEscape(fields_.opcode.substr(0, 64)),
-                              "\", expected one of HLO", Suggestion(fields_.opcode, OpcodeNames())));
+                              "\", expected an opcode of HLO", Suggestion(fields_.opcode, OpcodeNames())));
     }
     Shape shape;
     XLAD_RETURN_IF_ERROR(shared_.ShapeOf(fields_.shape, &shape));
@@ -348,7 +348,7 @@ class ModuleReader {
   // The fields of the current instruction.
   InstructionFields fields_;
   std::vector<Instruction*> operands_;
-  Bump merged_;  // Declared before the members that refer to it.
+  Bump merged_;  // Declared before shared_, which refers to it.
   SharedParts shared_;
 };
 
