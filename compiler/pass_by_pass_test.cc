@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/testing/case_count.h"
 #include "compiler/pipeline.h"
 #include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
@@ -62,7 +63,7 @@ absl::Status Try(const RandomModule& made, uint64_t seed, std::set<std::string>*
 
 TEST(PassByPass, KeepsTheResults) {
   std::set<std::string> changing;
-  for (uint64_t seed = 5000; seed < 5600 && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 5000; seed < 5000 + CaseCount(200, 600) && !testing::Test::HasFailure(); ++seed) {
     const int devices = seed % 3 == 0 ? 2 + static_cast<int>(seed % 4) : 1;
     const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 23), devices);
     const absl::Status status = Try(made, seed + 1, &changing);

@@ -1,6 +1,7 @@
 // Compares random programs, compiled to steps and run on their buffers, with the evaluator on the original program.
 #include <gtest/gtest.h>
 
+#include "base/testing/case_count.h"
 #include "compiler/testing/compare.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
@@ -28,7 +29,7 @@ absl::Status Try(const Module& module, uint64_t seed, const RandomModule& made) 
                         hlo::Evaluate(std::vector<const Module*>(inputs.size(), &module), literals));
   CompileOptions options;
   options.verify = true;
-  CompileRequest request;  // Half of the programs have all their collectives started and ended apart.
+  CompileRequest request;  // In half of the programs, all collectives are split into a start and an end.
   if (seed % 2 == 1) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
   XLAD_ASSIGN_OR_RETURN(const Compilation compiled, CompileToSteps(module.Clone(), request, options));
   XLAD_ASSIGN_OR_RETURN(const auto results, RunSteps(compiled, inputs));
@@ -51,13 +52,13 @@ void RunBoth(uint64_t seed, int instructions, int devices) {
 }
 
 TEST(RandomPrograms, OneDevice) {
-  for (uint64_t seed = 0; seed < 300 && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 0; seed < CaseCount(100, 300) && !testing::Test::HasFailure(); ++seed) {
     RunBoth(seed, 3 + static_cast<int>(seed % 25), 1);
   }
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  for (uint64_t seed = 1000; seed < 1150 && !testing::Test::HasFailure(); ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + CaseCount(50, 150) && !testing::Test::HasFailure(); ++seed) {
     RunBoth(seed, 3 + static_cast<int>(seed % 17), 2 + static_cast<int>(seed % 3));
   }
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/file_system.h"
+#include "base/testing/case_count.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
@@ -27,7 +28,7 @@ struct Example {
   const char* name;
   int steps;              // The number of steps that the evaluator runs.
   bool bytes_within_xla;  // Whether sent bytes must not exceed XLA's.
-  bool all_sizes;         // Whether OtherMeshSizes tries four sizes of the mesh, or one.
+  bool all_sizes;         // Whether OtherMeshSizes tries all four sizes of the mesh instead of one.
 };
 
 std::string Folder(const Example& example) {
@@ -49,7 +50,7 @@ class Examples : public testing::TestWithParam<Example> {
     curve_ = ReadJson(JoinPath(folder_, "curve.json"));
   }
 
-  // Partitions the step for the mesh of this name; `rebind` gives its axes other sizes, for example "dp=3,tp=2".
+  // Partitions the step for the mesh of this name. `rebind` replaces the sizes of its axes, for example "dp=3,tp=2".
   absl::StatusOr<PipelineResult> Pipeline(const std::string& mesh, const std::string& rebind = "") {
     XLAD_ASSIGN_OR_RETURN(const std::string text,
                           RealFileSystem().Read(JoinPath(folder_, "step." + mesh + ".hlo.pb")));
@@ -147,6 +148,7 @@ TEST_P(Examples, OtherMeshSizes) {
       return names;
     }();
     if (axes.empty()) continue;
+    if (!AllCases() && &mesh != &manifest_["meshes"].back()) continue;  // The last mesh has the most axes.
     // The name of a mesh lists its axes in order; a JSON object does not keep the order of its keys.
     const bool swapped = axes.size() == 2 && name.find(axes[0]) > name.find(axes[1]);
     const std::string first = axes[swapped ? 1 : 0], second = axes.size() == 2 ? axes[swapped ? 0 : 1] : "";

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/testing/case_count.h"
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/analysis/library_op.h"
 #include "compiler/testing/random_program.h"
@@ -85,7 +86,7 @@ class Maker {
 
 TEST(LowerConvolutions, KeepsTheResults) {
   int checked = 0, lowered = 0;
-  for (uint64_t seed = 0; seed < 1500; ++seed) {
+  for (uint64_t seed = 0; seed < CaseCount(500, 1500); ++seed) {
     std::unique_ptr<Module> module = Maker(seed).Run();
     if (module == nullptr || !hlo::Verify(*module).ok() || IsLibraryOp(*module->entry()->root())) continue;
     const std::string before = hlo::PrintText(*module);

@@ -1,10 +1,12 @@
-// Deferred reductions: where partial sums are reduced, how often, and that results are equal to the source program's.
+// Deferred reductions: where and how often partial sums are reduced, and whether the results equal the source
+// program's.
 #include "sharding/partition/deferred_reductions.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/testing/case_count.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -25,7 +27,7 @@ namespace {
 #define SPLIT(sharding) ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, " sharding ">\"}"
 #define HEADER(meshes) "HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[" meshes "]>}\"}\n"
 
-// A loop of 5 steps whose body adds a gradient (contracted over the batch, which is split) to what it carries.
+// A loop of 5 steps whose body adds a gradient, contracted over the split batch, to the carried sum.
 std::string Accumulates(absl::string_view next, absl::string_view after = "ROOT r = f32[6,8] negate(o)",
                         absl::string_view init = "z = f32[] constant(0)\n  g0 = f32[6,8] broadcast(z), dimensions={}") {
   return absl::StrReplaceAll(hlo::TestText("sharding/partition/testdata/accumulates.hlo"),
@@ -94,7 +96,7 @@ TEST(DeferredReductions, AccumulatorsOfSeveralForms) {
   }
 }
 
-// The initial value counts once, however many devices hold it.
+// The initial value counts once, regardless of the number of devices that hold it.
 TEST(DeferredReductions, AccumulatorThatDoesNotStartFromZero) {
   const Outcome outcome = Partitioned(Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)", "g0 = f32[6,8] negate(w)"));
   EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
@@ -106,13 +108,13 @@ TEST(DeferredReductions, AccumulatorThatIsReadInTheLoopIsReducedThere) {
 }
 
 // 4 of 6 rows are used.
-TEST(DeferredReductions, OnlyWhatIsUsedIsReduced) {
+TEST(DeferredReductions, OnlyUsedElementsAreReduced) {
   const Outcome outcome = Partitioned(
       Accumulates(kAdd, "s = f32[4,8] slice(o), slice={[1:5], [0:8]}\n ROOT r = f32[4,8] negate(s)"));
   EXPECT_EQ(outcome.collectives, (Collectives{"all-reduce 1x192"})) << outcome.text;
 }
 
-TEST(DeferredReductions, ReduceScatterWhereTheResultIsSplit) {
+TEST(DeferredReductions, SplitResultsGetAReduceScatter) {
   const Outcome outcome = Partitioned(absl::StrReplaceAll(
       Accumulates(kAdd, "ROOT r = f32[6,8] negate(o)$tail"), {{"$tail", SPLIT(R"([{}, {\"dp\"}])")}}));
   for (const std::string& collective : outcome.collectives) {
@@ -126,7 +128,7 @@ TEST(DeferredReductions, NestedLoops) {
   EXPECT_EQ(outcome.collectives[0].substr(0, 13), "all-reduce 1x") << outcome.text;
 }
 
-// Two uses of one weight: the sum of both gradients is reduced, not each.
+// If a weight is used twice, the sum of both gradients is reduced instead of each gradient.
 TEST(DeferredReductions, SumOfTwoPartialsIsReducedOnce) {
   const Outcome outcome = Partitioned(absl::StrReplaceAll(HEADER(R"(\"dp\"=4)") R"(
 ENTRY main {
@@ -154,7 +156,7 @@ TEST(DeferredReductions, NumbersUnderRandomShardings) {
                   "to_apply=add\n c = f32[16] concatenate(s, s), dimensions={0}\n ROOT r = f32[16] sine(c)",
                   "g0 = f32[6,8] negate(w)");
   for (const char* mesh : {"dp=2", "dp=3", "dp=2,tp=2", "dp=2,tp=3"}) {
-    for (uint64_t seed = 1; seed <= 60; ++seed) {
+    for (uint64_t seed = 1; seed <= CaseCount(20, 60); ++seed) {
       SCOPED_TRACE(absl::StrCat(mesh, " seed ", seed));
       std::unique_ptr<hlo::Module> module = *hlo::ParseText(text);
       const std::vector<hlo::Literal> inputs = SampleInputs(*module, seed);
@@ -172,7 +174,7 @@ TEST(DeferredReductions, NumbersUnderRandomShardings) {
   }
 }
 
-TEST(MinCut, NearestToTheSourceOfTheCheapest) {
+TEST(MinCut, ReturnsTheCheapestCutNearestToTheSource) {
   FlowNetwork chain(4);
   chain.AddEdge(0, 1, 5);
   chain.AddEdge(1, 2, 3);
@@ -187,7 +189,7 @@ TEST(MinCut, NearestToTheSourceOfTheCheapest) {
   EXPECT_EQ(joined.SourceSide(0, 4), (std::vector<bool>{true, true, true, true, false}));
 }
 
-TEST(Linear, RoundingToACoarserTypeIsNot) {
+TEST(Linear, RoundingToACoarserTypeIsNotLinear) {
   const std::unique_ptr<hlo::Module> module = *hlo::ParseText(R"(HloModule m
 ENTRY main {
   x = f32[4] parameter(0)

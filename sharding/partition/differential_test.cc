@@ -2,6 +2,7 @@
 // instruction.
 #include <gtest/gtest.h>
 
+#include "base/testing/case_count.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -14,7 +15,7 @@
 namespace xlad::sharding {
 namespace {
 
-struct Program {
+struct PartitionedCase {
   const char* name;
   const char* text;  // HLO, or the name of a file in sharding/partition/testdata.
   // If kBits, the inputs have special values: zeros of both signs, NaNs with payloads, infinities, denormal numbers.
@@ -25,7 +26,7 @@ struct Program {
 #define MAX_F32 "max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }\n"
 #define ADD_S32 "adds { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] add(a, b) }\n"
 
-const Program kPrograms[] = {
+const PartitionedCase kPartitionedCases[] = {
     {"elementwise", R"(HloModule m
 ENTRY main {
   x = f32[7,12] parameter(0)
@@ -87,7 +88,7 @@ ENTRY main {
   e = f32[10,5] dot(d, z), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   ROOT f = f32[7,5] dot(x, e), lhs_contracting_dims={0}, rhs_contracting_dims={0}
 })"},
-    // Padding may hold infinities: zero times padding must not reach the result.
+    // Padding may hold infinities, and zero times infinity is NaN. Padding must therefore not affect the result.
     {"dot_infinite", R"(HloModule m
 ENTRY main {
   x = f32[3,7] parameter(0)
@@ -177,7 +178,8 @@ ENTRY main {
   r6 = c64[10,7] dynamic-update-slice(c, u, i, j)
   ROOT t = (f16[4,7], bf16[1,7], f64[10,2], c64[4,3], pred[4,7], c64[10,7]) tuple(r1, r2, r3, r4, r5, r6)
 })", Exactness::kBits},
-    // The operand's rows that no update reaches, and values that are selected, are moved and not computed.
+    // Rows that no update changes, and selected values, are moved without arithmetic, which keeps the bits of special
+    // values.
     {"signs_beside_sums", "HloModule m\n" ADD_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[0,1] parameter(1)
@@ -203,7 +205,7 @@ ENTRY main {
   zero = s32[] constant(0)
   ROOT r = s32[7] reduce(x, zero), dimensions={0}, to_apply=sub
 })"},
-    // Associative, but not commutative: the order of the parts decides.
+    // This reducer is associative but not commutative, so the result depends on the order of the parts.
     {"first_of_ties", R"(HloModule m
 first { a = s32[] parameter(0) i = s32[] parameter(1) b = s32[] parameter(2) j = s32[] parameter(3)
   k = pred[] compare(a, b), direction=GE  v = s32[] select(k, a, b)  n = s32[] select(k, i, j)
@@ -237,7 +239,7 @@ ENTRY main {
 })"},
 };
 
-const Program kIndexPrograms[] = {
+const PartitionedCase kIndexPrograms[] = {
     {"take_rows", R"(HloModule m
 ENTRY main {
   x = f32[10,6] parameter(0)
@@ -328,7 +330,7 @@ ENTRY main {
 })", Exactness::kBits},
 };
 
-const Program kOtherPrograms[] = {
+const PartitionedCase kOtherPrograms[] = {
     {"sort", R"(HloModule m
 less { a = f32[] parameter(0) b = f32[] parameter(1) c = s32[] parameter(2) d = s32[] parameter(3)
   ROOT l = pred[] compare(a, b), direction=LT }
@@ -432,8 +434,8 @@ ENTRY main {
 
 const char* const kMeshes[] = {"dp=2", "dp=3", "dp=8", "dp=4,tp=2", "dp=2,tp=3", "dp=2,tp=2,pp=2"};
 
-// One program under one mesh and seed.
-void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
+// Checks one program with one mesh and seed.
+void RunOne(const PartitionedCase& program, const char* mesh_text, uint64_t seed) {
   SCOPED_TRACE(absl::StrCat(program.name, " on ", mesh_text, ", seed ", seed));
   const bool is_file = std::string(program.text).ends_with(".hlo");
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(
@@ -459,20 +461,20 @@ void RunOne(const Program& program, const char* mesh_text, uint64_t seed) {
   EXPECT_TRUE(same.ok()) << same << "\n" << hlo::PrintText(local);
 }
 
-class Differential : public testing::TestWithParam<Program> {};
+class Differential : public testing::TestWithParam<PartitionedCase> {};
 
 TEST_P(Differential, PartitionedEqualsSource) {
   for (const char* mesh : kMeshes) {
-    for (uint64_t seed = 1; seed <= 40; ++seed) {
+    for (uint64_t seed = 1; seed <= CaseCount(12, 40); ++seed) {
       RunOne(GetParam(), mesh, seed);
       if (HasFailure()) return;
     }
   }
 }
 
-std::string NameOf(const testing::TestParamInfo<Program>& info) { return info.param.name; }
+std::string NameOf(const testing::TestParamInfo<PartitionedCase>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Basic, Differential, testing::ValuesIn(kPrograms), NameOf);
+INSTANTIATE_TEST_SUITE_P(Basic, Differential, testing::ValuesIn(kPartitionedCases), NameOf);
 INSTANTIATE_TEST_SUITE_P(Index, Differential, testing::ValuesIn(kIndexPrograms), NameOf);
 INSTANTIATE_TEST_SUITE_P(Other, Differential, testing::ValuesIn(kOtherPrograms), NameOf);
 
