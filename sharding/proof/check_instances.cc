@@ -4,10 +4,12 @@
 #include <mutex>
 #include <optional>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
 #include "hlo/eval/evaluate.h"
+#include "hlo/text/text.h"
 #include "sharding/partition/ops/families.h"
 #include "sharding/proof/equivalence.h"
 #include "sharding/proof/instance_sizes.h"
@@ -19,13 +21,13 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-const ValueSharding* ShardingsOf(const ShardedModule& program, const Instruction& instruction) {
+const ValueSharding* FindShardings(const ShardedModule& program, const Instruction& instruction) {
   const auto found = program.shardings.find(&instruction);
   return found == program.shardings.end() ? nullptr : &found->second;
 }
 
-// Whether the op has instances: its operands are arrays, it has a sharding rule, and something is split. Sources, data
-// flow and control flow have nothing to prove.
+// Whether the op is checked on an instance: its operands are arrays, it has a sharding rule, and an operand or result
+// is split. Sources, data flow and control flow need no proof.
 bool HasInstance(const ShardedModule& program, const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kParameter:
@@ -38,20 +40,63 @@ bool HasInstance(const ShardedModule& program, const Instruction& instruction) {
     case Opcode::kOptBarrier: return false;
     default: break;
   }
-  const ValueSharding* own = ShardingsOf(program, instruction);
+  const ValueSharding* own = FindShardings(program, instruction);
   if (own == nullptr || RuleOf(instruction).results.empty() || hlo::IsCollective(instruction.opcode())) return false;
   bool split = std::any_of(own->begin(), own->end(), [](const TensorSharding& s) { return !s.IsReplicated(); });
   for (const Instruction* operand : instruction.operands()) {
-    const ValueSharding* sharding = ShardingsOf(program, *operand);
+    const ValueSharding* sharding = FindShardings(program, *operand);
     if (!operand->shape().is_array() || sharding == nullptr || sharding->size() != 1) return false;
     split |= !sharding->front().IsReplicated();
   }
   return split;
 }
 
-// A scalar constant stays a constant, because its value decides how a reduction starts.
-bool StaysConstant(const Instruction& operand) {
-  return operand.opcode() == Opcode::kConstant && operand.shape().is_scalar();
+// Whether the operand is a scalar constant, or repeats one. It stays constant in the instance, because its value
+// decides how a reduction starts and whether the reducer's laws can be known.
+bool StaysConstant(const ShardedModule& program, const Instruction& operand) {
+  if (!operand.shape().is_scalar() || hlo::KnownLiteral(*hlo::RepeatedValue(&operand)) == nullptr) return false;
+  for (const Instruction* value = &operand;; value = value->operand(0)) {
+    const ValueSharding* sharding = FindShardings(program, *value);
+    if (sharding == nullptr || !sharding->front().IsReplicated()) return false;
+    if (value->opcode() == Opcode::kConstant) return true;
+  }
+}
+
+// The scalar constant that an operand repeats as an array from which a scatter starts, otherwise null. Partial scatters
+// start from such an array as it is if the scalar is the identity of the reducer, so it stays constant in the instance.
+const Instruction* RepeatedStart(const ShardedModule& program, const Instruction& instruction, int64_t operand) {
+  if (instruction.opcode() != Opcode::kScatter || operand >= instruction.operand_count() / 2) return nullptr;
+  const Instruction* start = instruction.operand(operand);
+  const Instruction* scalar = hlo::RepeatedValue(start);
+  const bool repeats = scalar != start && scalar->shape().is_scalar() && StaysConstant(program, *scalar);
+  return repeats && FindShardings(program, *start)->front().unreduced.empty() ? scalar : nullptr;
+}
+
+// Copies an operand that stays constant, with the instructions between it and the constant.
+Instruction* CopyConstant(const ShardedModule& program, const Instruction& operand, const SmallMesh& mesh,
+                          ShardedModule* instance) {
+  std::vector<Instruction*> operands;
+  for (const Instruction* inner : operand.operands()) {
+    operands.push_back(CopyConstant(program, *inner, mesh, instance));
+  }
+  Instruction* copy = instance->module->entry()->Add(operand.CloneWithoutOperands(), operands);
+  instance->shardings[copy] = mesh.Shortened(*FindShardings(program, operand));
+  return copy;
+}
+
+// Removes what differs between equal instances of different programs, or of one program: metadata, and the names in
+// called computations.
+void RemoveProvenance(hlo::Module* module) {
+  for (size_t c = 0; c < module->computations().size(); ++c) {
+    hlo::Computation& computation = *module->computations()[c];
+    const bool called = &computation != module->entry();
+    if (called) computation.set_name(absl::StrCat("called", c));
+    for (size_t i = 0; i < computation.instructions().size(); ++i) {
+      Instruction& instruction = *computation.instructions()[i];
+      instruction.set_metadata(nullptr);
+      if (called) instruction.set_name(absl::StrCat("called", c, ".", i));
+    }
+  }
 }
 
 // The module of one op, with the program's shardings.
@@ -68,10 +113,18 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   for (int64_t i = 0; i < instruction.operand_count(); ++i) {
     const Instruction& operand = *instruction.operand(i);
     hlo::Shape shape(operand.shape().type(), sizes.operands[i]);
-    Instruction* made = StaysConstant(operand) ? entry->Add(operand.CloneWithoutOperands())
-                                               : builder.Parameter(parameters++, shape, absl::StrCat("operand", i));
-    instance.shardings[made] = mesh.Shortened(*ShardingsOf(program, operand));
-    operands.push_back(made);
+    if (StaysConstant(program, operand)) {
+      operands.push_back(CopyConstant(program, operand, mesh, &instance));
+      continue;
+    }
+    if (const Instruction* scalar = RepeatedStart(program, instruction, i)) {
+      Instruction* constant = CopyConstant(program, *scalar, mesh, &instance);
+      operands.push_back(builder.Broadcast(constant, sizes.operands[i], {}));
+      instance.shardings[operands.back()] = mesh.Shortened(*FindShardings(program, operand));
+      continue;
+    }
+    operands.push_back(builder.Parameter(parameters++, shape, absl::StrCat("operand", i)));
+    instance.shardings[operands.back()] = mesh.Shortened(*FindShardings(program, operand));
   }
   std::unique_ptr<Instruction> op = instruction.CloneWithoutOperands();
   size_t next = 0;
@@ -79,7 +132,7 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   else for (hlo::Shape& leaf : op->mutable_shape().tuple()) leaf = hlo::Shape(leaf.type(), sizes.results[next++]);
   if (sizes.window) op->mutable_attributes().window = sizes.window;
   for (size_t d = 0; d < op->attributes().slice.size(); ++d) {
-    // A dimension that the slice does not cut may have become smaller.
+    // A dimension that the slice does not cut may be smaller in the instance.
     const int64_t size = sizes.operands[0][d];
     if (size != instruction.operand(0)->shape().dims()[d]) op->mutable_attributes().slice[d] = {0, size, 1};
   }
@@ -89,38 +142,53 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   Instruction* root = entry->Add(std::move(op), operands);
   root->set_name("op");
   entry->set_root(root);
-  instance.shardings[root] = mesh.Shortened(*ShardingsOf(program, instruction));
+  instance.shardings[root] = mesh.Shortened(*FindShardings(program, instruction));
   instance.results = instance.shardings[root];
   instance.module->SortComputations();
+  RemoveProvenance(instance.module.get());
   return instance;
 }
 
+// Everything that the outcome of Prove depends on: the mesh, the text of the module, which contains all attributes,
+// literals and called computations, and the shardings.
 std::string Signature(const ShardedModule& instance) {
-  const hlo::Computation& entry = *instance.module->entry();
-  std::string signature = absl::StrCat(instance.mesh.ToString(), "|", entry.root()->ToString());
-  for (const hlo::Computation* computation : entry.root()->called()) {
-    for (const auto& instruction : computation->instructions()) {
-      absl::StrAppend(&signature, ";", hlo::ToString(instruction->opcode()));
-    }
-  }
-  for (const auto& instruction : entry.instructions()) {
-    absl::StrAppend(&signature, "|", instruction->shape().ToString(false));
+  std::string signature = absl::StrCat(instance.mesh.ToString(), "\n", hlo::PrintText(*instance.module));
+  for (const auto& instruction : instance.module->entry()->instructions()) {
+    absl::StrAppend(&signature, instruction->name());
     for (const TensorSharding& sharding : instance.shardings.at(instruction.get())) {
       absl::StrAppend(&signature, " ", ToString(instance.mesh, sharding));
     }
+    signature.push_back('\n');
   }
   return signature;
 }
 
-// True the first time in this process.
-bool FirstTime(const std::string& signature) {
-  static std::mutex mutex;
-  static auto* seen = new absl::flat_hash_set<std::string>();
-  std::lock_guard<std::mutex> lock(mutex);
-  return seen->insert(signature).second;
+enum class Outcome { kProven, kSkipped };
+
+// The outcomes of the process by signature. An instance is entered only after Prove has returned one without an error.
+class Outcomes {
+ public:
+  std::optional<Outcome> Find(const std::string& signature) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = outcomes_.find(signature);
+    return found == outcomes_.end() ? std::nullopt : std::optional(found->second);
+  }
+  void Enter(std::string signature, Outcome outcome) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    outcomes_.emplace(std::move(signature), outcome);
+  }
+
+ private:
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, Outcome> outcomes_;
+};
+
+Outcomes& ProcessOutcomes() {
+  static auto* const outcomes = new Outcomes();
+  return *outcomes;
 }
 
-// Which results of an op must be exact.
+// How exactly the results of an op must agree.
 Exactness ExactnessOf(Opcode opcode) {
   switch (opcode) {
     case Opcode::kBitcastConvert:
@@ -148,29 +216,27 @@ Exactness ExactnessOf(Opcode opcode) {
   }
 }
 
-absl::Status Prove(const ShardedModule& instance, bool* skipped) {
+absl::StatusOr<Outcome> Prove(const ShardedModule& instance) {
   const Exactness exactness = ExactnessOf(instance.module->entry()->root()->opcode());
   std::vector<hlo::Literal> inputs = SampleInputs(*instance.module, 17);
   if (exactness == Exactness::kBits) inputs = WithSpecialValues(std::move(inputs));
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(*instance.module, inputs);
-  if (whole.status().code() == absl::StatusCode::kUnimplemented) {
-    *skipped = true;
-    return absl::OkStatus();
-  }
+  if (whole.status().code() == absl::StatusCode::kUnimplemented) return Outcome::kSkipped;
   XLAD_RETURN_IF_ERROR(whole.status());
   XLAD_ASSIGN_OR_RETURN(const PartitionedProgram partitioned, Partition(instance, FamilyOf));
   XLAD_ASSIGN_OR_RETURN(const hlo::Literal joined, EvaluatePartitioned(partitioned, inputs));
-  return CompareValues(joined, *whole, 1e-4, exactness);
+  XLAD_RETURN_IF_ERROR(CompareValues(joined, *whole, 1e-4, exactness));
+  return Outcome::kProven;
 }
 
-// Partitioning assumes laws of reducers that no proof covers.
+// The hint for ops with reducers: partitioning assumes laws of reducers that it does not prove.
 std::string HintFor(const Instruction& instruction) {
   const bool reduces = instruction.opcode() == Opcode::kReduce || instruction.opcode() == Opcode::kReduceWindow ||
                        instruction.opcode() == Opcode::kScatter || instruction.opcode() == Opcode::kSelectAndScatter;
   if (!reduces) return "";
   return absl::StrCat("; the partitioner assumes that the reducer ", instruction.called().back()->name(),
-                      " is associative and that its initial value is its identity: either this reducer is not "
-                      "what the partitioner may assume, or its partitioning has a fault");
+                      " is associative and that its initial value is its identity: either this reducer violates "
+                      "the assumption, or its partitioning has a fault");
 }
 
 // The error for an instance that was partitioned wrongly.
@@ -178,12 +244,12 @@ absl::Status InstanceError(const ShardedModule& program, const Instruction& inst
   const std::string source = program.module->SourceOf(instruction);
   std::vector<std::string> operands;
   for (const Instruction* operand : instruction.operands()) {
-    operands.push_back(ToString(program.mesh, (*ShardingsOf(program, *operand))[0]));
+    operands.push_back(ToString(program.mesh, (*FindShardings(program, *operand))[0]));
   }
   return absl::InternalError(absl::StrCat(
       "partitioning of ", instruction.name(), source.empty() ? "" : absl::StrCat(" (", source, ")"), ", ",
       hlo::ToString(instruction.opcode()), " of ", absl::StrJoin(operands, ", "), " -> ",
-      ToString(program.mesh, (*ShardingsOf(program, instruction))[0]), " over ", program.mesh.ToString(),
+      ToString(program.mesh, (*FindShardings(program, instruction))[0]), " over ", program.mesh.ToString(),
       ", is wrong on a small instance: ", std::string(status.message()), HintFor(instruction), " [instance]"));
 }
 
@@ -201,14 +267,15 @@ absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program) {
         continue;
       }
       const ShardedModule instance = MakeInstance(program, *instruction, *sizes, mesh);
-      if (!FirstTime(Signature(instance))) {
-        ++counts.known;
+      std::string signature = Signature(instance);
+      if (const std::optional<Outcome> known = ProcessOutcomes().Find(signature)) {
+        ++(*known == Outcome::kSkipped ? counts.skipped : counts.known);
         continue;
       }
-      bool skipped = false;
-      const absl::Status status = Prove(instance, &skipped);
-      if (!status.ok()) return InstanceError(program, *instruction, status);
-      ++(skipped ? counts.skipped : counts.proven);
+      const absl::StatusOr<Outcome> outcome = Prove(instance);
+      if (!outcome.ok()) return InstanceError(program, *instruction, outcome.status());
+      ++(*outcome == Outcome::kSkipped ? counts.skipped : counts.proven);
+      ProcessOutcomes().Enter(std::move(signature), *outcome);
     }
   }
   return counts;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
+#include "base/testing/case_count.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
@@ -29,7 +30,7 @@ ENTRY main {
   ROOT d = f32[8,4] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 })";
 
-// x split on the contracting dimension: one all-reduce.
+// The contracting dimension of x is split, which needs one all-reduce.
 ShardedModule SplitContraction() {
   ShardedModule sharded;
   sharded.mesh = *ParseMesh("tp=4");
@@ -124,7 +125,8 @@ TEST(Check, RejectsLoopThatDevicesLeaveAtDifferentTimes) {
 }
 
 // `depth` nested loops that carry (i, x, y), where x starts as the device's number and y takes the value of x. The root
-// is carried value `result` plus 0 times the device's number: only arithmetic on the number shows that this is 0.
+// is the carried value `result` plus 0 times the device's number. Only arithmetic on the number shows that the added
+// product is 0.
 PartitionedProgram NestedLoops(int depth, int result) {
   std::string text = R"(HloModule m, num_partitions=2
 condition { t = (s32[], s32[], s32[]) parameter(0)
@@ -160,7 +162,7 @@ condition { t = (s32[], s32[], s32[]) parameter(0)
   return program;
 }
 
-// Starting every inner loop from nothing would take 2^40 visits of the innermost body.
+// If the analysis of every inner loop started from the initial state, the innermost body would be visited 2^40 times.
 TEST(Check, DeeplyNestedLoopsTakeLinearTime) {
   const PartitionedProgram counters = NestedLoops(40, 0);
   const absl::Status equal = CheckReplicasAgree(counters, *counters.variants[0].module);
@@ -201,8 +203,130 @@ TEST(Check, InstancesAreProvenOnce) {
   EXPECT_EQ(second->known, 1);
 }
 
-// The check notices that a reduction was removed from a random partitioned program.
-TEST(Check, NoticesRemovedReductions) {
+// A reduce with a custom reducer and an initial value, over the rows of an array that are split over all devices.
+ShardedModule SplitReduction(const std::string& mesh, const std::string& reducer, const std::string& init) {
+  ShardedModule sharded;
+  sharded.mesh = *ParseMesh(mesh);
+  sharded.module =
+      *hlo::ParseText(absl::StrCat("HloModule m\nreducer {\n  a = s32[] parameter(0)\n"
+                                   "  b = s32[] parameter(1)\n  ",
+                                   reducer, R"(
+}
+ENTRY main {
+  x = s32[64,3] parameter(0)
+  )",
+                                   init, R"(
+  ROOT r = s32[3] reduce(x, init), dimensions={0}, to_apply=reducer
+})"));
+  for (const auto& instruction : sharded.module->entry()->instructions()) {
+    sharded.shardings[instruction.get()] = {TensorSharding::Replicated(instruction->shape().ndim())};
+  }
+  sharded.shardings[sharded.module->entry()->parameter(0)][0].dims[0].axes = {sharded.mesh.Whole(0)};
+  sharded.results = {TensorSharding::Replicated(1)};
+  return sharded;
+}
+
+constexpr const char* kSum = "ROOT c = s32[] add(a, b)";
+constexpr const char* kZero = "init = s32[] constant(0)";
+
+// Instances that differ in one thing are proven separately.
+TEST(Check, InstancesDifferByEverythingThatTheirProofDependsOn) {
+  const char* const reducers[] = {kSum,
+                                  "ROOT c = s32[] subtract(a, b)",
+                                  "ROOT c = s32[] subtract(b, a)",
+                                  "one = s32[] constant(1)\n  ab = s32[] add(a, b)\n  ROOT c = s32[] add(ab, one)",
+                                  "one = s32[] constant(2)\n  ab = s32[] add(a, b)\n  ROOT c = s32[] add(ab, one)",
+                                  "t = pred[] compare(a, b), direction=LT\n  ROOT c = s32[] select(t, a, b)",
+                                  "t = pred[] compare(a, b), direction=GT\n  ROOT c = s32[] select(t, a, b)"};
+  for (const char* reducer : reducers) {
+    const absl::StatusOr<InstanceCounts> counts = CheckInstances(SplitReduction("differs=4", reducer, kZero));
+    ASSERT_TRUE(counts.ok()) << counts.status() << reducer;
+    EXPECT_EQ(counts->proven, 1) << reducer;
+  }
+  for (const char* init : {"init = s32[] constant(1)", "init = s32[] constant(-7)", "init = s32[] parameter(1)"}) {
+    const absl::StatusOr<InstanceCounts> counts = CheckInstances(SplitReduction("differs=4", kSum, init));
+    ASSERT_TRUE(counts.ok()) << counts.status() << init;
+    EXPECT_EQ(counts->proven, 1) << init;
+  }
+}
+
+// Names and metadata do not matter.
+TEST(Check, InstancesOfOneRewriteAreProvenOnce) {
+  const char* const reducers[] = {kSum, "ROOT sum.7 = s32[] add(a, b)",
+                                  "ROOT c = s32[] add(a, b), metadata={op_name=\"sum\" source_line=3}"};
+  for (const char* reducer : reducers) {
+    ShardedModule sharded = SplitReduction("same=4", reducer, kZero);
+    sharded.module->entry()->root()->mutable_metadata().op_name = reducer;
+    const absl::StatusOr<InstanceCounts> counts = CheckInstances(sharded);
+    ASSERT_TRUE(counts.ok()) << counts.status() << reducer;
+    EXPECT_EQ(counts->proven, reducer == kSum ? 1 : 0) << reducer;
+    EXPECT_EQ(counts->known, reducer == kSum ? 0 : 1) << reducer;
+  }
+}
+
+// A sum that starts again when it is from -10 to -8. It is associative for the numbers with which the partitioner
+// samples the laws of the reducer, but not for the sums of an instance of 8 shards. The samples do not include numbers
+// near these limits, because the limits are elements of an array.
+constexpr const char* kSumThatStartsAgain =
+    "limits = s32[2] constant({-10, -8})\n"
+    "  first = s32[1] slice(limits), slice={[0:1]}\n  least = s32[] reshape(first)\n"
+    "  second = s32[1] slice(limits), slice={[1:2]}\n  most = s32[] reshape(second)\n"
+    "  zero = s32[] constant(0)\n  ab = s32[] add(a, b)\n  clamped = s32[] clamp(least, ab, most)\n"
+    "  t = pred[] compare(ab, clamped), direction=EQ\n  ROOT c = s32[] select(t, zero, ab)";
+
+TEST(Check, WrongInstancesAreCheckedAgain) {
+  const ShardedModule sharded = SplitReduction("wrong=8", kSumThatStartsAgain, kZero);
+  for (int compile = 0; compile < 2; ++compile) {
+    const absl::Status status = CheckInstances(sharded).status();
+    EXPECT_NE(std::string(status.message()).find("is wrong on a small instance"), std::string::npos) << status;
+  }
+}
+
+// The partitioner combines the parts of shards because it knows the initial value, also through a copy. The instance
+// is partitioned in the same way.
+TEST(Check, RepeatedConstantsStayConstant) {
+  const ShardedModule sharded =
+      SplitReduction("copied=8", kSumThatStartsAgain, "zero = s32[] constant(0)\n  init = s32[] copy(zero)");
+  const absl::Status status = CheckInstances(sharded).status();
+  EXPECT_NE(std::string(status.message()).find("is wrong on a small instance"), std::string::npos) << status;
+}
+
+// The partitioner uses the array from which a scatter starts as it is on all devices if it repeats the identity of the
+// reducer. Then the array of the instance repeats it as well.
+TEST(Check, StartsOfScattersStayConstant) {
+  struct Case {
+    const char* start;
+    bool proven;  // False if an earlier case has the same instance.
+  };
+  const Case cases[] = {
+      {"start = s32[3] parameter(2)", true},
+      {"zero = s32[] constant(0)\n  start = s32[3] broadcast(zero), dimensions={}", true},
+      {"one = s32[] constant(1)\n  start = s32[3] broadcast(one), dimensions={}", true},
+      {"zero = s32[] constant(0)\n  row = s32[1,3] broadcast(zero), dimensions={}\n  start = s32[3] reshape(row)",
+       false},
+      {"start = s32[3] constant({0, 0, 0})", false},
+  };
+  for (const Case& test : cases) {
+    ShardedModule sharded;
+    sharded.mesh = *ParseMesh("scattered=4");
+    sharded.module = *hlo::ParseText(
+        absl::StrReplaceAll(hlo::TestText("sharding/proof/testdata/scatter.hlo"), {{"$start", test.start}}));
+    for (const auto& instruction : sharded.module->entry()->instructions()) {
+      sharded.shardings[instruction.get()] = {TensorSharding::Replicated(instruction->shape().ndim())};
+    }
+    for (const int64_t split : {0, 1}) {
+      sharded.shardings[sharded.module->entry()->parameter(split)][0].dims[0].axes = {sharded.mesh.Whole(0)};
+    }
+    sharded.results = {TensorSharding::Replicated(1)};
+    const absl::StatusOr<InstanceCounts> counts = CheckInstances(sharded);
+    ASSERT_TRUE(counts.ok()) << counts.status() << test.start;
+    EXPECT_EQ(counts->proven, test.proven ? 1 : 0) << test.start;
+    EXPECT_EQ(counts->known, test.proven ? 0 : 1) << test.start;
+  }
+}
+
+// The check fails if a reduction is removed from a randomly sharded program.
+TEST(Check, RejectsRemovedReductions) {
   int removed = 0, noticed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     ShardedModule sharded = WithRandomShardings(*hlo::ParseText(kDot), *ParseMesh("a=2,b=3"), seed);
@@ -232,17 +356,18 @@ std::string PartitionedText(const std::string& entry, int64_t devices) {
   return result.ok() ? hlo::PrintText(*result->partitioned.variants[0].module) : "";
 }
 
-// A shape of up to four dimensions whose sizes have the product of `primes`.
+// A shape of up to four dimensions whose sizes multiply to the product of `primes`.
 tensor::Dims ShapeOf(const std::vector<int64_t>& primes, Random& random) {
   tensor::Dims dims(1 + random.Below(4), 1);
   for (const int64_t prime : primes) dims[random.Below(dims.size())] *= prime;
   return dims;
 }
 
-// A small instance of a reshape has as many elements on both sides, whatever factors the sizes have in common.
+// The small instance of a reshape has equal numbers of elements on both sides, regardless of common factors of the
+// sizes.
 TEST(Check, ReshapesBetweenAnySizes) {
   const auto random = SeededRandom(1);
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  for (uint64_t seed = 1; seed <= CaseCount(60, 200); ++seed) {
     std::vector<int64_t> primes;
     for (uint64_t i = 0; i < 1 + seed % 6; ++i) primes.push_back(std::array{2, 2, 2, 3, 3, 5, 7}[random->Below(7)]);
     const hlo::Shape from(tensor::ElementType::kF32, ShapeOf(primes, *random));
@@ -269,7 +394,7 @@ TEST(Check, LongDimensions) {
   }
 }
 
-// The text, and the time to prove it, do not grow with the devices.
+// The size of the partitioned program, and the time to prove it, do not depend on the number of devices.
 TEST(Check, ManyDevices) {
   const std::string entry = "x = f32[1048576] parameter(0)$split\n  y = f32[1048576] cosine(x)\n"
                             "  ROOT r = f32[1048576] add(x, y)$whole\n";
