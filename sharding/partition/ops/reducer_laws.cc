@@ -19,26 +19,78 @@ using tensor::ElementType;
 
 using Values = std::vector<Literal>;  // One scalar for each array that is reduced.
 
-constexpr int kSamples = 48;
+constexpr int kSamples = 96;
 
-// Small numbers, so that sums and products of floats are exact, and special values.
-double SampleNumber(ElementType type, Random& random) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kSpecial[] = {0, -0.0, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
-  if (tensor::IsFloating(type) && random.Below(4) == 0) return kSpecial[random.Below(std::size(kSpecial))];
-  if (type == ElementType::kPred) return static_cast<double>(random.Below(2));
-  return static_cast<double>(random.Below(6)) - (tensor::IsUnsigned(type) ? 0 : 2);
-}
-
-Values Sample(const Values& init, hlo::Builder& builder, Random& random) {
-  if (random.Below(6) == 0) return init;
-  Values values;
-  for (const Literal& like : init) {
-    const ElementType type = like.array.shape().type;
-    values.push_back(*builder.Scalar(type, SampleNumber(type, random))->literal());
+// The values of the reducer's scalar constants: thresholds and bounds, at which it may change its behavior.
+std::vector<double> ConstantsOf(const hlo::Computation& reducer) {
+  std::vector<double> constants;
+  for (const auto& instruction : reducer.instructions()) {
+    for (const hlo::Computation* called : instruction->called()) {
+      for (double value : ConstantsOf(*called)) constants.push_back(value);
+    }
+    if (instruction->opcode() != hlo::Opcode::kConstant) continue;
+    const std::optional<int64_t> integer = hlo::ConstantInteger(*instruction);
+    const std::optional<double> value = integer ? static_cast<double>(*integer) : hlo::SplatValue(*instruction);
+    if (value && std::isfinite(*value)) constants.push_back(*value);
   }
-  return values;
+  return constants;
 }
+
+// Draws the numbers to which a reducer is applied.
+class Sampler {
+ public:
+  Sampler(const Instruction& reduce, Values init)
+      : init_(std::move(init)),
+        constants_(ConstantsOf(*reduce.called()[0])),
+        scratch_("samples"),
+        builder_(scratch_.Add(std::make_unique<hlo::Computation>("main"))),
+        random_(SeededRandom(7)) {}
+
+  // One value for each array. Sometimes these are the initial values.
+  Values Draw() {
+    if (random_->Below(6) == 0) return init_;
+    Values values;
+    for (const Literal& like : init_) {
+      const ElementType type = like.array.shape().type;
+      values.push_back(*builder_.Scalar(type, Number(type))->literal());
+    }
+    return values;
+  }
+
+ private:
+  // Special values, the constants of the reducer and their neighbors, small numbers, and larger ones if their sums and
+  // products are nearly exact.
+  double Number(ElementType type) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    constexpr double kSpecial[] = {0, -0.0, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
+    if (type == ElementType::kPred) return static_cast<double>(random_->Below(2));
+    const bool is_float = tensor::IsFloating(type), is_integer = tensor::IsInteger(type);
+    const double most = is_integer ? std::ldexp(1.0, std::min(tensor::BitWidth(type) - 1, 62)) - 1 : kInfinity;
+    const double least = tensor::IsUnsigned(type) ? 0 : -most;
+    const bool has_large_sums = is_integer || type == ElementType::kF32 || type == ElementType::kF64;
+    double number = static_cast<double>(random_->Below(6)) - 2;
+    switch (random_->Below(4)) {
+      case 0:
+        if (is_float) return kSpecial[random_->Below(std::size(kSpecial))];
+        break;
+      case 1:
+        if (!constants_.empty()) number += constants_[random_->Below(constants_.size())];
+        break;
+      case 2:
+        if (has_large_sums) number = static_cast<double>(random_->Below(2001)) - 1000;
+        break;
+      default:
+        break;
+    }
+    return std::clamp(tensor::IsUnsigned(type) ? std::abs(number) : number, least, most);
+  }
+
+  Values init_;
+  std::vector<double> constants_;
+  hlo::Module scratch_;
+  hlo::Builder builder_;
+  std::unique_ptr<Random> random_;
+};
 
 // A module whose entry is the reducer.
 class Reducer {
@@ -48,7 +100,7 @@ class Reducer {
     module_.SortComputations();
   }
 
-  // f(a, b); fails if an earlier application failed.
+  // Returns f(a, b). If it cannot be evaluated, returns `a`, and failed() is true from then on.
   Values Apply(const Values& a, const Values& b) {
     Values operands = a;
     operands.insert(operands.end(), b.begin(), b.end());
@@ -64,7 +116,8 @@ class Reducer {
   bool failed_ = false;
 };
 
-// Equal up to the rounding of floats; the sign of a zero and the payload of a NaN may differ.
+// Whether the values are equal. f32 and f64 values may differ by rounding, by the sign of a zero and by the payload of
+// a NaN.
 bool Same(const Values& a, const Values& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     const tensor::Array &x = a[i].array, &y = b[i].array;
@@ -90,14 +143,11 @@ ReducerLaws LawsOf(const Instruction& reduce) {
     if (literal == nullptr || !scalar->shape().is_scalar()) return {};
     init.push_back(*literal);
   }
-  hlo::Module scratch("samples");
-  hlo::Builder builder(scratch.Add(std::make_unique<hlo::Computation>("main")));
-  const std::unique_ptr<Random> random = SeededRandom(7);
+  Sampler sampler(reduce, init);
   Reducer f(*reduce.called()[0]);
   ReducerLaws laws{true, true};
   for (int i = 0; i < kSamples && laws.combines_parts; ++i) {
-    const Values a = Sample(init, builder, *random), b = Sample(init, builder, *random),
-                 c = Sample(init, builder, *random);
+    const Values a = sampler.Draw(), b = sampler.Draw(), c = sampler.Draw();
     const Values ab = f.Apply(a, b), from_a = f.Apply(init, a);
     laws.combines_parts = Same(f.Apply(ab, c), f.Apply(a, f.Apply(b, c))) &&
                           Same(f.Apply(from_a, f.Apply(init, b)), f.Apply(from_a, b)) &&
