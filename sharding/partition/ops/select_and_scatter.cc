@@ -1,6 +1,7 @@
-// Select-and-scatter on shards: every device computes all windows that overlap its shard of the operand. It fetches
-// what these windows cover of its neighbors' shards, and keeps its own shard of the sums.
+// Select-and-scatter on shards: every device computes all windows that overlap its shard of the operand. It fetches the
+// elements of its neighbors' shards that these windows cover, and keeps its own shard of the sums.
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "hlo/build/builder.h"
@@ -16,7 +17,7 @@ using hlo::Instruction;
 struct ScatteredDim {
   int64_t dim = 0;
   HaloNeed operand, source;
-  Dims own;  // By shard: where it begins in what was fetched of the operand.
+  Dims own;  // By shard: the index of its first element in the fetched operand.
 };
 
 ScatteredDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::WindowDimension& window, int64_t shards) {
@@ -24,7 +25,7 @@ ScatteredDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::Wind
   ScatteredDim split{dim, {size, shard, {}, 0, 0, size}, {windows, ShardSize(windows, shards), {}, 0, 0, windows}, {}};
   for (int64_t k = 0; k < shards; ++k) {
     const int64_t begin = k * shard, end = begin + shard;
-    // All windows that overlap the shard, and as many more that together they cover it.
+    // All windows that overlap the shard, and more windows at both ends if the shard is not covered otherwise.
     const int64_t first = std::min(CeilDivide(begin - window.size + 1 + low, stride), FloorDivide(begin + low, stride));
     const int64_t last = std::max(FloorDivide(end - 1 + low, stride), CeilDivide(end - window.size + low, stride));
     split.source.starts.push_back(first);
@@ -50,22 +51,73 @@ std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const Op
   return split;
 }
 
-// The reduction whose identity is never selected instead of an element of the operand: the maximum if the larger
-// element is selected. Nothing if the selecting computation is not a comparison.
-std::optional<hlo::Opcode> Selected(const Instruction& instruction) {
+// The bits of a NaN that marks elements outside of the array, of the width of the type; 0 if the type has no such NaN.
+// The payload is arbitrary, so that results of arithmetic do not have it.
+uint64_t OutsideBits(tensor::ElementType type) {
+  switch (type) {
+    case tensor::ElementType::kF64:
+      return 0x7FFD51AC351AC353;
+    case tensor::ElementType::kF32:
+      return 0x7FD51AC3;
+    case tensor::ElementType::kBF16:
+      return 0x7FF5;
+    case tensor::ElementType::kF16:
+      return 0x7F6B;
+    default:
+      return 0;
+  }
+}
+
+tensor::ElementType UnsignedOfWidth(tensor::ElementType type) {
+  switch (tensor::BitWidth(type)) {
+    case 64:
+      return tensor::ElementType::kU64;
+    case 32:
+      return tensor::ElementType::kU32;
+    default:
+      return tensor::ElementType::kU16;
+  }
+}
+
+tensor::Array OutsideMark(tensor::ElementType type) {
+  const uint64_t bits = OutsideBits(type);
+  tensor::Array mark({type, {}});
+  std::memcpy(mark.bytes().data(), &bits, mark.bytes().size());
+  return mark;
+}
+
+// Whether windows may cover elements outside of the array that are marked by a NaN: the op selects by an order of
+// numbers, in which NaN never precedes.
+bool CanMarkOutside(const Instruction& instruction) {
   const Instruction& root = *instruction.called()[0]->root();
-  if (root.opcode() != hlo::Opcode::kCompare) return std::nullopt;
+  if (root.opcode() != hlo::Opcode::kCompare) return false;
   const Instruction &a = *root.operand(0), &b = *root.operand(1);
   const bool direct = a.opcode() == hlo::Opcode::kParameter && b.opcode() == hlo::Opcode::kParameter &&
                       a.number() == 0 && b.number() == 1;
-  if (!direct || !HasIdentity(hlo::Opcode::kMaximum, a.shape().type())) return std::nullopt;
-  switch (root.attributes().comparison) {
-    case hlo::Comparison::kGe:
-    case hlo::Comparison::kGt: return hlo::Opcode::kMaximum;
-    case hlo::Comparison::kLe:
-    case hlo::Comparison::kLt: return hlo::Opcode::kMinimum;
-    default: return std::nullopt;
-  }
+  return direct && OutsideBits(a.shape().type()) != 0 &&
+         root.attributes().comparison_type != hlo::ComparisonType::kFloatTotalOrder &&
+         root.attributes().comparison != hlo::Comparison::kNe;
+}
+
+// The selection (a, b) -> select(a, b) or "b is outside". An element is never kept if it is outside, because the order
+// is false for NaN. (The identity of the maximum would be kept instead of an element that equals it.)
+hlo::Computation* SelectInside(LocalBuilder& local, const hlo::Computation& select) {
+  hlo::Module* module = local.context().module();
+  const tensor::ElementType type = select.parameter(0)->shape().type();
+  hlo::Computation* made =
+      module->Add(std::make_unique<hlo::Computation>(module->UniqueName(absl::StrCat(select.name(), ".inside"))));
+  hlo::Builder builder(made);
+  Instruction* a = builder.Parameter(0, select.parameter(0)->shape());
+  Instruction* b = builder.Parameter(1, select.parameter(1)->shape());
+  Instruction* keeps = builder.Compare(select.root()->attributes().comparison, a, b);
+  const tensor::ElementType bits = UnsignedOfWidth(type);
+  const tensor::Array outside = OutsideMark(type);
+  const auto bytes = outside.bytes();
+  Instruction* mark = builder.Constant(tensor::Array({bits, {}}, {bytes.begin(), bytes.end()}));
+  Instruction* found =
+      made->Add(std::make_unique<Instruction>(hlo::Opcode::kBitcastConvert, hlo::Shape(bits, {})), {b});
+  made->set_root(builder.Binary(hlo::Opcode::kOr, keeps, builder.Compare(hlo::Comparison::kEq, found, mark)));
+  return made;
 }
 
 }  // namespace
@@ -80,7 +132,7 @@ std::vector<bool> SplitSelectAndScatter(const Instruction& instruction, const Op
     const bool plain = window.base_dilation == 1 && window.window_dilation == 1;
     const bool any = instruction.operand(0)->shape().elements() > 0 && instruction.operand(1)->shape().elements() > 0;
     for (int f : rule.results[0][d]) {
-      const bool halo = any && sums && plain && (inside || Selected(instruction).has_value());
+      const bool halo = any && sums && plain && (inside || CanMarkOutside(instruction));
       result[f] = window == hlo::WindowDimension{} ? result[f] : halo;
     }
   }
@@ -101,8 +153,8 @@ absl::Status EmitSelectAndScatter(LocalBuilder& local, LocalOp& op) {
   if (splits.empty()) return EmitSame(local, op);
   hlo::Window window = *op.source->attributes().window;
   LocalArray operand = op.operands[0], source = op.operands[1];
-  const std::optional<hlo::Opcode> selected = Selected(*op.source);
-  Instruction* outside = selected ? IdentityOf(local.builder(), *selected, operand.global.type) : nullptr;
+  const bool marks = CanMarkOutside(*op.source);
+  Instruction* outside = marks ? local.builder().Constant(OutsideMark(operand.global.type)) : nullptr;
   const hlo::Opcode scatter = *hlo::ReducerOpcode(*op.source->called()[1]);
   Instruction* init = op.operands[2].local;
   Instruction* neutral =
@@ -119,6 +171,7 @@ absl::Status EmitSelectAndScatter(LocalBuilder& local, LocalOp& op) {
   Instruction* result =
       local.CloneLocal(*op.source, operand.local->shape(), {operand.local, source.local, op.operands[2].local});
   result->mutable_attributes().window = std::move(window);
+  if (marks) result->mutable_called()[0] = SelectInside(local, *op.source->called()[0]);
   for (const ScatteredDim& split : splits) {
     const SplitDim along{split.dim, operand.sharding.dims[split.dim].axes};
     result = SliceByPosition(local, result, along, split.own, split.operand.shard);
