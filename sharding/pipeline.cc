@@ -13,17 +13,18 @@
 namespace xlad::sharding {
 namespace {
 
-// The program with the other order of propagation.
+// The program that was propagated in the other order.
 struct Alternative {
   ShardedModule sharded;
   PartitionedProgram partitioned;
 };
 
 struct State {
-  std::unique_ptr<hlo::Module> module;  // Null from import on.
+  std::unique_ptr<hlo::Module> module;  // Null after the pass "import", which takes it.
   const PipelineOptions* options;
   PipelineResult result;
-  std::optional<Alternative> alternative;  // From import to choose, if the order of propagation can matter.
+  // Set between the passes "import" and "choose" if the order of propagation can matter.
+  std::optional<Alternative> alternative;
 };
 
 ShardedModule Clone(const ShardedModule& source) {
@@ -104,16 +105,24 @@ constexpr Pass kPasses[] = {
     {"check", RunCheck},
 };
 
-// Writes the program as it is after the pass.
-absl::Status Dump(const State& state, size_t index, const char* pass) {
-  const PipelineResult& result = state.result;
+// The text of a program that may not be partitioned yet.
+std::string TextOf(const ShardedModule& propagated, const PartitionedProgram& partitioned) {
+  return partitioned.variants.empty() ? PrintPropagated(propagated) : hlo::PrintText(*partitioned.variants[0].module);
+}
+
+// Writes the program that the pass changed, or for the pass "choose" the one that it kept.
+absl::Status Dump(const State& state, size_t index, const Pass& pass) {
   std::string text;
-  if (!result.partitioned.variants.empty()) text = hlo::PrintText(*result.partitioned.variants[0].module);
-  else if (result.propagated.module != nullptr) text = PrintPropagated(result.propagated);
-  else text = hlo::PrintText(*state.module);
+  if (state.module != nullptr) {
+    text = hlo::PrintText(*state.module);
+  } else if (pass.only_alternative && state.alternative) {
+    text = TextOf(state.alternative->sharded, state.alternative->partitioned);
+  } else {
+    text = TextOf(state.result.propagated, state.result.partitioned);
+  }
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(state.options->dump_directory));
   return RealFileSystem().WriteAtomically(
-      JoinPath(state.options->dump_directory, absl::StrCat(index, ".", pass, ".hlo")), text);
+      JoinPath(state.options->dump_directory, absl::StrCat(index, ".", pass.name, ".hlo")), text);
 }
 
 }  // namespace
@@ -125,7 +134,7 @@ absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, 
     const int64_t start = RealClock().NowNs();
     XLAD_RETURN_IF_ERROR(pass.run(state));
     state.result.times.push_back({pass.name, RealClock().NowNs() - start});
-    if (!options.dump_directory.empty()) XLAD_RETURN_IF_ERROR(Dump(state, state.result.times.size() - 1, pass.name));
+    if (!options.dump_directory.empty()) XLAD_RETURN_IF_ERROR(Dump(state, state.result.times.size() - 1, pass));
   }
   return std::move(state.result);
 }

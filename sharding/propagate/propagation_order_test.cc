@@ -1,7 +1,11 @@
 // The two orders of propagation, and which of them the pipeline chooses.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "hlo/text/text.h"
 #include "sharding/explain/step_cost.h"
 #include "sharding/partition/ops/families.h"
@@ -11,7 +15,7 @@ namespace xlad::sharding {
 namespace {
 
 // Weights w, fed by the first result, and the batch x are operands of one elementwise op; both may be split by "dp".
-std::string Program(absl::string_view product, absl::string_view of_weights, absl::string_view of_batch) {
+std::string WeightsAndBatch(absl::string_view product, absl::string_view of_weights, absl::string_view of_batch) {
   const auto annotated = [](absl::string_view dims) {
     return absl::StrCat(", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, ", dims, ">\"}\n");
   };
@@ -50,7 +54,7 @@ constexpr char kRows[] = "[{\\\"dp\\\"}, {}]", kColumns[] = "[{}, {\\\"dp\\\"}]"
 
 TEST(PropagationOrder, BatchComesFirst) {
   for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
-    ShardedModule sharded = *Import(Parsed(Program(product, kColumns, kRows)), Fed());
+    ShardedModule sharded = *Import(Parsed(WeightsAndBatch(product, kColumns, kRows)), Fed());
     EXPECT_TRUE(OrderCanMatter(sharded));
     ASSERT_TRUE(Propagate(&sharded, PropagationOrder::kStateLast).ok());
     for (const auto& [instruction, shardings] : sharded.shardings) {
@@ -64,17 +68,18 @@ TEST(PropagationOrder, BatchComesFirst) {
   }
 }
 
-TEST(PropagationOrder, CanMatterIfAnAxisIsOnBoth) {
-  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kOther, kRows)), Fed())));
-  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
-  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(Program("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
+TEST(PropagationOrder, CannotMatterWithoutAConflict) {
+  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(WeightsAndBatch("multiply(w, x)", kOther, kRows)), Fed())));
+  EXPECT_FALSE(OrderCanMatter(*Import(Parsed(WeightsAndBatch("multiply(w, x)", kColumns, kRows)), {}))) << "no state";
+  EXPECT_FALSE(
+      OrderCanMatter(*Import(Parsed(WeightsAndBatch("multiply(w, x)", kColumns, "[{\\\"dp\\\"}p1, {}]")), Fed())))
       << "the user's own order";
 }
 
 TEST(PropagationOrder, PipelineChoosesTheCheaperOrder) {
   for (const char* product : {"multiply(w, x)", "multiply(x, w)"}) {
     for (const char* of_weights : {kColumns, kRows, kOther}) {
-      const std::string text = Program(product, of_weights, kRows);
+      const std::string text = WeightsAndBatch(product, of_weights, kRows);
       PipelineOptions options;
       options.import = Fed();
       auto result = RunPipeline(Parsed(text), options);
@@ -83,6 +88,31 @@ TEST(PropagationOrder, PipelineChoosesTheCheaperOrder) {
                 std::min(CostOf(text, PropagationOrder::kAllAtOnce), CostOf(text, PropagationOrder::kStateLast)));
     }
   }
+}
+
+// Each file has the program that its pass changed.
+TEST(PropagationOrder, DumpsShowBothPrograms) {
+  const std::string text = WeightsAndBatch("multiply(w, x)", kColumns, kRows);
+  PipelineOptions options;
+  options.import = Fed();
+  options.dump_directory = absl::StrCat(testing::TempDir(), "/dumps_of_both_orders_", getpid());
+  const auto result = RunPipeline(Parsed(text), options);
+  ASSERT_TRUE(result.ok()) << result.status();
+  const auto dump = [&](const char* file) { return *RealFileSystem().Read(JoinPath(options.dump_directory, file)); };
+  const struct {
+    PropagationOrder order;
+    const char *propagated, *partitioned;
+  } cases[] = {{PropagationOrder::kAllAtOnce, "2.propagate.hlo", "3.partition.hlo"},
+               {PropagationOrder::kStateLast, "4.propagate-alternative.hlo", "5.partition-alternative.hlo"}};
+  for (const auto& [order, propagated, partitioned] : cases) {
+    ShardedModule sharded = *Import(Parsed(text), Fed());
+    ASSERT_TRUE(Propagate(&sharded, order).ok());
+    EXPECT_EQ(dump(propagated), PrintPropagated(sharded)) << propagated;
+    EXPECT_EQ(dump(partitioned), hlo::PrintText(*Partition(sharded, FamilyOf)->variants[0].module)) << partitioned;
+  }
+  EXPECT_NE(dump("2.propagate.hlo"), dump("4.propagate-alternative.hlo"));
+  EXPECT_EQ(dump("6.choose.hlo"), hlo::PrintText(*result->partitioned.variants[0].module));
+  std::filesystem::remove_all(options.dump_directory);
 }
 
 }  // namespace
