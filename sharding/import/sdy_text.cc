@@ -273,7 +273,7 @@ absl::StatusOr<std::vector<SdyAxis>> ParseSdyAxes(absl::string_view text) {
 
 namespace {
 
-// Appends the named axes to `axes`. `used` are all axes of the sharding so far.
+// Appends the named axes to `axes`. `used` contains all axes of the sharding that were read before.
 absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, AxisList* axes, AxisList* used) {
   for (const SdyAxis& axis : named) {
     const std::optional<int> found = mesh.Find(axis.name);
@@ -283,7 +283,8 @@ absl::Status ResolveInto(const Mesh& mesh, const std::vector<SdyAxis>& named, Ax
     }
     AxisRef ref = mesh.Whole(*found);
     if (axis.size != 0) {
-      if (axis.pre > ref.size || axis.size > ref.size || ref.size % (axis.pre * axis.size) != 0) {
+      // Two divisions, because the product of pre and size may exceed 64 bits.
+      if (ref.size % axis.size != 0 || ref.size / axis.size % axis.pre != 0) {
         return absl::InvalidArgumentError(absl::StrCat("found sub-axis \"", axis.name, "\":(", axis.pre, ")", axis.size,
                                                        ", expected a part of an axis of ", ref.size));
       }

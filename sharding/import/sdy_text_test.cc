@@ -1,4 +1,4 @@
-// The parser of Shardy's attribute text: all forms, errors, and damaged text.
+// Tests the parser of Shardy's attribute text: all forms, errors, and damaged text.
 #include "sharding/import/sdy_text.h"
 
 #include <random>
@@ -52,6 +52,21 @@ TEST(SdyText, ErrorsNameWhatWasExpected) {
       {"#sdy.sharding<mesh<[\"a\"=0]>, [{}, {}]>", "an axis size of at least 1"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;
+}
+
+// The product of the two numbers of the sub-axis is 2^64.
+TEST(SdyText, SubAxisBeyond64Bits) {
+  const Mesh large("mesh", {{"x", kMaxDevices}});
+  for (const char* numbers : {"(4294967296)4294967296", "(2147483648)4294967296", "(8589934592)2"}) {
+    const std::string text = absl::StrCat("#sdy.sharding<@mesh, [{\"x\":", numbers, "}]>");
+    const auto shardings = ParseSdyShardings(text);
+    ASSERT_TRUE(shardings.ok()) << shardings.status();
+    EXPECT_EQ(Resolve(large, (*shardings)[0], 1).status(),
+              absl::InvalidArgumentError(
+                  absl::StrCat("found sub-axis \"x\":", numbers, ", expected a part of an axis of 4294967296")));
+  }
+  const auto halves = ParseSdyShardings(R"(#sdy.sharding<@mesh, [{"x":(2)2147483648}]>)");
+  EXPECT_EQ(ToString(large, *Resolve(large, (*halves)[0], 1)), R"([{"x":(2)2147483648}])");
 }
 
 TEST(SdyText, ReadsMeshesInEveryQuoting) {
