@@ -1,5 +1,5 @@
-// Tensor parallelism as Megatron-LM has it: one all-reduce for attention and one for the MLP in each direction, nothing
-// gathered, nothing replicated.
+// Tensor parallelism as in Megatron-LM: in each direction one all-reduce for attention and one for the MLP, and no
+// all-gather.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -15,7 +15,7 @@
 namespace xlad::sharding {
 namespace {
 
-struct Case {
+struct MegatronMesh {
   const char* mesh;
   const char* batch;
   int tp, dp;
@@ -23,28 +23,28 @@ struct Case {
 
 TEST(Megatron, OneAllReduceForAttentionAndOneForTheMlpInEachDirection) {
   const std::string text = hlo::TestText("sharding/partition/testdata/megatron_block.hlo");
-  for (const Case& c : {Case{R"(\"tp\"=2)", "{}", 2, 1}, Case{R"(\"tp\"=4)", "{}", 4, 1},
-                        Case{R"(\"dp\"=2, \"tp\"=2)", R"({\"dp\"})", 2, 2},
-                        Case{R"(\"tp\"=2, \"dp\"=4)", R"({\"dp\"})", 2, 4}}) {
+  for (const MegatronMesh& c : {MegatronMesh{R"(\"tp\"=2)", "{}", 2, 1}, MegatronMesh{R"(\"tp\"=4)", "{}", 4, 1},
+                                MegatronMesh{R"(\"dp\"=2, \"tp\"=2)", R"({\"dp\"})", 2, 2},
+                                MegatronMesh{R"(\"tp\"=2, \"dp\"=4)", R"({\"dp\"})", 2, 4}}) {
     SCOPED_TRACE(c.mesh);
     std::unique_ptr<hlo::Module> module =
         *hlo::ParseText(absl::StrReplaceAll(text, {{"$mesh", c.mesh}, {"$batch", c.batch}}));
     const std::vector<hlo::Literal> inputs = SampleInputs(*module);
-    const hlo::Literal whole = *hlo::Evaluate(*module, inputs);
+    const hlo::Literal expected = *hlo::Evaluate(*module, inputs);
     absl::StatusOr<PipelineResult> result = RunPipeline(std::move(module), {});
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->partitioned.warnings.empty()) << result->partitioned.warnings[0];
-    std::map<std::string, int> over;
+    std::map<std::string, int> count;  // The number of collectives over each axis.
     const Explanation explanation = *Explain(result->partitioned);
     for (const ExplainedCollective& collective : explanation.collectives) {
       EXPECT_EQ(collective.kind, "all-reduce") << collective.op;
-      for (const std::string& axis : collective.axes) ++over[axis];
+      for (const std::string& axis : collective.axes) ++count[axis];
     }
-    EXPECT_EQ(over["tp"], 4);                   // o, m, dn2, dn1.
-    EXPECT_EQ(over["dp"], c.dp == 1 ? 0 : 4);   // Each weight's gradient once.
+    EXPECT_EQ(count["tp"], 4);                  // The all-reduces of o, m, dn2 and dn1.
+    EXPECT_EQ(count["dp"], c.dp == 1 ? 0 : 4);  // One all-reduce per weight gradient.
     absl::StatusOr<hlo::Literal> joined = EvaluatePartitioned(result->partitioned, inputs);
     ASSERT_TRUE(joined.ok()) << joined.status();
-    EXPECT_TRUE(CompareValues(*joined, whole, 1e-4).ok()) << CompareValues(*joined, whole, 1e-4);
+    EXPECT_TRUE(CompareValues(*joined, expected, 1e-4).ok()) << CompareValues(*joined, expected, 1e-4);
   }
 }
 

@@ -1,4 +1,4 @@
-// Bytes of collectives in partitioned programs, by hand.
+// Bytes of collectives in partitioned programs, compared with numbers computed by hand.
 #include "sharding/explain/explain.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace xlad::sharding {
 namespace {
 
-PartitionedProgram Program(const std::string& text, const char* mesh) {
+PartitionedProgram ProgramOnMesh(const std::string& text, const char* mesh) {
   PartitionedProgram program;
   program.mesh = *ParseMesh(mesh);
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
@@ -18,7 +18,7 @@ PartitionedProgram Program(const std::string& text, const char* mesh) {
 }
 
 TEST(Explain, Bytes) {
-  const PartitionedProgram program = Program(R"(HloModule m, num_partitions=4
+  const PartitionedProgram program = ProgramOnMesh(R"(HloModule m, num_partitions=4
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY main {
   x = f32[8,4] parameter(0)
@@ -29,7 +29,7 @@ ENTRY main {
   a = f32[4,4] all-to-all(g), channel_id=4, replica_groups={{0,1,2,3}}, dimensions={0}
   ROOT p = f32[4,4] collective-permute(a), channel_id=5, source_target_pairs={{0,1},{1,0}}
 })",
-                                             "dp=4");
+                                                   "dp=4");
   absl::StatusOr<Explanation> explanation = Explain(program);
   ASSERT_TRUE(explanation.ok()) << explanation.status();
   std::vector<int64_t> bytes;
@@ -55,9 +55,9 @@ ENTRY main {
                     ", replica_groups={{0,1,2}}, use_global_device_ids=true, to_apply=add\n");
     last = absl::StrCat("r", i);
   }
-  absl::StatusOr<Explanation> explanation = Explain(Program(text + "}", "dp=3"));
+  absl::StatusOr<Explanation> explanation = Explain(ProgramOnMesh(text + "}", "dp=3"));
   ASSERT_TRUE(explanation.ok()) << explanation.status();
-  EXPECT_EQ(explanation->bytes_per_device, 4);  // 3 x 4/3.
+  EXPECT_EQ(explanation->bytes_per_device, 4);  // 3 all-reduces of 4/3 bytes each.
 }
 
 }  // namespace

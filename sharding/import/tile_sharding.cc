@@ -10,9 +10,9 @@
 namespace xlad::sharding {
 namespace {
 
-using Kind = hlo::OpSharding::Kind;
+using TileKind = hlo::OpSharding::Kind;
 
-// A digit of the device number: its values 0 .. size - 1 contribute multiples of `stride`.
+// A digit of the device number: the value v of the digit, 0 <= v < size, contributes v * stride to the number.
 struct Digit {
   int64_t size = 1, stride = 1;
 };
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
   std::vector<Digit> in_order(sizes.size());
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) return Malformed("found no valid number of devices");
+    if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) return Malformed("found an invalid number of devices");
     in_order[i] = {sizes[i], stride};
     stride *= sizes[i];
   }
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
   std::set<int64_t> seen;
   for (const int64_t from : sharding.iota_transpose) {
     if (from < 0 || from >= std::ssize(sizes) || !seen.insert(from).second) {
-      return Malformed("found a transpose that names a dimension twice or does not exist, expected a permutation");
+      return Malformed("found a transpose with a repeated or missing dimension, expected a permutation");
     }
     digits.push_back(in_order[from]);
   }
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
       if (left % size != 0 || rest.size % size != 0) {
         return Unsupported("found tiles that end inside a digit of the device number, expected sizes that divide it");
       }
-      // The major part of the remaining digit.
+      // Takes the major part of the remaining digit.
       own.push_back({size, rest.stride * (rest.size / size)});
       rest.size /= size;
       left /= size;
@@ -119,7 +119,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
   return tiles;
 }
 
-bool IsTiled(const hlo::OpSharding& sharding) { return sharding.kind == Kind::kTiled; }
+bool IsTiled(const hlo::OpSharding& sharding) { return sharding.kind == TileKind::kTiled; }
 
 void ForEachTiled(const hlo::OpSharding& sharding, const std::function<void(const hlo::OpSharding&)>& visit) {
   if (IsTiled(sharding)) visit(sharding);
@@ -144,7 +144,7 @@ absl::Status CollectCuts(const hlo::OpSharding& sharding, int64_t* devices, std:
   return absl::OkStatus();
 }
 
-// The axes of a mesh, or parts of them, that are the digit, major to minor.
+// The axes of a mesh, or parts of them, that make up the digit, major to minor.
 absl::StatusOr<AxisList> AxesOf(const Mesh& mesh, const Digit& digit) {
   std::optional<AxisList> axes = AxesOfStride(mesh, digit.stride, digit.size);
   if (axes.has_value()) return *std::move(axes);
@@ -164,11 +164,11 @@ absl::Status ResolveTiled(const Mesh& mesh, const hlo::OpSharding& sharding, Ten
   }
   for (size_t d = 0; d < tiles.size(); ++d) {
     const bool of_tensor = d < result->dims.size();
-    const Kind kind = of_tensor                             ? Kind::kTiled
-                      : sharding.replicate_on_last_tile_dim ? Kind::kReplicated
-                                                            : sharding.last_tile_dims[d - result->dims.size()];
-    if (kind == Kind::kReplicated) continue;
-    if (kind == Kind::kManual) return UnsupportedKind("a manual subgroup");
+    const TileKind kind = of_tensor                             ? TileKind::kTiled
+                          : sharding.replicate_on_last_tile_dim ? TileKind::kReplicated
+                                                                : sharding.last_tile_dims[d - result->dims.size()];
+    if (kind == TileKind::kReplicated) continue;
+    if (kind == TileKind::kManual) return UnsupportedKind("a manual subgroup");
     for (const Digit& digit : tiles[d]) {
       XLAD_ASSIGN_OR_RETURN(const AxisList axes, AxesOf(mesh, digit));
       AxisList& into = of_tensor ? result->dims[d].axes : result->unreduced;
@@ -208,14 +208,14 @@ absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shar
 absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpSharding& sharding, int64_t ndim) {
   TensorSharding result = TensorSharding::Replicated(ndim);
   switch (sharding.kind) {
-    case Kind::kReplicated:
-    case Kind::kMaximal:
-      return result;  // kMaximal is on one device; every device computes it instead.
-    case Kind::kUnknown:
+    case TileKind::kReplicated:
+    case TileKind::kMaximal:
+      return result;  // kMaximal places the array on one device; every device computes it instead.
+    case TileKind::kUnknown:
       return TensorSharding::Open(ndim);
-    case Kind::kTiled:
+    case TileKind::kTiled:
       break;
-    case Kind::kTuple:
+    case TileKind::kTuple:
       return Malformed("found a tuple for an array");
     default:
       return UnsupportedKind("a manual or unreduced sharding");

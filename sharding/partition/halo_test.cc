@@ -35,12 +35,12 @@ lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b)
 ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
 )";
 
-// A program of one op. `operands` and `result`: the dimension that is split, or -1 for none.
-struct Case {
+// A program of one op. `operands` and `result` contain the dimension that is split, or -1 if no dimension is split.
+struct SplitOp {
   std::string body;
   std::vector<int> operands;
   int result = -1;
-  int second_operand = -1, second_result = -1;  // Split over a second axis, of operand 0 and the result.
+  int second_operand = -1, second_result = -1;  // The dimensions of operand 0 and the result that a second axis splits.
 };
 
 class Halo : public testing::Test {
@@ -57,8 +57,8 @@ class Halo : public testing::Test {
     return sharding;
   }
 
-  // Returns the elements that a device sends in permutes, or nothing if there are other collectives.
-  std::optional<int64_t> RunCase(const Case& c, int64_t shards) {
+  // Returns the number of elements that a device sends in permutes, or nullopt if there are other collectives.
+  std::optional<int64_t> RunCase(const SplitOp& c, int64_t shards) {
     shards_ = shards;
     const bool second = c.second_operand >= 0;
     const Mesh mesh("mesh", second ? std::vector<Axis>{{"x", shards}, {"y", 2}} : std::vector<Axis>{{"x", shards}});
@@ -148,7 +148,7 @@ TEST_F(Halo, ConvolutionOverSplitInputAndOutput) {
     const int64_t h = Pick(1, 13), w = Pick(1, 7), features = Pick(1, 2);
     const Drawn a = Draw(h, true, -1), b = Draw(w, true, -1);
     const std::string rev = absl::StrCat(Pick(0, 1), "x", Pick(0, 1));
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[2,", h, ",", w, ",", 2 * features, "] parameter(0)\n k = f32[", a.size, ",",
                           b.size, ",",
                           features, ",4] parameter(1)\n ROOT r = f32[2,", a.positions, ",", b.positions,
@@ -176,7 +176,7 @@ TEST_F(Halo, ConvolutionSummedOverSplitKernel) {
       a.positions = Positions(a, h);
     } while (a.positions == 0 || a.positions >= a.size);
     const int64_t groups = Pick(1, 2);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[4,", h, ",2] parameter(0)\n k = f32[", a.size, ",2,4] parameter(1)\n ROOT r = f32[",
                           4 / groups, ",", a.positions, ",4] convolution(x, k), window={size=", a.size, " stride=",
                           a.stride,
@@ -193,7 +193,7 @@ TEST_F(Halo, ReduceWindow) {
   for (int i = 0; i < 500; ++i) {
     const int64_t h = Pick(1, 13), w = Pick(1, 7);
     const Drawn a = Draw(h, true, 0), b = Draw(w, false, 0);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0",
                           ")\n ROOT r = f32[", a.positions, ",", b.positions, "] reduce-window(x, z), window={size=",
                           a.size,
@@ -224,7 +224,7 @@ TEST_F(Halo, SelectAndScatter) {
     };
     a = draw(h);
     b = draw(w);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[", h, ",", w, "] parameter(0)\n s = f32[", a.positions, ",", b.positions,
                           "] parameter(1)\n z = f32[] constant(", i % 3 == 0 ? "5" : "0", ")\n ROOT r = f32[", h,
                           ",", w,
@@ -244,7 +244,7 @@ TEST_F(Halo, Pad) {
     const int64_t h = Pick(1, 13), low = Pick(-2, 9), high = Pick(-2, 9), interior = Pick(0, 2);
     const int64_t size = (h - 1) * (interior + 1) + 1 + low + high;
     if (size < 1) continue;
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[", h, ",3] parameter(0)\n z = f32[] constant(", Pick(0, 1), ")\n ROOT r = f32[",
                           size,
                           ",5] pad(x, z), padding=", low, "_", high, "_", interior, "x2_0\n");
@@ -260,7 +260,7 @@ TEST_F(Halo, SliceAndReverse) {
   for (int i = 0; i < 500; ++i) {
     const int64_t h = Pick(1, 17), start = Pick(0, h - 1), limit = Pick(start + 1, h), stride = Pick(1, 3);
     const int64_t size = (limit - start + stride - 1) / stride;
-    Case c;
+    SplitOp c;
     if (i % 3 == 0) {
       c.body = absl::StrCat("x = f32[", h, ",3] parameter(0)\n ROOT r = f32[", h, ",3] reverse(x), dimensions={0,1}\n");
     } else {
@@ -278,7 +278,7 @@ TEST_F(Halo, SliceAndReverse) {
 
 TEST_F(Halo, Concatenate) {
   for (int i = 0; i < 300; ++i) {
-    Case c;
+    SplitOp c;
     std::vector<std::string> names;
     int64_t size = 0;
     const int64_t count = Pick(1, 4);
@@ -300,7 +300,7 @@ TEST_F(Halo, Concatenate) {
 TEST_F(Halo, Roll) {
   for (int i = 0; i < 200; ++i) {
     const int64_t h = Pick(2, 30), by = Pick(1, h - 1), shards = Pick(2, 6);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[", h, ",3] parameter(0)\n a = f32[", h - by, ",3] slice(x), slice={[", by, ":", h,
                           "], [0:3]}\n b = f32[", by, ",3] slice(x), slice={[0:", by, "], [0:3]}\n ROOT r = f32[", h,
                           ",3] concatenate(a, b), dimensions={0}\n");
@@ -308,7 +308,8 @@ TEST_F(Halo, Roll) {
     c.result = 0;
     const std::optional<int64_t> sent = RunCase(c, shards);
     if (HasFailure()) return;
-    // One exchange with the next shard and one around the ends: a device sends at most `by` rows for each.
+    // One exchange with the next shard, and one between the first and the last shard. In each, a device sends at most
+    // `by` rows of 3 elements.
     if (h % shards == 0 && 2 * by < h / shards) {
       ASSERT_TRUE(sent.has_value());
       EXPECT_LE(*sent, 2 * by * 3);
@@ -316,9 +317,9 @@ TEST_F(Halo, Roll) {
   }
 }
 
-// The slice's shards are the array's, but gathered they are not.
+// Every shard of the slice equals that of the array, but the gathered arrays differ.
 TEST_F(Halo, SliceThatMovesNothing) {
-  Case c;
+  SplitOp c;
   c.body = R"(x = f32[14,1] parameter(0)
     y = f32[13,1] slice(x), slice={[0:13], [0:1]}
     a = f32[14,1] sort(x), dimensions={0}, to_apply=lt
@@ -333,7 +334,7 @@ TEST_F(Halo, CumulativeSum) {
   for (int i = 0; i < 100; ++i) {
     const int64_t h = Pick(2, 17), shards = Pick(2, 6);
     const bool forward = Pick(0, 1) == 0;
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[3,", h, "] parameter(0)\n z = f32[] constant(0)\n ROOT r = f32[3,", h,
                           "] reduce-window(x, z), window={size=1x", h, " pad=0_0x", forward ? h - 1 : 0, "_",
                           forward ? 0 : h - 1, "}, to_apply=", Pick(0, 1) == 0 ? "add" : "max", "\n");
@@ -347,7 +348,7 @@ TEST_F(Halo, CumulativeSum) {
 TEST_F(Halo, DynamicSlice) {
   for (int i = 0; i < 150; ++i) {
     const int64_t h = Pick(2, 17), extent = Pick(1, h);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[", h, ",6] parameter(0)\n i = s32[] constant(", Pick(-2, h + 2),
                           ")\n j = s32[] constant(1)\n ROOT r = f32[", extent,
                           ",3] dynamic-slice(x, i, j), dynamic_slice_sizes={", extent, ",3}\n");
@@ -364,7 +365,7 @@ TEST_F(Halo, ReshapeWhereSizesDoNotDivide) {
     const std::string parted = absl::StrCat("f32[2,", h, ",", minor, ",3]");
     const std::string joined = absl::StrCat("f32[2,", h * minor, ",3]");
     const bool joins = Pick(0, 1) == 0;
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = ", joins ? parted : joined, " parameter(0)\n ROOT r = ", joins ? joined : parted,
                           " reshape(x)\n");
     c.operands = {1};
@@ -382,7 +383,7 @@ TEST_F(Halo, ReshapeWhereSizesDoNotDivide) {
 TEST_F(Halo, ArgmaxOverSplitDimension) {
   for (int i = 0; i < 100; ++i) {
     const int64_t h = Pick(2, 17);
-    Case c;
+    SplitOp c;
     c.body = absl::StrCat("x = f32[2,", h, "] parameter(0)\n n = s32[2,", h,
                           "] iota(), iota_dimension=1\n low = f32[] constant(-inf)\n zero = s32[] constant(0)\n "
                           "m = (f32[2], s32[2]) reduce(x, n, low, zero), dimensions={1}, to_apply=argmax\n "
@@ -402,12 +403,12 @@ TEST(HaloPlan, NeighborsSendTheirEdgesOnly) {
   plan = PlanHalo({16, 8, {-1, 7}, 10, 0, 16});
   EXPECT_EQ(plan.rounds.size(), 1u);
   EXPECT_EQ(plan.sent(), 1);
-  // Windows that begin and end at the borders of shards.
+  // If windows begin and end at the borders of shards, nothing is sent.
   plan = PlanHalo({16, 4, {0, 4, 8, 12}, 4, 0, 16});
   EXPECT_EQ(plan.sent(), 0);
 }
 
-// The time to plan does not depend on the elements, and grows with the shards as their pieces do.
+// The time to plan does not depend on the number of elements. It is proportional to the number of shards and pieces.
 TEST(PlanHalo, ManyShards) {
   constexpr int64_t kShards = 65536, kShard = int64_t{1} << 30;
   HaloNeed shifted{kShards * kShard, kShard, {}, kShard, 7, kShards * kShard};

@@ -30,7 +30,7 @@ std::string Recurrence(const Loop& loop) {
 
 // Returns one string per collective: "all-gather 5x192" runs 5 times, and each device sends 192 bytes each time. Also
 // checks that the partitioned program computes the same values as the source program.
-std::vector<std::string> Collectives(const std::string& text) {
+std::vector<std::string> CountedCollectives(const std::string& text) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
   EXPECT_TRUE(module.ok()) << module.status();
   if (!module.ok()) return {};
@@ -55,13 +55,13 @@ std::vector<std::string> Collectives(const std::string& text) {
 using Found = std::vector<std::string>;
 
 TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
-  EXPECT_EQ(Collectives(Recurrence({})), Found{"all-gather 1x192"});
+  EXPECT_EQ(CountedCollectives(Recurrence({})), Found{"all-gather 1x192"});
 }
 
 TEST(LoopInvariants, ConvertedWeightIsGatheredBeforeTheLoop) {
   Loop loop;
   loop.weight = "h = f16[8,8] convert(w)  s = f16[8,8] transpose(h), dimensions={1,0}  u = f32[8,8] convert(s)";
-  const Found found = Collectives(Recurrence(loop));
+  const Found found = CountedCollectives(Recurrence(loop));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].substr(0, 13), "all-gather 1x");
 }
@@ -69,13 +69,13 @@ TEST(LoopInvariants, ConvertedWeightIsGatheredBeforeTheLoop) {
 TEST(LoopInvariants, LoopOfOneIteration) {
   Loop loop;
   loop.rounds = "1";
-  EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 1x192"});
+  EXPECT_EQ(CountedCollectives(Recurrence(loop)), Found{"all-gather 1x192"});
 }
 
 TEST(LoopInvariants, ChangedWeightIsGatheredInEveryIteration) {
   Loop loop;
   loop.next = "n";
-  EXPECT_EQ(Collectives(Recurrence(loop)), Found{"all-gather 5x192"});
+  EXPECT_EQ(CountedCollectives(Recurrence(loop)), Found{"all-gather 5x192"});
 }
 
 TEST(LoopInvariants, SliceByTheCounterIsGatheredInEveryIteration) {
@@ -87,7 +87,7 @@ TEST(LoopInvariants, SliceByTheCounterIsGatheredInEveryIteration) {
       Recurrence(loop), {{"f32[40,8]", "f32[5,8,8]"},
                          {R"(parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{)",
                           R"(parameter(1), frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{}, {)"}});
-  EXPECT_EQ(Collectives(text), Found{"all-gather 5x192"});
+  EXPECT_EQ(CountedCollectives(text), Found{"all-gather 5x192"});
 }
 
 // The gathered weight would need more than half as much memory as the values that the loop carries.
@@ -96,15 +96,15 @@ TEST(LoopInvariants, LargeValuesAreNotHoisted) {
   loop.size = "512";
   loop.weight = "g = f32[64,512] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={1}  "
                 "u = f32[8,8] slice(w), slice={[0:8], [0:8]}";
-  for (const std::string& collective : Collectives(Recurrence(loop))) {
+  for (const std::string& collective : CountedCollectives(Recurrence(loop))) {
     if (collective.substr(0, 10) == "all-gather") EXPECT_NE(collective.substr(0, 13), "all-gather 1x") << collective;
   }
 }
 
-// Nested loops: the weight is gathered before the outer one.
+// In nested loops, the weight is gathered before the outer loop.
 TEST(LoopInvariants, HoistedOutOfNestedLoops) {
   const std::string text = hlo::TestText("sharding/partition/testdata/weight_in_nested_loops.hlo");
-  EXPECT_EQ(Collectives(text), Found{"all-gather 1x192"});
+  EXPECT_EQ(CountedCollectives(text), Found{"all-gather 1x192"});
 }
 
 TEST(LoopInvariants, NonUniformScalarsAreGatheredBeforeTheLoop) {

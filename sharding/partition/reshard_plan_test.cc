@@ -50,7 +50,7 @@ std::string Describe(const Mesh& mesh, const ReshardPlan& plan) {
   });
 }
 
-struct Case {
+struct ReshardCase {
   const char* from;
   const char* to;
   const char* plan;
@@ -60,7 +60,7 @@ struct Case {
 TEST(PlanReshard, ByHand) {
   const Mesh mesh = *ParseMesh("dp=4,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {16, 8}};  // 512 bytes.
-  const Case cases[] = {
+  const ReshardCase cases[] = {
       {"|", "|", "", 0},
       {"|", "dp|tp", "slice dp @0; slice tp @1", 0},
       {"dp|", "|", "all-gather dp @0", 384},
@@ -78,15 +78,15 @@ TEST(PlanReshard, ByHand) {
       {"dp|", "dp tp|", "slice tp @0", 0},
       {"tp dp|", "dp tp|", "permute", 64},
   };
-  for (const Case& c : cases) {
+  for (const ReshardCase& c : cases) {
     const ReshardPlan plan = PlanReshard(mesh, shape, Parse(mesh, c.from), Parse(mesh, c.to));
     EXPECT_EQ(Describe(mesh, plan), c.plan) << c.from << " -> " << c.to;
     EXPECT_DOUBLE_EQ(plan.bytes, c.bytes) << c.from << " -> " << c.to;
   }
 }
 
-// Sizes that do not divide: an unsplit dimension is split in one step; a split that does not nest is gathered
-// completely.
+// If a size is not a multiple of the shards, an unsplit dimension is split in one step, and a split dimension whose
+// shards do not nest is gathered completely.
 TEST(PlanReshard, Uneven) {
   const Mesh mesh = *ParseMesh("dp=2,tp=2");
   const tensor::Shape shape{tensor::ElementType::kF32, {10}};
@@ -105,8 +105,8 @@ TEST(PlanReshard, CutsThatDoNotNest) {
   EXPECT_EQ(Describe(mesh, plan), "all-gather x:(1)2 @0; slice x:(1)3 @0");
 }
 
-// Every plan ends at its target, every step begins where the previous one ended, and no plan sends more than an
-// all-gather of everything.
+// Every plan ends with its target sharding, every step starts from the result of the previous one, and no plan sends
+// more than an all-gather of the complete array.
 TEST(PlanReshard, RandomPlansConnect) {
   for (const char* text : {"a=2,b=2,c=2", "a=4,b=2", "a=3,b=2", "a=8", "a=2,b=6"}) {
     const Mesh mesh = *ParseMesh(text);

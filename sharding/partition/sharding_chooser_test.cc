@@ -1,4 +1,4 @@
-// Choices in which the cheapest way to split one op alone is not the cheapest one for the program.
+// Cases in which the cheapest way to split a single op is not the cheapest way for the program.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -12,9 +12,9 @@
 namespace xlad::sharding {
 namespace {
 
-// "all-gather 192" for each collective of a program, which is compared with its source program. "$whole" and "$split"
-// in the text are annotations.
-std::vector<std::string> Collectives(const std::string& body) {
+// Returns one string per collective of the partitioned program ("all-gather 192" sends 192 bytes), and compares the
+// program's results with the source program's. "$whole" and "$split" in the text are annotations.
+std::vector<std::string> ChosenCollectives(const std::string& body) {
   const std::string annotation = ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, [{AXES}, {}]>\"}";
   const std::string text = absl::StrReplaceAll(
       absl::StrCat("HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"dp\\\"=4]>}\"}\n", body),
@@ -38,9 +38,10 @@ std::vector<std::string> Collectives(const std::string& body) {
   return collectives;
 }
 
-// To send each slice would cost 96 bytes and a halo; one all-gather of the operand serves all of them.
+// Sending each slice would take 96 bytes and a halo exchange, whereas one all-gather of the operand is enough for all
+// slices.
 TEST(ShardingChooser, SlicesShareTheirOperand) {
-  EXPECT_EQ(Collectives(R"(ENTRY main {
+  EXPECT_EQ(ChosenCollectives(R"(ENTRY main {
   x = f32[16,4] parameter(0)$split
   even = f32[7,4] slice(x), slice={[0:13:2], [0:4]}$whole
   odd = f32[7,4] slice(x), slice={[1:14:2], [0:4]}$whole
@@ -53,7 +54,7 @@ TEST(ShardingChooser, SlicesShareTheirOperand) {
 
 // A single small slice is cut before it is gathered.
 TEST(ShardingChooser, OneSliceIsGatheredAlone) {
-  const std::vector<std::string> found = Collectives(R"(ENTRY main {
+  const std::vector<std::string> found = ChosenCollectives(R"(ENTRY main {
   x = f32[64,4] parameter(0)$split
   y = f32[8,4] slice(x), slice={[0:64:8], [0:4]}$whole
   ROOT z = f32[8,4] negate(y)$whole

@@ -19,13 +19,13 @@ using hlo::Opcode;
 using PartSet = uint64_t;
 constexpr size_t kMaxParts = 64;
 
-// What is known of a value.
+// The result of the analysis for a value: the axis parts on which each of its array leaves may depend.
 struct Dependence {
   std::vector<PartSet> leaves;
-  // For a value (device / stride) % size: an integer computed from the partition id. Size 0: unknown.
+  // If size > 0, the value is the integer (partition id / stride) % size.
   int64_t stride = 0, size = 0;
 };
-using Values = absl::flat_hash_map<const Instruction*, Dependence>;
+using Dependences = absl::flat_hash_map<const Instruction*, Dependence>;
 
 class Analysis {
  public:
@@ -90,7 +90,7 @@ class Analysis {
   }
 
   Dependence RunComputation(const hlo::Computation& computation, const std::vector<Dependence>& parameters) {
-    Values values;
+    Dependences values;
     for (const auto& instruction : computation.instructions()) {
       values[instruction.get()] = instruction->opcode() == Opcode::kParameter ? parameters[instruction->number()]
                                                                                : Visit(*instruction, values);
@@ -98,7 +98,7 @@ class Analysis {
     return values.at(computation.root());
   }
 
-  Dependence Visit(const Instruction& instruction, const Values& values) {
+  Dependence Visit(const Instruction& instruction, const Dependences& values) {
     switch (instruction.opcode()) {
       case Opcode::kOptBarrier:
       case Opcode::kTuple: {
@@ -120,7 +120,7 @@ class Analysis {
     }
   }
 
-  Dependence VisitOp(const Instruction& instruction, const Values& values) {
+  Dependence VisitOp(const Instruction& instruction, const Dependences& values) {
     PartSet parts = 0;
     for (const Instruction* operand : instruction.operands()) {
       for (PartSet leaf : values.at(operand).leaves) parts |= leaf;
@@ -137,7 +137,7 @@ class Analysis {
   }
 
   // Follows the partition id through the division and the remainder by constants.
-  void Follow(const Instruction& instruction, const Values& values, Dependence* result) const {
+  void Follow(const Instruction& instruction, const Dependences& values, Dependence* result) const {
     if (!instruction.shape().is_scalar()) return;
     if (instruction.opcode() == Opcode::kPartitionId) {
       *result = {{}, 1, mesh_.devices()};
@@ -165,14 +165,15 @@ class Analysis {
     return (parts & ~along) | (scatters ? along : 0);
   }
 
-  // A permute along `along` that is the same in all groups of devices: the source's position along these parts is a
-  // function of the target's. The result depends on the parts on which that function depends.
+  // If a permute along the parts `along` is the same in all groups of devices, the source's position along these parts
+  // is a function of the target's position. The result depends on the parts on which that function depends.
   PartSet AfterPermute(const Instruction& instruction, PartSet parts, PartSet along) {
     const AxisList axes = AxesOf(along), others = AxesOf(~along & (~PartSet{0} >> (kMaxParts - parts_.size())));
     const AxisList seen = AxesOf(parts & along);
     const int64_t positions = ShardCount(axes), groups = mesh_.devices() / positions;
     constexpr int64_t kNothing = -1;
-    // By position of the target: what the value's dependence sees of the source's position, and how many targets.
+    // By position of the target: the source's position along the parts on which the value depends, and the number of
+    // targets.
     std::vector<int64_t> from(positions, kNothing), targets(positions, 0);
     for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
       const int64_t at = mesh_.Position(target, axes), sees = mesh_.Position(source, seen);
@@ -204,8 +205,8 @@ class Analysis {
     return changed;
   }
 
-  // The fixed point: what the carried values depend on in any iteration.
-  Dependence VisitWhile(const Instruction& loop, const Values& values) {
+  // Computes the fixed point: the parts on which the carried values depend in any iteration.
+  Dependence VisitWhile(const Instruction& loop, const Dependences& values) {
     const hlo::Computation &condition = *loop.called()[0], &body = *loop.called()[1];
     std::vector<PartSet>& known = fixed_points_.Of(loop);
     Dependence carried{values.at(loop.operand(0)).leaves};
@@ -222,7 +223,7 @@ class Analysis {
     return carried;
   }
 
-  Dependence VisitConditional(const Instruction& conditional, const Values& values) {
+  Dependence VisitConditional(const Instruction& conditional, const Dependences& values) {
     const PartSet predicate = values.at(conditional.operand(0)).leaves[0];
     Dependence result;
     result.leaves.assign(LeafShapes(conditional.shape()).size(), predicate);

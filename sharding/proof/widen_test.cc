@@ -17,12 +17,12 @@ using hlo::Literal;
 using tensor::Array;
 using tensor::ElementType;
 
-struct Program {
+struct NarrowProgram {
   const char* name;
   const char* text;  // HLO, or the path of a file.
 };
 
-constexpr Program kPrograms[] = {
+constexpr NarrowProgram kNarrowPrograms[] = {
     {"arithmetic", R"(HloModule m,
   entry_computation_layout={(f32[3,4]{1,0},bf16[4,2]{1,0})->(f32[3,2]{1,0}, bf16[3]{0})}
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
@@ -66,8 +66,8 @@ double At(const Array& array, size_t i) {
   return parts[0];
 }
 
-TEST(Widen, ProgramsStaySoundAndMeanTheSame) {
-  for (const Program& program : kPrograms) {
+TEST(Widen, ProgramsStayValidAndComputeTheSame) {
+  for (const NarrowProgram& program : kNarrowPrograms) {
     SCOPED_TRACE(program.name);
     const std::string text = program.text;
     std::unique_ptr<hlo::Module> narrow = *hlo::ParseText(text.ends_with(".hlo") ? hlo::TestText(text) : text);
@@ -87,7 +87,7 @@ TEST(Widen, ProgramsStaySoundAndMeanTheSame) {
       const Array& a = expected.is_tuple ? expected.tuple[leaf].array : expected.array;
       const Array& b = found->is_tuple ? found->tuple[leaf].array : found->array;
       if (!tensor::IsFloating(a.shape().type)) {
-        EXPECT_EQ(a, b);  // Bits of narrow floats among them.
+        EXPECT_EQ(a, b);  // Bits of narrow floats are integers, too.
         continue;
       }
       EXPECT_EQ(b.shape().type, ElementType::kF64);

@@ -88,7 +88,7 @@ OpRule RaggedDotRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kDotRules[] = {
     {hlo::Opcode::kDot, DotRule},
     {hlo::Opcode::kRaggedDot, RaggedDotRule},
     {hlo::Opcode::kScaledDot, DotRule},
@@ -96,6 +96,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-absl::Span<const RuleRow> DotRules() { return kRules; }
+absl::Span<const RuleRow> DotRules() { return kDotRules; }
 
 }  // namespace xlad::sharding

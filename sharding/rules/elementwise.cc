@@ -1,4 +1,4 @@
-// Rules of ops whose results depend on the same element of the operands; batch normalization; random bits.
+// Rules of ops whose results depend on the same element of the operands, of batch normalization, and of random bits.
 #include <algorithm>
 
 #include "sharding/rules/rules.h"
@@ -21,8 +21,8 @@ OpRule LeafwiseRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// If the types differ in width, the wider type's array lacks the minor dimension that the other one has. That dimension
-// must not be split.
+// If the types differ in width, the array of the narrower type has an additional minor dimension, which must not be
+// split.
 OpRule BitcastConvertRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const Dims &from = rule.operand_dims(0), &to = rule.result_dims(0);
@@ -39,8 +39,8 @@ OpRule BitcastConvertRule(const hlo::Instruction& instruction) {
 }
 
 // Mean, variance, scale and offset have one dimension, the feature. Training and gradient reduce over all other
-// dimensions, which must therefore be replicated; Import replaces these two by reductions (expand_batch_norm.h) if the
-// program has a mesh, so that only inference is left.
+// dimensions, which must therefore be replicated. If the program has a mesh, Import replaces these two by reductions
+// (expand_batch_norm.h), and only inference remains.
 OpRule BatchNormRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t feature = instruction.attributes().feature_index;
@@ -103,7 +103,7 @@ OpRule ElementwiseRule(const hlo::Instruction& instruction) {
 namespace {
 
 // Opcodes that are elementwise according to hlo/opcode.def need no row.
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kElementwiseRules[] = {
     {hlo::Opcode::kBitcastConvert, BitcastConvertRule},
     {hlo::Opcode::kCopy, ElementwiseRule},
     {hlo::Opcode::kMap, ElementwiseRule},
@@ -116,6 +116,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-absl::Span<const RuleRow> ElementwiseRules() { return kRules; }
+absl::Span<const RuleRow> ElementwiseRules() { return kElementwiseRules; }
 
 }  // namespace xlad::sharding

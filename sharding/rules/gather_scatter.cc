@@ -7,8 +7,8 @@ namespace xlad::sharding {
 namespace {
 
 // The result's dimensions are offset dimensions (positions in a slice of the operand) and batch dimensions (those of
-// the indices). If the operand is split along an indexed dimension, the results are partial: a device returns the
-// slices that start in its shard and zeros for the others, and the sum over the devices is the result.
+// the indices). If the operand is split along an indexed dimension, the results are partial. A device returns the
+// slices that start in its shard and zeros for the others, and the result is the bitwise or over the devices.
 OpRule GatherRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::GatherDimensions& dims = *instruction.attributes().gather;
@@ -102,13 +102,13 @@ OpRule ScatterRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kGatherScatterRules[] = {
     {hlo::Opcode::kGather, GatherRule},
     {hlo::Opcode::kScatter, ScatterRule},
 };
 
 }  // namespace
 
-absl::Span<const RuleRow> GatherScatterRules() { return kRules; }
+absl::Span<const RuleRow> GatherScatterRules() { return kGatherScatterRules; }
 
 }  // namespace xlad::sharding

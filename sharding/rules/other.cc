@@ -103,20 +103,16 @@ OpRule CustomCallRule(const hlo::Instruction& instruction) {
   return {};
 }
 
-constexpr RuleRow kRules[] = {
-    {hlo::Opcode::kCustomCall, CustomCallRule},
-    {hlo::Opcode::kAllReduce, CollectiveRule},
-    {hlo::Opcode::kReduceScatter, CollectiveRule},
-    {hlo::Opcode::kCollectiveReduce, CollectiveRule},
-    {hlo::Opcode::kAllGather, CollectiveRule},
-    {hlo::Opcode::kAllToAll, CollectiveRule},
-    {hlo::Opcode::kRaggedAllToAll, RaggedAllToAllRule},
-    {hlo::Opcode::kCollectivePermute, CollectiveRule},
+constexpr RuleRow kOtherRules[] = {
+    {hlo::Opcode::kCustomCall, CustomCallRule},          {hlo::Opcode::kAllReduce, CollectiveRule},
+    {hlo::Opcode::kReduceScatter, CollectiveRule},       {hlo::Opcode::kCollectiveReduce, CollectiveRule},
+    {hlo::Opcode::kAllGather, CollectiveRule},           {hlo::Opcode::kAllToAll, CollectiveRule},
+    {hlo::Opcode::kRaggedAllToAll, RaggedAllToAllRule},  {hlo::Opcode::kCollectivePermute, CollectiveRule},
     {hlo::Opcode::kCollectiveBroadcast, CollectiveRule},
 };
 
 }  // namespace
 
-absl::Span<const RuleRow> OtherRules() { return kRules; }
+absl::Span<const RuleRow> OtherRules() { return kOtherRules; }
 
 }  // namespace xlad::sharding

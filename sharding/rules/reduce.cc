@@ -54,13 +54,13 @@ OpRule ScanRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kReduceRules[] = {
     {hlo::Opcode::kReduce, ReduceRule},
     {hlo::Opcode::kScan, ScanRule},
 };
 
 }  // namespace
 
-absl::Span<const RuleRow> ReduceRules() { return kRules; }
+absl::Span<const RuleRow> ReduceRules() { return kReduceRules; }
 
 }  // namespace xlad::sharding

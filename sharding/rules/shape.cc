@@ -1,4 +1,4 @@
-// Rules of ops that rearrange dimensions: broadcast, reshape, transpose, concatenate, reverse; and of sources.
+// Rules of ops that rearrange dimensions: broadcast, reshape, transpose, concatenate, reverse. Also iota and constant.
 #include <numeric>
 
 #include "base/containers.h"
@@ -21,8 +21,8 @@ OpRule BroadcastRule(const hlo::Instruction& instruction) {
   return rule.Finish(FactorKind::kPassThrough);
 }
 
-// Walks over the dimensions of both sides from major to minor and splits them into common factors: the greatest common
-// divisor of the sizes that remain of the current dimensions.
+// Walks over the dimensions of both sides from major to minor and splits them into common factors. Each factor is the
+// greatest common divisor of the remaining sizes of the two current dimensions, and these sizes are divided by it.
 //
 //   f32[6,4] -> f32[2,12]:  gcd(6,2) = 2, remaining 3 and 12: gcd 3, remaining 4 and 4: gcd 4.
 //                           ([ij, k])->([i, jk]) {i=2, j=3, k=4}
@@ -135,15 +135,15 @@ OpRule ReverseRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
-    {hlo::Opcode::kBroadcast, BroadcastRule},     {hlo::Opcode::kReshape, ReshapeRule},
-    {hlo::Opcode::kTranspose, TransposeRule},     {hlo::Opcode::kIota, SourceRule},
-    {hlo::Opcode::kConstant, SourceRule},         {hlo::Opcode::kConcatenate, ConcatenateRule},
+constexpr RuleRow kShapeRules[] = {
+    {hlo::Opcode::kBroadcast, BroadcastRule}, {hlo::Opcode::kReshape, ReshapeRule},
+    {hlo::Opcode::kTranspose, TransposeRule}, {hlo::Opcode::kIota, SourceRule},
+    {hlo::Opcode::kConstant, SourceRule},     {hlo::Opcode::kConcatenate, ConcatenateRule},
     {hlo::Opcode::kReverse, ReverseRule},
 };
 
 }  // namespace
 
-absl::Span<const RuleRow> ShapeRules() { return kRules; }
+absl::Span<const RuleRow> ShapeRules() { return kShapeRules; }
 
 }  // namespace xlad::sharding

@@ -33,8 +33,8 @@ OpRule PadRule(const hlo::Instruction& instruction) {
 }
 
 // The start of the slice is known only at run time. If the operand is split along the sliced dimension, every device
-// returns the part of the slice that is in its shard, and zeros for the rest; the result is the disjunction of
-// their bits.
+// returns the part of the slice that is in its shard, and zeros for the rest. The result is the bitwise or of these
+// parts.
 OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (const int64_t d : tensor::Indices(rule.result_dims(0))) {
@@ -65,7 +65,7 @@ OpRule DynamicUpdateSliceRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kSliceRules[] = {
     {hlo::Opcode::kSlice, SliceRule},
     {hlo::Opcode::kPad, PadRule},
     {hlo::Opcode::kDynamicSlice, DynamicSliceRule},
@@ -74,6 +74,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-absl::Span<const RuleRow> SliceRules() { return kRules; }
+absl::Span<const RuleRow> SliceRules() { return kSliceRules; }
 
 }  // namespace xlad::sharding

@@ -11,7 +11,8 @@ OpRule SortRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t along = instruction.dimensions().empty() ? 0 : instruction.dimensions()[0];
   const Dims dims = rule.result_dims(0);
-  // If no other dimension can be split instead, an axis on the sorted dimension would only be all-gathered again.
+  // If no other dimension can be split, an axis that is propagated to the sorted dimension would only be all-gathered
+  // again.
   bool alone = true;
   for (const int64_t d : tensor::Indices(dims)) alone = alone && (d == along || dims[d] == 1);
   for (const int64_t d : tensor::Indices(dims)) {
@@ -65,7 +66,7 @@ OpRule TopkRule(const hlo::Instruction& instruction) {
 
 namespace {
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kSortRules[] = {
     {hlo::Opcode::kSort, SortRule},
     {hlo::Opcode::kTopk, TopkRule},
     {hlo::Opcode::kFft, FftRule},
@@ -75,6 +76,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-absl::Span<const RuleRow> SortRules() { return kRules; }
+absl::Span<const RuleRow> SortRules() { return kSortRules; }
 
 }  // namespace xlad::sharding

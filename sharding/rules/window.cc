@@ -67,8 +67,8 @@ void AddSpatialFactors(const hlo::Instruction& instruction, int64_t s, RuleBuild
   rule->Result(0, dims.output_spatial[s], factor);
 }
 
-// feature_group_count splits the features of the input into groups, batch_group_count its batch. The group is the major
-// factor of the output's features.
+// feature_group_count splits the features of the input into groups, and batch_group_count splits its batch. The group
+// is the major factor of the output's features.
 OpRule ConvolutionRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::ConvolutionDimensions& dims = *instruction.attributes().convolution;
@@ -93,7 +93,7 @@ OpRule ConvolutionRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-constexpr RuleRow kRules[] = {
+constexpr RuleRow kWindowRules[] = {
     {hlo::Opcode::kReduceWindow, ReduceWindowRule},
     {hlo::Opcode::kSelectAndScatter, SelectAndScatterRule},
     {hlo::Opcode::kConvolution, ConvolutionRule},
@@ -101,6 +101,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-absl::Span<const RuleRow> WindowRules() { return kRules; }
+absl::Span<const RuleRow> WindowRules() { return kWindowRules; }
 
 }  // namespace xlad::sharding

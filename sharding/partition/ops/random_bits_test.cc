@@ -11,13 +11,13 @@
 namespace xlad::sharding {
 namespace {
 
-absl::StatusOr<PipelineResult> Partitioned(const std::string& text) {
+absl::StatusOr<PipelineResult> PartitionedRandomBits(const std::string& text) {
   auto module = hlo::ParseText(text);
   XLAD_CHECK(module.ok()) << module.status() << text;
   return RunPipeline(*std::move(module), {});
 }
 
-// The result of the partitioned program equals that of the program bit for bit.
+// Expects that the results of the partitioned program and of the source program are equal bit for bit.
 void ExpectSameBits(const std::string& text, const PipelineResult& result, std::vector<hlo::Literal> inputs) {
   auto module = hlo::ParseText(text);
   const auto expected = hlo::Evaluate(**module, inputs);
@@ -40,7 +40,7 @@ ENTRY e {
                              {{"WORDS", words}, {"BITS", bits}, {"ALGORITHM", algorithm}, {"AXES", axes}});
 }
 
-TEST(RandomBits, ShardsAreThoseOfTheGlobalArray) {
+TEST(RandomBits, ShardsEqualThoseOfTheGlobalArray) {
   constexpr const char* kRows = R"({\"a\"}, {})";
   constexpr const char* kBoth = R"({\"a\"}, {\"b\"})";
   constexpr const char* kLong = R"({\"b\",\"a\"}, {})";
@@ -61,7 +61,7 @@ TEST(RandomBits, ShardsAreThoseOfTheGlobalArray) {
       const std::string text =
           RandomBits(philox ? "rng_philox" : "rng_three_fry", c.bits, philox ? "3" : "2", c.axes);
       SCOPED_TRACE(text);
-      const auto result = Partitioned(text);
+      const auto result = PartitionedRandomBits(text);
       ASSERT_TRUE(result.ok()) << result.status();
       for (const std::vector<uint64_t>& state : states) {
         const std::vector<uint64_t> used(state.begin(), state.begin() + words);

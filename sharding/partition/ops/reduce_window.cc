@@ -14,15 +14,16 @@ namespace {
 
 using hlo::Instruction;
 
-// The reducer's opcode if it has an identity. Only then may windows reach into padding.
+// The reducer's opcode if it has an identity, otherwise nullopt. Windows may reach into padding only if there is an
+// identity.
 std::optional<hlo::Opcode> ReducerWithIdentity(const Instruction& instruction) {
   if (!instruction.shape().is_array()) return std::nullopt;
   const std::optional<hlo::Opcode> reducer = hlo::ReducerOpcode(*instruction.called()[0]);
   return reducer && HasIdentity(*reducer, instruction.operand(0)->shape().type()) ? reducer : std::nullopt;
 }
 
-// Whether the op is a cumulative reduction along dimension d: every window contains all elements up to its position, or
-// all from its position on.
+// Whether the op is a cumulative reduction along dimension d, that is, every window contains either all elements up to
+// its position or all elements from its position on.
 bool IsCumulative(const Instruction& instruction, size_t d) {
   const hlo::WindowDimension& window = (*instruction.attributes().window)[d];
   const int64_t size = instruction.operand(0)->shape().dims()[d];
@@ -37,7 +38,7 @@ struct WindowedDim {
   WindowNeed need;
 };
 
-// The split dimensions with windows that are not cumulative.
+// The split dimensions that have windows and along which the op is not cumulative.
 std::vector<WindowedDim> WindowedDims(const Instruction& instruction, const OpRule& rule,
                                       const Assignment& assignment) {
   const Dims& dims = instruction.operand(0)->shape().dims();
@@ -67,7 +68,7 @@ std::vector<SplitDim> CumulativeDims(const LocalOp& op) {
 
 // Combines `x`, the cumulative results of a shard, with the totals of the preceding shards (or of the following ones,
 // if the reduction runs backwards).
-Instruction* AddTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& along, Instruction* x) {
+Instruction* CombineWithTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& along, Instruction* x) {
   hlo::Builder& builder = local.builder();
   const size_t d = along.dim;
   const hlo::Opcode reducer = *ReducerWithIdentity(*op.source);
@@ -81,10 +82,10 @@ Instruction* AddTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& a
   builder.set_template(op.source);
   const hlo::Shape& all = totals->shape();
   const hlo::Shape index(tensor::ElementType::kS32, {all.dims()[d]});
-  Instruction* counts = builder.Compare(forward ? hlo::Comparison::kLt : hlo::Comparison::kGt, builder.Iota(index, 0),
-                                        builder.Full(index, local.Position(along.axes)));
+  Instruction* mask = builder.Compare(forward ? hlo::Comparison::kLt : hlo::Comparison::kGt, builder.Iota(index, 0),
+                                      builder.Full(index, local.Position(along.axes)));
   Instruction* identity = IdentityOf(local.builder(), reducer, x->shape().type());
-  totals = builder.Select(builder.Broadcast(counts, all.dims(), {along.dim}), totals, builder.Full(all, identity));
+  totals = builder.Select(builder.Broadcast(mask, all.dims(), {along.dim}), totals, builder.Full(all, identity));
   hlo::Computation* combine = hlo::ScalarReducer(local.context().module(), reducer, x->shape().type());
   Instruction* before = builder.Reduce(totals, identity, {along.dim}, combine);
   for (int64_t i = 0; i < x->shape().ndim(); ++i) {
@@ -94,7 +95,7 @@ Instruction* AddTotals(LocalBuilder& local, const LocalOp& op, const SplitDim& a
   return forward ? builder.Binary(reducer, before, x) : builder.Binary(reducer, x, before);
 }
 
-// The value of padding: the initial value if it is neutral, else the identity.
+// The value of padding: the initial value if it is a neutral start, otherwise the identity.
 Instruction* NeutralValue(LocalBuilder& local, const LocalOp& op, hlo::Opcode reducer) {
   Instruction* init = op.operands[1].local;
   return IsNeutralStart(*init, reducer) ? init : IdentityOf(local.builder(), reducer, op.operands[0].global.type);
@@ -136,9 +137,9 @@ absl::Status EmitReduceWindow(LocalBuilder& local, LocalOp& op) {
   const std::optional<hlo::Opcode> reducer = ReducerWithIdentity(*op.source);
   std::vector<LocalArray> arrays = op.operands;
   for (const WindowedDim& split : WindowedDims(*op.source, *op.rule, *op.assignment)) {
-    const hlo::WindowDimension whole = window[split.dim];
-    const std::string what = absl::StrCat("windows over dimension ", split.dim, " (size ", whole.size, ", stride ",
-                                          whole.stride, ") reach into other shards");
+    const hlo::WindowDimension source = window[split.dim];  // FetchWindow changes the window to that of a shard.
+    const std::string what = absl::StrCat("windows over dimension ", split.dim, " (size ", source.size, ", stride ",
+                                          source.stride, ") reach into other shards");
     for (size_t i = 0; i < arrays.size() / 2; ++i) {
       Instruction* fill = reducer ? NeutralValue(local, op, *reducer) : nullptr;
       arrays[i].local = FetchWindow(local, {arrays[i], split.dim, fill, {op.source, what}}, split.need,
@@ -152,7 +153,7 @@ absl::Status EmitReduceWindow(LocalBuilder& local, LocalOp& op) {
     (dimension.padding_high == 0 ? dimension.padding_low : dimension.padding_high) = dimension.size - 1;
     arrays[0].local = local.MaskPadding(arrays[0], {along.dim}, NeutralValue(local, op, *reducer));
   }
-  Instruction* init = nullptr;  // An initial value that counts once, not once for each shard.
+  Instruction* init = nullptr;  // The initial value if it must not be combined on every shard; otherwise null.
   if (!cumulative.empty() && !IsNeutralStart(*arrays[1].local, *reducer)) {
     init = std::exchange(arrays[1].local, IdentityOf(local.builder(), *reducer, op.operands[0].global.type));
   }
@@ -160,7 +161,7 @@ absl::Status EmitReduceWindow(LocalBuilder& local, LocalOp& op) {
   builder.set_template(op.source);
   Instruction* result = local.CloneLocal(*op.source, LocalResultShape(op), Locals(arrays));
   result->mutable_attributes().window = std::move(window);
-  for (const SplitDim& along : cumulative) result = AddTotals(local, op, along, result);
+  for (const SplitDim& along : cumulative) result = CombineWithTotals(local, op, along, result);
   if (init != nullptr) result = builder.Binary(*reducer, builder.Broadcast(init, result->shape().dims(), {}), result);
   SetResults(local, op, result);
   return absl::OkStatus();
