@@ -91,7 +91,7 @@ absl::Status Annotations::FindSdyMesh(const hlo::Module& module) {
   return absl::OkStatus();
 }
 
-// For a program without Shardy's attributes.
+// Finds the meshes of a program that has no attributes of Shardy.
 absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
@@ -106,8 +106,8 @@ absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
   return status;
 }
 
-// device_ids say which device has which shard, and that is the scheduler's decision here, so they are ignored. Inside
-// manual computations device numbers are visible to the program, so device_ids are refused.
+// The device_ids of a mesh say which device has which shard. They are ignored, because the scheduler decides this. A
+// manual computation can read device numbers, so a program that has both is refused.
 absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const {
   if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
   absl::Status status;
@@ -130,8 +130,8 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
     status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
                                  "found collectives in a program for ", module.num_partitions,
-                                 " devices without a mesh: it is partitioned already, expected the program before "
-                                 "partitioning with its shardings")));
+                                 " devices without a mesh: it is partitioned already, expected the unpartitioned "
+                                 "program with its shardings")));
   });
   return status;
 }
@@ -205,8 +205,8 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
     return absl::InvalidArgumentError(
         absl::StrCat("found mesh @", sharding.mesh_name, ", expected one of ", hlo::kMeshesKey));
   }
-  // A mesh without axes. With device_ids the array is on one device, and every device may compute it instead; without
-  // device_ids the annotation says nothing.
+  // A mesh without axes. If it has device_ids, the array is on one device, and every device computes it instead.
+  // Otherwise the annotation can only close dimensions.
   if (mesh->axes.empty()) {
     if (!mesh->device_ids.empty()) return TensorSharding::Replicated(ndim);
     return Resolve(Mesh(), sharding, ndim);
@@ -214,10 +214,9 @@ absl::StatusOr<TensorSharding> Annotations::ResolveSdy(const SdySharding& shardi
   if (mesh->axes == written_mesh_.axes()) return Resolve(mesh_, sharding, ndim);
   const Mesh from("", mesh->axes);
   if (mesh_.axes() != written_mesh_.axes()) {
-    return absl::UnimplementedError(absl::StrCat("found a sharding on mesh ", from.ToString(),
-                                                 " beside the program's mesh ", written_mesh_.ToString(),
-                                                 ", expected one mesh, because its sizes are changed to ",
-                                                 mesh_.ToString()));
+    return absl::UnimplementedError(
+        absl::StrCat("found a sharding on mesh ", from.ToString(), " in a program on mesh ", written_mesh_.ToString(),
+                     ", expected one mesh, because its sizes are changed to ", mesh_.ToString()));
   }
   if (!std::all_of(meshes_.begin(), meshes_.end(), [](const auto& named) { return InOrder(named.second); })) {
     return absl::UnimplementedError(absl::StrCat("found several meshes, ", from.ToString(), " and ", mesh_.ToString(),
@@ -242,7 +241,7 @@ absl::StatusOr<ValueSharding> Annotations::FromSdy(const hlo::Instruction& instr
   return shardings;
 }
 
-// A tuple has one sharding for each array leaf, or one for all.
+// A tuple has one sharding per array leaf, or one sharding for all leaves.
 absl::StatusOr<ValueSharding> Annotations::FromTiles(const hlo::Instruction& instruction) const {
   std::vector<const hlo::OpSharding*> written;
   const hlo::OpSharding& sharding = *instruction.sharding();

@@ -73,7 +73,8 @@ class Importer {
   }
 
  private:
-  // The shardings of results are in FuncResultSharding calls that are operands of the root, or annotations of the root.
+  // Reads the shardings of the results from the annotation of the root, and from FuncResultSharding calls that are the
+  // root or its operands.
   absl::Status ReadResults() {
     hlo::Computation* entry = out_.module->entry();
     for (const hlo::Shape* leaf : ArrayLeaves(entry->root()->shape())) {
@@ -139,7 +140,7 @@ class Importer {
                                                             ", expected one operand of the same shape")));
   }
 
-  // Replaces an annotation call by `with`, and makes it removable.
+  // Replaces an annotation call by `with`, and clears its side effect so that RemoveDead removes it.
   void Replace(hlo::Instruction* call, hlo::Instruction* with) {
     call->ReplaceAllUsesWith(with);
     call->mutable_attributes().has_side_effect = false;
@@ -198,7 +199,9 @@ class Importer {
 
   absl::Status ReadGroup(hlo::Instruction* call) {
     if (call->operand_count() != 1) {
-      return At(*call, absl::InvalidArgumentError("found no operand, expected the member of a sharding group"));
+      return At(*call,
+                absl::InvalidArgumentError(absl::StrCat("found ", call->operand_count(),
+                                                        " operands, expected one, the member of a sharding group")));
     }
     XLAD_ASSIGN_OR_RETURN(const int64_t id, IntegerAttribute(*call, hlo::kShardingGroupIdKey));
     group_calls_.emplace_back(id, call);
@@ -217,13 +220,13 @@ class Importer {
 
   // Collects the sharding groups, and drops the entries of instructions that were removed.
   void Finish(const std::vector<hlo::Computation*>& flow) {
-    std::map<int64_t, std::vector<const hlo::Instruction*>> groups;  // xla.sdy.ShardingGroup, by its number.
+    std::map<int64_t, std::vector<const hlo::Instruction*>> groups;  // Keyed by the id of an xla.sdy.ShardingGroup.
     for (auto& [id, call] : group_calls_) {
       groups[id].push_back(call->operand(0));
       call->mutable_attributes().has_side_effect = false;
     }
     for (hlo::Computation* computation : flow) computation->RemoveDead();
-    out_.module->RemoveUnusedComputations();  // Those of removed loops and conditionals.
+    out_.module->RemoveUnusedComputations();  // Their loops or conditionals were removed.
     absl::flat_hash_map<const hlo::Instruction*, bool> live;
     for (const hlo::Computation* computation : FlowComputations(*out_.module)) {
       for (const auto& instruction : computation->instructions()) live[instruction.get()] = true;
@@ -241,7 +244,7 @@ class Importer {
   ShardedModule& out_;
   const Annotations& annotations_;
   std::vector<std::pair<int64_t, hlo::Instruction*>> group_calls_;
-  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // shard_as and shard_like groups, by their number.
+  std::map<int64_t, std::vector<const hlo::Instruction*>> alike_;  // Keyed by the id of a shard_as or shard_like group.
 };
 
 absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feeds) {

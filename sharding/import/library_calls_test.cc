@@ -64,8 +64,9 @@ ENTRY e {
   }
 }
 
-// Calls to other routines, and calls whose shapes are not those of the routine, are not changed.
-TEST(LibraryCalls, OthersStay) {
+// Calls to other routines are not replaced, and calls with shapes that the routine does not accept are not replaced
+// either.
+TEST(LibraryCalls, OtherCallsAreNotReplaced) {
   for (const char* call : {
            "c = (f32[4,4], s32[4], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",
            "c = (f32[4,4], s32[]) custom-call(x), custom_call_target=\"lapack_spotrf_ffi\"",

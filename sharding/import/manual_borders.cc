@@ -37,9 +37,9 @@ absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, cons
     fits = fits && local.dim(d) * shards == global.dim(d);
   }
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("found global shape ", global.ToString(false), " and local shape ",
-                                                 local.ToString(false),
-                                                 ", expected sizes that differ by the manual axes of the sharding"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("found global shape ", global.ToString(false), " and local shape ", local.ToString(false),
+                   ", expected each global size to be the local size times the manual axes, which precede other axes"));
 }
 
 class BorderSplitter {
@@ -103,7 +103,8 @@ class BorderSplitter {
     return added;
   }
 
-  // The border may be inside another manual computation.
+  // If the border is inside another manual computation, the axes of that computation are an attribute of the border.
+  // Copies this attribute to the instruction.
   void InheritRegion(hlo::Instruction* instruction) const {
     if (const std::string* axes = hlo::FindAttribute(*border_, hlo::kManualAxesKey)) {
       instruction->mutable_frontend_attributes()[hlo::kManualAxesKey] = *axes;

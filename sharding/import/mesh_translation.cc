@@ -8,7 +8,7 @@ namespace xlad::sharding {
 absl::StatusOr<TensorSharding> OnMesh(const Mesh& to, const Mesh& from, TensorSharding sharding) {
   const absl::Status apart = absl::UnimplementedError(
       absl::StrCat("found a sharding on the mesh ", from.ToString(), " in a program on the mesh ", to.ToString(),
-                   ", expected meshes over the same devices whose axes are parts of each other's"));
+                   ", expected meshes over the same devices, with axes that can be cut into common parts"));
   if (to.devices() != from.devices()) return apart;
   const auto translate = [&](AxisList* axes) {
     AxisList result;

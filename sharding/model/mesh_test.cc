@@ -84,7 +84,7 @@ TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
                             {AxisRef{1, 1, 2}},
                             {AxisRef{1, 2, 3}, mesh.Whole(0)},
                             {AxisRef{2, 2, 2}, AxisRef{1, 1, 3}},
-                            {AxisRef{1, 1, 2}, AxisRef{1, 3, 2}},  // No split of b = 6 has both parts.
+                            {AxisRef{1, 1, 2}, AxisRef{1, 3, 2}},  // Cuts at 2 and at 3 of b = 6 do not nest.
                             {mesh.Whole(0), mesh.Whole(1), mesh.Whole(2)}};
   for (const AxisList& axes : lists) {
     const hlo::ReplicaGroups groups = ReplicaGroupsOver(mesh, axes);
@@ -101,7 +101,7 @@ TEST(Axes, ReplicaGroupsOfALargeMeshAreSmall) {
   EXPECT_EQ(groups.iota->transpose, (Dims{1, 0}));
 }
 
-TEST(Axes, StridesNameAxes) {
+TEST(Axes, StridesDetermineAxes) {
   const Mesh mesh("mesh", {{"a", 4}, {"b", 2}});
   EXPECT_EQ(AxesOfStride(mesh, 4, 2), (AxisList{AxisRef{0, 1, 2}}));
   EXPECT_EQ(AxesOfStride(mesh, 1, 8), (AxisList{mesh.Whole(0), mesh.Whole(1)}));

@@ -18,7 +18,7 @@ bool IsDynamic(const hlo::Shape& shape) {
   return shape.is_tuple() && std::any_of(shape.tuple().begin(), shape.tuple().end(), IsDynamic);
 }
 
-// The operand leaf and the dimension of it that have factor f, for messages.
+// The first operand leaf that has factor f, and the dimension of this leaf that has f, for messages.
 std::pair<size_t, size_t> OperandDimOf(const OpRule& rule, size_t f) {
   for (size_t leaf = 0; leaf < rule.operands.size(); ++leaf) {
     for (size_t d = 0; d < rule.operands[leaf].size(); ++d) {
@@ -29,7 +29,7 @@ std::pair<size_t, size_t> OperandDimOf(const OpRule& rule, size_t f) {
   return {0, 0};
 }
 
-// Why the op has a partial result, or null if it has none of its own.
+// Why the op makes a partial result, or null if it does not make one.
 OriginPtr PartialOrigin(const ShardedModule& source, const Instruction& instruction, const OpRule& rule,
                         const Assignment& assignment) {
   for (size_t f = 0; f < assignment.size(); ++f) {
@@ -50,9 +50,9 @@ OriginPtr PartialOrigin(const ShardedModule& source, const Instruction& instruct
   return nullptr;
 }
 
-// Marks results that are partial along `axes`, for the proof that each is reduced exactly once.
+// Marks a result that is partial along `axes`, for the proof that every partial result is reduced exactly once.
 void MarkPartial(const Mesh& mesh, const AxisList& axes, const TensorSharding& sharding, Instruction* local) {
-  if (axes.empty() || sharding.unreduced.empty()) return;  // The op family may have combined the parts itself.
+  if (axes.empty() || sharding.unreduced.empty()) return;  // The op family may combine the parts itself.
   hlo::StringMap& attributes = local->mutable_frontend_attributes();
   attributes[hlo::kPartialAxesKey] = ToString(mesh, axes);
   if (sharding.unreduced_reduction == Opcode::kAdd) return;
@@ -73,7 +73,7 @@ absl::Status ComputationPartitioner::Finish(const hlo::Computation& source, Loca
                                             const ValueSharding& wanted) {
   for (size_t i = 0; i < root.size(); ++i) {
     root[i] = reshards_.Reshard(root[i], wanted[i],
-                                {source.root(), absl::StrCat("result ", i, " of ", source.name(), " is wanted as ",
+                                {source.root(), absl::StrCat("result ", i, " of ", source.name(), " is needed as ",
                                                              ToString(context_.mesh(), wanted[i]))});
   }
   local_.computation()->set_root(Packed(source.root()->shape(), root));
@@ -129,7 +129,7 @@ absl::Status ComputationPartitioner::Visit(const Instruction& instruction) {
   if (hlo::IsCollective(instruction.opcode()) && !manual) {
     return absl::UnimplementedError(
         absl::StrCat(instruction.name(), ": found the collective ", hlo::ToString(instruction.opcode()),
-                     " outside of a manual computation, expected it inside of one (jax.shard_map): partitioning adds "
+                     " outside of a manual computation (jax.shard_map), expected it inside of one: partitioning adds "
                      "the collectives that the shardings need"));
   }
   return VisitOp(instruction);
@@ -183,7 +183,7 @@ LocalValue ComputationPartitioner::Unpacked(Instruction* local, const hlo::Shape
 
 void ComputationPartitioner::SetValue(const Instruction& instruction, LocalValue value) {
   values_[&instruction] =
-      ReshardAll(instruction, std::move(value), chooser_.Wanted(instruction), "its result is wanted as ");
+      ReshardAll(instruction, std::move(value), chooser_.Wanted(instruction), "its result is needed as ");
 }
 
 absl::Status ComputationPartitioner::VisitParameter(const Instruction& instruction) {
@@ -194,7 +194,7 @@ absl::Status ComputationPartitioner::VisitParameter(const Instruction& instructi
   return absl::OkStatus();
 }
 
-// A sharding constraint of the user.
+// A copy is a sharding constraint of the user.
 absl::Status ComputationPartitioner::VisitCopy(const Instruction& instruction) {
   values_[&instruction] = ReshardAll(instruction, Operands(instruction), chooser_.Wanted(instruction),
                                      "the value is constrained to ");
@@ -232,20 +232,20 @@ void ComputationPartitioner::WarnOfReplication(const LocalOp& op, const LocalVal
       const bool blocked = std::any_of(rule.operands[i][d].begin(), rule.operands[i][d].end(), [&](int f) {
         return !allowed[f] && rule.factors[f].size > 1;
       });
-      const auto is_used = [&](const AxisRef& axis) {  // Another dimension may have got the axis.
+      const auto is_used = [&](const AxisRef& axis) {  // The op may have moved the axis to another dimension.
         return std::any_of(op.assignment->begin(), op.assignment->end(),
                            [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
       };
       if (!blocked || std::all_of(axes.begin(), axes.end(), is_used)) continue;
       context_.Warn(instruction, absl::StrCat("gathered over ", ToString(context_.mesh(), axes), ": ",
                                               hlo::ToString(instruction.opcode()), " needs dimension ", d,
-                                              " of operand ", i, ", ", operands[i].global.ToString(), ", whole"));
+                                              " of operand ", i, ", ", operands[i].global.ToString(), ", unsplit"));
     }
   }
 }
 
-// For every operand of a concatenation that is a slice along the same dimension: the array that it is a slice of,
-// resharded as the operand is needed. Other entries are null.
+// One entry per operand of a concatenation. If the operand is a slice along the dimension of the concatenation, the
+// entry is the sliced array with the sharding that the operand must get. Otherwise it is null.
 LocalValue ComputationPartitioner::SlicedOperands(const Instruction& concatenate, const OpRule& rule,
                                                   const Assignment& assignment) {
   LocalValue sliced(concatenate.operand_count());
@@ -255,7 +255,8 @@ LocalValue ComputationPartitioner::SlicedOperands(const Instruction& concatenate
     const TensorSharding to = chooser_.NeededOperand(concatenate, rule, assignment, i);
     sliced[i] = reshards_.Reshard(
         values_.at(operand->operand(0))[0], to,
-        {&concatenate, absl::StrCat("what operand ", i, " is cut from is needed as ", ToString(context_.mesh(), to))});
+        {&concatenate,
+         absl::StrCat("the array of which operand ", i, " is a slice is needed as ", ToString(context_.mesh(), to))});
   }
   return sliced;
 }

@@ -74,7 +74,7 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
       const bool permute = instruction->opcode() == Opcode::kCollectivePermute;
       XLAD_RETURN_IF_ERROR(permute ? CheckPairs(*instruction, devices) : CheckGroups(*instruction, devices));
       const auto info = infos.find(instruction->attributes().channel_id.value_or(-1));
-      if (info == infos.end()) continue;  // The user's own.
+      if (info == infos.end()) continue;  // Not recorded by partitioning.
       if (!channels.insert(info->first).second) return Fault(*instruction, "its channel is used twice", "channel-once");
       if (info->second->because.empty()) return Fault(*instruction, "no cause is known", "collective-cause");
     }
@@ -84,7 +84,7 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
 
 namespace {
 
-using Numbers = std::vector<uint64_t>;  // By device.
+using Numbers = std::vector<uint64_t>;  // One number per device.
 
 uint64_t Mix(uint64_t a, uint64_t b) {
   a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
@@ -95,7 +95,7 @@ uint64_t Mix(uint64_t a, uint64_t b) {
 // The numbers of an instruction's value, by leaf and device.
 struct NumberedValue {
   std::vector<Numbers> leaves;
-  std::vector<int64_t> known;  // By device: the value itself, if it is an integer computed from the partition id only.
+  std::vector<int64_t> known;  // By device: the value, if it is an integer computed from the partition id only.
 };
 
 class Numbering {
@@ -115,7 +115,7 @@ class Numbering {
   NumberedValue VisitCollective(const Instruction& instruction, const Values& values) const;
   absl::StatusOr<NumberedValue> VisitWhile(const Instruction& instruction, const Values& values);
   absl::StatusOr<NumberedValue> VisitConditional(const Instruction& instruction, const Values& values);
-  void Know(const Instruction& instruction, const Values& values, NumberedValue* value) const;
+  void EvaluateIntegers(const Instruction& instruction, const Values& values, NumberedValue* value) const;
   // Runs called computation `callee` of `caller` on its parameter.
   absl::StatusOr<NumberedValue> RunCalled(const Instruction& caller, size_t callee, const NumberedValue& parameter) {
     return fixed_points_.Inside(caller, callee, [&] { return Run(*caller.called()[callee], {parameter}); });
@@ -123,7 +123,7 @@ class Numbering {
 
   const PartitionedProgram& program_;
   const int64_t devices_;
-  // By leaf and device: the first device whose value is equal.
+  // By loop, carried leaf and device: the first device with an equal value.
   FixedPoints<std::vector<Numbers>> fixed_points_;
 };
 
@@ -153,7 +153,7 @@ std::vector<NumberedValue> Numbering::EntryParameters(const hlo::Computation& en
   return parameters;
 }
 
-// A number that the instruction has on all devices.
+// Numbers that are equal on all devices, and different for every instruction and leaf.
 NumberedValue Numbering::Fresh(const Instruction& instruction) const {
   NumberedValue value;
   for (size_t i = 0; i < CountArrayLeaves(instruction.shape()); ++i) {
@@ -166,13 +166,13 @@ NumberedValue Numbering::Fresh(const Instruction& instruction) const {
 bool Fits(int64_t value, ElementType type) {
   const int bits = tensor::BitWidth(type);
   if (!tensor::IsSigned(type)) return value >= 0 && (bits == 64 || value >> bits == 0);
-  const int64_t rest = value >> (bits - 1);  // The sign and the bits above the type's.
+  const int64_t rest = value >> (bits - 1);  // The sign bit of the type and all higher bits.
   return rest == 0 || rest == -1;
 }
 
-// Evaluates integer arithmetic on the partition id, as long as no result wraps around. A position along one axis then
-// has equal numbers on all devices that share it.
-void Numbering::Know(const Instruction& instruction, const Values& values, NumberedValue* value) const {
+// Evaluates integer arithmetic on the partition id into value->known, as long as no result wraps around. Devices that
+// have the same position along an axis then also have the same number for this position.
+void Numbering::EvaluateIntegers(const Instruction& instruction, const Values& values, NumberedValue* value) const {
   if (!instruction.shape().is_scalar() || !tensor::IsInteger(instruction.shape().type())) return;
   const auto known = [&](int64_t i) -> const std::vector<int64_t>& { return values.at(instruction.operand(i)).known; };
   std::vector<int64_t> result;
@@ -253,7 +253,7 @@ NumberedValue Numbering::Visit(const Instruction& instruction, const Values& val
       }
     }
   }
-  Know(instruction, values, &result);
+  EvaluateIntegers(instruction, values, &result);
   return result;
 }
 
@@ -262,7 +262,7 @@ bool Uniform(const NumberedValue& value) {
                      [&](uint64_t number) { return number == value.leaves[0][0]; });
 }
 
-// For every device, the first one with the same number.
+// For every device, the first device with the same number.
 Numbers Representatives(const Numbers& numbers) {
   absl::flat_hash_map<uint64_t, uint64_t> first;
   Numbers result;
@@ -281,7 +281,8 @@ bool Refine(const Numbers& numbers, Numbers* equal) {
   return changed;
 }
 
-// The fixed point: carried values are equal on two devices if they are equal before the loop and after every iteration.
+// Computes the fixed point: carried values are equal on two devices if they are equal before the loop and after every
+// iteration.
 absl::StatusOr<NumberedValue> Numbering::VisitWhile(const Instruction& instruction, const Values& values) {
   std::vector<Numbers>& equal = fixed_points_.Of(instruction);
   const std::vector<Numbers>& initial = values.at(instruction.operand(0)).leaves;

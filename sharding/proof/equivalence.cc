@@ -110,7 +110,7 @@ bool Close(double a, double b, double tolerance, Exactness exactness) {
   return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b));
 }
 
-// The tolerance, or the rounding error of the type if that is larger.
+// The tolerance, or the one that the rounding of a 16-bit type requires, whichever is larger.
 double ToleranceOf(ElementType type, double tolerance) {
   if (type == ElementType::kBF16) return std::max(tolerance, 4e-2);
   if (type == ElementType::kF16) return std::max(tolerance, 5e-3);
@@ -121,7 +121,7 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
                          Exactness exactness) {
   if (!(partitioned.shape() == whole.shape())) {
     return absl::InvalidArgumentError(absl::StrCat("result ", leaf, ": partitioned ", partitioned.shape().ToString(),
-                                                   ", whole ", whole.shape().ToString()));
+                                                   ", source ", whole.shape().ToString()));
   }
   const size_t width = tensor::ByteWidth(whole.shape().type);
   const double allowed = ToleranceOf(whole.shape().type, tolerance);
@@ -134,7 +134,7 @@ absl::Status CompareLeaf(const tensor::Array& partitioned, const tensor::Array& 
                 std::memcmp(partitioned.bytes().data() + i * width, whole.bytes().data() + i * width, width) == 0;
     for (int p = 0; p < parts && exactness != Exactness::kBits; ++p) same &= Close(a[p], b[p], allowed, exactness);
     if (!same) {
-      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", whole ", b[0])
+      const std::string values = parts > 0 ? absl::StrCat("partitioned ", a[0], ", source ", b[0])
                                              : std::string("the bits differ");
       return absl::InvalidArgumentError(
           absl::StrCat("result ", leaf, ", element [", absl::StrJoin(index, ","), "]: ", values));
@@ -150,7 +150,7 @@ absl::Status CompareValues(const Literal& partitioned, const Literal& whole, dou
                            Exactness exactness) {
   const std::vector<const tensor::Array*> a = ArrayLeaves(partitioned), b = ArrayLeaves(whole);
   if (a.size() != b.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, whole ", b.size()));
+    return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, source ", b.size()));
   }
   for (size_t leaf = 0; leaf < a.size(); ++leaf) {
     XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance, exactness));
@@ -220,7 +220,7 @@ tensor::Array SampleArray(const tensor::Shape& shape, Random& random) {
       return array;
     case ElementType::kF64:
     case ElementType::kC128: Fill<double>(&array, real); return array;
-    // Sixteen values from 0.5 on, in bits: exact in either type.
+    // The bit patterns of values between 0.5 and 1.25.
     case ElementType::kBF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3f00 + random.Below(160)); });
       return array;
     case ElementType::kF16: Fill<uint16_t>(&array, [&] { return static_cast<uint16_t>(0x3800 + random.Below(1280)); });

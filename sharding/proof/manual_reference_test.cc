@@ -12,7 +12,7 @@
 namespace xlad::sharding {
 namespace {
 
-TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
+TEST(PartitionManualOnly, SplitsNothingElseAndComputesTheSame) {
   auto module = hlo::ParseText(hlo::TestText("sharding/proof/testdata/manual_loop.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();
   ASSERT_TRUE(HasManualComputations(**module));
@@ -32,8 +32,8 @@ TEST(PartitionManualOnly, SplitsNothingElseAndMeansTheSame) {
   EXPECT_TRUE(same.ok()) << same;
 }
 
-// The scalar of each device becomes an element of an array, which is needed replicated.
-TEST(PartitionManualOnly, ScalarsOfTheirOwnAreGathered) {
+// The scalar of each device becomes an element of an array that must be replicated.
+TEST(PartitionManualOnly, ScalarsThatDifferBetweenDevicesAreGathered) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=2,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2]>}"}
 max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
@@ -63,9 +63,9 @@ ENTRY main {
   EXPECT_EQ(std::vector<float>(most.begin(), most.end()), (std::vector<float>{5, 7}));
 }
 
-// A free axis that does not divide a manual shard: manual shards of 5 split into 3 and 2, but the global 10 into 3, 3,
-// 3 and 1.
-TEST(PartitionManualOnly, PartsOfShardsAreNotPartsOfTheArray) {
+// A free axis that does not divide a manual shard: manual shards of 5 elements are split into 3 and 2, whereas the
+// global 10 elements are split into 3, 3, 3 and 1.
+TEST(PartitionManualOnly, FreeAxesThatDoNotDivideAManualShard) {
   auto module = hlo::ParseText(R"(HloModule m, num_partitions=4,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"x\"=2, \"z\"=2]>}"}
 body { b = f32[5] parameter(0) ROOT e = f32[5] exponential(b) }

@@ -1,8 +1,8 @@
 // Convolutions on shards.
 //
-// In a forward convolution, and in that for the gradient of the input (which has a base dilation), output and input are
-// split along a spatial dimension: every device fetches the part of its windows that its neighbors hold. In the
-// convolution for the gradient of the kernel, the "kernel" is as long as the input and both are split: every device
+// A forward convolution and the convolution for the gradient of the input (which has a base dilation) split output and
+// input along a spatial dimension. Every device fetches the part of its windows that its neighbors hold. In the
+// convolution for the gradient of the kernel, the "kernel" is as long as the input, and both are split. Every device
 // sums over its part of the kernel, which makes a partial result.
 #include <algorithm>
 
@@ -19,7 +19,7 @@ using hlo::Instruction;
 struct SplitSpatial {
   size_t spatial = 0;
   int64_t input_dim = 0;
-  int64_t kernel_shard = 0;  // Elements of the kernel on a device if the kernel is split, else 0.
+  int64_t kernel_shard = 0;  // The number of kernel elements on a device if the kernel is split, otherwise 0.
   WindowNeed need;
 };
 
@@ -27,8 +27,8 @@ hlo::WindowDimension WindowOf(const Instruction& instruction, size_t spatial) {
   return instruction.attributes().window ? (*instruction.attributes().window)[spatial] : hlo::WindowDimension{};
 }
 
-// By shard of a split kernel, the first position of the input that its elements are multiplied with. A reversed window
-// has its elements in opposite order.
+// For each shard of a split kernel, the first input position with which the shard is multiplied. A reversed window
+// applies its elements in the opposite order.
 Dims KernelStarts(const hlo::WindowDimension& window, int64_t shard, int64_t shards) {
   Dims starts;
   for (int64_t k = 0; k < shards; ++k) {
@@ -64,7 +64,8 @@ std::vector<SplitSpatial> SplitSpatials(const Instruction& instruction, const Op
   return result;
 }
 
-// Divides the group counts by the shards of the groups' factor, the major factor of the output's features.
+// Divides the group counts by the number of shards of the group factor, which is the major factor of the output's
+// features.
 void DivideGroups(const LocalOp& op, hlo::Attributes* attributes) {
   if (attributes->feature_group_count == 1 && attributes->batch_group_count == 1) return;
   const int group = op.rule->results[0][attributes->convolution->output_feature][0];
@@ -106,10 +107,10 @@ absl::Status EmitConvolution(LocalBuilder& local, LocalOp& op) {
   if (!ReducedDims(op, 0).empty()) input.local = local.MaskPadding(input, {dims.input_feature}, zero);
   for (const SplitSpatial& split : SplitSpatials(*op.source, *op.rule, *op.assignment)) {
     hlo::WindowDimension& dimension = window[split.spatial];
-    const std::string what = absl::StrCat(
-        split.kernel_shard > 0 ? "the sum over" : "windows over", " dimension ", split.input_dim,
-        " of operand 0 (size ", dimension.size, ", stride ", dimension.stride, ", dilation ", dimension.base_dilation,
-        " and ", dimension.window_dilation, ") reach into other shards");
+    const std::string what =
+        absl::StrCat(split.kernel_shard > 0 ? "sums over" : "windows over", " dimension ", split.input_dim,
+                     " of operand 0 (size ", dimension.size, ", stride ", dimension.stride, ", dilation ",
+                     dimension.base_dilation, " and ", dimension.window_dilation, ") reach into other shards");
     input.local = FetchWindow(local, {input, split.input_dim, zero, {op.source, what}}, split.need, &dimension);
     if (split.kernel_shard > 0) dimension.size = split.kernel_shard;
   }
