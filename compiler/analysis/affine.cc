@@ -16,26 +16,13 @@ void AddTimes(const Affine& x, int64_t factor, Affine* sum) {
   for (size_t l = 0; l < x.factors.size(); ++l) sum->factors[l] += factor * x.factors[l];
 }
 
-// The smallest value.
-int64_t LowestOf(const Affine& x, const Dims& loops) {
-  int64_t lowest = x.constant;
-  for (size_t l = 0; l < loops.size(); ++l) lowest += std::min<int64_t>(0, x.factors[l] * (loops[l] - 1));
-  return lowest;
-}
-
-int64_t SpanOf(const Affine& x, const Dims& loops) {
-  int64_t span = 0;
-  for (size_t l = 0; l < loops.size(); ++l) span += std::abs(x.factors[l]) * (loops[l] - 1);
-  return span;
-}
-
 std::vector<Affine> TransposedIndices(const Instruction& transpose, const std::vector<Affine>& at) {
   std::vector<Affine> result(at.size());
   for (size_t d = 0; d < at.size(); ++d) result[transpose.dimensions()[d]] = at[d];
   return result;
 }
 
-// The indices in the operand of an instruction that moves elements; empty if it is of another kind.
+// The indices in the operand of an instruction that moves elements, or empty for other instructions.
 std::vector<Affine> MovedIndices(const Instruction& user, const std::vector<Affine>& at) {
   const Dims& sizes = user.operand(0)->shape().dims();
   std::vector<Affine> result;
@@ -81,9 +68,22 @@ int64_t ValueOf(const Affine& position, const Dims& indices) {
   return value;
 }
 
+int64_t LowestOf(const Affine& position, const Dims& loops) {
+  int64_t lowest = position.constant;
+  for (size_t l = 0; l < loops.size(); ++l) lowest += std::min<int64_t>(0, position.factors[l] * (loops[l] - 1));
+  return lowest;
+}
+
+int64_t HighestOf(const Affine& position, const Dims& loops) {
+  int64_t highest = position.constant;
+  for (size_t l = 0; l < loops.size(); ++l) highest += std::max<int64_t>(0, position.factors[l] * (loops[l] - 1));
+  return highest;
+}
+
 std::optional<std::vector<Affine>> IndicesAt(const Affine& position, const Dims& loops, const Dims& sizes) {
   std::vector<Affine> indices(sizes.size(), Zero(loops.size()));
-  // The lowest position and the factors' magnitudes are split digit by digit, as in a number of mixed radix.
+  // The lowest position and the magnitudes of the factors are mixed-radix numbers whose radices are `sizes`. They are
+  // split into digits, the last dimension first.
   int64_t rest = LowestOf(position, loops), stride = 1;
   std::vector<bool> taken(loops.size(), false);
   for (size_t d = sizes.size(); d-- > 0;) {
@@ -98,8 +98,8 @@ std::optional<std::vector<Affine>> IndicesAt(const Affine& position, const Dims&
     }
     const int64_t lowest = d > 0 ? rest % sizes[d] : rest;
     rest = d > 0 ? rest / sizes[d] : 0;
-    if (lowest + SpanOf(index, loops) > sizes[d] - 1) return std::nullopt;
     index.constant = lowest - LowestOf(index, loops);
+    if (HighestOf(index, loops) > sizes[d] - 1) return std::nullopt;
     stride = outer;
   }
   return indices;

@@ -13,18 +13,6 @@ absl::Status Wrong(const Statement& statement, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("statement ", statement.name, ": ", what));
 }
 
-int64_t HighestOf(const Affine& position, const Dims& sizes) {
-  int64_t highest = position.constant;
-  for (size_t d = 0; d < sizes.size(); ++d) highest += std::max<int64_t>(0, position.factors[d] * (sizes[d] - 1));
-  return highest;
-}
-
-int64_t LowestOf(const Affine& position, const Dims& sizes) {
-  int64_t lowest = position.constant;
-  for (size_t d = 0; d < sizes.size(); ++d) lowest += std::min<int64_t>(0, position.factors[d] * (sizes[d] - 1));
-  return lowest;
-}
-
 bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
   for (int d = 0; d < std::ssize(position.factors); ++d) {
     if (position.factors[d] != 0 && std::find(dims.begin(), dims.end(), d) == dims.end()) return false;
@@ -32,7 +20,8 @@ bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
   return true;
 }
 
-// Whether no two indices have one position: each factor exceeds the reach of all smaller ones.
+// Whether different indices have different positions, which is true if each factor is larger than the sum of the spans
+// of all smaller factors.
 bool IsInjective(const Affine& position, const std::vector<int>& dims, const Dims& sizes) {
   std::vector<std::pair<int64_t, int64_t>> steps;
   for (const int d : dims) {
@@ -73,7 +62,7 @@ class Verifier {
       if (std::count(dims.begin(), dims.end(), d) != 1) return Wrong(statement, "found a dimension twice");
     }
     if (statement.is_reduction() != !statement.along.empty()) {
-      return Wrong(statement, "expected reduced dimensions exactly if it is a reduction");
+      return Wrong(statement, "expected reduced dimensions if and only if it is a reduction");
     }
     XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.value, dims));
     const size_t values = hlo::LeafShapes(statement.value.computation().root()->shape()).size();
@@ -96,7 +85,7 @@ class Verifier {
         return Wrong(statement, "it reads an array that does not exist");
       }
       if (read.at.factors.size() != sizes_.size() || !UsesOnly(read.at, dims)) {
-        return Wrong(statement, "the position of an element that it reads has a dimension that it does not have");
+        return Wrong(statement, "it reads at a position with a dimension that it does not have");
       }
       const Shape& shape = computation.parameter(static_cast<int64_t>(i))->shape();
       const ElementType type = is_position ? ElementType::kS64 : kernel_.arrays[read.array].type;

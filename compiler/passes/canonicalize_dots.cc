@@ -7,29 +7,21 @@
 #include <algorithm>
 
 #include "compiler/analysis/clone.h"
+#include "compiler/analysis/score_space.h"
 #include "compiler/analysis/step_computations.h"
 
 namespace xlad::compiler {
 namespace {
 
-Dims FreeDimensions(int64_t ndim, const Dims& batch, const Dims& contracting) {
-  Dims free;
-  for (int64_t d = 0; d < ndim; ++d) {
-    const bool used = std::find(batch.begin(), batch.end(), d) != batch.end() ||
-                      std::find(contracting.begin(), contracting.end(), d) != contracting.end();
-    if (!used) free.push_back(d);
-  }
-  return free;
-}
-
-// The operand dimensions of a transpose that its result dimensions are.
+// Maps dimensions of the result of a transpose to dimensions of its operand.
 Dims Through(const Dims& dimensions, const Dims& permutation) {
   Dims result;
   for (int64_t d : dimensions) result.push_back(permutation[d]);
   return result;
 }
 
-// Lets the dot read the operand of a transpose instead, if its free dimensions stay in order.
+// Replaces an operand of the dot that is a transpose by the operand of the transpose, if the free dimensions stay in
+// order.
 void FoldTransposedOperand(Instruction* dot, int64_t side) {
   Instruction* transpose = dot->operand(side);
   if (transpose->opcode() != Opcode::kTranspose) return;
@@ -37,7 +29,8 @@ void FoldTransposedOperand(Instruction* dot, int64_t side) {
   Dims& batch = side == 0 ? dims.lhs_batch : dims.rhs_batch;
   Dims& contracting = side == 0 ? dims.lhs_contracting : dims.rhs_contracting;
   const Dims& permutation = transpose->dimensions();
-  const Dims free = Through(FreeDimensions(transpose->shape().ndim(), batch, contracting), permutation);
+  const FreeDimensions of_dot = FreeDimensionsOf(*dot);
+  const Dims free = Through(side == 0 ? of_dot.lhs : of_dot.rhs, permutation);
   if (!std::is_sorted(free.begin(), free.end())) return;
   batch = Through(batch, permutation);
   contracting = Through(contracting, permutation);

@@ -17,17 +17,12 @@ using machine::LloType;
 
 namespace {
 
-// The most rows, columns and depth of the blocks of a product.
+// The maximum rows, columns and depth of the blocks of a product.
 constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
 constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
 
 int64_t Product(const Dims& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
-Dims Select(const Dims& from, const Dims& order) {
-  Dims out;
-  for (const int64_t d : order) out.push_back(from[d]);
-  return out;
 }
 Dims Without(int64_t ndim, const Dims& a, const Dims& b) {
   Dims out;
@@ -86,8 +81,9 @@ class ProductCode {
   }
 
  private:
-  // The products of a block: for each group of columns and each 128 of the depth, the weights are loaded, and all rows
-  // pass the arrays. The results of a pass are taken from the queues while the rows of the next one enter.
+  // Writes the products of a block. For each group of columns and each 128 elements of the depth, the weights are
+  // loaded, and all rows are pushed through the arrays. The results of a pass are popped from the queues while the rows
+  // of the next pass are pushed.
   void EmitStep(const TileStep& step) {
     const ScalarScope scope(&builder_);
     step_ = &step;
@@ -111,7 +107,8 @@ class ProductCode {
     EmitCopyOut(step);
   }
 
-  // One group of columns and 128 of the depth, with number part_.
+  // Writes the products of one group of columns and one slice of 128 elements of the depth. The register part_ has the
+  // number group * depth_tiles_ + slice.
   void EmitPart(bool is_first) {
     builder_.Scalar(LloOp::kSDivI, group_, part_, depth_tiles_);
     builder_.Scalar(LloOp::kSRemI, slice_, part_, depth_tiles_);
@@ -124,7 +121,7 @@ class ProductCode {
     }
   }
 
-  // The part of a value, as for PassTable.
+  // A part of a value, as in PassTable.
   int PartOf(int value, int part) {
     for (int i = 0; i < part; ++i) {
       const int rounded = builder_.Vector(LloOp::kFRoundBf16, {value});
@@ -136,7 +133,7 @@ class ProductCode {
   void EmitWeights(int part) {
     const ScalarScope scope(&builder_);
     const int first = builder_.NewScalar(), columns = builder_.NewScalar();
-    // Tile (16 slice + r, units group + u) of the block.
+    // Tile r of the weights of unit u is tile (16 slice + r, units group + u) of the block.
     builder_.Scalar(LloOp::kSMulI, first, slice_, kMatrixTiles * column_tiles_);
     builder_.Scalar(LloOp::kSMulI, columns, group_, units_);
     builder_.ScalarSum(first, first, columns);
@@ -152,7 +149,8 @@ class ProductCode {
     for (int u = 0; u < units_; ++u) builder_.Push(LloOp::kMSwap, {}, u);
   }
 
-  // Which rows of tile r of the weights exist: the others have not been written in VMEM.
+  // A vector with 1 in the rows of tile r that the weights have. The other rows of the tile have not been written to
+  // VMEM.
   int EmitInside(int r) {
     const ScalarScope scope(&builder_);
     const int first = builder_.NewScalar();
@@ -171,7 +169,8 @@ class ProductCode {
     return left;
   }
 
-  // All rows of the block enter the arrays (part >= 0), and the results of the pass before are added to the sums.
+  // Pushes all rows of the block into the arrays if part >= 0, and adds the results of the previous pass to the sums if
+  // `takes_results`.
   void EmitRows(int part, bool takes_results) {
     const ScalarScope scope(&builder_);
     const int row = builder_.NewScalar(), from = builder_.NewScalar(), to = builder_.NewScalar();
@@ -197,7 +196,7 @@ class ProductCode {
     builder_.EndLoop();
   }
 
-  // The sums are 0 before the first 'depth' of a block.
+  // Sets the sums to 0 before the first block along the depth.
   void EmitClear(const TileStep& step) {
     const ScalarScope scope(&builder_);
     const int is_first = step.IsFirst(), tile = builder_.NewScalar();
@@ -223,12 +222,12 @@ class ProductCode {
   bool masked_depth_ = false;
   TileGrid grid_;
   TileStream lhs_, rhs_, result_;
-  int64_t sums_ = 0;  // The first tile.
+  int64_t sums_ = 0;  // The first tile of the sums.
   // Scalar registers of a step.
   const TileStep* step_ = nullptr;
-  int depth_ = -1;  // The depth of the block, if it is not always a whole one.
+  int depth_ = -1;  // The depth of the block, or -1 if all blocks are complete.
   int part_ = 0, group_ = 0, slice_ = 0;
-  int before_ = 0;  // The group of the pass whose results are taken.
+  int before_ = 0;  // The group of the pass whose results are popped.
 };
 
 bool HasProductTypes(const Instruction& i) {
@@ -295,7 +294,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
   const int64_t rows = Product(output) / output.back();
   if (rows * taps * features > kMaxPatchElements) return false;
 
-  // The input with its padding.
+  // Writes the input with its padding.
   const LloType type = LloTypeOf(conv.operand(0)->shape().type());
   int from = Permuted(Materialize(conv.operand(0)), conv.operand(0)->shape().dims(), input_order);
   Dims padded = input;
@@ -311,7 +310,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
     EmitMove(pad);
   }
 
-  // A row for each output position: the features of all taps of its window.
+  // Writes a row for each output position: the features of all taps of its window.
   MatrixProductOf product{1, rows, taps * features, output.back()};
   product.lhs = NewBuffer(conv.name() + ".windows", type, rows * taps * features);
   for (int64_t tap = 0; tap < taps; ++tap) {

@@ -23,15 +23,17 @@ struct Move {
 
 // The strides of a dense row-major array.
 Dims DenseStrides(const Dims& sizes);
+// Element i of the result is element `order[i]` of `from`.
+Dims Select(const Dims& from, const Dims& order);
 
 // `batch` products [m,k] x [k,n], with dense operands.
 struct MatrixProductOf {
   int64_t batch = 1, m = 1, k = 1, n = 1;
-  int lhs = 0, rhs = 0, result = 0;  // Buffers.
-  int passes = 1;                    // The products of bf16: 1, 3 or 6.
+  int lhs = 0, rhs = 0, result = 0;  // The numbers of the buffers.
+  int passes = 1;                    // The number of bf16 products: 1, 3 or 6.
 };
 
-// It has more than 25 methods, because it has one for each kind of HLO instruction.
+// The class has more than 25 methods, because it has one for each kind of HLO instruction.
 class LloLowering {
  public:
   explicit LloLowering(const machine::Chip& chip) : chip_(chip) {}
@@ -45,7 +47,7 @@ class LloLowering {
   int NewBuffer(const std::string& name, machine::LloType type, int64_t elements);
   int NewBuffer(const Instruction& instruction, const Shape& leaf, const std::string& suffix);
   void AddKernel(LloBuilder* builder, const std::vector<int>& inputs, const std::vector<int>& outputs);
-  // The buffer of an array instruction, which is lowered if it has none.
+  // The buffer of an array instruction. The instruction is lowered if it does not have a buffer yet.
   int Materialize(const Instruction* instruction);
   const std::vector<int>& LeavesOf(const Instruction* instruction);
   void Lower(const Instruction* instruction);
@@ -56,18 +58,19 @@ class LloLowering {
   LloBuilder NewBuilder() const { return LloBuilder(chip_.vector_alus); }
   int64_t VmemTiles() const { return static_cast<int64_t>(chip_.vmem_bytes) / machine::kTileBytes; }
 
-  // lower_elementwise.cc. False if there is no code.
+  // lower_elementwise.cc. Here and below, a function that returns a bool returns false if there is no code for the
+  // instruction, which then becomes a macro-operation.
   void LowerMap(const Instruction& root, int out);
   bool LowerReduce(const Instruction& reduce, int out);
 
   // lower_moves.cc
   void EmitMove(const Move& move);
-  // All elements of the buffer become the scalar in another buffer.
+  // Sets all elements of a buffer to the scalar in another buffer.
   void EmitFill(int scalar, int to);
-  // The dense array of `sizes` in `buffer` with its dimensions permuted as by HLO's transpose, in `out`.
+  // Writes the dense array of `sizes` in `buffer` to `out`, with its dimensions permuted as by HLO's transpose.
   void EmitPermute(int buffer, const Dims& sizes, const Dims& permutation, int out);
   int Permuted(int buffer, const Dims& sizes, const Dims& permutation);
-  void EmitBlockTransposes(int buffer, const Dims& sizes, int out);  // [batch, rows, columns]
+  void EmitBlockTransposes(int buffer, const Dims& sizes, int out);  // `sizes` are [batch, rows, columns].
   bool LowerBroadcast(const Instruction& broadcast, int out);
   bool LowerSlice(const Instruction& slice, int out);
   bool LowerPad(const Instruction& pad, int out);
@@ -85,7 +88,7 @@ class LloLowering {
   const Instruction* current_ = nullptr;  // The instruction whose kernels are being written.
 };
 
-// One or three passes: what MatrixProductOf.passes is for an instruction.
+// The value of MatrixProductOf.passes for an instruction.
 int PassesOf(const Instruction& product);
 
 }  // namespace xlad::compiler
