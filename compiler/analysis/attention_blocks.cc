@@ -16,16 +16,16 @@ struct Linear {
   std::vector<int64_t> factors;
 };
 
-// What a value is in the columns that are masked.
+// What is known about a value in the masked columns.
 enum class Tail {
   kAny,
-  kUniform,  // The same in all of them, for one row.
-  kZero,     // Zero, if the checks that are made when the op runs succeed.
+  kUniform,  // Within a row, all masked columns have the same value.
+  kZero,     // The value is zero if the checks at run time succeed.
 };
 
-class Analysis {
+class MaskAnalysis {
  public:
-  explicit Analysis(AttentionOp* op) : op_(*op) {
+  explicit MaskAnalysis(AttentionOp* op) : op_(*op) {
     column_ = static_cast<size_t>(op_.batch_size() + op_.rows_size());
     for (const int64_t size : op_.rows()) rows_ *= size;
   }
@@ -44,11 +44,10 @@ class Analysis {
   }
 
  private:
-  // The scores of a block should fit into the second-level cache beside the operands. 12 rows are one tile of
-  // registers.
+  // The scores and operands of a block should fit into the second-level cache together. A register tile has 12 rows.
   int64_t BlockRows() const {
     const int64_t columns = op_.columns();
-    // Blocks of few rows leave out more masked columns.
+    // If blocks have fewer rows, more masked columns can be skipped.
     const int64_t rows = columns <= 2048 ? std::clamp<int64_t>(RoundUp(columns / 8, 12), 24, 48) : 24;
     return std::min(columns <= 8192 ? rows : 12, rows_);
   }
@@ -71,7 +70,7 @@ class Analysis {
         const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
         return x.has_value() && y.has_value() ? Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1) : std::nullopt;
       }
-      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, and the order stays in bf16.
+      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, and rounding to bf16 is monotonic.
         return value.element_type() == static_cast<int>(ElementType::kF32) ? LinearOf(value.inputs(0)) : std::nullopt;
       default:
         return std::nullopt;
@@ -97,8 +96,8 @@ class Analysis {
     }
   }
 
-  // The number of columns after which a predicate (or its negation) is false in a row, at most all columns. `position`:
-  // in batch and rows; the batch does not matter.
+  // The number of leading columns of a row in which a predicate (or its negation) may be true. `position` has the
+  // indices in batch and rows. The batch indices are not used.
   int64_t LastTrue(int v, bool negated, const std::vector<int64_t>& position) const {
     const AttentionOp::Value& value = op_.values(v);
     switch (value.opcode()) {
@@ -124,8 +123,8 @@ class Analysis {
     }
   }
 
-  // x compared with y, where x - y = rest - factor * column with factor > 0, is false from some column on if the
-  // comparison is >, >= or =.
+  // For x - y = rest - factor * column with factor > 0, the comparisons >, >= and = of x with y are false after some
+  // column.
   int64_t LastTrueComparison(const AttentionOp::Value& value, AttentionOp::Opcode comparison,
                              const std::vector<int64_t>& position) const {
     const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
@@ -139,19 +138,19 @@ class Analysis {
     }
     bool or_equal = comparison == AttentionOp::GREATER_EQUAL || comparison == AttentionOp::EQUAL;
     bool greater = or_equal || comparison == AttentionOp::GREATER;
-    if (factor < 0 && comparison != AttentionOp::EQUAL) {  // Exchange the sides.
+    if (factor < 0 && comparison != AttentionOp::EQUAL) {  // Exchange x and y.
       rest = -rest;
       factor = -factor;
       or_equal = comparison == AttentionOp::LESS_EQUAL;
       greater = or_equal || comparison == AttentionOp::LESS;
     }
     if (factor <= 0 || !greater) return op_.columns();
-    // The last column with rest - factor * column >= 0, or > 0.
+    // The predicate is true up to the last column with rest - factor * column >= 0, or > 0 if equality is excluded.
     const int64_t bound = or_equal ? rest : rest - 1;
     return bound < 0 ? 0 : std::min(op_.columns(), bound / factor + 1);
   }
 
-  // Whether the predicate is false in the last columns of at least one block.
+  // Whether the predicate (or its negation) is false in the last columns of the first row.
   bool Ends(int v, bool negated) const {
     std::vector<int64_t> position(column_, 0);
     return LastTrue(v, negated, position) < op_.columns();
@@ -238,7 +237,8 @@ class Analysis {
     }
   }
 
-  // Whether all reductions and products are over values that are zero in the masked columns.
+  // Returns whether there are masks and all reductions and products can skip the masked columns. The operands of sums
+  // and products must be zero in these columns. The operands of row maxima must have one value in them.
   bool FindTails() {
     for (AttentionOp::Value& value : *op_.mutable_values()) {
       const bool wide = IsWide(value), constant = value.opcode() == AttentionOp::CONSTANT;
@@ -253,7 +253,8 @@ class Analysis {
     return valid_ && !masks_.empty();
   }
 
-  // One masked column is computed, in which the values are checked; then the number is rounded up for whole vectors.
+  // The number of columns that a block computes. If the block has masked columns, one of them is included, because the
+  // checks at run time use its values. The number is rounded up to whole vectors.
   int64_t ColumnsOf(int64_t block) const {
     std::vector<int64_t> position(column_, 0);
     int64_t columns = 0;
@@ -271,14 +272,15 @@ class Analysis {
   AttentionOp& op_;
   size_t column_ = 0;  // The position of the column in Operand.strides.
   int64_t rows_ = 1;
-  std::vector<Tail> tails_;  // By value.
+  std::vector<Tail> tails_;  // One for each value of op_.
   std::vector<bool> wide_;
-  std::vector<std::pair<int, bool>> masks_;  // Predicates that are false in the masked columns, if negated or not.
+  std::vector<std::pair<int, bool>> masks_;  // Predicates that are false in the masked columns. If the second member is
+                                             // true, the negation of the predicate is false.
   bool valid_ = true;
 };
 
 }  // namespace
 
-void ChooseBlocks(AttentionOp* op) { Analysis(op).Run(); }
+void ChooseBlocks(AttentionOp* op) { MaskAnalysis(op).Run(); }
 
 }  // namespace xlad::compiler

@@ -7,7 +7,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Positions of one value beyond this number are too many loads.
+// If a value is needed at more positions than this, a kernel would have too many loads.
 constexpr size_t kMaxPositions = 4;
 
 // The instructions of a fusion in reverse order, or the instruction itself.
@@ -19,12 +19,13 @@ std::vector<const Instruction*> UsersFirst(const Instruction& fusion) {
   return result;
 }
 
-bool IsReduction(const Instruction& instruction) {
+bool IsSingleReduction(const Instruction& instruction) {
   return instruction.opcode() == Opcode::kReduce && instruction.operand_count() == 2;
 }
 
-// The loops that visit rows and columns such that all reshapes among full and row values are affine: the sizes between
-// all products of inner dimensions that occur. Empty if one does not divide the next, as for [4,9] and [6,6].
+// The sizes of loops over rows and columns that make all reshapes between full values or between row values affine.
+// They are the quotients of neighbors in the sorted list of all products of inner dimensions. Empty if one product does
+// not divide the next, as for [4,9] and [6,6].
 Dims FinestLoops(const Instruction& fusion, int64_t rows, int64_t columns) {
   std::vector<int64_t> products = {1, columns, rows * columns};
   for (const Instruction* value : UsersFirst(fusion)) {
@@ -44,7 +45,7 @@ Dims FinestLoops(const Instruction& fusion, int64_t rows, int64_t columns) {
   return loops;
 }
 
-// Whether all operands are arrays and all results are different.
+// Whether all operands are arrays and no result occurs twice.
 bool HasArraysOnly(const Instruction& fusion) {
   for (const Instruction* operand : fusion.operands()) {
     if (!operand->shape().is_array()) return false;
@@ -54,9 +55,9 @@ bool HasArraysOnly(const Instruction& fusion) {
   return std::adjacent_find(results.begin(), results.end()) == results.end();
 }
 
-class Analysis {
+class RowAnalysis {
  public:
-  Analysis(const Instruction& fusion, int64_t rows, int64_t columns, const Dims& loops) : fusion_(fusion) {
+  RowAnalysis(const Instruction& fusion, int64_t rows, int64_t columns, const Dims& loops) : fusion_(fusion) {
     form_.rows = rows;
     form_.columns = columns;
     form_.loops = loops;
@@ -99,10 +100,10 @@ class Analysis {
     if (std::find(known.begin(), known.end(), position) == known.end()) known.push_back(position);
   }
 
-  // Adds what the element at `position` needs.
+  // Adds the positions of operands that the element at `position` of the value needs.
   bool Visit(const Instruction& value, const Affine& position) {
     if (!value.shape().is_array() || form_.positions[&value].size() > kMaxPositions) return false;
-    if (IsReduction(value)) return VisitReduction(value, position);
+    if (IsSingleReduction(value)) return VisitReduction(value, position);
     if (value.opcode() == Opcode::kIota) {
       return IndicesAt(position, form_.loops, value.shape().dims()).has_value();
     }
@@ -116,7 +117,7 @@ class Analysis {
     return true;
   }
 
-  // The operand of a reduction along the columns is needed at its own position.
+  // A reduction along the columns needs its operand at the operand's own position.
   bool VisitReduction(const Instruction& reduce, const Affine& position) {
     const Instruction& operand = *reduce.operand(0);
     if (position != form_.row || !form_.IsFull(operand)) return false;
@@ -166,15 +167,15 @@ std::vector<const Instruction*> ResultsOf(const Instruction& fusion) {
 
 std::optional<RowForm> RowFormOf(const Instruction& fusion, int64_t rows, int64_t columns) {
   if (rows < 2 || columns < 2 || !HasArraysOnly(fusion)) return std::nullopt;
-  if (auto form = Analysis(fusion, rows, columns, {rows, columns}).Run()) return form;
+  if (auto form = RowAnalysis(fusion, rows, columns, {rows, columns}).Run()) return form;
   const Dims loops = FinestLoops(fusion, rows, columns);
   if (loops.size() <= 2) return std::nullopt;
-  return Analysis(fusion, rows, columns, loops).Run();
+  return RowAnalysis(fusion, rows, columns, loops).Run();
 }
 
 std::optional<RowForm> RowFormOf(const Instruction& fusion) {
   for (const Instruction* value : UsersFirst(fusion)) {
-    if (!IsReduction(*value)) continue;
+    if (!IsSingleReduction(*value)) continue;
     const int64_t rows = value->shape().elements(), elements = value->operand(0)->shape().elements();
     return rows > 0 ? RowFormOf(fusion, rows, elements / rows) : std::nullopt;
   }
@@ -190,7 +191,7 @@ absl::flat_hash_map<const Instruction*, int> LevelsOf(const Instruction& fusion,
     if (!IsInput(fusion, *value)) {
       for (const Instruction* operand : value->operands()) level = std::max(level, levels[operand]);
     }
-    levels[value] = level + (IsReduction(*value) ? 1 : 0);
+    levels[value] = level + (IsSingleReduction(*value) ? 1 : 0);
   }
   return levels;
 }
@@ -203,7 +204,7 @@ std::vector<std::pair<int, int>> RowPairs(const Instruction& fusion, const RowFo
     if (value->opcode() == Opcode::kTuple) continue;
     int& own = last[value];
     own = std::max(own, levels[value]);
-    const int used = IsReduction(*value) ? levels[value] - 1 : own;
+    const int used = IsSingleReduction(*value) ? levels[value] - 1 : own;
     for (const Instruction* operand : value->operands()) {
       int& of_operand = last[operand];
       of_operand = std::max(of_operand, used);

@@ -5,15 +5,15 @@
 namespace xlad::compiler {
 namespace {
 
-// A pair of values that may share memory, and how much that saves.
+// A pair of values that may share memory. Candidates with larger weights are tried first.
 struct Candidate {
   int a, b;
   double weight;
 };
 
-class Merger {
+class ClassMerger {
  public:
-  Merger(const LinearProgram& program, const Liveness& liveness) : program_(program), liveness_(liveness) {
+  ClassMerger(const LinearProgram& program, const Liveness& liveness) : program_(program), liveness_(liveness) {
     const size_t count = program.values.size();
     classes_.class_of.resize(count);
     classes_.members.resize(count);
@@ -42,7 +42,8 @@ class Merger {
   Intervals& live(int c) { return classes_.live[c]; }
   const BufferValue& value(int v) const { return program_.values[v]; }
 
-  // All members have the same size and may be written, and at most one is not a temporary.
+  // Whether two classes may be merged: all members must have the same size and be writable, at most one may not be a
+  // temporary, and the classes may be live at the same time only for an operation in place.
   bool MayJoin(int a, int b) {
     int pinned = 0;
     const int64_t bytes = value(members(a)[0]).bytes;
@@ -79,7 +80,7 @@ class Merger {
       const int read = classes_.class_of[op->inputs[i]];
       if (read == to) return false;
       if (read != from) continue;
-      // Code for an instruction assumes that an operand it writes over is not another operand as well.
+      // Generated code assumes that an operand that it overwrites is not also another operand.
       if (first_input < 0) first_input = i;
       if (!IsSameOperand(*op, first_input, i)) return false;
       const auto pair = std::make_pair(output, i);
@@ -100,7 +101,8 @@ void CollectCandidates(const std::vector<LinearOp>& ops, double executions, cons
       const int from = op.inputs[input];
       const int to = op.outputs[output];
       const double bytes = program.values[from].bytes;
-      // Avoiding a copy saves time, avoiding a buffer saves memory only. Updates copy what they do not change.
+      // Avoiding a copy saves time. Avoiding a buffer saves only memory. An update that is not in place copies the
+      // elements that it does not change.
       const bool copies = op.kind == LinearOp::Kind::kCopy || op.instruction->opcode() == Opcode::kDynamicUpdateSlice ||
                           op.instruction->opcode() == Opcode::kScatter;
       candidates->push_back({from, to, (copies ? 1000 : 1) * (bytes + 1) * executions});
@@ -119,7 +121,7 @@ BufferClasses Coalesce(const LinearProgram& program, const Liveness& liveness) {
   CollectCandidates(program.ops, 1, program, &candidates);
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.weight > b.weight; });
-  Merger merger(program, liveness);
+  ClassMerger merger(program, liveness);
   for (const Candidate& candidate : candidates) merger.TryMerge(candidate.a, candidate.b);
   return merger.Finish();
 }

@@ -5,7 +5,7 @@
 namespace xlad::compiler {
 namespace {
 
-std::string Values(const LinearProgram& program, const std::vector<int>& values) {
+std::string ValuesText(const LinearProgram& program, const std::vector<int>& values) {
   return absl::StrJoin(
       values, ", ", [&](std::string* out, int v) { absl::StrAppend(out, "v", v, "[", program.values[v].bytes, "]"); });
 }
@@ -21,8 +21,8 @@ std::string NameOf(const LinearOp& op) {
 void Append(const LinearProgram& program, const std::vector<LinearOp>& ops, const std::string& indent,
             std::string* text) {
   for (const LinearOp& op : ops) {
-    absl::StrAppend(text, indent, NameOf(op), " %", op.instruction->name(), "(", Values(program, op.inputs), ") -> ",
-                    Values(program, op.outputs), "\n");
+    absl::StrAppend(text, indent, NameOf(op), " %", op.instruction->name(), "(", ValuesText(program, op.inputs),
+                    ") -> ", ValuesText(program, op.outputs), "\n");
     if (op.kind == LinearOp::Kind::kWhile) {
       Append(program, op.condition, indent + "  ? ", text);
       absl::StrAppend(text, indent, "  while v", op.predicate, "\n");
@@ -34,9 +34,9 @@ void Append(const LinearProgram& program, const std::vector<LinearOp>& ops, cons
 }  // namespace
 
 std::string ToString(const LinearProgram& program) {
-  std::string text = absl::StrCat("parameters ", Values(program, program.parameters), "\n");
+  std::string text = absl::StrCat("parameters ", ValuesText(program, program.parameters), "\n");
   Append(program, program.ops, "", &text);
-  absl::StrAppend(&text, "results ", Values(program, program.results), "\n");
+  absl::StrAppend(&text, "results ", ValuesText(program, program.results), "\n");
   return text;
 }
 

@@ -7,21 +7,21 @@
 namespace xlad::compiler {
 namespace {
 
-using Set = absl::flat_hash_set<int>;
+using ValueSet = absl::flat_hash_set<int>;
 
-// --- Live sets, backwards.
+// --- Live sets, computed backwards.
 
 // Changes `live` from the set after `ops` to the set before them.
-void LiveBefore(const std::vector<LinearOp>& ops, Set* live);
+void LiveBefore(const std::vector<LinearOp>& ops, ValueSet* live);
 
-// The set before a loop's condition, given the set after the loop.
+// The live set before a loop's condition, given the set after the loop.
 //
 // The set is the least fixed point of head = C(after + predicate + B(head)), where C and B are the effects of condition
-// and body. Every effect has the form X -> G + (X - K), so that B(head) = B({}) + (head - K), and what the second term
-// adds is in `head` already: B({}) gives the fixed point without iteration. Iteration would take time exponential in
-// the depth of nested loops.
-Set LiveAtHead(const LinearOp& loop, const Set& after) {
-  Set head;
+// and body. Every effect has the form X -> G + (X - K), so that B(head) = B({}) + (head - K). The second term adds only
+// members of `head`. Therefore the fixed point is C(after + predicate + B({})), without iteration. Iteration would take
+// time exponential in the depth of nested loops.
+ValueSet LiveAtHead(const LinearOp& loop, const ValueSet& after) {
+  ValueSet head;
   LiveBefore(loop.bodies[0], &head);
   head.insert(after.begin(), after.end());
   head.insert(loop.predicate);
@@ -29,16 +29,16 @@ Set LiveAtHead(const LinearOp& loop, const Set& after) {
   return head;
 }
 
-void LiveBefore(const std::vector<LinearOp>& ops, Set* live) {
+void LiveBefore(const std::vector<LinearOp>& ops, ValueSet* live) {
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     switch (op->kind) {
       case LinearOp::Kind::kWhile:
         *live = LiveAtHead(*op, *live);
         break;
       case LinearOp::Kind::kIf: {
-        Set all;
+        ValueSet all;
         for (const std::vector<LinearOp>& branch : op->bodies) {
-          Set at = *live;
+          ValueSet at = *live;
           LiveBefore(branch, &at);
           all.insert(at.begin(), at.end());
         }
@@ -55,13 +55,13 @@ void LiveBefore(const std::vector<LinearOp>& ops, Set* live) {
 
 // --- Numbering.
 
-// The operations in `ops` and below, with one more for each end of a body or branch. IntervalBuilder numbers them
-// from the last to the first.
+// Counts the operations in `ops` and in their nested lists, plus one for each end of a body or branch. IntervalBuilder
+// numbers all of these from the last to the first.
 
 int64_t CountOps(const std::vector<LinearOp>& ops) {
   int64_t count = 0;
   for (const LinearOp& op : ops) {
-    ++count;  // For a loop, the test of its predicate; for a conditional, the selection.
+    ++count;  // For a loop, this is the test of its predicate. For a conditional, it is the selection of a branch.
     if (op.kind == LinearOp::Kind::kWhile) count += CountOps(op.condition) + 1;
     for (const std::vector<LinearOp>& body : op.bodies)
       count += CountOps(body) + (op.kind == LinearOp::Kind::kIf ? 1 : 0);
@@ -69,7 +69,7 @@ int64_t CountOps(const std::vector<LinearOp>& ops) {
   return count;
 }
 
-// --- Intervals, backwards from the last number.
+// --- Intervals, computed backwards from the last number.
 
 class IntervalBuilder {
  public:
@@ -79,8 +79,8 @@ class IntervalBuilder {
     result_.points = 2 * count;
   }
 
-  // Sets the live set at the current point, which moves backwards.
-  void SetLive(const Set& live) {
+  // Sets the live set at the current point. The current point only decreases.
+  void SetLive(const ValueSet& live) {
     const int64_t point = 2 * next_ - 1;
     for (auto it = live_.begin(); it != live_.end();) {
       const int value = *it++;
@@ -128,12 +128,12 @@ class IntervalBuilder {
   }
 
   void WalkLoop(const LinearOp& loop) {
-    const Set after = live_;
-    const Set head = LiveAtHead(loop, after);
+    const ValueSet after = live_;
+    const ValueSet head = LiveAtHead(loop, after);
     SetLive(head);
     Take(nullptr);  // The end of the body.
     Walk(loop.bodies[0]);
-    Set test = live_;
+    ValueSet test = live_;
     test.insert(after.begin(), after.end());
     SetLive(test);
     const int64_t number = Take(&loop);
@@ -142,8 +142,8 @@ class IntervalBuilder {
   }
 
   void WalkBranches(const LinearOp& op) {
-    const Set after = live_;
-    Set before;
+    const ValueSet after = live_;
+    ValueSet before;
     for (auto branch = op.bodies.rbegin(); branch != op.bodies.rend(); ++branch) {
       SetLive(after);
       Take(nullptr);  // The end of the branch.
@@ -165,12 +165,12 @@ class IntervalBuilder {
     if (first <= last) result_.values[value].push_back({first, last});
   }
   void Define(int value, int64_t number) {
-    Open(value, 2 * number + 1);  // A value without readers is still written.
+    Open(value, 2 * number + 1);  // A value that is never read needs memory when it is written.
     Close(value, 2 * number + 1);
   }
 
   int64_t next_;
-  Set live_;
+  ValueSet live_;
   std::vector<int64_t> open_;
   Liveness result_;
 };
@@ -179,7 +179,7 @@ class IntervalBuilder {
 
 Liveness ComputeLiveness(const LinearProgram& program) {
   IntervalBuilder builder(program, CountOps(program.ops));
-  builder.SetLive(Set(program.results.begin(), program.results.end()));
+  builder.SetLive(ValueSet(program.results.begin(), program.results.end()));
   builder.Walk(program.ops);
   return builder.Finish();
 }

@@ -11,18 +11,18 @@
 namespace xlad::compiler {
 namespace {
 
-using Values = absl::flat_hash_set<int>;
+using ValueSet = absl::flat_hash_set<int>;
 
-// Whether an operation, with all inside it, reads or writes one of `values`.
+// Whether an operation, including its nested operations, reads or writes one of a set of values.
 struct Accesses {
   bool reads = false, writes = false;
 };
 
-bool HasAny(const std::vector<int>& list, const Values& values) {
+bool HasAny(const std::vector<int>& list, const ValueSet& values) {
   return std::any_of(list.begin(), list.end(), [&](int value) { return values.contains(value); });
 }
 
-Accesses AccessesOf(const LinearOp& op, const Values& values) {
+Accesses AccessesOf(const LinearOp& op, const ValueSet& values) {
   Accesses found{HasAny(op.inputs, values) || values.contains(op.predicate), HasAny(op.outputs, values)};
   const auto add = [&](const std::vector<LinearOp>& ops) {
     for (const LinearOp& inner : ops) {
@@ -41,7 +41,7 @@ double NsOf(const LinearOp& op) {
   return is_copy ? 0 : ComputeNs(*op.instruction);
 }
 
-// Merges each result of a collective with its operand, if both can be one value.
+// Merges each result of a collective with an operand, if the collective can run in place on it.
 class InPlaceMerger {
  public:
   explicit InPlaceMerger(LinearProgram* program)
@@ -68,7 +68,7 @@ class InPlaceMerger {
     }
   }
 
-  // Replaces the results that were merged.
+  // Replaces merged results by their operands.
   void Rename(std::vector<LinearOp>* ops) const {
     for (LinearOp& op : *ops) {
       for (std::vector<int>* list : {&op.inputs, &op.outputs}) {
@@ -83,7 +83,7 @@ class InPlaceMerger {
  private:
   const LinearProgram& program_;
   Liveness liveness_;
-  std::vector<int> merged_with_;  // The operand that a value is merged with, or the value itself.
+  std::vector<int> merged_with_;  // For each value, the operand with which it is merged, or the value itself.
   absl::flat_hash_map<const LinearOp*, int64_t> number_of_;
 };
 
@@ -102,10 +102,10 @@ class Overlapper {
   }
 
  private:
-  // Where the collective at position `start` must have ended.
+  // The position of the operation before which the collective at position `start` must end.
   static size_t EndOf(const std::vector<LinearOp>& ops, size_t start) {
-    const Values operands(ops[start].inputs.begin(), ops[start].inputs.end());
-    const Values results(ops[start].outputs.begin(), ops[start].outputs.end());
+    const ValueSet operands(ops[start].inputs.begin(), ops[start].inputs.end());
+    const ValueSet results(ops[start].outputs.begin(), ops[start].outputs.end());
     size_t end = start + 1;
     for (; end < ops.size(); ++end) {
       const Accesses of_results = AccessesOf(ops[end], results);
@@ -114,7 +114,7 @@ class Overlapper {
     return end;
   }
 
-  // Numbers the collectives that are worth it.
+  // Numbers the collectives that are overlapped with at least min_ns_ of computation.
   void Mark(std::vector<LinearOp>* ops) {
     for (size_t start = 0; start < ops->size(); ++start) {
       LinearOp& op = (*ops)[start];
@@ -131,7 +131,8 @@ class Overlapper {
   }
 
   void AddEnds(std::vector<LinearOp>* ops) {
-    std::vector<std::vector<LinearOp>> ends(ops->size() + 1);  // By the position that they come before.
+    std::vector<std::vector<LinearOp>> ends(ops->size() + 1);  // For each position, the ends that are inserted before
+                                                               // it.
     for (size_t start = 0; start < ops->size(); ++start) {
       LinearOp& op = (*ops)[start];
       AddEnds(&op.condition);
@@ -141,8 +142,8 @@ class Overlapper {
       done.kind = LinearOp::Kind::kCollectiveDone;
       done.instruction = op.instruction;
       done.request = op.request;
-      const Values all = [&] {
-        Values values(op.inputs.begin(), op.inputs.end());
+      const ValueSet all = [&] {
+        ValueSet values(op.inputs.begin(), op.inputs.end());
         values.insert(op.outputs.begin(), op.outputs.end());
         return values;
       }();
@@ -161,7 +162,7 @@ class Overlapper {
   LinearProgram& program_;
   const double min_ns_;
   int requests_ = 0;
-  std::vector<const LinearOp*> started_;  // In the order of the program.
+  std::vector<const LinearOp*> started_;  // In program order.
 };
 
 }  // namespace

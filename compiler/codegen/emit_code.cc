@@ -10,10 +10,11 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMinPartWeight = 250;  // Instructions that make another object, and its thread, worthwhile.
+constexpr int64_t kMinPartWeight = 250;  // The number of instructions for which an additional object, compiled in its
+                                         // own thread, is worthwhile.
 constexpr size_t kMaxParts = 4;
 
-// The contents of one object: indices of kernels and native programs.
+// The contents of one object: the indices of its kernels and native programs.
 struct Part {
   std::vector<size_t> kernels, loops;
   int64_t weight = 0;
@@ -33,15 +34,16 @@ void AppendSymbols(const google::protobuf::RepeatedPtrField<Step>& steps, std::v
 }
 
 int64_t WeightOf(const KernelRequest& kernel) {
-  int64_t weight = 4;  // The kernel's own function and loop.
+  int64_t weight = 4;  // For the kernel's function and its loop.
   for (const Computation* called : kernel.root->called()) {
     weight += std::ssize(called->instructions());
   }
   return weight;
 }
 
-// The smallest groups that must be in one object: each native program with the kernels that it calls. Union-find.
-std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::vector<NativeLoop>& loops) {
+// The smallest groups that must be in one object: each native program and the kernels that it calls. Found by
+// union-find.
+std::vector<Part> SmallestParts(const std::vector<KernelRequest>& kernels, const std::vector<NativeLoop>& loops) {
   std::vector<size_t> leader(kernels.size() + loops.size());
   std::iota(leader.begin(), leader.end(), size_t{0});
   const auto find = [&](size_t x) {
@@ -68,7 +70,7 @@ std::vector<Part> Groups(const std::vector<KernelRequest>& kernels, const std::v
   return groups;
 }
 
-// Distributes groups over parts: heaviest group first, each to the lightest part so far.
+// Distributes groups over parts: the heaviest group first, and each group to the part that is lightest so far.
 std::vector<Part> Distribute(std::vector<Part> groups, size_t most_parts) {
   int64_t weight = 0;
   for (const Part& group : groups) weight += group.weight;
@@ -89,7 +91,7 @@ std::vector<Part> Distribute(std::vector<Part> groups, size_t most_parts) {
   return parts;
 }
 
-// Finishes every emitter in a thread and returns the objects in order.
+// Finishes every emitter in its own thread and returns the objects in order.
 absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique_ptr<ObjectEmitter>>& emitters) {
   std::vector<absl::StatusOr<std::string>> results(emitters.size(), absl::UnknownError(""));
   std::vector<std::thread> threads;
@@ -114,9 +116,10 @@ std::vector<NativeLoop> NativeLoopsOf(const StepProgram& program, std::vector<St
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings) {
   EmittedCode code;
   std::vector<Step> draft = program.steps;
-  // PTX is one text.
+  // PTX code cannot be divided into several objects.
   const size_t most_parts = target.triple().starts_with("nvptx") ? 1 : kMaxParts;
-  const std::vector<Part> parts = Distribute(Groups(program.kernels, NativeLoopsOf(program, &draft)), most_parts);
+  const std::vector<Part> parts =
+      Distribute(SmallestParts(program.kernels, NativeLoopsOf(program, &draft)), most_parts);
   std::vector<std::unique_ptr<ObjectEmitter>> emitters;
   absl::flat_hash_map<std::string, EmittedKernel> facts;
   for (const Part& part : parts) {

@@ -7,9 +7,10 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMaxIterations = 1024;  // An inner loop has at most this many.
+constexpr int64_t kMaxInnerIterations = 1024;  // The maximum number of iterations of an inner loop.
 
-// The usual tile, halved and doubled up to twice, if the loops have more iterations.
+// The tile of the usual schedule, half and a quarter of it, and two and four times as much. Tiles other than the usual
+// one must be smaller than the number of iterations.
 std::vector<int64_t> Tiles(const ScheduledKernel& usual) {
   std::vector<int64_t> tiles = {usual.schedule.tile};
   if (usual.schedule.bind.empty()) return tiles;
@@ -26,7 +27,7 @@ std::vector<int64_t> Tiles(const ScheduledKernel& usual) {
   return distinct;
 }
 
-// The split of the innermost dimension by `factor`, or no split if that is 0.
+// The schedule with dimension `dim` split by `factor`, or not split if `factor` is 0.
 KernelSchedule WithSplit(const KernelSchedule& schedule, const std::string& dim, int64_t factor) {
   KernelSchedule changed = schedule;
   std::erase_if(changed.splits, [&](const KernelSchedule::Split& split) { return split.dim == dim; });
@@ -62,7 +63,7 @@ std::vector<KernelSchedule> Splits(const ScheduledKernel& usual) {
     if (split.dim == dim.name) factor = split.factor;
   }
   for (const int64_t other : {int64_t{0}, lanes, 2 * lanes, 4 * lanes, 8 * lanes, int64_t{256}}) {
-    if (other == factor || other == 1 || other > kMaxIterations || (other > 0 && other >= dim.size)) continue;
+    if (other == factor || other == 1 || other > kMaxInnerIterations || (other > 0 && other >= dim.size)) continue;
     KernelSchedule changed = WithSplit(usual.schedule, dim.name, other);
     if (std::find(schedules.begin(), schedules.end(), changed) == schedules.end()) schedules.push_back(changed);
   }

@@ -1,12 +1,12 @@
 // Combines small all-reduces into buckets.
 //
-// Needs: canonical collectives and reducers. Leaves: one all-reduce with several operands instead of several small ones
-// of the same groups, reducer and type that do not depend on each other (directly or through other combined ones). The
-// combined all-reduce carries the origins of all of them. Buckets are filled in the order in which the operands can be
-// computed at the earliest, and have the size that the cost model finds best (BucketBytes), so that the gradients of
-// the last layers are sent while those of the first layers are computed. The order of the program does not show this:
-// all-reduces come where their results are used, often in the order of the parameters, which is that of the forward
-// pass, and so may the products that make their operands.
+// Needs: canonical collectives and reducers. Leaves: small all-reduces with the same groups, reducer and type are
+// combined into one all-reduce with several operands, if they do not depend on each other (directly or through other
+// combined all-reduces). The combined all-reduce has the origins of all of its members. Buckets are filled in the order
+// of the earliest time at which the operands can be computed, and have the best size of the cost model (BucketBytes).
+// In this way, the gradients of the last layers are sent while those of the first layers are computed. The program
+// order cannot be used for this: an all-reduce is often placed at the use of its result, in the order of the
+// parameters, which is that of the forward pass. The products that compute the operands may have this order too.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -27,21 +27,21 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMaxOperandBytes = 1 << 20;    // Above, the latency that combining saves does not matter.
+constexpr int64_t kMaxOperandBytes = 1 << 20;  // For larger operands, the saved latency does not matter.
 constexpr size_t kMaxOperands = 256;
-constexpr int64_t kMaxOrigins = 16;  // Origin lines that are kept for each key.
+constexpr int64_t kMaxOrigins = 16;  // The maximum number of origin lines that are kept for each key.
 
-using Groups = std::vector<std::vector<int64_t>>;
+using DeviceLists = std::vector<std::vector<int64_t>>;
 // What the members of a bucket have in common: element type, reducer and groups.
-using Key = std::tuple<ElementType, const Computation*, Groups>;
+using CombineKey = std::tuple<ElementType, const Computation*, DeviceLists>;
 
-// All-reduces that become one.
+// All-reduces that are combined.
 struct Bucket {
-  Key key;
+  CombineKey key;
   std::vector<Instruction*> members;
-  std::set<int> needs;  // Buckets that its operands depend on, not through further buckets.
+  std::set<int> needs;  // The buckets on which the operands depend directly, not through other buckets.
   int64_t bytes = 0;
-  bool is_full = false;  // Members that come later would delay it.
+  bool is_full = false;  // If true, no more members are added: later ones would delay the bucket.
 };
 
 class Combiner {
@@ -83,7 +83,7 @@ class Combiner {
            at.shape().bytes() <= kMaxOperandBytes;
   }
 
-  // All instructions, inputs before users, in the order of the longest paths of computation that lead to them.
+  // All instructions, inputs before users, sorted by the length of the longest path of computation that leads to each.
   std::vector<Instruction*> ByReadiness() const {
     std::vector<Instruction*> order = Snapshot(*computation_);
     absl::flat_hash_map<const Instruction*, double> ready_ns;
@@ -101,23 +101,23 @@ class Combiner {
 
   // Finds the all-reduces to combine, and the size of the buckets for each key.
   absl::Status CollectAllReduces() {
-    std::map<Key, int64_t> total;
+    std::map<CombineKey, int64_t> total;
     for (const auto& at : computation_->instructions()) {
       if (!IsSmallAllReduce(*at)) continue;
-      XLAD_ASSIGN_OR_RETURN(Groups groups, DeviceGroups(*at, devices_));
-      const Key key{at->shape().type(), at->called()[0], std::move(groups)};
+      XLAD_ASSIGN_OR_RETURN(DeviceLists groups, DeviceGroups(*at, devices_));
+      const CombineKey key{at->shape().type(), at->called()[0], std::move(groups)};
       total[key] += at->shape().bytes();
       keys_[at.get()] = key;
     }
     for (const auto& [key, bytes] : total) {
-      const Groups& groups = std::get<Groups>(key);
+      const DeviceLists& groups = std::get<DeviceLists>(key);
       bucket_bytes_[key] = BucketBytes(bytes, groups.empty() ? 1 : std::ssize(groups[0]));
     }
     return absl::OkStatus();
   }
 
-  // Adds the all-reduce to the latest bucket that may take it, or to a new one. Returns the bucket's number.
-  int AddToBucket(Instruction* at, const Key& key, const std::set<int>& needs) {
+  // Adds the all-reduce to the latest bucket that can accept it, or to a new bucket. Returns the number of the bucket.
+  int AddToBucket(Instruction* at, const CombineKey& key, const std::set<int>& needs) {
     const int64_t limit = bucket_bytes_[key];
     for (int b = std::ssize(buckets_) - 1; b >= 0; --b) {
       Bucket& bucket = buckets_[b];
@@ -136,7 +136,7 @@ class Combiner {
     return std::ssize(buckets_) - 1;
   }
 
-  // Whether bucket `later` is `earlier` or depends on it, directly or through other buckets.
+  // Whether bucket `later` is `earlier`, or depends on `earlier` directly or through other buckets.
   bool DependsOn(int later, int earlier) const {
     std::vector<int> pending = {later};
     absl::flat_hash_set<int> seen;
@@ -168,7 +168,7 @@ class Combiner {
     }
   }
 
-  // The attributes of the first member, and the ops and causes of all members.
+  // Sets the attributes of `joined` to those of the first member, and its ops and causes to those of all members.
   static void CombineOrigins(const Bucket& bucket, Instruction* joined) {
     joined->mutable_frontend_attributes() = bucket.members[0]->frontend_attributes();
     hlo::CollectiveOrigin all = hlo::ReadOrigin(*bucket.members[0]);
@@ -188,10 +188,10 @@ class Combiner {
 
   Computation* computation_;
   const int64_t devices_;
-  absl::flat_hash_map<const Instruction*, Key> keys_;  // The keys of the all-reduces to combine.
-  std::map<Key, int64_t> bucket_bytes_;
+  absl::flat_hash_map<const Instruction*, CombineKey> keys_;  // The keys of the all-reduces to combine.
+  std::map<CombineKey, int64_t> bucket_bytes_;
   std::vector<Bucket> buckets_;
-  // The buckets that an instruction depends on, not through further buckets.
+  // The buckets on which an instruction depends directly, not through other buckets.
   absl::flat_hash_map<const Instruction*, std::set<int>> buckets_of_;
 };
 

@@ -1,14 +1,14 @@
-// Fuses attention: the products that make scores, softmax or other operations on rows of scores, and the products that
-// use the scores become one library op, in which scores exist for some rows at a time.
+// Fuses attention: the products that compute scores, softmax or other operations on rows of scores, and the products
+// that use the scores become one library op. The op has the scores of only some rows in memory at a time.
 //
-// Needs: step computations after canonicalize-dots. Leaves: fusions of kind kCustom (compiler/analysis/attention_op.h)
-// and no instruction with one element for each score around them.
+// Needs: step computations after canonicalize-dots. Leaves: fusions of kind kCustom (compiler/analysis/attention_op.h),
+// and outside of them no instruction with one element for each of their scores.
 //
-// The products that use scores are grouped by how many such products they depend on: that of the forward pass comes
-// before those of the backward pass. Each group is a fusion, with everything that it needs to make the scores again,
-// except values with one element for each row, which are read if an earlier fusion has made them. Nothing is fused
-// if anything else uses scores, because then they have to be stored, or if separate steps are estimated to be faster
-// (compiler/analysis/attention_cost.h). The groups of one attention are fused together or not at all.
+// The products that use scores are grouped by the number of such products on which they depend, so that the product of
+// the forward pass comes before those of the backward pass. Each group becomes a fusion that computes the scores again.
+// Values with one element for each row are read instead if an earlier fusion has computed them. An attention is not
+// fused if other instructions use its scores, because then the scores must be stored, or if separate steps are
+// estimated to be faster (compiler/analysis/attention_cost.h). Either all groups of an attention are fused, or none.
 #include <algorithm>
 #include <map>
 
@@ -24,25 +24,25 @@
 namespace xlad::compiler {
 namespace {
 
-// The range of sizes for which costs were measured. Smaller attention is as fast by separate steps. With more features,
-// the products take all the time, and the library's matrix products are faster.
+// The range of sizes for which costs were measured. For a smaller attention, separate steps are as fast. With more
+// features, products take most of the time, and oneDNN's matrix products are faster.
 constexpr int64_t kMinColumns = 32, kMinRows = 8, kMinScores = 1 << 14, kMaxFeatures = 256;
 
-using Set = absl::flat_hash_set<const Instruction*>;
+using InstructionSet = absl::flat_hash_set<const Instruction*>;
 
-// A fusion to be.
+// The instructions of a future fusion.
 struct Region {
-  std::vector<Instruction*> products;  // Those that use scores, in the order of the program.
-  std::vector<Instruction*> inside;    // Everything else in it, operands before users.
-  std::vector<Instruction*> results;   // The products, and values by row that others use.
-  Set members;
+  std::vector<Instruction*> products;  // The products that use scores, in program order.
+  std::vector<Instruction*> inside;    // All other members, operands before users.
+  std::vector<Instruction*> results;   // The products, and row values that other instructions use.
+  InstructionSet members;
 };
 
 class Finder {
  public:
   Finder(Computation* computation, const ScoreSpace& space) : computation_(*computation), space_(space) {}
 
-  // The regions of the space, earlier ones first. Empty if they cannot be formed.
+  // Returns the regions of the space, earlier regions first. Empty if they cannot be formed.
   std::vector<Region> Find() {
     std::map<int, Region> by_level;
     absl::flat_hash_map<const Instruction*, int> levels;
@@ -66,7 +66,7 @@ class Finder {
   }
 
  private:
-  // Whether it is a product of scores and a matrix.
+  // Whether the instruction is a product of scores and a matrix.
   bool IsUse(const Instruction& dot) const {
     if (dot.opcode() != Opcode::kDot || dot.operand_count() != 2 || space_.DimsOf(dot) != nullptr) return false;
     return IsScores(*dot.operand(0)) != IsScores(*dot.operand(1));
@@ -79,7 +79,7 @@ class Finder {
     return dims != nullptr && std::find(dims->begin(), dims->end(), space_.column()) == dims->end();
   }
 
-  // Whether it is made of positions and constants only.
+  // Whether the value depends only on positions and constants.
   bool IsOfPositions(const Instruction& value) {
     const auto known = of_positions_.find(&value);
     if (known != of_positions_.end()) return known->second;
@@ -105,13 +105,13 @@ class Finder {
       case Opcode::kTranspose:
         return true;
       default:
-        // A mask that is combined of smaller arrays is not stored. If a part of it is stored anyway, such as random
-        // bits, then the mask is smaller than that.
+        // A mask that is computed from smaller arrays is computed again. A mask that is computed from an array of its
+        // own size, such as random bits, is read, because it is smaller than that array.
         return IsOfPositions(value) || (space_.IsFull(value) && !ReadsFull(value));
     }
   }
 
-  // Whether a value without scores is computed from an array that has one element for each score.
+  // Whether a value that does not depend on scores is computed from an array that has one element for each score.
   bool ReadsFull(const Instruction& value) {
     const auto known = reads_full_.find(&value);
     if (known != reads_full_.end()) return known->second;
@@ -125,7 +125,7 @@ class Finder {
     return reads_full_[&value] = reads;
   }
 
-  // Adds a value and what it is computed from, operands first.
+  // Adds a value and, recursively, its operands to the region, operands first.
   void Collect(Instruction* start, Region* region) {
     std::vector<Instruction*> pending = {start};
     while (!pending.empty()) {
@@ -170,7 +170,7 @@ class Finder {
     region->results = region->products;
     for (Instruction* at : region->inside) {
       if (!HasRowsOnly(*at) || !space_.DependsOnScores(*at)) continue;
-      // A user may be in this region and, as a copy, in others, which do not have the value itself.
+      // A user may be in this region and also, as a copy, in other regions that do not contain the value.
       const bool used = std::any_of(at->users().begin(), at->users().end(), [&](const Instruction* user) {
         return !region->members.contains(user) || std::any_of(regions.begin(), regions.end(), [&](const Region& other) {
           return other.members.contains(user) && !other.members.contains(at);
@@ -182,16 +182,16 @@ class Finder {
 
   const Computation& computation_;
   const ScoreSpace& space_;
-  Set made_;  // By the regions that have been collected.
+  InstructionSet made_;  // The members of the regions that have been collected.
   absl::flat_hash_map<const Instruction*, bool> of_positions_, reads_full_;
 };
 
-// The fusion of a region; its operands are not instructions of the region.
+// Makes the fusion of a region. The operands of the fusion are not instructions of the region.
 class Fuser {
  public:
   explicit Fuser(Computation* computation) : computation_(computation) {}
 
-  // Null, and nothing changes, if the region is not an attention or depends on its own results.
+  // Returns null and does not change the computation if the region is not an attention or depends on its own results.
   Instruction* Fuse(const Region& region) {
     fused_ = computation_->parent()->Add(std::make_unique<Computation>("attention"));
     fused_->set_is_fusion(true);
@@ -235,10 +235,10 @@ class Fuser {
     return copy = fused_->Add(std::move(parameter));
   }
 
-  // Whether an operand is computed from a result.
+  // Whether an operand of the fusion is computed from a result of the region.
   bool DependsOnItself(const Region& region) const {
-    const Set operands(operands_.begin(), operands_.end());
-    Set seen;
+    const InstructionSet operands(operands_.begin(), operands_.end());
+    InstructionSet seen;
     std::vector<const Instruction*> pending(region.results.begin(), region.results.end());
     while (!pending.empty()) {
       const Instruction* at = pending.back();
@@ -272,7 +272,7 @@ bool HasFewFeatures(const AttentionOp& op) {
 
 CostTerms SeparateTermsOf(const std::vector<Region>& regions, const ScoreSpace& space) {
   std::vector<const Instruction*> all;
-  Set seen;
+  InstructionSet seen;
   const auto add = [&](const std::vector<Instruction*>& some) {
     std::copy_if(some.begin(), some.end(), std::back_inserter(all), [&](auto* at) { return seen.insert(at).second; });
   };
@@ -330,8 +330,8 @@ absl::Status FuseAttention(hlo::Module& module, PassContext& context) {
   for (Computation* computation : StepComputations(module)) {
     SplitBatches(computation);
     bool changed = true;
-    // A fusion makes the scores around it dead, so the next seed is looked for from the beginning.
-    Set tried;
+    // A fusion makes other instructions with scores dead, so the search for the next seed begins again.
+    InstructionSet tried;
     while (changed) {
       changed = false;
       for (Instruction* at : Snapshot(*computation)) {

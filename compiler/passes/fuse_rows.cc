@@ -1,11 +1,12 @@
 // Fuses fusions that work on the same rows: softmax, norms and their gradients become one kernel each, which reads and
 // writes memory once.
 //
-// Needs: fused step computations. Leaves: fusions in row form (compiler/analysis/row_form.h) in which a value may be
-// read under reductions of other values of the same row; only there, reductions may depend on other reductions.
+// Needs: fused step computations. Leaves: fusions in row form (compiler/analysis/row_form.h). Only such a fusion may
+// have reductions that depend on other reductions, or values that are used both before and after a reduction of the
+// same row.
 //
 // A producer is merged into a consumer if both have row form for the same rows, the consumer reads the producer's
-// results at its own row only, both have a full value in common, and no other instruction is between them.
+// results only at its own row, both have a full value in common, and no path between them contains another instruction.
 #include <algorithm>
 
 #include "compiler/analysis/clone.h"
@@ -18,9 +19,9 @@
 namespace xlad::compiler {
 namespace {
 
-// Shorter rows are vectorized better across rows.
-constexpr int64_t kMinColumns = 32;
-// Fewer rows than this cannot be divided among many threads; then each row must be short.
+// The minimum number of columns. Fusions of shorter rows should be vectorized across rows instead.
+constexpr int64_t kMinRowColumns = 32;
+// If there are fewer rows than this, they cannot be divided among many threads. Then each row must be short.
 constexpr int64_t kManyRows = 32;
 constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
 // The full values of a row must stay in the second-level cache.
@@ -39,7 +40,7 @@ bool IsCandidate(const Instruction& instruction) {
   }
 }
 
-// The instruction that makes an operand, looking through get-tuple-element.
+// The instruction that computes an operand, looking through get-tuple-element.
 Instruction* MakerOf(Instruction* value) {
   return value->opcode() == Opcode::kGetTupleElement ? value->operand(0) : value;
 }
@@ -52,7 +53,7 @@ const Instruction& InputOf(const Instruction& fusion, int64_t k) {
   return fusion.opcode() == Opcode::kFusion ? *fusion.called()[0]->parameter(k) : *fusion.operand(k);
 }
 
-// Whether `from` reaches `to` through another instruction.
+// Whether there is a path from `from` to `to` through another instruction.
 bool HasDetour(const Instruction* from, const Instruction* to) {
   absl::flat_hash_set<const Instruction*> seen;
   std::vector<const Instruction*> pending;
@@ -79,7 +80,7 @@ bool HasDetour(const Instruction* from, const Instruction* to) {
   return false;
 }
 
-// Whether the consumer reads the producer's results at its own row only, and they have a full value in common.
+// Whether the consumer reads the producer's results only at its own row, and both have a full value in common.
 bool ReadsOwnRows(const Instruction& producer, const RowForm& of_producer, const Instruction& consumer,
                   const RowForm& of_consumer) {
   bool shares = false;
@@ -100,9 +101,9 @@ bool ReadsOwnRows(const Instruction& producer, const RowForm& of_producer, const
 }
 
 // Copies the bodies of a producer and a consumer into one computation.
-class Merger {
+class BodyMerger {
  public:
-  Merger(Instruction* producer, Instruction* consumer)
+  BodyMerger(Instruction* producer, Instruction* consumer)
       : producer_(producer),
         consumer_(consumer),
         computation_(consumer->parent()),
@@ -146,7 +147,7 @@ class Merger {
   const std::vector<const Instruction*>& removed() const { return removed_; }
 
  private:
-  // The instructions by which result `i` of a fusion is used: itself, or its get-tuple-elements.
+  // The instructions that have result `i` of a fusion as their value: the fusion itself, or its get-tuple-elements.
   static std::vector<Instruction*> UsesOf(Instruction* fusion, size_t i) {
     if (!fusion->shape().is_tuple()) return {fusion};
     std::vector<Instruction*> uses;
@@ -161,7 +162,7 @@ class Merger {
     uses_.push_back(std::move(uses));
   }
 
-  // Returns copies of the results. `made` are those of the producer.
+  // Returns copies of the results of a fusion. `made` are the copies of the producer's results.
   std::vector<Instruction*> Copy(const Instruction& fusion, const std::vector<Instruction*>& made) {
     std::vector<Instruction*> arguments;
     for (Instruction* operand : fusion.operands()) {
@@ -211,7 +212,7 @@ class Merger {
   Computation* const computation_;
   Computation* const fused_;
   std::vector<Instruction*> operands_, results_;
-  std::vector<std::vector<Instruction*>> uses_;  // For each result.
+  std::vector<std::vector<Instruction*>> uses_;  // For each result, the instructions with its value.
   std::vector<const Instruction*> removed_;
 };
 
@@ -222,7 +223,7 @@ bool IsUsedByElements(const Instruction& fusion) {
 }
 
 bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, const RowForm& form) {
-  if (form.columns < kMinColumns) return false;
+  if (form.columns < kMinRowColumns) return false;
   if (form.rows < kManyRows && form.rows * form.columns > kMaxElementsOfFewRows) return false;
   if (MembersOf(producer) + MembersOf(consumer) > kMaxFusedInstructions) return false;
   int64_t row_bytes = 0;
@@ -239,7 +240,8 @@ bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, cons
   return row_bytes <= kMaxRowBytes;
 }
 
-// Merges a producer into the consumer and returns the merged fusion, or null if none can be. Appends what it removes.
+// Merges a producer into the consumer. Returns the merged fusion, or null if no producer can be merged. Appends the
+// removed instructions.
 Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* removed) {
   if (!IsCandidate(*consumer) || !IsUsedByElements(*consumer)) return nullptr;
   const std::optional<RowForm> own = RowFormOf(*consumer);
@@ -253,7 +255,7 @@ Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* re
     const auto of_producer = RowFormOf(*producer, any->rows, any->columns);
     if (!of_consumer.has_value() || !of_producer.has_value()) continue;
     if (!ReadsOwnRows(*producer, *of_producer, *consumer, *of_consumer) || HasDetour(producer, consumer)) continue;
-    Merger merger(producer, consumer);
+    BodyMerger merger(producer, consumer);
     Instruction* merged = merger.Merge(any->rows, any->columns);
     if (merged == nullptr) continue;
     removed->insert(removed->end(), merger.removed().begin(), merger.removed().end());

@@ -1,7 +1,7 @@
 // Replaces every call by its callee's instructions, and gives each while and conditional computations of its own.
 //
 // Needs: a verified module. Leaves: no `call`; every step computation has exactly one caller, so that a pass may change
-// it for this caller alone. ResourceExhausted if that takes more than 4 million instructions.
+// it for this caller. ResourceExhausted if the module would have more than 4 million instructions.
 #include "compiler/passes/passes.h"
 
 #include "absl/container/flat_hash_set.h"
@@ -11,9 +11,10 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMaxInstructions = 4'000'000;
+constexpr int64_t kMaxInlinedInstructions = 4'000'000;
 
-// Copies the metadata of the call to the inlined instructions, which begin at position `first`, if they have none.
+// Copies the metadata of the call to the inlined instructions that have no metadata. The inlined instructions begin at
+// position `first`.
 void InheritMetadata(const Instruction& call, size_t first) {
   const auto& all = call.parent()->instructions();
   for (size_t i = first; i < all.size(); ++i) {
@@ -28,9 +29,9 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
     if (call->opcode() != Opcode::kCall) continue;
     const Computation* callee = call->called()[0];
     *total += std::ssize(callee->instructions());
-    if (*total > kMaxInstructions) {
+    if (*total > kMaxInlinedInstructions) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("calls expand to more than ", kMaxInstructions, " instructions at ", Describe(*call)));
+          absl::StrCat("calls expand to more than ", kMaxInlinedInstructions, " instructions at ", Describe(*call)));
     }
     const size_t first = computation->instructions().size();
     Instruction* result = InlineInto(*callee, call->operands(), computation);
@@ -42,8 +43,8 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
   return absl::OkStatus();
 }
 
-// Clones each computation that `computation` calls, directly or not, if it already has another caller, that is, if it
-// is in `owned`.
+// Clones each computation that `computation` calls, directly or indirectly, if the callee already has another caller,
+// that is, if it is in `owned`.
 absl::Status CloneSharedComputations(Computation* computation, absl::flat_hash_set<Computation*>* owned,
                                      int64_t* total) {
   for (Instruction* instruction : Snapshot(*computation)) {
@@ -52,8 +53,8 @@ absl::Status CloneSharedComputations(Computation* computation, absl::flat_hash_s
       if (owned->contains(callee)) callee = callee->parent()->CloneComputation(*callee, callee->name());
       owned->insert(callee);
       *total += std::ssize(callee->instructions());
-      if (*total > kMaxInstructions) {
-        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMaxInstructions,
+      if (*total > kMaxInlinedInstructions) {
+        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMaxInlinedInstructions,
                                                          " instructions at ", Describe(*instruction)));
       }
       XLAD_RETURN_IF_ERROR(CloneSharedComputations(callee, owned, total));

@@ -1,8 +1,9 @@
 // Simplifies while loops: sinks constants, drops unused carried elements, and unrolls short loops.
 //
-// Needs: every while has computations of its own (inline-calls), simplified. Leaves: loop-carried constants are
-// constants in the body; every carried element is used; loops of at most 8 iterations and without dots, collectives or
-// control flow are unrolled, so that their bodies can be fused (for example the five rounds of threefry).
+// Needs: every while has computations of its own (inline-calls); simplified. Leaves: loop-carried constants are
+// constants in the body; every carried element is used; loops of at most 8 iterations are unrolled if this makes at
+// most kMaxUnrolledInstructions instructions and the body has no control flow, collectives or other instructions that
+// are not fused (MayUnroll). The copies of the body can then be fused (for example, the five rounds of threefry).
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace xlad::compiler {
 namespace {
 
 // The limits of unrolling: iterations of the loop, and instructions of the result.
-constexpr int64_t kMaxIterations = 8;
-constexpr int64_t kMaxInstructions = 600;
+constexpr int64_t kMaxUnrolledIterations = 8;
+constexpr int64_t kMaxUnrolledInstructions = 600;
 
 // The get-tuple-element of the computation's parameter with this index, or null.
 Instruction* FindElement(Computation* computation, int64_t index) {
@@ -29,7 +30,7 @@ Instruction* FindElement(Computation* computation, int64_t index) {
   return nullptr;
 }
 
-// Whether initial state and next state are tuples, and the state is only read element by element.
+// Whether the initial state and the next state are tuples, and the state is read only by get-tuple-elements.
 bool HasTupleForm(const Instruction& loop) {
   if (!loop.shape().is_tuple() || loop.operand(0)->opcode() != Opcode::kTuple) return false;
   if (loop.called()[1]->root()->opcode() != Opcode::kTuple) return false;
@@ -42,15 +43,15 @@ bool HasTupleForm(const Instruction& loop) {
   return true;
 }
 
-// Whether the body returns carried element `index` as it is.
+// Whether the body returns carried element `index` unchanged.
 bool IsInvariant(const Instruction& loop, int64_t index) {
   const Instruction* next = loop.called()[1]->root()->operand(index);
   return next->opcode() == Opcode::kGetTupleElement && next->number() == index &&
          next->operand(0) == loop.called()[1]->parameter(0);
 }
 
-// Replaces invariant carried elements by their initial values after the loop, and by copies of them inside if they are
-// constants.
+// Replaces invariant carried elements. Uses after the loop read the initial value. If the initial value is a constant,
+// uses in the loop read a copy of it.
 void SinkConstants(Instruction* loop) {
   Instruction* init = loop->operand(0);
   for (int64_t i = 0; i < init->operand_count(); ++i) {
@@ -64,7 +65,7 @@ void SinkConstants(Instruction* loop) {
       Instruction* get = FindElement(computation, i);
       if (get == nullptr) continue;
       Instruction* copy = CloneWithOperands(*value, {}, computation);
-      // The body's root keeps returning the element, which DropDeadElements removes.
+      // The body's root still returns the element. DropDeadElements removes it.
       for (Instruction* user : std::vector<Instruction*>(get->users().begin(), get->users().end())) {
         if (user == computation->root()) continue;
         for (int64_t k = 0; k < user->operand_count(); ++k) {
@@ -76,8 +77,8 @@ void SinkConstants(Instruction* loop) {
   }
 }
 
-// The carried elements that are live: read after the loop, in the condition, or in the body for another live element.
-// A backward liveness analysis, repeated until it finds no more.
+// The carried elements that are live: those that are read after the loop, in the condition, or in the body for another
+// live element. This is a backward liveness analysis, repeated up to the fixed point.
 std::vector<bool> LiveElements(const Instruction& loop) {
   const int64_t count = loop.operand(0)->operand_count();
   std::vector<bool> read(count, false);
@@ -112,8 +113,8 @@ std::vector<bool> LiveElements(const Instruction& loop) {
   return read;
 }
 
-// Narrows the tuple parameter of a condition or body to the kept elements, and the body's tuple root as well. An
-// element that is dropped has new_index -1.
+// Reduces the tuple parameter of a condition or body, and the tuple root of a body, to the kept elements. For a dropped
+// element, new_index is -1.
 void Narrow(Computation* computation, const std::vector<int64_t>& new_index, const Shape& shape, bool is_body) {
   Instruction* parameter = computation->parameter(0);
   parameter->mutable_shape() = shape;
@@ -131,7 +132,7 @@ void Narrow(Computation* computation, const std::vector<int64_t>& new_index, con
   for (Instruction* get : parameter->users()) get->set_number(new_index[get->number()]);
 }
 
-// Replaces the loop by one without its dead carried elements.
+// Replaces the loop by a loop without the dead carried elements.
 void DropDeadElements(Instruction* loop) {
   const std::vector<bool> live = LiveElements(*loop);
   std::vector<int64_t> new_index;
@@ -157,7 +158,7 @@ void DropDeadElements(Instruction* loop) {
 }
 
 bool MayUnroll(const Computation& body, int64_t iterations) {
-  if (iterations * std::ssize(body.instructions()) > kMaxInstructions) return false;
+  if (iterations * std::ssize(body.instructions()) > kMaxUnrolledInstructions) return false;
   for (const auto& instruction : body.instructions()) {
     switch (instruction->opcode()) {
       case Opcode::kWhile:
@@ -178,7 +179,7 @@ bool MayUnroll(const Computation& body, int64_t iterations) {
 bool Unroll(Instruction* loop) {
   const std::optional<int64_t> iterations = TripCount(*loop);
   const Computation& body = *loop->called()[1];
-  if (!iterations.has_value() || *iterations > kMaxIterations || !MayUnroll(body, *iterations)) return false;
+  if (!iterations.has_value() || *iterations > kMaxUnrolledIterations || !MayUnroll(body, *iterations)) return false;
   Instruction* state = loop->operand(0);
   for (int64_t i = 0; i < *iterations; ++i) state = InlineInto(body, {state}, loop->parent());
   loop->ReplaceAllUsesWith(state);

@@ -51,8 +51,8 @@ Instruction* Initial(RandomValues& random, Builder& builder, ElementType type) {
                          : IntegerScalar(builder, type, random.Below(12));
 }
 
-// Reduces to the best value and its index. The comparison alone decides whether the first or the last of equal values
-// is kept. The initial value may be the best.
+// Reduces to the best value and its index. The comparison determines whether the first or the last of equal values is
+// the result. The initial value may be the best.
 Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
   static constexpr hlo::Comparison kComparisons[] = {hlo::Comparison::kGe, hlo::Comparison::kGt, hlo::Comparison::kLe,
                                                      hlo::Comparison::kLt};
@@ -81,7 +81,7 @@ Sample BestWithIndex(RandomValues& random, Builder& builder, const Sample& x) {
 }
 
 // Composes maps x -> a x + b. Composition is associative, not commutative, and exact in integers that wrap around.
-Sample Affine(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
+Sample AffineMaps(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
   Computation* reducer = random.module().Add(std::make_unique<Computation>("compose"));
   Builder in(reducer);
   const Shape scalar(x.type(), {});
@@ -172,7 +172,7 @@ Sample RandomFold(RandomValues& random, Builder& builder, const Pool& pool) {
   if (!x || x.ndim() == 0 || tensor::IsComplex(x.type()) || x.type() == ElementType::kPred) return {};
   if (tensor::IsFloating(x.type()) || random.OneIn(3)) return BestWithIndex(random, builder, x);
   switch (random.Below(3)) {
-    case 0: return Affine(random, builder, x, pool);
+    case 0: return AffineMaps(random, builder, x, pool);
     case 1: return TwoAtOnce(random, builder, x, pool);
     default: return InOrder(random, builder, x);
   }

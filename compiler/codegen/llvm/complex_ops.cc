@@ -196,7 +196,7 @@ llvm::Value* Log1p(Ir& ir, Operands x) {
   return Join(ir, b.CreateSelect(is_near, near, EmitMath(ir, Opcode::kLog, modulus)), EmitAtan2(ir, z.im, one_more));
 }
 
-llvm::Value* Sign(Ir& ir, Operands x) {
+llvm::Value* ComplexSign(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
   const Number z = Split(ir, x[0]);
   llvm::Value* modulus = Hypot(ir, z.re, z.im);
@@ -205,8 +205,8 @@ llvm::Value* Sign(Ir& ir, Operands x) {
               b.CreateSelect(is_zero, z.im, b.CreateFDiv(z.im, modulus)));
 }
 
-// Compares the real parts, and the imaginary parts if the real ones are equal. An operand of which a part is NaN is the
-// result (the first one if both have a NaN).
+// Compares the real parts, and the imaginary parts if the real parts are equal. If a part of an operand is NaN, this
+// operand is the result (the first operand if both have a NaN).
 template <bool is_max>
 llvm::Value* Extremum(Ir& ir, Operands x) {
   IrBuilder& b = ir.b;
@@ -256,7 +256,7 @@ const std::map<Opcode, ComplexOp>& ComplexOps() {
       {Opcode::kCosine, SineOrCosine<false>},
       {Opcode::kTan,
        [](Ir& ir, Operands x) { return Divide(ir, {SineOrCosine<true>(ir, x), SineOrCosine<false>(ir, x)}); }},
-      {Opcode::kSign, Sign},
+      {Opcode::kSign, ComplexSign},
       {Opcode::kMaximum, Extremum<true>},
       {Opcode::kMinimum, Extremum<false>},
   };

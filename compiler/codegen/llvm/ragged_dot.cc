@@ -53,16 +53,16 @@ class Groups {
 };
 
 // The indices of the operands for an output element. Entries of contracting dimensions are null.
-struct Operands {
+struct OperandIndices {
   Values lhs, rhs;
 };
 
-// `out` is without a leading group index. `group` is the index of rhs's group dimension, if it has one.
-Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
+// `out` does not have a leading group index. `group` is the index of rhs's group dimension, if rhs has one.
+OperandIndices Place(const Instruction& dot, const Values& out, llvm::Value* group) {
   const hlo::DotDimensions& n = *dot.attributes().dot;
   const Dims& groups = dot.attributes().group_dims;
-  Operands at{Values(static_cast<size_t>(dot.operand(0)->shape().ndim())),
-              Values(static_cast<size_t>(dot.operand(1)->shape().ndim()))};
+  OperandIndices at{Values(static_cast<size_t>(dot.operand(0)->shape().ndim())),
+                    Values(static_cast<size_t>(dot.operand(1)->shape().ndim()))};
   if (group != nullptr) at.rhs[groups[0]] = group;
   size_t next = 0;
   for (size_t i = 0; i < n.lhs_batch.size(); ++i, ++next) {
@@ -78,8 +78,8 @@ Operands Place(const Instruction& dot, const Values& out, llvm::Value* group) {
   return at;
 }
 
-// Sums over those positions of the contracting dimensions for which `counts` returns true.
-llvm::Value* Contract(Elements& elements, const Instruction& dot, const Operands& at,
+// Sums over the positions of the contracting dimensions for which `counts` returns true.
+llvm::Value* Contract(Elements& elements, const Instruction& dot, const OperandIndices& at,
                       const std::function<llvm::Value*(const Values&)>& counts) {
   Ir& ir = elements.ir();
   const hlo::DotDimensions& n = *dot.attributes().dot;
@@ -90,7 +90,7 @@ llvm::Value* Contract(Elements& elements, const Instruction& dot, const Operands
   llvm::Value* zero = llvm::Constant::getNullValue(RegisterType(ir.context(), type));
   sum.Store({zero});
   ir.LoopNest(sizes, [&](const Values& inner) {
-    Operands here = at;
+    OperandIndices here = at;
     for (size_t i = 0; i < inner.size(); ++i) {
       here.lhs[n.lhs_contracting[i]] = inner[i];
       here.rhs[n.rhs_contracting[i]] = inner[i];
@@ -135,7 +135,7 @@ Values EmitRaggedDot(Elements& elements, const Instruction& dot, const Index& in
       return b.CreateICmpULT(b.CreateSub(lhs[ragged], first), size);
     })};
   }
-  // The group of this row. A row in no group uses group 0 and sums over nothing.
+  // The group of this row. A row that is not in any group uses group 0 and an empty sum.
   llvm::Value* row = Place(dot, out, ir.I64(0)).lhs[ragged];
   llvm::Value* found = ir.Slot(i64);
   b.CreateStore(ir.I64(-1), found);

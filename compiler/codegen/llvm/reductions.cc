@@ -1,6 +1,6 @@
-// Rows (the innermost dimension is reduced): one accumulator in a register for each result element, and an inner loop
-// that LLVM vectorizes. Columns (the innermost dimension is kept): a strip of accumulators along the innermost
-// dimension, and a vectorized pass over the strip for each reduced position.
+// There are two loop orders. If the innermost dimension is reduced (rows), each result element has an accumulator in a
+// register, and LLVM vectorizes the inner loop. If the innermost dimension is kept (columns), there is a strip of
+// accumulators along it, and for each reduced position a vectorized pass over the strip.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// Elements of a narrow strip, including its copies.
+// The number of elements of a narrow strip, including its copies.
 constexpr int64_t kNarrow = 256;
 
 struct Reduction {
@@ -43,13 +43,13 @@ struct Reduction {
 };
 
 // The operand's dimensions, divided into kept and reduced ones.
-struct Split {
+struct DimensionSplit {
   Dims sizes;                // The operand's sizes.
   std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
   bool columns = false;  // Whether the innermost dimension (ignoring sizes of 1) is kept, and others are reduced.
 
-  explicit Split(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
+  explicit DimensionSplit(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (size_t d = 0; d < sizes.size(); ++d) {
       const Dims& dims = reduce->dimensions();
       const bool goes = std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
@@ -71,8 +71,8 @@ struct Split {
   }
 };
 
-void EmitRows(Elements& elements, const Split& split, const std::vector<Reduction>& reductions, const TileRange& range,
-              const ReductionSink& sink) {
+void EmitRows(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
+              const TileRange& range, const ReductionSink& sink) {
   Ir& ir = elements.ir();
   const Dims sizes = split.Sizes(split.kept);
   ForPositions(ir, range, sizes, [&](const Index& position) {
@@ -95,14 +95,14 @@ void EmitRows(Elements& elements, const Split& split, const std::vector<Reductio
 }
 
 struct Strip {
-  Values kept;    // The index of the kept dimensions; its entry `column` is set later.
+  Values kept;    // The index of the kept dimensions. Its entry `column` is set later.
   size_t column;  // A position among the kept dimensions.
   llvm::Value* begin;
   int64_t width;
 };
 
-// Calls `body` with the index of each reduced position, in order, and the copy that it is accumulated in: positions of
-// the innermost reduced dimension use the copies in rotation.
+// Calls `body` for each reduced position, in order, with its index and the copy in which it is accumulated. Positions
+// of the innermost reduced dimension use the copies in rotation.
 void ForReduced(Ir& ir, const Dims& sizes, int64_t copies,
                 const std::function<void(const Values& reduced, llvm::Value* copy)>& body) {
   if (copies == 1) {
@@ -146,7 +146,7 @@ class StripSums {
     accumulators_[i].Store(reductions_[i].reducer.Combine(elements_, accumulators_[i].Load(slot), values), slot);
   }
 
-  // Combines all copies into the first.
+  // Combines all copies into the first copy.
   void Join() {
     ir_.Loop(copies_ - 1, [&](llvm::Value* other) {
       ir_.Loop(width_, [&](llvm::Value* column) {
@@ -171,9 +171,9 @@ class StripSums {
   std::vector<Values> initial_;
 };
 
-// A narrow strip is so few vectors that each addition would depend on the one just before it, so it gets several
-// copies.
-int64_t CopiesOf(Ir& ir, const Split& split, const std::vector<Reduction>& reductions, int64_t width) {
+// A narrow strip has so few vectors that each addition would depend on the addition just before it. Therefore it has
+// several copies.
+int64_t CopiesOf(Ir& ir, const DimensionSplit& split, const std::vector<Reduction>& reductions, int64_t width) {
   for (const Reduction& reduction : reductions) {
     if (reduction.leaves != 1 || reduction.reducer.Neutral(ir) == nullptr) return 1;
   }
@@ -181,7 +181,7 @@ int64_t CopiesOf(Ir& ir, const Split& split, const std::vector<Reduction>& reduc
   return std::max<int64_t>(1, std::min(split.sizes[split.reduced.back()], kNarrow / width));
 }
 
-void EmitStrip(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+void EmitStrip(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                const ReductionSink& sink, const Strip& strip) {
   Ir& ir = elements.ir();
   const int64_t copies = CopiesOf(ir, split, reductions, strip.width);
@@ -204,7 +204,7 @@ void EmitStrip(Elements& elements, const Split& split, const std::vector<Reducti
 }
 
 // The results at the indices `at` of the kept dimensions, whose entry `column` varies.
-void EmitStrips(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+void EmitStrips(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                 const ReductionSink& sink, const Strip& all) {
   Ir& ir = elements.ir();
   const int64_t strips = all.width / kMaxStrip;
@@ -216,7 +216,7 @@ void EmitStrips(Elements& elements, const Split& split, const std::vector<Reduct
             {all.kept, all.column, ir.I64(strips * kMaxStrip), all.width % kMaxStrip});
 }
 
-void EmitColumns(Elements& elements, const Split& split, const std::vector<Reduction>& reductions,
+void EmitColumns(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                  const TileRange& range, const ReductionSink& sink) {
   Ir& ir = elements.ir();
   Dims outer = split.Sizes(split.kept);
@@ -247,14 +247,14 @@ void EmitColumns(Elements& elements, const Split& split, const std::vector<Reduc
 
 }  // namespace
 
-bool IsColumnReduction(const Instruction& reduce) { return Split(&reduce).columns; }
+bool IsColumnReduction(const Instruction& reduce) { return DimensionSplit(&reduce).columns; }
 
 void EmitReductions(Elements& elements, const std::vector<const Instruction*>& instructions, const TileRange& range,
                     const ReductionSink& sink) {
-  const Split split(instructions[0]);
+  const DimensionSplit split(instructions[0]);
   std::vector<Reduction> reductions;
   for (const Instruction* instruction : instructions) reductions.emplace_back(instruction);
-  // A GPU's thread computes one result: adjacent threads read adjacent elements of columns.
+  // On a GPU, a thread computes one result, so that adjacent threads read adjacent elements of columns.
   if (split.columns && range.thread == nullptr) {
     EmitColumns(elements, split, reductions, range, sink);
   } else {
@@ -270,7 +270,7 @@ std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
   if (groups.size() != 1 || !ReadOwnReductions(kernel)) return std::nullopt;
   BlockReduction result;
   result.group = groups[0];
-  const Split split(result.group[0]);
+  const DimensionSplit split(result.group[0]);
   result.positions = tensor::Product(split.Sizes(split.kept));
   result.extent = tensor::Product(split.Sizes(split.reduced));
   if (split.columns || result.positions == 0 || result.extent < kMinExtent) return std::nullopt;
@@ -358,7 +358,7 @@ class BlockReducer {
   KernelContext& kernel_;
   Ir& ir_;
   const BlockReduction& block_;
-  const Split split_;
+  const DimensionSplit split_;
   std::vector<Reduction> reductions_;
   std::vector<llvm::Type*> types_;
   Values partial_;

@@ -1,4 +1,5 @@
-// The library ops of LAPACK: what each routine promises about its results, for all element types and many sizes.
+// The library ops of LAPACK: checks the documented properties of each routine's results for all element types and many
+// sizes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +18,7 @@ namespace {
 using tensor::ElementType;
 using Complex = std::complex<double>;
 using Dims = std::vector<int64_t>;
-using Sizes = std::vector<std::pair<int64_t, int64_t>>;  // Rows and columns.
+using MatrixSizes = std::vector<std::pair<int64_t, int64_t>>;  // Rows and columns.
 
 struct Matrix {
   int64_t rows = 0, columns = 0;
@@ -89,7 +90,7 @@ class Lapack : public ::testing::Test {
     });
   }
 
-  // Starts a call: operands and results follow in order.
+  // Begins an op. The operands and then the results are added in order.
   void Call(const std::string& routine) {
     op_ = LapackOp();
     op_.set_routine(routine);
@@ -272,7 +273,7 @@ TYPED_TEST(Lapack, CholeskyOfAMatrixThatIsNotPositiveDefinite) {
 }
 
 TYPED_TEST(Lapack, LuWithPivoting) {
-  for (const auto& [m, n] : Sizes{{1, 1}, {5, 5}, {9, 4}, {4, 9}, {64, 64}, {70, 33}}) {
+  for (const auto& [m, n] : MatrixSizes{{1, 1}, {5, 5}, {9, 4}, {4, 9}, {64, 64}, {70, 33}}) {
     const int64_t k = std::min(m, n);
     const Matrix a = this->RandomMatrix(m, n);
     this->Call("getrf");
@@ -294,7 +295,7 @@ TYPED_TEST(Lapack, LuWithPivoting) {
 }
 
 TYPED_TEST(Lapack, QrWithAndWithoutPivoting) {
-  for (const auto& [m, n] : Sizes{{1, 1}, {5, 5}, {9, 4}, {4, 9}, {40, 40}, {50, 33}}) {
+  for (const auto& [m, n] : MatrixSizes{{1, 1}, {5, 5}, {9, 4}, {4, 9}, {40, 40}, {50, 33}}) {
     const int64_t k = std::min(m, n);
     const Matrix a = this->RandomMatrix(m, n);
     for (const bool pivoted : {false, true}) {
@@ -414,7 +415,7 @@ TYPED_TEST(Lapack, EigenvaluesOfHermitianMatrices) {
 }
 
 TYPED_TEST(Lapack, SingularValues) {
-  for (const auto& [m, n] : Sizes{{1, 1}, {6, 6}, {9, 4}, {4, 9}, {40, 40}, {70, 33}}) {
+  for (const auto& [m, n] : MatrixSizes{{1, 1}, {6, 6}, {9, 4}, {4, 9}, {40, 40}, {70, 33}}) {
     const int64_t k = std::min(m, n);
     const Matrix a = this->RandomMatrix(m, n);
     for (const char* routine : {"gesdd", "gesvd"}) {
