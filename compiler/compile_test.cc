@@ -56,7 +56,7 @@ TEST(Compile, FillsTheExecutable) {
   EXPECT_NE(BuffersText(*executable).find("donated"), std::string::npos);
 }
 
-// x + 1 as TensorFlow writes it: eight instructions, of which one fused addition remains.
+// x + 1 as TensorFlow writes it has eight instructions. The compiled program has one fused addition.
 constexpr char kXPlusOne[] = R"(HloModule cluster_0.9, alias_passthrough_params=true
 
 ENTRY cluster_0.9 {
@@ -87,9 +87,9 @@ TEST(Compile, MakesOneKernelOfXPlusOne) {
               testing::HasSubstr("total 800; 400 bytes of parameters read, 400 of results written"));
 }
 
-// jax.checkpoint computes values again after an opt-barrier to save memory. Equal values on its two sides must not be
-// merged.
-TEST(Compile, KeepsRecomputationBehindBarriers) {
+// To save memory, jax.checkpoint computes values again after an opt-barrier. Equal values before and after the barrier
+// must not be merged.
+TEST(Compile, KeepsRecomputationAfterBarriers) {
   const auto count = [](const std::string& text) {
     auto compilation = CompileToSteps(RequestFor(text));
     EXPECT_TRUE(compilation.ok()) << compilation.status();
@@ -112,7 +112,7 @@ TEST(Compile, KeepsRecomputationBehindBarriers) {
             2);
 }
 
-// Hundreds of kernels are distributed over several objects; equal programs still have equal code.
+// Hundreds of kernels are distributed over several objects. Equal programs must still have equal code.
 TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   std::string text = "HloModule many\nENTRY e {\n";
   std::string results, shapes;

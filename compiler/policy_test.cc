@@ -19,7 +19,7 @@ using tensor::Array;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Twelve times softmax, a product and a logarithm.
+// The program applies softmax, a product and a logarithm twelve times.
 std::string Loop() { return hlo::TestText("compiler/steps/testdata/softmax_in_a_loop.hlo"); }
 
 absl::StatusOr<Compilation> CompileWith(const std::string& text, const CompilePolicy& policy) {
@@ -48,7 +48,7 @@ int CountFusions(const Module& module) {
   return count;
 }
 
-TEST(Policy, OpByOpFusesNothingAndComputesTheSame) {
+TEST(Policy, OpByOpDoesNotFuseAndHasTheSameResults) {
   const auto fused = CompileWith(Loop(), CompilePolicy()), single = CompileWith(Loop(), OpByOp());
   ASSERT_TRUE(fused.ok() && single.ok()) << fused.status() << single.status();
   EXPECT_GT(CountFusions(*fused->module), 0);
@@ -63,7 +63,7 @@ TEST(Policy, OpByOpFusesNothingAndComputesTheSame) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), other.begin(), other.end()));
 }
 
-TEST(Policy, CheckedStepsSayWhichFloatsTheyReadAndWrite) {
+TEST(Policy, CheckedStepsListTheFloatsThatTheyReadAndWrite) {
   CompilePolicy policy = OpByOp();
   auto compilation = CompileWith(Loop(), policy);
   ASSERT_TRUE(compilation.ok()) << compilation.status();
@@ -101,11 +101,11 @@ ENTRY e {
   ASSERT_TRUE(compilation.ok()) << compilation.status();
   std::map<std::string, int> operands;
   for (const Step& step : compilation->steps.steps) operands[step.name()] = step.checked_operands_size();
-  EXPECT_EQ(operands["filled"], 1) << "x alone could excuse a NaN";
+  EXPECT_EQ(operands["filled"], 1) << "only a NaN of x would explain a NaN of the result";
   EXPECT_EQ(operands["masked"], 2) << "the infinities of a mask are intended";
 }
 
-TEST(Policy, StepsHaveTheirWork) {
+TEST(Policy, StepsHaveFlopsAndBytes) {
   const auto compilation = CompileWith(Loop(), OpByOp());
   ASSERT_TRUE(compilation.ok()) << compilation.status();
   double of_loop = 0, of_dot = 0, dot_bytes = 0;
@@ -115,7 +115,7 @@ TEST(Policy, StepsHaveTheirWork) {
     of_dot = step.flops();
     dot_bytes = step.bytes();
   }
-  // Twelve times an exponential, an addition and a division for each of the 600 elements.
+  // Each of the 12 iterations has an exponential, an addition and a division for each of the 600 elements.
   EXPECT_EQ(of_loop, 12 * 3 * 600);
   EXPECT_EQ(of_dot, 2 * 6 * 6 * 100);
   EXPECT_EQ(dot_bytes, 4 * (600 + 600 + 36));
@@ -199,7 +199,7 @@ TEST(Policy, WrongSchedulesAreRefusedWithTheirLine) {
   expect(own + own, "schedules: line ", "again, expected each kernel once; the first is in line 3");
   expect(absl::StrReplaceAll(own, {{"split c 64", "split c 100"}, {"vectorize c.i", "unroll r\nunroll c.i"}}),
          "schedules: line 3: kernel ", "found 600 copies of a loop's body, expected at most 256");
-  // What was tuned for another program or by another version is left out.
+  // Schedules that were tuned for another program or by another version are ignored.
   policy.clear_kernel_schedules();
   policy.set_tuned_schedules(absl::StrReplaceAll(own, {{"split c 64", "split d 64"}}) +
                              "kernel 0123456789abcdef x\norder r\n");

@@ -16,7 +16,7 @@ namespace {
 using tensor::Array;
 using tensor::ElementType;
 
-// A random exchange among groups of `size` of all devices, with `entries` for each pair of devices.
+// A random exchange among groups of `size` devices, with `entries` entries for each pair of devices of a group.
 struct Exchange {
   Exchange(int devices_, int size_, int entries_, Random* random)
       : devices(devices_), size(size_), entries(entries_), rows(1 + static_cast<int64_t>(random->Below(5))) {
@@ -25,7 +25,8 @@ struct Exchange {
       table->assign(n, std::vector<int32_t>(static_cast<size_t>(size * entries)));
     }
     for (int to = 0; to < devices; ++to) {
-      int32_t at = static_cast<int32_t>(random->Below(2));  // The first row, and some between, keep what they had.
+      int32_t at = static_cast<int32_t>(random->Below(2));  // Some rows before and between the received rows are not
+                                                            // written.
       for (int s = 0; s < size; ++s) {
         const int from = to / size * size + s;
         for (int e = 0; e < entries; ++e) {
@@ -73,7 +74,7 @@ struct Exchange {
 
   int devices, size, entries;
   int64_t rows, output_rows = 1;
-  std::vector<std::vector<int32_t>> start, rows_sent, target, rows_received;  // By device.
+  std::vector<std::vector<int32_t>> start, rows_sent, target, rows_received;  // Indexed by device.
 };
 
 void Check(const Exchange& exchange) {
@@ -99,7 +100,7 @@ void Check(const Exchange& exchange) {
   }
 }
 
-TEST(RaggedExchange, FollowsTheEvaluator) {
+TEST(RaggedExchange, HasTheResultsOfTheEvaluator) {
   const auto random = SeededRandom(7);
   for (int round = 0; round < 60; ++round) {
     const int groups = 1 + static_cast<int>(random->Below(2)), size = 1 + static_cast<int>(random->Below(4));

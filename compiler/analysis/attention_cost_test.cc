@@ -12,7 +12,7 @@
 namespace xlad::compiler {
 namespace {
 
-// A mask, and the results.
+// Parts of the test programs: the scores with and without a mask, and the results.
 constexpr char kCausal[] = R"(
   t = s32[#T,#S] iota(), iota_dimension=0
   s = s32[#T,#S] iota(), iota_dimension=1
@@ -23,7 +23,7 @@ constexpr char kCausal[] = R"(
   scores = f32[#H,#T,#S] select(mask, products, lows))";
 constexpr char kUnmasked[] = "scores = f32[#H,#T,#S] negate(products)";
 constexpr char kOutput[] = "ROOT r = f32[#H,#T,#D] copy(o)";
-// A part of the backward pass, for the gradient g of o.
+// The backward pass for the gradient g of o.
 constexpr char kGradient[] = R"(
   dp = f32[#H,#T,#S] dot(g, v), #B, lhs_contracting_dims={2}, rhs_contracting_dims={2}
   go = f32[#H,#T,#D] multiply(g, o)
@@ -94,14 +94,14 @@ TEST(AttentionCost, LongSequencesAreFused) {
   }
 }
 
-TEST(AttentionCost, SmallScoresStaySeparate) {
+TEST(AttentionCost, SmallScoresAreNotFused) {
   for (const int64_t features : {16, 64}) {
     for (const int64_t heads : {16, 128}) EXPECT_EQ(Compiled({heads, 32, 32, features}).ops, 0) << heads;
   }
 }
 
-// An attention that is worth a library op is still worth one if the sequence is longer.
-TEST(AttentionCost, ChoiceDoesNotReturn) {
+// If a library op is chosen for an attention, it is also chosen for a longer sequence.
+TEST(AttentionCost, LongerSequencesStayFused) {
   for (const bool causal : {false, true}) {
     for (const bool gradient : {false, true}) {
       bool fused = false;
@@ -126,19 +126,19 @@ TEST(AttentionCost, CountsWork) {
   EXPECT_EQ(CountOf(outcome.costs[0].fused, "scores"), scores);
   // Scores and probabilities are written and read.
   EXPECT_EQ(CountOf(outcome.costs[0].separate, "near_bytes"), 4 * 4 * scores);
-  // The backward pass makes the scores again, but separate steps do not.
+  // In the backward pass, the library op computes the scores again. Separate steps do not.
   const Outcome both = Compiled({2, 192, 192, 64, false, true}, {}, AttentionChoice::kAlways);
   ASSERT_EQ(both.costs.size(), 1);
   EXPECT_EQ(CountOf(both.costs[0].fused, "multiply"), (2 + 5) * scores * 64);
   EXPECT_EQ(CountOf(both.costs[0].separate, "multiply"), (2 + 4) * scores * 64);
-  // Nearly half of a causal attention is left out of the library op.
+  // The library op skips nearly half of the scores of a causal attention.
   const Outcome masked = Compiled({2, 1536, 1536, 64, true, false}, {}, AttentionChoice::kAlways);
   ASSERT_EQ(masked.costs.size(), 1);
   EXPECT_LT(CountOf(masked.costs[0].fused, "scores"), 0.55 * 2 * 1536 * 1536);
   EXPECT_EQ(CountOf(masked.costs[0].separate, "expensive"), 2 * 1536 * 1536);
 }
 
-TEST(AttentionCost, ALimitOfMemoryFusesAll) {
+TEST(AttentionCost, AMemoryLimitFusesAllAttention) {
   const Sizes small = {16, 32, 32, 16};
   CompileRequest request;
   request.mutable_policy()->set_memory_limit_bytes(int64_t{1} << 30);

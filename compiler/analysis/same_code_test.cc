@@ -34,7 +34,7 @@ ENTRY e {
   EXPECT_FALSE(SameCode(*at(1)->operand(0), *at(3)->operand(0)));
 }
 
-TEST(SameCode, RepeatedOperandsHaveOtherCode) {
+TEST(SameCode, RepeatedOperandsNeedDifferentCode) {
   auto module = hlo::ParseText(R"(HloModule m
 ENTRY e {
   x = f32[8] parameter(0)

@@ -53,7 +53,8 @@ ENTRY e {
   EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 0) << ToString(c.program);
   EXPECT_EQ(c.assignment.slices[c.program.results[0]].allocation(),
             c.assignment.slices[c.program.parameters[0]].allocation());
-  EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // The gradient alone: y is written into its result.
+  EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // Only the gradient has memory in the arena, because y is written
+                                                     // into its result.
 }
 
 TEST(BufferAssignment, SwappedDonatedParametersKeepTheirValues) {
@@ -63,7 +64,7 @@ ENTRY e {
   q = f32[64] parameter(1)
   ROOT t = (f32[64], f32[64]) tuple(q, p)
 })");
-  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);  // One of them saves a value to a temporary.
+  EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 3);  // One of the copies saves a value to a temporary.
 }
 
 TEST(BufferAssignment, SwappedLeavesOfANestedDonatedTupleKeepTheirValues) {
@@ -104,8 +105,8 @@ TEST(BufferAssignment, CompilesDeeplyNestedLoops) {
   EXPECT_FALSE(Compiled(text).steps.steps.empty());
 }
 
-// The two operands of the branch's kernel are one buffer, so the kernel must not write one of them in place.
-TEST(BufferAssignment, BranchesOnOneValueTwiceDoNotWriteOverIt) {
+// The two operands of the branch's kernel share a buffer, so the kernel must not write in place over one of them.
+TEST(BufferAssignment, BranchesWithARepeatedOperandDoNotOverwriteIt) {
   Compilation c = Compiled(R"(HloModule m
 yes { p = (f32[99], f32[99]) parameter(0)
   a = f32[99] get-tuple-element(p), index=0  c = f32[99] get-tuple-element(p), index=1
@@ -138,7 +139,7 @@ ENTRY e {
   }
 }
 
-TEST(BufferAssignment, PassedThroughParameterAndTwoResultsOfOneValueAreCopied) {
+TEST(BufferAssignment, ReturnedParameterAndTwoResultsOfOneValueAreCopied) {
   Compilation c = Compiled(R"(HloModule m
 ENTRY e {
   p = f32[64] parameter(0)
@@ -149,7 +150,7 @@ ENTRY e {
   EXPECT_EQ(c.assignment.arena_bytes, 0);
 }
 
-// A long loop that fills rows: the carried array must not be copied in each iteration.
+// A loop of 100 iterations fills rows of an array. The array must not be copied in each iteration.
 TEST(BufferAssignment, LoopUpdatesItsStateInPlace) {
   const auto text = RealFileSystem().Read("compiler/buffers/testdata/loop_fills_rows.hlo");
   ASSERT_TRUE(text.ok()) << text.status();
@@ -164,7 +165,8 @@ TEST(BufferAssignment, LoopUpdatesItsStateInPlace) {
   EXPECT_EQ(c.steps.steps.back().while_().trip_count(), 100);
 }
 
-// Joins the groups of values that are copies of each other, directly or not. They may share memory while both are live.
+// Joins the groups of values that are copies of each other, directly or indirectly. Values of one group may share
+// memory while both are live.
 void JoinCopies(const std::vector<LinearOp>& ops, std::vector<int>* group) {
   for (const LinearOp& op : ops) {
     if (op.kind == LinearOp::Kind::kCopy) {
@@ -176,7 +178,7 @@ void JoinCopies(const std::vector<LinearOp>& ops, std::vector<int>* group) {
   }
 }
 
-// The checker sees every way of laying two values that are needed at once over each other.
+// The checker rejects every assignment in which two values that are live at the same time share memory.
 TEST(CheckAssignment, FindsOverwrittenValues) {
   int wrong = 0, found = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
@@ -190,7 +192,7 @@ TEST(CheckAssignment, FindsOverwrittenValues) {
     for (size_t a = 0; a < program.values.size(); ++a) {
       for (size_t b = 0; b < a; ++b) {
         const Intervals common = Intersect(liveness.values[a], liveness.values[b]);
-        // Alive together for more than one op: no operation in place explains it.
+        // Skips values that are both live during one op only, because an operation in place may let them share memory.
         if (common.empty() || common[0].last - common[0].first < 2) continue;
         const BufferSlice& x = compiled->assignment.slices[a];
         const BufferSlice& y = compiled->assignment.slices[b];

@@ -55,12 +55,12 @@ TEST(OverlapCollectives, ComputesBetweenStartAndEnd) {
   EXPECT_THAT(kinds, testing::ElementsAre("g", "start", "y", "done", "s.1"));
   EXPECT_EQ(compiled->steps.steps[1].collective().request(), compiled->steps.steps[3].collective_done().request());
   EXPECT_NE(compiled->steps.steps[1].collective().request(), 0);
-  // Nothing else reads the operand: it is reduced in place.
+  // No other operation reads the operand, so it is reduced in place.
   const CollectiveStep& collective = compiled->steps.steps[1].collective();
   EXPECT_EQ(collective.inputs(0).offset(), collective.outputs(0).offset());
 }
 
-TEST(OverlapCollectives, ComputationMustBeWorthIt) {
+TEST(OverlapCollectives, SplitsOnlyIfThereIsEnoughComputation) {
   EXPECT_THAT(Ops(Program(8, Sum(8))), Not(HasSubstr("-start")));
   CompilePolicy always, never, op_by_op;
   always.set_overlap(CompilePolicy::ALWAYS);
@@ -71,7 +71,7 @@ TEST(OverlapCollectives, ComputationMustBeWorthIt) {
   EXPECT_THAT(Ops(Program(256, Sum(256)), op_by_op), Not(HasSubstr("-start")));
 }
 
-// The operand is needed later, so that the collective cannot run in place while it is read.
+// The operand is read later, so the collective cannot run in place.
 TEST(OverlapCollectives, AnOperandThatIsReadLaterKeepsItsMemory) {
   const auto compiled = CompileText(Program(256, R"(  z = f32[256,256] subtract(g, y)
   ROOT s = f32[256,256] add(r, z)
@@ -84,7 +84,7 @@ TEST(OverlapCollectives, AnOperandThatIsReadLaterKeepsItsMemory) {
   }
 }
 
-TEST(OverlapCollectives, LoopsKeepTheirMeaning) {
+TEST(OverlapCollectives, LoopsKeepTheirResults) {
   const std::string text = hlo::TestText("compiler/buffers/testdata/loop_with_a_collective.hlo");
   CompilePolicy always;
   always.set_overlap(CompilePolicy::ALWAYS);
@@ -104,13 +104,13 @@ TEST(OverlapCollectives, LoopsKeepTheirMeaning) {
   }
 }
 
-// A value whose memory is taken while a collective uses it is found.
-TEST(OverlapCollectives, TheCheckerSeesAccessesToRunningCollectives) {
+// The checker finds a value whose memory is overwritten while a collective uses it.
+TEST(OverlapCollectives, CheckerFindsAccessesToRunningCollectives) {
   const auto compiled = CompileText(Program(256, Sum(256)));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const LinearProgram& program = compiled->program;
   ASSERT_TRUE(CheckAssignment(program, compiled->assignment).ok());
-  LinearProgram early = program;  // The end comes too late.
+  LinearProgram early = program;  // The end of the collective is too late.
   for (size_t at = 0; at + 1 < early.ops.size(); ++at) {
     if (early.ops[at].kind == LinearOp::Kind::kCollectiveDone) {
       std::swap(early.ops[at], early.ops[at + 1]);

@@ -16,7 +16,7 @@ bool Reads(const KernelCode& code, int array) {
   return std::any_of(code.reads.begin(), code.reads.end(), [&](const KernelRead& r) { return r.array == array; });
 }
 
-// Builds the loops and the nest of a scheduled kernel.
+// Builds the loops and the loop nest of a scheduled kernel.
 class Scheduler {
  public:
   Scheduler(Kernel kernel, KernelSchedule schedule) {
@@ -136,7 +136,7 @@ class Scheduler {
     return absl::OkStatus();
   }
 
-  // Sets shared_[s]: how many loops statement s shares with the next one.
+  // Sets shared_[s], the number of loops that statement s shares with the next statement.
   absl::Status ShareLoops() {
     shared_.assign(kernel().statements.size(), 0);
     for (const KernelSchedule::Place& place : schedule().at) {
@@ -165,7 +165,8 @@ class Scheduler {
     return shared;
   }
 
-  // In shared loops, an element is read in the iteration that writes it, and reductions are complete.
+  // Checks that in shared loops, an element is read in the iteration that writes it, and that reductions are complete
+  // when they are read.
   absl::Status CheckReads(int reader, const KernelCode& code) const {
     for (const KernelRead& read : code.reads) {
       const int writer = read.array == KernelRead::kPosition ? -1 : kernel().WriterOf(read.array);
@@ -214,14 +215,15 @@ class Scheduler {
         }
       }
       if (s + 1 < std::ssize(kernel().statements) && shared_[s] < std::ssize(result_.bound)) {
-        return Wrong(text, absl::StrCat("statement ", statement.name, " does not share these loops with the next"));
+        return Wrong(text, absl::StrCat("statement ", statement.name,
+                                        " does not share these loops with the next statement"));
       }
     }
     result_.tiles = (iterations + schedule().tile - 1) / schedule().tile;
     return absl::OkStatus();
   }
 
-  // The factor of a loop in a position.
+  // The number that one iteration of a loop adds to a position.
   int64_t FactorOf(const Affine& position, int loop) const {
     return position.factors[result_.loops[loop].dim] * result_.loops[loop].factor;
   }
@@ -294,7 +296,7 @@ class Scheduler {
   }
 
   ScheduledKernel result_;
-  std::vector<std::vector<int>> loops_of_;  // For each statement, its loops from the outside in.
+  std::vector<std::vector<int>> loops_of_;  // For each statement, its loops from the outermost to the innermost.
   std::vector<int> shared_;
 };
 

@@ -1,6 +1,7 @@
 // The object emitter: collects kernels and programs in one LLVM module and generates one object file from it.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
 #include "compiler/codegen/llvm/code_generator.h"
 #include "compiler/codegen/llvm/cpu_emitter.h"
@@ -147,7 +148,8 @@ bool CanEmitCalled(const Instruction& instruction, std::string* why_not) {
   return true;
 }
 
-// Whether an instruction whose opcode has a kernel rule can be emitted. It is a kernel of its own or the root of one.
+// Whether an instruction whose opcode has a kernel rule can be emitted. The instruction is a kernel by itself or the
+// root of a fusion.
 bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
   if (!HasSupportedShapes(instruction)) return Refuse(instruction, kNotArrays, why_not);
   if (instruction.opcode() == Opcode::kRngBitGenerator) {
@@ -156,10 +158,11 @@ bool CanEmitRule(const Instruction& instruction, std::string* why_not) {
     const int64_t words = instruction.operand(0)->shape().array().bytes() / 8;
     const bool known = algorithm == "rng_three_fry" || algorithm == "rng_philox" || algorithm == "rng_default";
     if (!known || words < 2 || words > 3 || tensor::BitWidth(type) < 8 || tensor::IsComplex(type)) {
-      return Refuse(instruction,
-                    "found another algorithm, element type or state, expected threefry or philox, 8 to 64 bits and a "
-                    "state of 2 or 3 u64",
-                    why_not);
+      const std::string found = absl::StrCat("found algorithm ", algorithm, ", a state of ", words,
+                                             " u64 and bits of type ", tensor::ToString(type),
+                                             ", expected rng_three_fry, rng_philox or rng_default, a state of 2 or 3 ",
+                                             "u64 and a real type of 8 to 64 bits");
+      return Refuse(instruction, found.c_str(), why_not);
     }
   }
   if (instruction.opcode() == Opcode::kTopk && tensor::IsComplex(instruction.operand(0)->shape().type())) {
@@ -182,7 +185,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (instruction.opcode() == Opcode::kRaggedDot &&
       (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
-    return Refuse(instruction, "found several ragged dimensions or lists of group sizes, expected one of each",
+    return Refuse(instruction, "found several ragged dimensions, or group sizes with several dimensions, expected one",
                   why_not);
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&

@@ -13,7 +13,8 @@ namespace {
 
 using Steps = google::protobuf::RepeatedPtrField<Step>;
 
-// If a program has more kernel calls than this, they are not inlined: LLVM's time grows faster than a function's size.
+// If a program has more kernel calls than this, they are not inlined, because the time that LLVM needs grows faster
+// than the size of a function.
 constexpr int64_t kMaxInlined = 64;
 
 int64_t CountKernels(const Steps& steps);
@@ -67,7 +68,7 @@ class ProgramEmitter {
         return EmitIf(step.if_());
       default:
         return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() +
-                                          "' cannot be part of a native program (found a collective or nothing)");
+                                          "' is a collective or empty, expected another kind of step");
     }
   }
 
@@ -88,7 +89,7 @@ class ProgramEmitter {
 
   llvm::Value* Scratch() { return ir_.function()->getArg(static_cast<unsigned>(request_.arguments)); }
 
-  // Returns `code` from the function if it is not 0.
+  // Emits a return of `code` if `code` is not 0.
   void ReturnOnError(llvm::Value* code) {
     llvm::BasicBlock* fail = llvm::BasicBlock::Create(b_.getContext(), "fail", ir_.function());
     llvm::BasicBlock* next = llvm::BasicBlock::Create(b_.getContext(), "next", ir_.function());
@@ -103,7 +104,7 @@ class ProgramEmitter {
     if (found == known_.end() || found->second.arguments != step.kernel().buffers_size()) {
       return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() + "' calls '" +
                                         step.kernel().symbol() +
-                                        "', expected a function emitted before with as many arguments");
+                                        "', expected an emitted function with the same number of buffers");
     }
     std::vector<llvm::Value*> arguments;
     for (const BufferSlice& slice : step.kernel().buffers()) {
@@ -132,7 +133,7 @@ class ProgramEmitter {
     return table;
   }
 
-  // Has the runtime compute the tiles of a kernel: api->run_tiles(api, kernel, buffers, scratch, tiles).
+  // Calls the runtime to compute the tiles of a kernel: api->run_tiles(api, kernel, buffers, scratch, tiles).
   void RunTiles(const EmittedFunction& kernel, const std::vector<llvm::Value*>& addresses, llvm::Value* scratch) {
     llvm::Type* pointer = b_.getPtrTy();
     llvm::Value* function = b_.CreateLoad(
@@ -148,7 +149,7 @@ class ProgramEmitter {
     for (const BufferSlice& slice : step.library().buffers()) {
       XLAD_ASSIGN_OR_RETURN(addresses.emplace_back(), Address(slice));
     }
-    // The first member of XladKernelApi.
+    // run_tiles is the first member of XladKernelApi.
     llvm::Value* function = b_.CreateLoad(b_.getPtrTy(), ir_.api());
     llvm::FunctionType* type =
         llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy()}, false);
@@ -202,7 +203,7 @@ class ProgramEmitter {
     return status;
   }
 
-  // An index out of range takes the last branch.
+  // If the index is out of range, the last branch is taken.
   void EmitBranches(const IfStep& branches, int i, llvm::Value* index, absl::Status* status) {
     if (i >= branches.branches_size()) return;
     if (i + 1 == branches.branches_size()) {

@@ -25,7 +25,7 @@ class ThreadKernelBuilder {
  public:
   ThreadKernelBuilder(llvm::Module* module, const KernelRequest& request) : module_(*module), request_(request) {}
 
-  // Opens the next part, lets `emit` fill it and closes it.
+  // Opens the next part, calls `emit` to emit its code, and closes it.
   absl::Status Part(const std::function<void(KernelFunction& part, SharedMemory& shared)>& emit) {
     llvm::LLVMContext& context = module_.getContext();
     const std::string name = absl::StrCat(request_.symbol, kPartSuffix, parts_.size());
@@ -33,7 +33,7 @@ class ThreadKernelBuilder {
                           OpenKernelFunction(&module_, request_, name, {llvm::PointerType::get(context, 0)}));
     if (part.arguments > kMaxArguments) {
       return absl::UnimplementedError(absl::StrCat("kernel ", request_.symbol, ": found ", part.arguments,
-                                                   " operands and results, a GPU kernel has at most ", kMaxArguments));
+                                                   " operands and results, expected at most ", kMaxArguments));
     }
     IrBuilder& b = part.ir->b;
     llvm::Value* thread = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
@@ -49,7 +49,7 @@ class ThreadKernelBuilder {
     parts_.push_back(part.function);
     return absl::OkStatus();
   }
-  // The number of the thread in its block, in the part that is open.
+  // In the part that is open, the number of the thread in its block.
   llvm::Value* thread() const { return thread_; }
 
   EmittedKernel Finish() {
@@ -84,7 +84,7 @@ class ThreadKernelBuilder {
   llvm::Constant* SharedBase() {
     llvm::PointerType* pointer = llvm::PointerType::get(module_.getContext(), 0);
     if (shared_bytes_ == 0) return llvm::ConstantPointerNull::get(pointer);
-    constexpr unsigned kShared = 3;  // NVVM's address space.
+    constexpr unsigned kShared = 3;  // The address space of shared memory in NVVM.
     llvm::Type* bytes =
         llvm::ArrayType::get(llvm::Type::getInt8Ty(module_.getContext()), static_cast<uint64_t>(shared_bytes_));
     auto* const memory = new llvm::GlobalVariable(module_, bytes, false, llvm::GlobalValue::InternalLinkage,
@@ -118,7 +118,7 @@ class ThreadKernelBuilder {
   EmittedKernel facts_;
 };
 
-// The kernel with tiles of one row. The number of rows bounds the number of tiles.
+// The kernel with tiles of one row. There are at most as many tiles as rows.
 std::shared_ptr<const ScheduledKernel> WithRowTiles(const std::shared_ptr<const ScheduledKernel>& kernel) {
   if (kernel->schedule.tile == 1) return kernel;
   auto scheduled = ApplySchedule(kernel->kernel, DefaultSchedule(kernel->kernel, kOneRowTiles));
@@ -143,7 +143,7 @@ absl::Status EmitRows(ThreadKernelBuilder& builder, const KernelRequest& request
   return absl::OkStatus();
 }
 
-// Whether the rule of an opcode divides its work among threads. The others compute a tile by one thread.
+// Whether the rule of an opcode divides its work among threads. With other rules, one thread computes a tile.
 bool HasThreads(KernelContext& kernel, const Instruction& root) {
   switch (root.opcode()) {
     case Opcode::kRngBitGenerator:
@@ -153,15 +153,16 @@ bool HasThreads(KernelContext& kernel, const Instruction& root) {
     case Opcode::kTranspose:
       return true;
     case Opcode::kDynamicUpdateSlice:
-      // If the update reads other elements of the operand, it has to be complete before the first is written.
+      // If the update reads other elements of the operand, all of its elements must be computed before the first is
+      // written.
       return !kernel.outputs()[0].in_place || root.operand(0)->users().size() <= 1;
     default:
       return false;
   }
 }
 
-// The reductions of a kernel without a rule, if blocks of threads compute them. The function that it opens to look at
-// the kernel is removed again.
+// The reductions of a kernel without a rule, if blocks of threads compute them. A temporary function is opened to
+// inspect the kernel.
 absl::StatusOr<std::optional<BlockReduction>> FindBlockReduction(llvm::Module* module, const KernelRequest& request) {
   XLAD_ASSIGN_OR_RETURN(KernelFunction draft, OpenKernelFunction(module, request, request.symbol + ".draft", {}));
   std::optional<BlockReduction> result;

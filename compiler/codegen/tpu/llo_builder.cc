@@ -20,7 +20,7 @@ int64_t LloBuilder::NewTiles(int64_t tiles) {
 }
 
 int LloBuilder::NewScalar() {
-  XLAD_CHECK(scalars_ < one()) << "a kernel needs more scalar registers than there are";
+  XLAD_CHECK(scalars_ < one()) << "a kernel needs more scalar registers than the core has";
   return scalars_++;
 }
 

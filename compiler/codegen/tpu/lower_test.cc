@@ -1,4 +1,4 @@
-// What is lowered for simulated TPUs, run by the interpreter, computes what the evaluator computes.
+// Programs for simulated TPUs, run by the interpreter, have the same results as the evaluator.
 #include "compiler/codegen/tpu/lower.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ const machine::Chip& TestChip() {
   return *chip;
 }
 
-// The literal of a shape whose leaves are the next buffers.
+// Reads the literal of a shape from the next buffers.
 Literal ReadLiteral(const Shape& shape, const LloMemory& memory, const std::vector<int>& buffers, size_t* next) {
   if (shape.is_tuple()) {
     std::vector<Literal> elements;
@@ -64,9 +64,9 @@ struct Run {
 // Lowers and interprets a computation. Macro-operations are computed by the evaluator.
 absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<Array>& inputs) {
   XLAD_ASSIGN_OR_RETURN(LoweredLlo lowered, LowerToLlo(computation, TestChip()));
-  // What runs is the program that its text says.
+  // The program that runs is parsed from its text.
   XLAD_ASSIGN_OR_RETURN(const machine::LloProgram parsed, machine::ParseLlo(machine::PrintLlo(lowered.program)));
-  if (!(parsed == lowered.program)) return absl::InternalError("the text is that of another program");
+  if (!(parsed == lowered.program)) return absl::InternalError("printing and parsing changed the program");
   std::vector<const Array*> arrays;
   for (const Array& input : inputs) arrays.push_back(&input);
   WriteArrays(arrays, lowered.parameters, &lowered.memory);
@@ -118,7 +118,7 @@ bool HasControlFlow(const Module& module) {
   return false;
 }
 
-// Lets products of f32 take six passes, which are as exact as f32. Whether there is one.
+// Sets products of f32 to six passes, which are as exact as f32. Returns whether there is such a product.
 bool RaisePrecision(Module* module) {
   bool has_products = false;
   for (const auto& computation : module->computations()) {
@@ -136,23 +136,23 @@ int ProgramCount() {
   return wanted == nullptr ? 2000 : std::atoi(wanted);
 }
 
-TEST(LowerToLloTest, RandomProgramsComputeWhatTheEvaluatorComputes) {
+TEST(LowerToLloTest, RandomProgramsHaveTheResultsOfTheEvaluator) {
   int programs = 0, kernels = 0, macros = 0, fused = 0;
   for (uint64_t seed = 1; programs < ProgramCount(); ++seed) {
     RandomModule random = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 8), 1);
     if (HasControlFlow(*random.module)) continue;
-    // Parts of bf16 of an infinity are not numbers.
+    // An infinity cannot be split into bf16 parts: some parts are NaNs.
     const bool has_specials = std::find(random.special.begin(), random.special.end(), true) != random.special.end();
     if (RaisePrecision(random.module.get()) && has_specials) continue;
     const auto source = SeededRandom(seed);
     const std::vector<Array> inputs = RandomInputs(*random.module, source.get(), random.special);
     const std::vector<Array> expected = Evaluated(*random.module, inputs);
     for (Exactness& exactness : random.exactness) {
-      // Sums of f32 in the order of the arrays, and subnormal numbers, which bf16 parts cannot hold.
+      // The order of f32 sums differs, and bf16 parts cannot represent subnormal numbers.
       exactness.error = std::max(2 * exactness.error, 1e-6);
     }
     std::unique_ptr<Module> module = random.module->Clone();
-    if (seed % 2 == 0) {  // As after the compiler's passes.
+    if (seed % 2 == 0) {  // The module is in the form that the compiler's passes produce.
       auto compiled = CompileToSteps(random.module->Clone(), CompileRequest());
       ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
       module = std::move(compiled->module);
@@ -313,7 +313,7 @@ TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
     const auto source = SeededRandom(static_cast<uint64_t>(seed));
     const std::vector<Array> inputs = RandomInputs(*module, source.get());
     const std::vector<Array> expected = Evaluated(*module, inputs);
-    if (seed % 2 == 0) {  // As after the compiler's passes.
+    if (seed % 2 == 0) {  // The module is in the form that the compiler's passes produce.
       auto compiled = CompileToSteps(std::move(module), CompileRequest());
       ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
       module = std::move(compiled->module);
@@ -322,7 +322,7 @@ TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
     ASSERT_EQ(run->macros, 0) << "seed " << seed << "\n" << hlo::PrintText(*module);
     std::vector<Exactness> exactness;
-    // A bf16 may be rounded the other way if the f32 before it differs in its last bit.
+    // A bf16 may be rounded the other way if the f32 from which it is rounded differs in its last bit.
     for (const Array& array : expected) {
       exactness.push_back({Agreement::kNumbers, array.shape().type == ElementType::kBF16 ? 0.05 : 2e-3});
     }
@@ -339,7 +339,7 @@ Array RandomFloats(const Dims& dims, Random* random) {
   return array;
 }
 
-// The largest difference, over the largest value.
+// The largest difference divided by the largest value.
 double DifferenceOf(const Array& found, const Array& expected) {
   double difference = 0, largest = 0;
   for (int64_t i = 0; i < expected.elements(); ++i) {
@@ -350,7 +350,8 @@ double DifferenceOf(const Array& found, const Array& expected) {
   return difference / largest;
 }
 
-// Runs a program of two f32 parameters for each precision; the reference rounds the operands for the default one.
+// Runs a program of two f32 parameters for each precision. For precision default, the reference rounds the operands to
+// bf16.
 void ExpectPasses(const std::string& parameters, const std::string& product, const std::vector<Array>& inputs) {
   const auto text = [&](const std::string& rounding, const std::string& precision) {
     return absl::StrCat(
