@@ -30,7 +30,7 @@
 namespace xlad::worker {
 namespace {
 
-// Called when `new` finds no memory. Nothing may be allocated here.
+// Called when `new` cannot allocate memory. This function must not allocate memory.
 void OnOutOfMemory() {
   constexpr char kText[] = "out of memory: an allocation on the host failed\n";
   (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
@@ -88,10 +88,12 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     *written.mutable_shard() = shard;
     reporter_.Send(&WorkerMessage::mutable_shard_written, std::move(written));
   }
-  void OnShardFailed(int64_t step, const absl::Status& error) override {
+  void OnShardFailed(int64_t step, const absl::Status& error, bool must_be_stored) override {
     ShardFailed failed;
     failed.set_step(step);
     failed.set_error(std::string(error.message()));
+    failed.set_error_code(static_cast<int>(error.code()));
+    failed.set_must_be_stored(must_be_stored);
     reporter_.Send(&WorkerMessage::mutable_shard_failed, std::move(failed));
   }
   void OnStep(const StepMetrics& metrics) override {
@@ -114,10 +116,10 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
 
   Reporter reporter_;
   const std::unique_ptr<runtime::TaskStore> store_;
-  std::unique_ptr<runtime::TaskExecutor> executor_;  // Last, because its threads use the other members.
+  std::unique_ptr<runtime::TaskExecutor> executor_;  // Declared last, because its threads use the other members.
 };
 
-// The main thread only reads commands, so that an abort, and the end of the daemon, are noticed at once.
+// The main thread only reads commands, so that the process reacts at once to an abort or to the end of the daemon.
 class AttemptMain {
  public:
   explicit AttemptMain(runtime::DeviceKinds kinds)
@@ -260,7 +262,7 @@ class AttemptMain {
     return finished_steps_;
   }
 
-  // In this order, because each member may use those declared before it.
+  // The order matters, because each member may use those declared before it.
   const runtime::DeviceKinds kinds_;
   MessageSocket socket_;
   AttemptSetup setup_;
@@ -272,9 +274,9 @@ class AttemptMain {
   std::shared_ptr<storage::HostCache> cache_;
   std::vector<std::unique_ptr<runtime::Device>> devices_;
   collectives::TransportChoice transport_;
-  std::unique_ptr<PeerBlobServer> blob_server_;  // Null: none.
+  std::unique_ptr<PeerBlobServer> blob_server_;  // Null if there is none.
   const std::unique_ptr<collectives::DataPlane> data_plane_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the members below.
   int64_t finished_steps_ = 0;
   std::unique_ptr<Runner> runner_;
   std::unique_ptr<ReportQueue> reports_;
@@ -283,7 +285,7 @@ class AttemptMain {
 }  // namespace
 
 void RunAttempt(runtime::DeviceKinds kinds) {
-  // The daemon decides when the attempt ends, also if a supervisor signals all processes of the service.
+  // The daemon decides when the attempt ends, even if a supervisor sends signals to all processes of the service.
   for (const int signal_number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE}) signal(signal_number, SIG_IGN);
   AttemptMain main(kinds);
   main.Run();

@@ -6,7 +6,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr int64_t kAbortGraceMs = 2000;  // The time in which an aborted process must end by itself.
-constexpr int64_t kDropGraceMs = 5000;   // The same for a process that is not needed any more.
+constexpr int64_t kDropGraceMs = 5000;   // The same for a process that is no longer needed.
 
 template <typename Message>
 void SetKey(const TaskKey& key, Message* message) {
@@ -124,8 +124,11 @@ void ChildTask::OnReport(const AttemptReport& report) {
                                           message.checkpoint_answer().current()});
     case WorkerMessage::kShardWritten:
       return emit_(TaskWroteShard{key_, message.shard_written().step(), message.shard_written().shard()});
-    case WorkerMessage::kShardFailed:
-      return emit_(TaskFailedToSave{key_, message.shard_failed().step(), message.shard_failed().error()});
+    case WorkerMessage::kShardFailed: {
+      const ShardFailed& failed = message.shard_failed();
+      const absl::Status status(static_cast<absl::StatusCode>(failed.error_code()), failed.error());
+      return emit_(TaskFailedToSave{key_, failed.step(), status, failed.must_be_stored()});
+    }
     case WorkerMessage::kStopped:
       return emit_(TaskHasStopped{key_, message.stopped().step()});
     case WorkerMessage::kFinished:

@@ -12,8 +12,8 @@ namespace {
 
 // The number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
-constexpr size_t kMaxSamples = 256;  // Samples of the clock: some minutes.
-constexpr size_t kMaxTraces = 256;   // The traces of a task that wait for the coordinator.
+constexpr size_t kMaxSamples = 256;  // The number of clock samples that are kept: those of the last minutes.
+constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
 
 template <typename Message>
 TaskKey KeyOf(const Message& message) {
@@ -27,7 +27,7 @@ void SetKey(const LaunchTask& launch, Message* message) {
   message->set_generation(launch.generation());
 }
 
-// The number of devices here that a task needs.
+// The number of this worker's devices that a task needs.
 int DevicesOf(const LaunchTask& launch) { return launch.devices_size() / std::max(1, launch.shards_per_device()); }
 
 // The answer of a task to a request for one of its steps.
@@ -39,7 +39,7 @@ void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
   answer->set_current(event.current);
 }
 
-// The attempt that a message is about; no job if it is not about one.
+// The attempt that a message is about. The job id is empty if the message is not about an attempt.
 struct About {
   TaskKey key;
   int64_t generation = 0;
@@ -232,12 +232,13 @@ void WorkerCore::On(const CoordinatorMessage& message) {
 
 void WorkerCore::OnLaunch(const LaunchTask& launch) {
   const TaskKey key = KeyOf(launch);
-  if (Find(key) != nullptr || ending_.contains(key)) return;  // Repeated after a reconnection.
-  // An earlier attempt of the job has ended, even if its end has not been reported here.
+  if (Find(key) != nullptr || ending_.contains(key)) return;  // The launch was repeated after a reconnection.
+  // Earlier attempts of the job have ended, even if this worker has not received their ends.
   std::vector<TaskKey> old;
   for (const auto& [other, record] : tasks_) {
     if (other.job_id == key.job_id && other.attempt < key.attempt) old.push_back(other);
-    if (other.job_id == key.job_id && other.attempt > key.attempt) return;  // Stale.
+    // The launch is stale, because a later attempt of the job has been launched.
+    if (other.job_id == key.job_id && other.attempt > key.attempt) return;
   }
   for (const TaskKey& other : old) Forget(other, "a later attempt of the job starts");
   LogInfo("task launched", {{"job", key.job_id},
@@ -256,7 +257,7 @@ void WorkerCore::StartTasks() {
   }
   for (auto& [key, record] : tasks_) {
     if (record.task != nullptr) continue;
-    // If nothing is about to end, waiting does not help.
+    // If no process is about to end, waiting cannot free devices, so the task starts.
     if (DevicesOf(record.launch) > free && !ending_.empty()) continue;
     free -= DevicesOf(record.launch);
     record.task = make_task_(record.launch);
@@ -279,7 +280,8 @@ void WorkerCore::Lease(const TaskKey& key, int64_t lease_until_step) {
   PassLease(record);
 }
 
-// A task whose metrics the coordinator does not take stops when too many are kept, instead of filling the memory.
+// Limits the lease, so that the task waits when too many of its metrics are not acknowledged, instead of filling the
+// memory.
 void WorkerCore::PassLease(TaskRecord* record) {
   if (record->task == nullptr || record->lease < 0) return;
   const int64_t kept_until =
@@ -326,7 +328,7 @@ void WorkerCore::On(const TaskWroteShard& event) {
   if (record == nullptr) return;
   record->shards[event.step] = event.shard;
   record->shard_failed.reset();
-  // When the checkpoint is committed, the steps before it are never run again: their metrics must not come later.
+  // After the commit of the checkpoint, the steps before it are never run again, so their metrics must be sent before.
   SendMetrics(record);
   if (registered_) SendShard(*record, event.step);
 }
@@ -334,12 +336,18 @@ void WorkerCore::On(const TaskWroteShard& event) {
 void WorkerCore::On(const TaskFailedToSave& event) {
   TaskRecord* record = Find(event.key);
   if (record == nullptr) return;
-  const bool is_known = record->shard_failed.has_value() && record->shard_failed->shard_failed().error() == event.error;
   WorkerMessage message;
   ShardFailed* failed = message.mutable_shard_failed();
   SetKey(record->launch, failed);
   failed->set_step(event.step);
-  failed->set_error(event.error);
+  failed->set_error(std::string(event.error.message()));
+  failed->set_error_code(static_cast<int>(event.error.code()));
+  failed->set_must_be_stored(event.must_be_stored);
+  // Every failure to store a state that must be stored is reported, because the coordinator must know that the error
+  // remains. Tries become rare, so these are few messages.
+  const bool is_known = !event.must_be_stored && record->shard_failed.has_value() &&
+                        record->shard_failed->shard_failed().step() == failed->step() &&
+                        record->shard_failed->shard_failed().error() == failed->error();
   record->shard_failed = message;
   if (registered_ && reports_shard_failures_ && !is_known) SendMessage(std::move(message));
 }
@@ -353,7 +361,7 @@ void WorkerCore::SendShard(const TaskRecord& record, int64_t step) {
   SendMessage(std::move(message));
 }
 
-// A committed checkpoint makes those before it unnecessary.
+// Older checkpoints are unnecessary after a newer one has been committed.
 void WorkerCore::OnCommitted(const CheckpointIsCommitted& message) {
   TaskRecord* record = Find(KeyOf(message));
   if (record == nullptr) return;
@@ -434,7 +442,7 @@ void WorkerCore::On(const TaskTraced& event) {
   if (record == nullptr) return;
   record->traces.push_back(event.trace);
   if (record->traces.size() > kMaxTraces) {
-    // The first one names the instructions of all.
+    // The first trace is kept, because it names the instructions for all traces.
     record->traces.erase(record->traces.begin() + (record->traces.front().has_program() ? 1 : 0));
   }
   SendTraces(record);
@@ -488,7 +496,7 @@ void WorkerCore::On(const TaskHasFinished& event) {
   End(record, std::move(message));
 }
 
-// A process that ends before its task is dropped has failed, unless it has reported its end before.
+// A process that ends before its task is dropped has failed, unless the task has already reported its end.
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
   if (ending_.erase(event.key) > 0) return StartTasks();
@@ -516,8 +524,8 @@ void WorkerCore::On(const TaskHasExited& event) {
   End(record, std::move(message));
 }
 
-// The status says whether the same can be expected in the next attempt: a crash is Internal, what came from outside is
-// Unavailable.
+// The status indicates whether the next attempt is likely to fail in the same way: a crash is Internal, and an external
+// cause, such as a kill, is Unavailable.
 absl::Status WorkerCore::ExitError(const ProcessEnd& end) const {
   const std::string words = end.last_output.empty() ? "" : absl::StrCat("; its last output: ", end.last_output);
   const std::string who = absl::StrCat("the process of the attempt (pid ", end.pid, ") ");

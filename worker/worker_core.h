@@ -1,11 +1,11 @@
 // The worker's state machine: its tasks and its connection to the coordinator.
 //
-// Pure logic: events carry the time, tasks are made through an interface, and the effects are returned as actions,
-// which the caller performs in order. The daemon (`worker/grpc_worker_main.cc`) and the simulation drive the same
-// class. Used by one thread at a time.
+// This class does no I/O: the caller passes events and the time, tasks are made through an interface, and the effects
+// are returned as actions, which the caller performs in order. The daemon (`worker/grpc_worker_main.cc`) and the
+// simulation drive the same class. Used by one thread at a time.
 //
-// Tasks continue without the coordinator: while it cannot be reached, metrics and ends of tasks are kept, and they are
-// sent after the next registration.
+// Tasks continue while the coordinator cannot be reached: the metrics and ends of tasks are kept and sent after the
+// next registration.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +34,13 @@ class Task {
   virtual void Lease(int64_t lease_until_step) = 0;
   virtual void StopAt(int64_t step) = 0;  // Answered by TaskAnsweredStop.
   virtual void Abort(const collectives::Failure& failure) = 0;
-  // Not for sessions. Saves the state before `step`; answered by TaskAnsweredCheckpoint, and later by TaskWroteShard.
+  // Not for sessions. Saves the state before `step`; answered by TaskAnsweredCheckpoint. Later, TaskWroteShard or
+  // TaskFailedToSave follows.
   virtual void CheckpointAt(int64_t step) {}
   // Not for sessions. The checkpoint of the state before `step` is committed.
   virtual void CheckpointIsCommitted(int64_t step) {}
   virtual int64_t finished_steps() const = 0;
-  // The workers of the attempt whose machines answer nothing.
+  // The workers of the attempt whose machines do not answer.
   virtual std::vector<SilentPeer> silent_peers() const { return {}; }
 };
 
@@ -55,11 +56,11 @@ struct ProcessEnd {
   int64_t pid = 0;
   int exit_code = 0;           // -1 if a signal ended it.
   int signal = 0;              // The signal that ended it, or 0.
-  bool out_of_memory = false;  // It had no memory left, or the system killed it for lack of memory.
+  bool out_of_memory = false;  // The process had no memory left, or the system killed it for lack of memory.
   bool killed_here = false;    // The daemon killed it.
-  int64_t peak_bytes = 0;      // The most physical memory that it used.
+  int64_t peak_bytes = 0;      // The maximum physical memory that it used.
   std::string how;             // "exit code 1", "signal 11 (Segmentation fault)"
-  std::string last_output;     // The end of its standard error, without log lines.
+  std::string last_output;     // The end of its standard output and error, without log lines.
 };
 
 // Events.
@@ -69,8 +70,8 @@ struct Tick {};           // Time has passed; sent about every 50 ms.
 struct StopRequested {};  // The process received SIGTERM.
 struct TaskIsReady {
   TaskKey key;
-  std::string session_address;    // Where the task serves a session (TaskReady); empty if it does not.
-  std::string session_authority;  // As TaskReady has it.
+  std::string session_address;  // The address at which the task serves a session (TaskReady), or empty if it does not.
+  std::string session_authority;  // As in TaskReady.
 };
 struct TaskStepped {
   TaskKey key;
@@ -96,7 +97,8 @@ struct TaskWroteShard {
 struct TaskFailedToSave {
   TaskKey key;
   int64_t step = 0;
-  std::string error;
+  absl::Status error;
+  bool must_be_stored = false;  // See ShardFailed.
 };
 struct TaskHasStopped {
   TaskKey key;
@@ -115,10 +117,10 @@ struct TaskTraced {
   TaskKey key;
   TaskTrace trace;
 };
-struct ClockSampled {  // The coordinator has said what time it is.
+struct ClockSampled {  // The coordinator has answered a clock probe.
   ClockSample sample;
 };
-struct TaskHasExited {  // The last event of a task that has a process of its own; its devices are free.
+struct TaskHasExited {  // The last event of a task that has its own process. The task's devices are free.
   TaskKey key;
   ProcessEnd end;
 };
@@ -132,7 +134,7 @@ struct Send {
 };
 struct DropTask {
   std::unique_ptr<Task> task;
-};  // Destroy it on a thread that may block.
+};  // Destroy the task on a thread that may block.
 struct Exit {
   absl::Status status;
   bool work_moved = false;  // Tasks were stopped and their state is saved: they continue elsewhere.
@@ -141,17 +143,17 @@ using Action = std::variant<Send, DropTask, Exit>;
 using Actions = std::vector<Action>;
 
 struct WorkerCoreOptions {
-  RegisterWorker identity;  // Without `running`.
+  RegisterWorker identity;  // `running` is not set.
   int64_t heartbeat_ms = 500;
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
   int64_t max_kept_metrics = 1'000'000;  // A task waits when this many of its steps are not acknowledged.
-  int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for messages; 0: none.
-  // Whether every task ends with TaskHasExited, some time after it is dropped: its devices are busy until then.
+  int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for messages; 0 if there is no limit.
+  // Whether every task ends with TaskHasExited, some time after it is dropped. Its devices are busy until then.
   bool tasks_have_processes = false;
 };
 
-// It has more than 25 methods because it has one handler for each kind of event and message.
+// The class has more than 25 methods because it has one handler for each kind of event and message.
 class WorkerCore {
  public:
   // Starts a task, which reports progress by events.
@@ -171,17 +173,18 @@ class WorkerCore {
     std::unique_ptr<Task> task;  // Null while the launch waits for devices.
     bool ready = false;
     bool started = false;
-    bool exited = false;              // Its process has ended.
-    std::deque<StepMetrics> metrics;  // Those that are not acknowledged yet.
+    bool exited = false;              // The task's process has ended.
+    std::deque<StepMetrics> metrics;  // The metrics that have not been acknowledged yet.
     size_t sent_metrics = 0;          // How many of `metrics` have been sent on this connection.
-    int64_t lease = -1;               // As the coordinator gave it; the task's may end sooner (max_kept_metrics).
+    int64_t lease = -1;  // The lease from the coordinator. The task's lease may be shorter (max_kept_metrics).
     std::string session_address, session_authority;
-    std::deque<TaskTrace> traces;               // Those that have not been sent; the latest if they are many.
-    int64_t sent_samples = 0;                   // How many of all clock samples have been sent with its traces.
-    std::map<int64_t, CheckpointShard> shards;  // By step: those that are in no committed checkpoint.
-    std::optional<WorkerMessage> shard_failed;  // The latest that no shard has followed; sent on each connection.
-    std::optional<WorkerMessage> end;  // Stopped, finished or failed; sent on each connection until the coordinator
-                                       // has recorded it.
+    std::deque<TaskTrace> traces;  // The latest traces that have not been sent.
+    int64_t sent_samples = 0;      // The number of all clock samples that were taken before the last trace was sent.
+    std::map<int64_t, CheckpointShard> shards;  // Keyed by step: the shards that are not in a committed checkpoint.
+    // The latest failure if no shard has been stored since; sent on each connection.
+    std::optional<WorkerMessage> shard_failed;
+    std::optional<WorkerMessage> end;  // Stopped, finished, failed or exited; sent on each connection until the
+                                       // coordinator has recorded it.
   };
 
   void On(const Connected&);
@@ -203,7 +206,7 @@ class WorkerCore {
   void On(const TaskHasExited& event);
 
   void OnRegistered(const Registered& message);
-  // Whether the message is of the current coordinator and, if it is about a task, of that task's generation.
+  // Whether the message is not of an earlier coordinator and, if it is about a task, not of an earlier generation.
   bool IsCurrent(const CoordinatorMessage& message);
   void OnLaunch(const LaunchTask& launch);
   void OnStopAt(const StopTaskAt& message);
@@ -214,14 +217,15 @@ class WorkerCore {
   void OnStart(const StartTask& message);
   void Lease(const TaskKey& key, int64_t lease_until_step);
   void PassLease(TaskRecord* record);
-  // Starts the launches for which there are devices. Those of tasks whose processes have not ended are not free.
+  // Starts the launches for which there are free devices. The devices of a task are not free until its process has
+  // ended. If no process is about to end, starts all launches, because waiting cannot free devices.
   void StartTasks();
   void RequestDrain();
 
-  // Why an attempt whose process ended so has failed.
+  // The error of an attempt whose process ended as in `end`.
   absl::Status ExitError(const ProcessEnd& end) const;
   TaskRecord* Find(const TaskKey& key);
-  // Removes the task. If it has not ended in good order, `why` is the reason, and the task is aborted.
+  // Removes the task, and aborts it with the reason `why`, unless `why` is empty.
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);
@@ -234,13 +238,13 @@ class WorkerCore {
   const WorkerCoreOptions options_;
   const MakeTask make_task_;
   std::map<TaskKey, TaskRecord> tasks_;
-  std::map<TaskKey, int> ending_;  // The devices of forgotten tasks whose processes have not ended.
+  std::map<TaskKey, int> ending_;  // The numbers of devices of forgotten tasks whose processes have not ended.
   int64_t term_ = 0;               // The term of the newest coordinator.
-  bool reports_exits_ = false;    // Whether the coordinator knows AttemptExited.
-  bool sends_traces_ = false;     // Whether it knows TaskTrace.
-  bool reports_shard_failures_ = false;  // Whether it knows ShardFailed.
-  std::deque<ClockSample> samples_;  // The latest.
-  int64_t num_samples_ = 0;          // The number of all so far.
+  bool reports_exits_ = false;     // Whether the coordinator supports AttemptExited.
+  bool sends_traces_ = false;      // Whether the coordinator supports TaskTrace.
+  bool reports_shard_failures_ = false;  // Whether the coordinator supports ShardFailed.
+  std::deque<ClockSample> samples_;      // The latest clock samples.
+  int64_t num_samples_ = 0;              // The number of all clock samples so far.
   bool work_moved_ = false;
   bool connected_ = false;
   bool registered_ = false;  // Whether the coordinator has answered the registration on this connection.

@@ -69,7 +69,7 @@ TEST_F(WorkerCoreTest, OneTaskFromLaunchToForget) {
   EXPECT_EQ(dropped_, "") << "not aborted";
 }
 
-TEST_F(WorkerCoreTest, WhileTheCoordinatorIsAwayNothingIsLost) {
+TEST_F(WorkerCoreTest, NothingIsLostWhileTheCoordinatorIsUnreachable) {
   Attach();
   Launch(1);
   Handle(TaskIsReady{{"job", 1}});
@@ -105,7 +105,8 @@ TEST_F(WorkerCoreTest, TheMetricsBeforeACheckpointAreSentBeforeItsShard) {
   EXPECT_TRUE(sent_[1].has_shard_written());
 }
 
-// What cannot be stored is said once for each reason and connection, to coordinators that know the message.
+// A shard that cannot be stored is reported once for each step, reason and connection, to coordinators that support the
+// message.
 TEST_F(WorkerCoreTest, ShardsThatCannotBeStoredAreReported) {
   const auto attach = [this](bool takes_it) {
     Handle(Connected{});
@@ -116,22 +117,31 @@ TEST_F(WorkerCoreTest, ShardsThatCannotBeStoredAreReported) {
   };
   attach(false);
   Launch(1);
-  Handle(TaskFailedToSave{{"job", 1}, 10, "disk full"});
+  const absl::Status full = absl::ResourceExhaustedError("disk full");
+  Handle(TaskFailedToSave{{"job", 1}, 10, full});
   EXPECT_EQ(Count(WorkerMessage::kShardFailed), 0);
   Handle(Disconnected{});
   EXPECT_EQ(attach(true), 1);
   EXPECT_EQ(sent_.back().shard_failed().step(), 10);
   EXPECT_EQ(sent_.back().shard_failed().generation(), 41);
-  Handle(TaskFailedToSave{{"job", 1}, 20, "disk full"});
+  Handle(TaskFailedToSave{{"job", 1}, 10, full});
   EXPECT_EQ(Count(WorkerMessage::kShardFailed), 0);
-  Handle(TaskFailedToSave{{"job", 1}, 20, "read-only"});
+  Handle(TaskFailedToSave{{"job", 1}, 20, full});
   EXPECT_EQ(Count(WorkerMessage::kShardFailed), 1);
+  Handle(TaskFailedToSave{{"job", 1}, 20, absl::PermissionDeniedError("read-only")});
+  EXPECT_EQ(Count(WorkerMessage::kShardFailed), 1);
+  EXPECT_EQ(sent_.back().shard_failed().error_code(), static_cast<int>(absl::StatusCode::kPermissionDenied));
+  for (int i = 0; i < 2; ++i) {
+    Handle(TaskFailedToSave{{"job", 1}, 25, full, /*must_be_stored=*/true});
+    EXPECT_EQ(Count(WorkerMessage::kShardFailed), 1) << "each failure of a state that must be stored is reported";
+    EXPECT_TRUE(sent_.back().shard_failed().must_be_stored());
+  }
   Handle(TaskWroteShard{{"job", 1}, 30, {}});
   Handle(Disconnected{});
   EXPECT_EQ(attach(true), 0);
 }
 
-TEST_F(WorkerCoreTest, WhatWasNotAnsweredIsSaidAgain) {
+TEST_F(WorkerCoreTest, UnansweredMessagesAreSentAgain) {
   Attach();
   Launch(1);
   Handle(Disconnected{});
@@ -208,7 +218,7 @@ TEST_F(WorkerCoreTest, DrainsByTheCoordinator) {
   EXPECT_EQ(Count(WorkerMessage::kDraining), 0);
   Handle(Disconnected{});
   Attach();
-  EXPECT_EQ(Count(WorkerMessage::kDraining), 1) << "said again";
+  EXPECT_EQ(Count(WorkerMessage::kDraining), 1) << "repeated";
   CoordinatorMessage may_exit;
   may_exit.mutable_may_exit();
   Handle(may_exit);
@@ -219,7 +229,7 @@ TEST_F(WorkerCoreTest, DrainsByTheCoordinator) {
 TEST_F(WorkerCoreTest, DrainsWithoutACoordinator) {
   Handle(StopRequested{});
   Later(50);
-  ASSERT_TRUE(exit_.has_value()) << "nothing runs and no one to ask";
+  ASSERT_TRUE(exit_.has_value()) << "no task runs, and there is no coordinator to ask";
   EXPECT_TRUE(exit_->ok());
 }
 
@@ -265,7 +275,7 @@ TEST_F(WorkerCoreTest, WithoutACoordinatorTasksContinueForTheGracePeriod) {
   Handle(Disconnected{});
   Handle(StopRequested{});
   Later(4999);
-  EXPECT_FALSE(exit_.has_value()) << "the coordinator may come back";
+  EXPECT_FALSE(exit_.has_value()) << "the worker may reach the coordinator again";
   EXPECT_EQ(task_->aborted, "");
   Attach();
   EXPECT_EQ(Count(WorkerMessage::kDraining), 1);
@@ -404,9 +414,9 @@ TEST_F(WorkerCoreTest, RandomEvents) {
   ::testing::internal::GetCapturedStderr();
 }
 
-// Traces go with the clock samples that have come since the one before. Without a coordinator a limited number of them
-// waits, and the first one, which names the instructions, is kept. An older coordinator gets none.
-TEST_F(WorkerCoreTest, TracesGoWithSamplesOfTheClock) {
+// Traces are sent with the clock samples that were taken since the previous trace. Without a coordinator, a limited
+// number of traces is kept, including the first one, which names the instructions. An older coordinator gets no traces.
+TEST_F(WorkerCoreTest, TracesAreSentWithClockSamples) {
   const auto attach = [this](bool answers_clock) {
     Handle(Connected{});
     CoordinatorMessage message;
@@ -462,7 +472,7 @@ TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServ
   EXPECT_EQ(sent_[0].ready().session_address(), "127.0.0.1:4711");
   EXPECT_EQ(sent_[0].ready().session_authority(), "certificate");
   Handle(Disconnected{});
-  Attach();  // It has not been started: the coordinator may not have received that it is ready.
+  Attach();  // The session has not been started, so the coordinator may not have received that it is ready.
   const auto is_ready = [](const WorkerMessage& message) {
     return message.has_ready() && message.ready().session_address() == "127.0.0.1:4711";
   };

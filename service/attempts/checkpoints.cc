@@ -17,10 +17,31 @@ int64_t EveryMs(const CoordinatorOptions& options, const JobSpec& spec) {
   return spec.has_checkpoint() ? spec.checkpoint().every_ms() : options.checkpoint_ms;
 }
 
+bool IsOnCoordinator(const JobSpec& spec) {
+  const std::string& uri = spec.checkpoint().uri();
+  return uri.empty() || uri == "xlad:";
+}
+
+std::string PlaceText(const JobSpec& spec) {
+  return IsOnCoordinator(spec) ? "xlad: (the store of the coordinator)" : spec.checkpoint().uri();
+}
+
 }  // namespace
 
+bool IsRefusal(int32_t code) {
+  switch (static_cast<absl::StatusCode>(code)) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return true;
+    default:
+      return false;
+  }
+}
+
 int64_t StepMargin(double step_ms) {
-  if (!(step_ms > 0)) return 16;  // Also if it is not a number.
+  if (!(step_ms > 0)) return 16;  // The negated comparison is also true for NaN.
   return 2 + static_cast<int64_t>(std::ceil(std::min(500.0 / step_ms, 1e6)));
 }
 
@@ -38,6 +59,7 @@ std::string Checkpoints::NewestText(const Job& job) {
 int64_t Checkpoints::NewestStep(const Job& job) { return job.checkpoints.empty() ? -1 : job.checkpoints.back().step; }
 
 void Checkpoints::OnTick(Job* job) {
+  if (EndIfRefused(job)) return;
   Attempt& attempt = context_.attempts.at(job->id);
   if (!attempt.shards.empty()) StoreIfComplete(job, attempt.shards.rbegin()->first);
   const int64_t every_ms = EveryMs(context_.options, job->spec);
@@ -50,7 +72,7 @@ void Checkpoints::Request(Job* job) {
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = NextCommonStep(*job, attempt);
   attempt.last_checkpoint_ns = context_.now_ns;
-  if (step >= job->spec.steps()) return;  // The final state follows soon.
+  if (step >= job->spec.steps()) return;  // The final state will be saved soon.
   attempt.requested_step = step;
   CoordinatorMessage message;
   SetAttempt(job->current(), message.mutable_checkpoint_at());
@@ -70,7 +92,7 @@ void Checkpoints::OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& mes
 void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
   if (job == nullptr) return context_.Send(worker, AbortMessage(AttemptOf(message), "this attempt has ended"));
-  if (!HasPeer(*job, worker.str())) return;
+  if (!context_.IsOn(worker, *job)) return;
   CoordinatorMessage committed;
   SetAttempt(job->current(), committed.mutable_committed());
   committed.mutable_committed()->set_step(message.step());
@@ -78,26 +100,68 @@ void Checkpoints::OnShardWritten(const WorkerId& worker, const ShardWritten& mes
   if (message.step() <= NewestStep(*job)) return context_.Send(worker, std::move(committed));
   Attempt& attempt = context_.attempts.at(job->id);
   attempt.shards[message.step()][worker.str()] = message.shard();
+  attempt.unstored.erase(worker.str());
   StoreIfComplete(job, message.step());
 }
 
 void Checkpoints::OnShardFailed(const WorkerId& worker, const ShardFailed& message) {
   const Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) return;
-  RecordFailure(job, {message.step(), worker.str(), message.error()});
+  if (job == nullptr || !context_.IsOn(worker, *job)) return;
+  RecordFailure(job, {message.step(), worker.str(), message.error(), message.error_code(), message.must_be_stored()});
 }
 
-// Many checkpoints may fail one after the other for one reason.
+// Records only the first of several failures in a row, because all of them may have the same cause. The first failure
+// of a state with which the attempt ends is always recorded.
 void Checkpoints::RecordFailure(const Job* job, const Failure& failure) {
-  if (!job->checkpoint_error.empty()) return;
+  // Workers of earlier versions do not say that a state must be stored.
+  const bool is_last = job->spec.keep_final_state() && failure.step == job->spec.steps();
+  const bool is_end = is_last || failure.must_be_stored;
+  if (is_end) {
+    Attempt::Unstored& unstored = context_.attempts.at(job->id).unstored[failure.worker];
+    unstored.step = failure.step;
+    unstored.error = Shortened(failure.error);
+    unstored.code = failure.code;
+    if (!IsRefusal(failure.code)) {
+      unstored.refused_ns = -1;
+    } else if (unstored.refused_ns < 0) {
+      unstored.refused_ns = context_.now_ns;
+    } else if (context_.now_ns - unstored.refused_ns >= context_.options.refused_state_ms * kNsPerMs) {
+      unstored.is_permanent = true;
+    }
+  }
+  const bool is_new = job->checkpoint_error.empty() || (is_end && job->checkpoint_error_step != failure.step);
+  if (!is_new) return;
   JobEvent event = context_.NewEvent(job->id);
   CheckpointFailed* failed = event.mutable_checkpoint_failed();
   failed->set_attempt(job->attempt);
   failed->set_step(failure.step);
   failed->set_worker(failure.worker);
   failed->set_error(Shortened(failure.error));
+  failed->set_error_code(failure.code);
   context_.Record(std::move(event));
   context_.Changed(job->id);
+}
+
+bool Checkpoints::EndIfRefused(Job* job) {
+  for (const auto& [worker, unstored] : context_.attempts.at(job->id).unstored) {
+    if (!unstored.is_permanent) continue;
+    const std::string who = worker.empty() ? "the coordinator" : Context::WorkerText(*job, worker);
+    const std::string& stop_reason = context_.attempts.at(job->id).stop_reason;
+    const std::string what = unstored.step == job->spec.steps()
+                                 ? "the last state"
+                                 : absl::StrCat("the state before step ", unstored.step,
+                                                stop_reason.empty() ? "" : ", at which the attempt ", stop_reason, ",");
+    EndJob(
+        context_, job, FAILED,
+        absl::StrCat(what, " cannot be stored in ", PlaceText(job->spec), ": ", who, " found: ", unstored.error,
+                     "; expected ",
+                     IsOnCoordinator(job->spec) ? "a coordinator that accepts the state: correct what was found, then "
+                                                  "resume the job"
+                                                : "a place that all workers and the coordinator can write",
+                     "; ", NewestText(*job)));
+    return true;
+  }
+  return false;
 }
 
 void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
@@ -105,6 +169,7 @@ void Checkpoints::StoreIfComplete(Job* job, int64_t step) {
   if (job->state != RUNNING) return;  // Workers may write shards before the coordinator knows that they are ready.
   const auto& shards = attempt.shards.at(step);
   if (std::ssize(shards) < job->placed.peers_size() || attempt.storing_step >= step) return;
+  if (context_.now_ns < attempt.store_from_ns) return;
   attempt.storing_step = step;
   StoreIndex request{job->current(), job->spec.checkpoint().uri(), {}};
   request.index.set_job_id(job->id.str());
@@ -132,16 +197,21 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   Attempt& attempt = context_.attempts.at(job->id);
   const int64_t step = request.index.step();
   if (attempt.storing_step == step) attempt.storing_step = -1;
-  if (absl::IsDataLoss(stored.status())) {  // Another try could not store it either.
+  if (absl::IsDataLoss(stored.status())) {  // A retry would fail as well.
     return FailAttempt(context_, job,
                        {absl::StrCat("the checkpoint of step ", step, " is lost: ", stored.status().message()), "", "",
                         -1});
   }
-  if (!stored.ok()) {  // The next tick tries again.
+  if (!stored.ok()) {  // A later tick retries.
     LogError("the index of a checkpoint cannot be stored", {{"job", id.job.str()},
                                                             {"step", absl::StrCat(step)},
                                                             {"error", std::string(stored.status().message())}});
-    return RecordFailure(job, {step, "", std::string(stored.status().message())});
+    if (attempt.failed_index_step != step) attempt.index_failures = 0;
+    attempt.failed_index_step = step;
+    ++attempt.index_failures;
+    attempt.store_from_ns = context_.now_ns + RetryPauseMs(context_.options, attempt.index_failures) * kNsPerMs;
+    return RecordFailure(job, {step, "", std::string(stored.status().message()), stored.status().raw_code(),
+                               /*must_be_stored=*/step == attempt.stop_at});
   }
   if (step <= NewestStep(*job)) return;
   JobEvent event = context_.NewEvent(job->id);
@@ -153,6 +223,8 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   committed->set_index_digest(stored->digest);
   context_.Record(std::move(event));
   attempt.shards.erase(attempt.shards.begin(), attempt.shards.upper_bound(step));
+  attempt.index_failures = attempt.store_from_ns = 0;
+  attempt.unstored.clear();
   if (attempt.requested_step <= step) attempt.requested_step = -1;
   attempt.last_checkpoint_ns = context_.now_ns;
   CoordinatorMessage message;

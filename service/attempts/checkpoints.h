@@ -1,13 +1,13 @@
-// Checkpoints of running attempts: when they are made, and how the shards of the workers become one committed record.
+// Checkpoints of running attempts: decides when they are made, and commits the shards of the workers as one record.
 #pragma once
 
 #include "service/state/context.h"
 
 namespace xlad::service {
 
-// The coordinator's part of the checkpoints. The steps to save are known to all devices of an attempt: multiples of the
-// policy's every_steps, steps that CheckpointAt names, the last step, and the step of a stop. When the shards of all
-// workers have arrived, the index is stored, and then one record commits the checkpoint.
+// The coordinator's part of the checkpoints. All devices of an attempt save at the same steps: multiples of the
+// policy's every_steps, steps that a CheckpointAt message names, the last step, and the step of a stop. When the shards
+// of all workers have arrived, the index is stored, and then one record commits the checkpoint.
 class Checkpoints {
  public:
   explicit Checkpoints(Context* context) : context_(*context) {}
@@ -15,13 +15,14 @@ class Checkpoints {
   void OnShardWritten(const WorkerId& worker, const ShardWritten& message);
   void OnShardFailed(const WorkerId& worker, const ShardFailed& message);
   void OnAnswer(const WorkerId& worker, const CheckpointAtAnswer& message);
-  // The index of these shards has been stored, or could not be.
+  // Called when the index has been stored, or with the error if it could not be stored. DataLoss means that a part of
+  // the checkpoint is lost; the attempt then fails.
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
-  // Requests a checkpoint if the policy's time has passed since the last one, and stores again an index that could not
-  // be stored.
+  // Requests a checkpoint if the policy's time has passed since the last one. Retries an index that could not be
+  // stored. Ends a job if the state with which its attempt ends cannot be stored for a permanent reason.
   void OnTick(Job* job);
 
-  // The step of the newest committed checkpoint of this attempt or an earlier one; -1: there is none.
+  // The step of the newest committed checkpoint of this attempt or an earlier one, or -1 if there is none.
   static int64_t NewestStep(const Job& job);
   // "the newest checkpoint is of step 40", or "there is no checkpoint yet".
   static std::string NewestText(const Job& job);
@@ -29,21 +30,32 @@ class Checkpoints {
  private:
   struct Failure {
     int64_t step = 0;
-    std::string worker;  // Empty: the coordinator.
+    std::string worker;  // Empty if the coordinator failed.
     std::string error;
+    int32_t code = 0;
+    bool must_be_stored = false;  // See ShardFailed.
   };
   void RecordFailure(const Job* job, const Failure& failure);
+  // Ends a job if the state with which its attempt ends has been refused for too long.
+  bool EndIfRefused(Job* job);
   void Request(Job* job);
   void StoreIfComplete(Job* job, int64_t step);
   void DropOld(Job* job);
   Context& context_;
 };
 
-// The number of steps between the furthest worker and a step at which all of them are to act: half a second of steps,
-// so that the message arrives before any worker begins that step.
+// Returns whether an error with this absl::StatusCode stays until a user changes the place of the checkpoints, for
+// example because the place is not a folder or may not be written, or because the coordinator does not accept the token
+// of a worker. A full or unreachable disk may recover by itself. Errors of the coordinator's data folder are not
+// refusals (see BlobStore::Upload): the job has not chosen it, its operator repairs it, and all jobs wait for that.
+bool IsRefusal(int32_t code);
+
+// The number of steps from the step of the furthest worker to the step at which all workers are told to act. These
+// steps take at least half a second, so the message arrives before any worker begins that step.
 int64_t StepMargin(double step_ms);
 
-// The step that all workers of the attempt can still agree on: the furthest one plus the margin, at most the last.
+// The earliest step that all workers of the attempt can still agree on: the step of the furthest worker plus
+// StepMargin, and at most the last step.
 int64_t NextCommonStep(const Job& job, const Attempt& attempt);
 
 }  // namespace xlad::service

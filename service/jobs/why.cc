@@ -3,13 +3,14 @@
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "service/attempts/checkpoints.h"
 
 namespace xlad::service {
 namespace {
 
 std::string Steps(const Job& job) { return absl::StrCat("step ", job.step, " of ", job.spec.steps()); }
 
-// What determines the order of reductions.
+// Describes what determines the order of reductions: the mode and, if it is canonical, the number of shards.
 std::string OrderText(const Job& job) {
   if (job.spec.session()) return "";
   int64_t devices = 0;
@@ -24,7 +25,7 @@ void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why)
     const auto known = context.workers.find(WorkerId(peer.worker_id()));
     if (known == context.workers.end()) {
       if (job.lost_worker != peer.worker_id()) continue;
-      why->add_who(absl::StrCat(Context::WorkerText(job, peer.worker_id()), ", which has not come back"));
+      why->add_who(absl::StrCat(Context::WorkerText(job, peer.worker_id()), ", which has not reconnected"));
       continue;
     }
     const Worker& worker = known->second;
@@ -37,7 +38,8 @@ void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why)
   }
 }
 
-// Returns how many of the devices that the job needs the workers have, if these are too few; otherwise nothing.
+// If the workers have fewer devices than the job needs, adds advice and returns the number that they have. Otherwise
+// returns nullopt.
 std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, WhyJobResponse* why) {
   const int64_t wanted = WantedDevices(job, /*all=*/1);
   const int64_t found = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name()).devices;
@@ -73,6 +75,27 @@ void ExplainCompiling(const Context& context, const Job& job, WhyJobResponse* wh
   }
 }
 
+// All steps, or those before a stop, are done, and the state after them is not stored.
+void ExplainUnstored(const Context& context, const Job& job, const Attempt& attempt, WhyJobResponse* why) {
+  constexpr int kMaxNamed = 3;
+  const int64_t step = attempt.unstored.begin()->second.step;
+  const std::string done = step == job.spec.steps() ? "has run all steps, and its last state"
+                                                    : absl::StrCat("stops before step ", step, ", and the state there");
+  why->set_what(absl::StrCat("attempt ", job.attempt, " ", done, " cannot be stored yet; it is tried again, at longer ",
+                             "and longer intervals of up to a minute"));
+  int named = 0;
+  for (const auto& [worker, unstored] : attempt.unstored) {
+    if (++named > kMaxNamed) break;
+    std::string* const evidence = why->add_evidence();
+    *evidence = absl::StrCat(worker.empty() ? "the coordinator" : Context::WorkerText(job, worker),
+                             " cannot store its part: ", unstored.error);
+    if (unstored.refused_ns < 0) continue;
+    const int64_t left_ns = unstored.refused_ns + context.options.refused_state_ms * kNsPerMs - context.now_ns;
+    absl::StrAppend(evidence, "; the job fails if that remains so for ", std::max<int64_t>(0, left_ns) / kNsPerSecond,
+                    " s more");
+  }
+}
+
 void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why) {
   why->set_what(absl::StrCat("attempt ", job.attempt, " runs at ", Steps(job), OrderText(job)));
   const auto found = context.attempts.find(job.id);
@@ -88,6 +111,7 @@ void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why)
     why->add_evidence(absl::StrCat(attempt.stopped.size(), " of ", job.placed.peers_size(), " workers have stopped"));
   }
   if (!attempt.failure.empty()) why->add_evidence(attempt.failure);
+  if (!attempt.unstored.empty()) ExplainUnstored(context, job, attempt, why);
 }
 
 void ExplainStarting(const Context& context, const Job& job, WhyJobResponse* why) {
@@ -110,15 +134,35 @@ void ExplainEnded(const Job& job, WhyJobResponse* why) {
     why->add_advice(absl::StrCat("xlad submit JOBDIR --resume ", job.id.str(),
                                  " continues from its checkpoint of step ", job.checkpoints.back().step));
   }
-  if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " has all that happened"));
+  if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " shows all events of the job"));
 }
 
-std::string CheckpointAdvice(const Job& job) {
+// Advice for an error with this absl::StatusCode, or 0 if the code is not known. `is_waiting`: the attempt cannot end
+// before its state is stored.
+std::string CheckpointAdvice(const Job& job, int32_t code, bool is_waiting) {
   const std::string& uri = job.spec.checkpoint().uri();
-  if (uri.empty() || uri == "xlad:") return "make space on the coordinator's disk; the next checkpoint is tried then";
-  return absl::StrCat("make ", uri,
-                      " a folder that all workers and the coordinator can write; the next checkpoint is "
-                      "tried then");
+  const bool in_folder = !uri.empty() && uri != "xlad:";
+  const char* const then = job.checkpoint_error_step == job.spec.steps() ? "; the last state is stored then"
+                           : is_waiting                                  ? "; the state is stored then"
+                                                                         : "; the next checkpoint is tried then";
+  if (code == static_cast<int32_t>(absl::StatusCode::kResourceExhausted)) {
+    return absl::StrCat("make space ", in_folder ? absl::StrCat("in ", uri) : "on the coordinator's disk", then);
+  }
+  if (!in_folder && code == static_cast<int32_t>(absl::StatusCode::kFailedPrecondition)) {
+    return absl::StrCat("make the coordinator's data folder a folder that the coordinator can write", then);
+  }
+  if (in_folder && IsRefusal(code)) {
+    return absl::StrCat("make ", uri, " a folder that all workers and the coordinator can write", then);
+  }
+  return absl::StrCat("remove the cause that the evidence names", then);
+}
+
+// The code of an error that delays the end: the coordinator's, or that of the first worker by name. If there is none,
+// the code of the latest checkpoint that could not be stored.
+int32_t CheckpointErrorCode(const Context& context, const Job& job) {
+  const auto attempt = context.attempts.find(job.id);
+  if (attempt == context.attempts.end() || attempt->second.unstored.empty()) return job.checkpoint_error_code;
+  return attempt->second.unstored.begin()->second.code;
 }
 
 std::string Sentences(const google::protobuf::RepeatedPtrField<std::string>& parts, const char* before) {
@@ -154,8 +198,10 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     }
   }
   if (!job.checkpoint_error.empty() && !HasEnded(job)) {
-    why.add_evidence(job.checkpoint_error);
-    why.add_advice(CheckpointAdvice(job));
+    const auto attempt = context.attempts.find(job.id);
+    const bool is_waiting = attempt != context.attempts.end() && !attempt->second.unstored.empty();
+    if (!is_waiting) why.add_evidence(job.checkpoint_error);
+    why.add_advice(CheckpointAdvice(job, CheckpointErrorCode(context, job), is_waiting));
   }
   if (!job.checkpoints.empty()) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));

@@ -77,6 +77,8 @@ std::string ErrorOf(const CheckpointFailed& failed) {
 void ApplyCheckpointFailed(const CheckpointFailed& failed, Job* job) {
   ++job->surplus_events;
   job->checkpoint_error = ErrorOf(failed);
+  job->checkpoint_error_step = failed.step();
+  job->checkpoint_error_code = failed.error_code();
 }
 
 void ApplyDropped(const CheckpointsDropped& dropped, Job* job) {
@@ -96,7 +98,7 @@ void ApplyResized(const JobResized& resized, Job* job) {
     job->batch_axes.clear();
   }
   job->resized = true;
-  if (job->attempt_running) return;  // It is stopped first.
+  if (job->attempt_running) return;  // The running attempt is stopped first.
   job->state = PENDING;
   job->reason = resized.reason();
 }
@@ -139,7 +141,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
   XLAD_CHECK(false) << "event " << event.sequence() << " of job " << event.job_id() << " is not about a job";
 }
 
-// "4 devices", or "2 cpu, 2 opaque" in a job that runs on several kinds.
+// Returns "4 devices", or "2 cpu, 2 opaque" for a job that runs on several kinds.
 std::string DevicesText(const Peer& peer) {
   if (peer.kinds().empty()) return absl::StrCat(DevicesOf(peer), " devices");
   return absl::StrJoin(peer.kinds(), ", ", [&](std::string* out, const PeerDevices& kind) {

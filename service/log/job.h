@@ -19,7 +19,7 @@ using Mesh = google::protobuf::RepeatedPtrField<MeshAxis>;
 // A committed checkpoint: the state before `step`.
 struct Checkpoint {
   int64_t step = 0;
-  std::string uri;     // The place of its index.
+  std::string uri;     // The URI of its index.
   std::string digest;  // The SHA-256 of its index.
   int64_t unix_ns = 0;
 };
@@ -30,49 +30,59 @@ struct Job {
   std::string client_key;
   std::string spec_digest;
   JobSpec spec;
-  Mesh mesh;           // The mesh of the attempts from now on: that of the spec, or of the last resize.
-  int64_t devices = 0;  // The same for JobSpec.devices.
+  Mesh mesh;            // The mesh of the next attempts: that of the spec, or of the last resize.
+  // The number of devices of the next attempts in the canonical mode: JobSpec.devices, or that of the last resize. 0 if
+  // any number is allowed.
+  int64_t devices = 0;
   JobState state = PENDING;
   std::string reason;
   int64_t submitted_unix_ns = 0;
-  int64_t since_unix_ns = 0;  // When it entered its state.
-  int64_t last_sequence = 0;  // The number of its latest event that has been read from the log.
+  int64_t since_unix_ns = 0;  // When the job entered its state.
+  int64_t last_sequence = 0;  // The sequence number of its latest event that was read from the log.
 
   std::string executable_digest;  // Empty until the program is built for `mesh`.
-  std::vector<BuiltExecutable> others;  // The executables for the other kinds of device if it runs on several.
+  // The executables for the other kinds of device, if the job runs on several kinds.
+  std::vector<BuiltExecutable> others;
   double compile_ms = 0;
-  bool cached = false;  // The executable was in the cache.
-  std::vector<std::string> batch_axes;  // The mesh axes that split nothing but the batch.
+  bool cached = false;                  // Whether the executable was in the cache.
+  std::vector<std::string> batch_axes;  // The mesh axes that split only the batch.
 
   // The latest attempt, running or ended.
   int64_t attempt = 0;
   AttemptPlaced placed;
   Mesh placed_mesh;
-  std::vector<SessionPlace> places;  // For sessions: where the attempt's workers serve.
+  std::vector<SessionPlace> places;  // For sessions: the addresses of the attempt's workers.
   std::string placed_executable;
   bool attempt_running = false;
-  bool resized = false;          // `mesh` has changed since the placement.
+  bool resized = false;  // Whether `mesh` or `devices` has changed since the placement.
   std::string lost_worker;
-  std::string ending;            // Why the latest attempt ended; empty while one runs.
+  std::string ending;            // Why the latest attempt ended; empty while an attempt runs.
   int64_t failures = 0;          // Attempts in a row that failed without a new checkpoint.
-  std::string program_error;     // How the program ended the latest attempt that it ended itself; the step.
+  // The error and its step if the program itself ended the latest attempt that failed.
+  std::string program_error;
   int64_t program_error_step = -1;
-  int64_t failed_ns = -1;        // When the latest attempt failed, in this process of the coordinator.
-  bool program_error_repeated = false;  // The two latest attempts ended with the same program error at the same step.
+  // When the latest attempt failed; -1 if no attempt has failed in this process of the coordinator.
+  int64_t failed_ns = -1;
+  // Whether the two latest attempts that failed ended with the same program error at the same step.
+  bool program_error_repeated = false;
 
   // The start of the next attempt, unless there is a later checkpoint.
   int64_t first_step = 0;
-  std::string state_blob;  // Empty: the initial state of the spec.
-  std::vector<Checkpoint> checkpoints;  // Those that are kept, oldest first.
-  std::string checkpoint_error;         // Why the latest could not be stored; empty after one that could.
-  Checkpoint resumed;                   // The checkpoint of another job that the job started from; no uri: none.
+  std::string state_blob;               // If empty, the initial state of the spec.
+  std::vector<Checkpoint> checkpoints;  // The checkpoints that are kept, oldest first.
+  std::string checkpoint_error;         // Why the latest checkpoint could not be stored; empty if it was stored.
+  int64_t checkpoint_error_step = -1;   // The step of the checkpoint that could not be stored.
+  int32_t checkpoint_error_code = 0;    // The absl::StatusCode of the error, or 0 if it is not known.
+  // The checkpoint of another job from which the job started. Its uri is empty if there is none.
+  Checkpoint resumed;
 
-  int64_t step = 0;  // The number of steps known to be finished. Derived from metrics, not from events.
+  int64_t step = 0;  // The number of finished steps. It is derived from metrics and not from events.
   float loss = 0;
   bool has_loss = false;
   std::string final_state_blob;
-  RunReport report;            // What the attempt that finished has done.
-  int64_t surplus_events = 0;  // The events of the log that only describe checkpoints that are not kept any more.
+  RunReport report;  // The report of the attempt that finished the job.
+  // The number of events in the log that only describe checkpoints that are no longer kept.
+  int64_t surplus_events = 0;
 
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }
 };
@@ -80,40 +90,44 @@ struct Job {
 // The step and the state from which the next attempt starts.
 struct StartPoint {
   int64_t step = 0;
-  std::string state_blob;                        // If checkpoint_uri is empty; may be empty as well.
+  // Used if checkpoint_uri is empty. If both are empty, the job starts from the state of its spec.
+  std::string state_blob;
   std::string checkpoint_uri, checkpoint_digest;
 };
 StartPoint StartOf(const Job& job);
 
-// Applies one event. An unknown event is a fatal error: readers of the log refuse newer schemas before.
+// Applies one event. An unknown event is a fatal error, because logs of newer schemas are refused when they are opened.
 void Apply(const JobEvent& event, Job* job);
 
 // Stores the loss of a step in the job. `metrics` has the values of losses and metrics in the order of the spec's
 // results.
 void NoteLoss(const StepMetrics& metrics, Job* job);
-// Returns the name of the first loss or metric of the step that is NaN or infinite, or empty if all are finite.
+// Returns the first loss or metric of the step that is NaN or infinite ("loss = nan"), or an empty text if all are
+// finite.
 std::string NotFinite(const StepMetrics& metrics, const JobSpec& spec);
 
 // Returns one line for display: "attempt 2 running".
 std::string Describe(const JobEvent& event);
-// Returns the event as clients see it.
+// Returns the event in the form that clients get.
 JobLogResponse::Event ForClients(const JobEvent& event);
 
 using xlad::HasEnded;
 inline bool HasEnded(const Job& job) { return HasEnded(job.state); }
+
+inline constexpr int64_t kMaxDevices = 1 << 20;  // The maximum number of devices of a mesh.
 // The number of devices in the mesh, or -1 if it is more than kMaxDevices or an axis is empty.
-inline constexpr int64_t kMaxDevices = 1 << 20;
 int64_t DeviceCount(const Mesh& mesh);
-// In the mode canonical, the mesh of a job stays, and so do its bits; a device runs one or more logical shards.
+// In the canonical mode the mesh of a job never changes, so its results are bitwise the same on any number of devices.
+// A device runs one or more logical shards.
 inline bool IsCanonical(const JobSpec& spec) { return spec.compile().reduction_mode() == CANONICAL; }
-// The largest number of devices up to `most`, at least 1, that divides the logical shards of the mesh.
+// The largest divisor of the mesh's number of logical shards that is at most `most`; 1 if `most` is less than 1.
 int64_t LargestDivisor(const Mesh& mesh, int64_t most);
-// The number of devices that the next attempt needs if the workers have `all`.
+// The number of devices that the next attempt needs if the workers have `all` devices.
 int64_t WantedDevices(const Job& job, int64_t all);
-// "run-to-run", "fast" or "canonical".
+// The name of the job's mode of reduction: "run-to-run", "fast" or "canonical".
 std::string ModeText(const JobSpec& spec);
 inline int64_t ShardsPerDevice(const Peer& peer) { return std::max<int64_t>(1, peer.shards_per_device()); }
-// The number of devices of a worker that an attempt has.
+// The number of devices that an attempt uses on a worker.
 inline int64_t DevicesOf(const Peer& peer) { return peer.devices_size() / ShardsPerDevice(peer); }
 inline bool HasPeer(const Job& job, const std::string& worker_id) {
   for (const Peer& peer : job.placed.peers()) {
@@ -121,7 +135,7 @@ inline bool HasPeer(const Job& job, const std::string& worker_id) {
   }
   return false;
 }
-// "dp=2,tp=4"
+// The mesh as text: "dp=2,tp=4".
 std::string MeshText(const Mesh& mesh);
 
 }  // namespace xlad::service

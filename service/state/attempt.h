@@ -1,7 +1,8 @@
-// The state of a running attempt that is not in the log.
+// The part of the state of a running attempt that is not in the log.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -13,30 +14,50 @@ namespace xlad::service {
 
 struct Attempt {
   int64_t placed_ns = 0;
-  bool awaiting_adoption = false;  // After a restart of the coordinator, until all its workers have registered.
+  // The serialized part of the launch that is the same for all workers (SendMessage::common). Null if no launch has
+  // been sent since the coordinator started, and after the attempt has started.
+  std::shared_ptr<const std::string> common_launch;
+  // True after a restart of the coordinator, until all workers of the attempt have registered.
+  bool awaiting_adoption = false;
   std::set<std::string> present;   // Workers that have registered since the placement or the restart.
   std::set<std::string> launched;  // Workers that have reported the attempt as running.
   std::set<std::string> ready, stopped;
-  std::map<std::string, RunReport> finished;  // By worker: what it reported.
-  std::vector<SessionPlace> places;         // For sessions: where the workers serve that are ready.
-  std::map<std::string, int64_t> progress;  // By worker: the number of steps finished.
+  std::map<std::string, RunReport> finished;  // The reports of workers that have finished.
+  std::vector<SessionPlace> places;           // For sessions: the addresses of the workers that are ready.
+  std::map<std::string, int64_t> progress;    // The number of finished steps, by worker.
   int64_t lease_until = 0;
   double step_ms = 0;
 
-  // The step before which the attempt is to stop, because of stop_reason; -1 if it is not stopping.
+  // The step before which the attempt must stop, because of stop_reason; -1 if it is not stopping.
   int64_t stop_at = -1;
   std::string stop_reason;
 
-  // Checkpoints: the shards that have been written, by step and worker, and the step whose index is being stored.
+  // The written shards of uncommitted checkpoints, by step and worker, and the step whose index is being stored (-1 if
+  // none).
   std::map<int64_t, std::map<std::string, CheckpointShard>> shards;
   int64_t storing_step = -1;
-  int64_t requested_step = -1;     // The step of the last CheckpointAt that is not committed; -1: none.
-  int64_t last_checkpoint_ns = 0;  // When the last one was requested or committed, or the attempt started.
+  int64_t failed_index_step = -1;  // The step of the last index that could not be stored, or -1 if there is none.
+  int64_t index_failures = 0;      // The number of times in a row that this index could not be stored.
+  int64_t store_from_ns = 0;   // No index is stored before this time.
+  // Why a state with which the attempt ends, the last one or the one at a stop, is not stored yet: by worker. The key
+  // "" is the coordinator, which stores the index.
+  struct Unstored {
+    int64_t step = 0;
+    std::string error;
+    int32_t code = 0;  // The absl::StatusCode of the error, or 0 if it is not known.
+    // When the current series of permanent errors began, or -1 if the latest error may be temporary.
+    int64_t refused_ns = -1;
+    bool is_permanent = false;  // Permanent errors have been reported for refused_state_ms.
+  };
+  std::map<std::string, Unstored> unstored;
+  int64_t requested_step = -1;     // The step of the last uncommitted CheckpointAt, or -1 if there is none.
+  int64_t last_checkpoint_ns = 0;  // When the last checkpoint was requested or committed, or when the attempt started.
 
-  // The first failure that a worker reported, and the worker that it may be due to. The attempt ends when the suspect
-  // is known to be gone or after the grace period.
+  // The first failure that a worker reported, and the worker that may have caused it. The attempt ends when the suspect
+  // is known to be gone, or after the grace period.
   std::string failure, suspect;
-  std::string program_error;  // If the program itself failed: its error, without names of processes.
+  // The error of the program itself, without names of processes; empty if the program did not fail.
+  std::string program_error;
   int64_t failed_step = 0;
   int64_t failed_ns = 0;
 };

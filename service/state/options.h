@@ -6,33 +6,44 @@
 namespace xlad::service {
 
 struct CoordinatorOptions {
-  // A worker that has sent nothing for this long is suspect, and then lost. Whether its connection is open does not
-  // matter: it may reconnect.
+  // A worker that has not sent a message for suspect_ms is suspect, and after lost_ms it is lost. This does not depend
+  // on whether its connection is open, because it may reconnect.
   int64_t suspect_ms = 3000;
   int64_t lost_ms = 10'000;
-  // The link between two workers of an attempt that both reach the coordinator is cut if one has had no answer of the
-  // other for this long. A worker that sent nothing for `unheard_ms` may have been cut off itself.
+  // If two workers of an attempt both reach the coordinator, and one has had no answer from the other for link_cut_ms,
+  // the link between them counts as cut. A worker that has not sent a message for recent_message_ms may have been cut
+  // off itself.
   int64_t link_cut_ms = 2500;
-  int64_t unheard_ms = 1500;
-  int64_t keep_apart_ms = 60'000;      // Such workers get no common attempt for this long, if others can be had.
-  int64_t failure_grace_ms = 1000;     // A reported failure waits this long for better evidence of its cause.
-  int64_t adopt_window_ms = 20'000;    // After a coordinator restart: workers of running jobs must register within it.
-  int64_t start_timeout_ms = 120'000;  // From placement until all workers are ready.
+  int64_t recent_message_ms = 1500;
+  int64_t keep_apart_ms = 60'000;  // The two workers get no common attempt for this long if other workers are free.
+  // After a reported failure, the attempt waits this long for better evidence of the cause.
+  int64_t failure_grace_ms = 1000;
+  // Workers of running jobs must register within this time after a restart of the coordinator.
+  int64_t adopt_window_ms = 20'000;
+  int64_t start_timeout_ms = 120'000;  // The limit on the time from placement until all workers are ready.
   int64_t session_grace_ms = 10'000;   // A session that no client holds for this long ends.
-  int64_t lease_steps = 1'000'000;     // Steps that workers may run without a message from the coordinator.
-  // A job that no combination of the registered workers can run fails after this time.
+  // The number of steps that workers may run without a message from the coordinator.
+  int64_t lease_steps = 1'000'000;
+  // A job that no combination of the registered workers can run fails after this time. A job that only devices of other
+  // targets can run is compiled for them after this time.
   int64_t device_kind_grace_ms = 3000;
-  int64_t retry_pause_ms = 1000;        // After the second failure in a row; it doubles with each further one,
-  int64_t max_retry_pause_ms = 60'000;  // up to this.
-  int64_t checkpoint_ms = 300'000;      // Between checkpoints of jobs whose spec has no policy.
+  // A job that names a kind of device which no registered worker has fails after this time: a worker that registers
+  // later may have it.
+  int64_t missing_kind_grace_ms = 3000;
+  // The pause after the second failure in a row. It doubles with each further failure, up to max_retry_pause_ms.
+  int64_t retry_pause_ms = 1000;
+  int64_t max_retry_pause_ms = 60'000;
+  // A job fails if the place of its checkpoints has refused, for this long, the state with which an attempt ends.
+  int64_t refused_state_ms = 60'000;
+  int64_t checkpoint_ms = 300'000;      // The time between checkpoints of jobs whose spec has no policy.
   // If the coordinator itself was not running for longer than this, all deadlines move by the length of the pause.
   int64_t own_lag_ms = 500;
-  // The latest of the jobs that have ended are kept, unless they ended longer ago than this.
+  // At most keep_ended_jobs ended jobs are kept, the latest ones, and only if they ended less than keep_ended_ms ago.
   int64_t keep_ended_jobs = 10'000;
   int64_t keep_ended_ms = int64_t{30} * 24 * 3'600'000;
   int64_t keep_lost_workers_ms = 600'000;      // Lost workers are listed for this long.
-  int64_t min_free_bytes = int64_t{64} << 20;  // With less free disk, submissions are refused.
-  int64_t compact_interval_ms = 3'600'000;     // Between removals of what is not needed any more.
+  int64_t min_free_bytes = int64_t{64} << 20;  // Submissions are refused if less disk space is free.
+  int64_t compact_interval_ms = 3'600'000;     // The time between removals of data that is no longer needed.
 };
 
 }  // namespace xlad::service
