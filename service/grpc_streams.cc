@@ -1,10 +1,13 @@
 #include "service/grpc_streams.h"
 
 #include <chrono>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "service/grpc_calls.h"
 #include "service/validate.h"
 
@@ -12,11 +15,23 @@ namespace xlad::service {
 namespace {
 
 constexpr int64_t kMaxWorkerMessageBytes = 16 << 20;
-constexpr int64_t kMaxHeartbeatBytes = 4096;   // A larger one is parsed on the queue's thread.
-constexpr int64_t kMaxQueuedBytes = 64 << 20;  // To one worker. A worker that takes nothing is disconnected.
+constexpr int64_t kMaxHeartbeatBytes = 4096;  // A larger message is parsed on the queue's thread.
+// The limit per worker. A worker that does not read its messages is disconnected.
+constexpr int64_t kMaxQueuedBytes = 64 << 20;
 constexpr std::chrono::milliseconds kMinPassInterval{5};
-// Why a job waits can change without an event of the job.
+// A pass is made at least this often, because the reason why a job waits can change without an event of the job.
 constexpr std::chrono::milliseconds kMaxPassInterval{1000};
+
+// The bytes of `common`, which are not copied, and then those of `own`.
+grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::ByteBuffer& own) {
+  auto* const hold = new std::shared_ptr<const std::string>(std::move(common));
+  const auto release = [](void* held) { delete static_cast<std::shared_ptr<const std::string>*>(held); };
+  std::vector<grpc::Slice> slices = {grpc::Slice(const_cast<char*>((*hold)->data()), (*hold)->size(), release, hold)};
+  std::vector<grpc::Slice> rest;
+  XLAD_CHECK(own.Dump(&rest).ok());
+  slices.insert(slices.end(), rest.begin(), rest.end());
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
 
 class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox {
  public:
@@ -29,11 +44,13 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   }
 
   // --- Outbox, called with the engine's lock held.
-  void Send(const CoordinatorMessage& message) override {
+  void Send(const CoordinatorMessage& message, std::shared_ptr<const std::string> common) override {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
-    waiting_bytes_ += static_cast<int64_t>(message.ByteSizeLong());
-    waiting_.push_back(ToByteBuffer(message));
+    grpc::ByteBuffer bytes = ToByteBuffer(message);
+    if (common != nullptr) bytes = Joined(std::move(common), bytes);
+    waiting_bytes_ += static_cast<int64_t>(bytes.Length());
+    waiting_.push_back(std::move(bytes));
     if (waiting_bytes_ > kMaxQueuedBytes) context_->TryCancel();
     WriteNext();
   }
@@ -53,8 +70,8 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   void OnDone() override { delete this; }
 
  private:
-  // Takes the message on gRPC's thread if it is a heartbeat, as most are, because another thread costs more than it, or
-  // if it asks for the time, which must not wait.
+  // Handles the message on gRPC's thread if it is a heartbeat or a clock probe, and returns whether it did. A switch to
+  // another thread would cost more than a heartbeat, and a delay would make the answer to a clock probe less exact.
   bool TakeQuickly() {
     const int64_t received_unix_ns = RealClock().WallNs();
     WorkerMessage message;
@@ -66,7 +83,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
       answer.mutable_clock()->set_sent_ns(message.clock_probe().sent_ns());
       answer.mutable_clock()->set_received_unix_ns(received_unix_ns);
       answer.mutable_clock()->set_answered_unix_ns(RealClock().WallNs());
-      Send(answer);
+      Send(answer, nullptr);
     } else if (!message.has_heartbeat() || !engine_->OnHeartbeat(connection_, message)) {
       return false;
     }
@@ -88,7 +105,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     StartRead(&incoming_);
   }
 
-  // Called once, on the queue's thread: after it the engine sends nothing more.
+  // Called once, on the queue's thread. Afterwards the engine does not send to this stream.
   void End(const grpc::Status& status) {
     engine_->Detach(connection_);
     {
@@ -96,7 +113,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
       ending_ = true;
       waiting_.clear();
     }
-    Finish(status);  // This object may be deleted at once.
+    Finish(status);  // The call may delete this object.
   }
 
   void WriteNext() {
@@ -113,7 +130,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   grpc::CallbackServerContext* const context_;
   ConnectionId connection_;
   grpc::ByteBuffer incoming_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards all following members.
   std::deque<grpc::ByteBuffer> waiting_;
   int64_t waiting_bytes_ = 0;
   grpc::ByteBuffer outgoing_;
@@ -158,7 +175,7 @@ grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* qu
   return new WorkerStream(engine, queue, context);
 }
 
-// The thread of the followers alone makes updates and ends streams; gRPC's threads only wake it.
+// Only the followers' thread makes updates and ends streams; gRPC's threads only wake it.
 class Followers::Stream final : public grpc::ServerGenericBidiReactor {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)>;
@@ -178,14 +195,15 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
     owner_->Wake(this);
   }
   void OnDone() override {
-    const std::lock_guard lock(owner_->mutex_);  // The thread may be using this object.
+    // The lock waits for the followers' thread, which may be using this object.
+    const std::lock_guard lock(owner_->mutex_);
     owner_->streams_.erase(this);
     owner_->due_.erase(this);
     owner_->done_.push_back(this);
     owner_->woken_.notify_one();
   }
 
-  // Sends the next update, if there is one and the last has been sent.
+  // Sends the next update if there is one and the previous one has been sent.
   void Advance() {
     if (finished_ || state_ == State::kReading || state_ == State::kWriting) return;
     if (state_ == State::kGone) return End(grpc::Status::CANCELLED);
@@ -225,7 +243,7 @@ class Followers::Stream final : public grpc::ServerGenericBidiReactor {
   const Open open_;
   std::atomic<State> state_ = State::kReading;
   grpc::ByteBuffer request_, outgoing_;
-  std::unique_ptr<Follower> follower_;  // Used by the followers' thread alone, as is `finished_`.
+  std::unique_ptr<Follower> follower_;  // This and `finished_` are used only by the followers' thread.
   bool finished_ = false;
 };
 
@@ -271,7 +289,7 @@ void Followers::Run() {
     if (stopping_) return;
     changed_ = changed_ || !woken;
     for (Stream* stream : std::exchange(done_, {})) delete stream;
-    if (std::exchange(changed_, false)) {  // Changes in quick succession cost one pass.
+    if (std::exchange(changed_, false)) {  // Changes in quick succession are handled in one pass.
       woken_.wait_until(lock, last_pass + kMinPassInterval, [this] { return stopping_; });
       last_pass = std::chrono::steady_clock::now();
       due_ = streams_;

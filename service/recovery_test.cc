@@ -1,6 +1,7 @@
-// Checkpoints, and how jobs continue after a loss: restart, shrink, wait, resize.
+// Checkpoints, and how jobs continue after the loss of a worker or on another mesh: restart, shrink, wait, resize.
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "service/attempts/checkpoints.h"
 #include "service/testing/cluster.h"
@@ -16,7 +17,7 @@ JobSpec WithPolicy(JobSpec spec, JobSpec::OnLoss on_loss) {
   return spec;
 }
 
-// The last launch that was sent to a connection.
+// Returns the last launch that was sent to a connection.
 LaunchTask LastLaunch(const Cluster& cluster) {
   LaunchTask launch;
   for (const SendMessage& sent : cluster.sent) {
@@ -33,14 +34,14 @@ TEST(Recovery, ACheckpointIsCommittedWhenAllShardsAreWritten) {
   cluster.Shard(2, job, 10);
   ASSERT_EQ(cluster.indexes.size(), 1u);
   EXPECT_EQ(cluster.indexes[0].index.shards_size(), 2);
-  cluster.Shard(2, job, 10);  // Repeated.
+  cluster.Shard(2, job, 10);  // The message is repeated.
   EXPECT_EQ(cluster.indexes.size(), 1u);
   EXPECT_FALSE(cluster.Status(job).has_checkpoint());
   cluster.IndexStored();
   EXPECT_EQ(cluster.Status(job).checkpoint_step(), 10);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_committed() && m.committed().step() == 10; }), 2);
   cluster.sent.clear();
-  cluster.Shard(2, job, 10);  // The answer was lost.
+  cluster.Shard(2, job, 10);  // The worker repeats its message because the answer was lost.
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_committed(); }), 1);
 }
 
@@ -114,7 +115,57 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   EXPECT_EQ(cluster.indexes.size(), 1u);
 }
 
-// Worker b loses its connection, with what was sent on it, and registers again as connection 3.
+// Also those that are sent again, for example to all workers after a restart of the coordinator.
+TEST(Recovery, TheLaunchesOfAnAttemptShareTheirCommonPart) {
+  Cluster cluster;
+  cluster.Register(1, "a");
+  cluster.Register(2, "b");
+  cluster.Submit(4);
+  cluster.Built();
+  const auto parts = [&] {
+    std::vector<std::shared_ptr<const std::string>> common;
+    for (const SendMessage& sent : cluster.sent) {
+      if (sent.message.has_launch()) common.push_back(sent.common);
+    }
+    return common;
+  };
+  cluster.Gone(2);
+  cluster.Register(3, "b");
+  ASSERT_EQ(parts().size(), 3u);
+  EXPECT_EQ(parts()[1], parts()[0]);
+  EXPECT_EQ(parts()[2], parts()[0]);
+  cluster.sent.clear();
+  cluster.Restart();
+  cluster.Register(4, "a");
+  cluster.Register(5, "b");
+  ASSERT_EQ(parts().size(), 2u);
+  EXPECT_NE(parts()[0], nullptr);
+  EXPECT_EQ(parts()[0], parts()[1]);
+}
+
+TEST(Recovery, TheBytesOfALaunchGrowNoFasterThanItsWorkers) {
+  const auto bytes_of = [](int workers) {
+    Cluster cluster;
+    for (int w = 0; w < workers; ++w) cluster.Register(w + 1, absl::StrCat("worker-", w));
+    cluster.Submit(int64_t{2} * workers);
+    cluster.Built();
+    std::map<const std::string*, size_t> parts;  // The size of each part that is serialized once.
+    size_t own = 0;
+    for (const SendMessage& sent : cluster.sent) {
+      if (!sent.message.has_launch()) continue;
+      const size_t common = sent.common == nullptr ? 0 : sent.common->size();
+      parts[sent.common.get()] = common;
+      own += sent.message.ByteSizeLong() - common;
+    }
+    for (const auto& [part, size] : parts) own += size;
+    return own;
+  };
+  const size_t few = bytes_of(5), many = bytes_of(40);
+  EXPECT_GT(few, 0u);
+  EXPECT_LE(many, 8 * few);
+}
+
+// Worker b loses its connection and the messages sent on it, and registers again on connection 3.
 void Reconnect(Cluster* cluster, const std::string& job, int64_t step) {
   cluster->Gone(2);
   cluster->sent.clear();
@@ -166,11 +217,11 @@ TEST(Recovery, AnAttemptThatStoppedBeforeTheCoordinatorRestartedContinues) {
   cluster.Advance(100);
   const std::string digest = cluster.loads.empty() ? "" : cluster.loads.back();
   cluster.Do([&](CoordinatorCore& c) { c.OnPlanLoaded(digest, PlannedProgram()); });
-  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "it starts again from the state that was saved";
+  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "the next attempt starts from the saved state";
   EXPECT_EQ(LastLaunch(cluster).first_step(), 20);
 }
 
-TEST(Recovery, AWorkerThatIsLostDuringAdoptionIsNotReadyAnyMore) {
+TEST(Recovery, AWorkerThatIsLostDuringAdoptionIsNoLongerReady) {
   Cluster cluster;
   cluster.Register(1, "a");
   cluster.Register(2, "b");
@@ -180,7 +231,7 @@ TEST(Recovery, AWorkerThatIsLostDuringAdoptionIsNotReadyAnyMore) {
   cluster.Restart();
   cluster.Register(1, "a", 1, {task});
   cluster.Ready(1, job);
-  cluster.RunFor(11'000, {});  // Longer than the time after which a is lost.
+  cluster.RunFor(11'000, {});  // A silent worker is lost after a shorter time.
   cluster.Register(2, "b", 1, {task});
   cluster.Ready(2, job);
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
@@ -253,7 +304,7 @@ TEST(Recovery, AJobSucceedsWhenItsFinalCheckpointIsCommitted) {
   cluster.Name(job, finished.mutable_finished());
   for (const int64_t connection : {1, 2}) cluster.Handle(connection, finished);
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
-  // The coordinator dies before the commit; the workers repeat what has not been answered.
+  // The coordinator dies before the commit, and the workers repeat the messages that were not answered.
   const RunningTask task = cluster.Task(job, 1000);
   cluster.Restart();
   cluster.Register(1, "a", 1, {task});
@@ -293,7 +344,7 @@ TEST(Recovery, ShrinkReducesAnAxisOfTheBatchAfterAWhile) {
   cluster.Fail(1, job, 15, absl::UnavailableError("peer b is gone"), "b");
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   cluster.RunFor(2000, {1});
-  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4) << "the worker may come back";
+  EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4) << "the worker may reconnect";
   cluster.RunFor(1500, {1});
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
   EXPECT_EQ(cluster.Status(job).state(), COMPILING);
@@ -316,7 +367,7 @@ TEST(Recovery, ShrinkNeverReducesOtherAxes) {
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 4);
 }
 
-TEST(Recovery, WaitUsesOnlyTheWorkersThatItHad) {
+TEST(Recovery, WaitUsesOnlyTheWorkersOfTheLastAttempt) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::WAIT));
   cluster.Gone(2);
@@ -328,7 +379,7 @@ TEST(Recovery, WaitUsesOnlyTheWorkersThatItHad) {
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
-absl::Status Resize(Cluster* cluster, const std::string& job, int64_t size) {
+absl::Status ResizeToMesh(Cluster* cluster, const std::string& job, int64_t size) {
   ResizeJobRequest request;
   request.set_job_id(job);
   *request.mutable_mesh() = cluster->Spec(size).mesh();
@@ -337,29 +388,30 @@ absl::Status Resize(Cluster* cluster, const std::string& job, int64_t size) {
   return status;
 }
 
-// A job that runs is stopped for more devices only if there are workers that have them.
+// A running job is stopped for a resize to more devices only if the workers have these devices.
 TEST(Recovery, AJobGrowsWithTheCluster) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   const auto stops = [&] { return cluster.CountSent([](const auto& m) { return m.has_stop_at(); }); };
-  EXPECT_TRUE(absl::IsFailedPrecondition(Resize(&cluster, job, 6)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(ResizeToMesh(&cluster, job, 6)));
   cluster.Register(3, "c");
   cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("c")).ok()); });
-  EXPECT_TRUE(absl::IsFailedPrecondition(Resize(&cluster, job, 6))) << "a drained worker takes no work";
+  EXPECT_TRUE(absl::IsFailedPrecondition(ResizeToMesh(&cluster, job, 6))) << "a drained worker takes no work";
   cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Undrain(WorkerId("c")).ok()); });
   EXPECT_EQ(stops(), 0);
   cluster.Gone(3);
-  EXPECT_TRUE(Resize(&cluster, job, 6).ok()) << "a worker whose connection has just broken will be back";
+  EXPECT_TRUE(ResizeToMesh(&cluster, job, 6).ok())
+      << "a worker whose connection has just closed may reconnect, so it counts";
   EXPECT_EQ(stops(), 2);
 }
 
-// A job that waits may ask for any mesh, as when it was submitted.
-TEST(Recovery, AJobThatWaitsMayWaitForMore) {
+// A waiting job may be resized to any mesh, as a submission may name any mesh.
+TEST(Recovery, AWaitingJobMayBeResizedToAnyMesh) {
   Cluster cluster;
   cluster.Register(1, "a");
   const std::string job = cluster.Submit(4);
   cluster.Built();
-  EXPECT_TRUE(Resize(&cluster, job, 8).ok());
+  EXPECT_TRUE(ResizeToMesh(&cluster, job, 8).ok());
   EXPECT_THAT(
       cluster.coordinator().Why(JobId(job))->text(),
       HasSubstr("compiled. Evidence: it needs 8 devices, the workers have 2. What you can do: start workers with "
@@ -373,7 +425,7 @@ TEST(Recovery, ResizeStopsWithTheStateSavedAndContinuesOnTheOtherMesh) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Steps(1, job, 0, 10);
-  const auto resize = [&](int64_t size) { return Resize(&cluster, job, size); };
+  const auto resize = [&](int64_t size) { return ResizeToMesh(&cluster, job, size); };
   EXPECT_TRUE(absl::IsInvalidArgument(resize(0)));
   EXPECT_TRUE(resize(4).ok());
   EXPECT_EQ(resize(8),
@@ -385,7 +437,7 @@ TEST(Recovery, ResizeStopsWithTheStateSavedAndContinuesOnTheOtherMesh) {
   EXPECT_TRUE(resize(2).ok());
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
   const int64_t step = cluster.sent.back().message.stop_at().step();
-  // The request is durable: a restart of the coordinator does not forget it.
+  // The request is durable: it survives a restart of the coordinator.
   const RunningTask task = cluster.Task(job, 11);
   cluster.Restart();
   cluster.sent.clear();
@@ -419,6 +471,11 @@ TEST(Recovery, AnotherJobResumesFromTheNewestCheckpoint) {
   SubmitJobRequest request;
   request.set_client_key("next");
   *request.mutable_spec() = cluster.Spec(2);
+  request.mutable_spec()->set_steps(39);
+  cluster.Do([&](CoordinatorCore& c) {
+    EXPECT_TRUE(absl::IsInvalidArgument(c.Submit(request, *resume).status())) << "the checkpoint has more steps";
+  });
+  request.mutable_spec()->set_steps(40);
   std::string next;
   cluster.Do([&](CoordinatorCore& c) { next = c.Submit(request, *resume)->job_id(); });
   cluster.Register(3, "c");
@@ -426,7 +483,7 @@ TEST(Recovery, AnotherJobResumesFromTheNewestCheckpoint) {
   EXPECT_EQ(LastLaunch(cluster).job_id(), next);
   EXPECT_EQ(LastLaunch(cluster).first_step(), 40);
   EXPECT_EQ(LastLaunch(cluster).checkpoint_uri(), "xlad:40");
-  // While another job needs it, the checkpoint is not removed.
+  // The checkpoint is not removed while another job needs it.
   for (int64_t step = 50; step <= 90; step += 10) cluster.CommitCheckpoint(job, step);
   EXPECT_THAT(cluster.dropped, ElementsAre("xlad:50", "xlad:60", "xlad:70"));
 }
@@ -458,10 +515,10 @@ TEST(Recovery, WhyExplainsEveryState) {
   EXPECT_TRUE(absl::IsNotFound(cluster.coordinator().Why(JobId("nobody")).status()));
 }
 
-// A worker's error is in every answer about its job.
+// Errors are shortened because every answer about a job contains the error of its worker.
 TEST(Recovery, ErrorsOfWorkersAreShortened) {
   std::string error = "x";
-  while (error.size() < 20'000'000) error += "\u00fc ";  // Two bytes and one.
+  while (error.size() < 20'000'000) error += "\u00fc ";  // A character of two bytes and one of one byte.
   for (const bool exits : {false, true}) {
     Cluster cluster;
     const std::string job = cluster.RunningJob(/*attempts=*/1);
@@ -479,7 +536,7 @@ TEST(Recovery, ErrorsOfWorkersAreShortened) {
     EXPECT_THAT(status.reason(), HasSubstr("... (20000002 bytes)"));
     EXPECT_LT(status.reason().size(), 9000u);
     JobStatus read;
-    EXPECT_TRUE(read.ParseFromString(status.SerializeAsString())) << "the text ends with a whole character";
+    EXPECT_TRUE(read.ParseFromString(status.SerializeAsString())) << "a character must not be cut in two";
   }
 }
 

@@ -1,6 +1,7 @@
 #include "service/attempts/attempt_machine.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/log.h"
 #include "proto/protocol.h"
@@ -25,7 +26,23 @@ bool IsProgramError(int32_t code) {
   }
 }
 
-// A peer has lost its connection to this worker: until the worker is heard from, it gets no new attempts.
+// Sends the launch of the job's attempt to this peer. The part that is the same for all workers lists all peers. If
+// each launch had its own copy, the copies of a job on 2,000 workers would take gigabytes. The part is therefore kept,
+// also for workers that register again while the attempt starts.
+void SendLaunch(Context& context, const Job& job, const Peer& peer) {
+  Attempt& attempt = context.attempts.at(job.id);
+  if (attempt.common_launch == nullptr) {
+    CoordinatorMessage common;
+    *common.mutable_launch() = LaunchOf(job);
+    attempt.common_launch = std::make_shared<const std::string>(common.SerializeAsString());
+  }
+  CoordinatorMessage message;
+  *message.mutable_launch() = LaunchFor(job, peer);
+  context.Send(WorkerId(peer.worker_id()), std::move(message), attempt.common_launch);
+}
+
+// Marks the worker as suspect because `reporter` has lost its connection to it. The worker gets no new attempts until
+// the coordinator receives a message from it.
 void Suspect(Context& context, const std::string& worker_id, const WorkerId& reporter) {
   Worker* worker = context.FindWorker(WorkerId(worker_id));
   if (worker == nullptr || worker->state != WorkerState::kAlive) return;
@@ -34,8 +51,9 @@ void Suspect(Context& context, const std::string& worker_id, const WorkerId& rep
   worker->reason = absl::StrCat("worker ", reporter.str(), " has lost its connection to it");
 }
 
-// The worker for which an attempt that starts does not wait any longer, because it has no connection; or null. It may
-// have been dead when it was chosen. If it has not reported the attempt, none of its peers notices its end.
+// Returns the worker without a connection for which a starting attempt has waited long enough, or null if there is
+// none. The worker may have been dead when it was chosen. The wait is shorter if the worker has not reported the
+// attempt, because its peers then do not notice that it is gone.
 const Worker* MissingWorker(const Context& context, const Job& job, const Attempt& attempt) {
   for (const Peer& peer : job.placed.peers()) {
     const auto found = context.workers.find(WorkerId(peer.worker_id()));
@@ -70,9 +88,7 @@ void AttemptMachine::Launch(Job* job, const std::vector<Peer>& peers, const std:
   Attempt& attempt = context_.AddAttempt(*job);
   for (const Peer& peer : peers) {
     attempt.present.insert(peer.worker_id());
-    CoordinatorMessage message;
-    *message.mutable_launch() = LaunchFor(*job, peer);
-    context_.Send(WorkerId(peer.worker_id()), std::move(message));
+    SendLaunch(context_, *job, peer);
   }
   context_.Changed(job->id);
 }
@@ -106,7 +122,7 @@ void AttemptMachine::SendLease(const WorkerId& worker, const Job& job) {
 
 void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task) {
   Job* job = context_.FindRunning(task.job_id(), task.attempt(), task.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) {
+  if (job == nullptr || !context_.IsOn(worker, *job)) {
     return context_.Send(worker, AbortMessage(AttemptOf(task), "this attempt has ended"));
   }
   Attempt& attempt = context_.attempts.at(job->id);
@@ -126,8 +142,9 @@ void AttemptMachine::OnReported(const WorkerId& worker, const RunningTask& task)
   if (!attempt.stop_reason.empty()) Stop(job, std::string(attempt.stop_reason));
 }
 
-// A task that the worker never had is launched again: the launch was lost with a connection. If it had the task and is
-// the same process, or if it is another process, the task is gone.
+// Handles the tasks that the worker should run but does not list. If the worker's process is the same and has never
+// reported the task, the launch was lost with a connection and is sent again. Otherwise the task is lost, and the
+// attempt fails.
 void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& message) {
   const std::set<JobId> jobs = context_.FindWorker(worker)->jobs;
   for (const JobId& id : jobs) {
@@ -136,7 +153,7 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
     const bool has_it = std::any_of(message.running().begin(), message.running().end(), [&](const RunningTask& task) {
       return context_.FindRunning(task.job_id(), task.attempt(), task.generation()) == job;
     });
-    if (has_it) {  // What was sent to it may have been lost with a connection.
+    if (has_it) {  // Messages to the worker may have been lost with its old connection.
       SendLease(worker, *job);
       SendStop(worker, *job);
       continue;
@@ -145,12 +162,10 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
       if (peer.worker_id() != worker.str()) continue;
       const bool same_process = peer.incarnation() == message.incarnation();
       if (same_process && !context_.attempts.at(id).launched.contains(worker.str()) && job->state == STARTING) {
-        CoordinatorMessage launch;
-        *launch.mutable_launch() = LaunchFor(*job, peer);
-        context_.Send(worker, std::move(launch));
+        SendLaunch(context_, *job, peer);
         break;
       }
-      const std::string how = same_process ? absl::StrCat(" has no task of it any more at step ", job->step)
+      const std::string how = same_process ? absl::StrCat(" no longer has a task of the attempt at step ", job->step)
                                            : absl::StrCat(" was lost at step ", job->step,
                                                           ": its process restarted (now pid ", message.pid(), ")");
       FailAttempt(context_, job, {absl::StrCat(Context::WorkerText(*job, worker.str()), how), worker.str(), "", -1});
@@ -161,7 +176,7 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
 
 void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) return;
+  if (job == nullptr || !context_.IsOn(worker, *job)) return;
   Attempt& attempt = context_.attempts.at(job->id);
   if (job->state != RUNNING) {
     if (!message.session_address().empty() && !attempt.ready.contains(worker.str())) {
@@ -197,6 +212,7 @@ void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
   event.mutable_started()->mutable_places()->Assign(attempt.places.begin(), attempt.places.end());
   context_.Record(std::move(event));
   attempt.awaiting_adoption = false;
+  attempt.common_launch = nullptr;
   attempt.last_checkpoint_ns = context_.now_ns;
   attempt.lease_until = job->placed.first_step() + context_.options.lease_steps;
   CoordinatorMessage start;
@@ -213,7 +229,7 @@ void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& 
 
 void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str()) || message.metrics().empty()) return;
+  if (job == nullptr || !context_.IsOn(worker, *job) || message.metrics().empty()) return;
   LogBatch::Metrics rows{job->id, {message.metrics().begin(), message.metrics().end()}};
   for (StepMetrics& row : rows.rows) row.set_attempt(job->attempt);
   const StepMetrics& last = rows.rows.back();
@@ -257,7 +273,7 @@ void AttemptMachine::OnTrace(const WorkerId& worker, const TaskTrace& message) {
 
 void AttemptMachine::Stop(Job* job, const std::string& reason) {
   Attempt& attempt = context_.attempts.at(job->id);
-  if (attempt.awaiting_adoption) {  // When the workers are back, they can save the state.
+  if (attempt.awaiting_adoption) {  // The workers can save the state only after they have reconnected.
     attempt.stop_reason = reason;
     return;
   }
@@ -282,22 +298,24 @@ void AttemptMachine::SendStop(const WorkerId& worker, const Job& job) {
 
 void AttemptMachine::OnStopAnswer(const WorkerId& worker, const TaskStopAnswer& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) return;
+  if (job == nullptr || !context_.IsOn(worker, *job)) return;
   Attempt& attempt = context_.attempts.at(job->id);
   if (message.step() != attempt.stop_at) return;
   int64_t& progress = attempt.progress[worker.str()];
   progress = std::max(progress, message.current());
   if (message.accepted() || NextCommonStep(*job, attempt) <= attempt.stop_at) return;
-  Stop(job, std::string(attempt.stop_reason));  // The worker has passed the step: all stop at a later one.
+  // The worker has already passed the step, so a later step is chosen for all workers.
+  Stop(job, std::string(attempt.stop_reason));
 }
 
 void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) {
+  if (job == nullptr || !context_.IsOn(worker, *job)) {
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   Attempt& attempt = context_.attempts.at(job->id);
-  if (attempt.stop_at < 0) {  // A coordinator before this one has stopped it, for a reason that may be gone by now.
+  // An earlier coordinator process stopped the attempt. The reason may not be recorded.
+  if (attempt.stop_at < 0) {
     attempt.stop_at = message.step();
     if (attempt.stop_reason.empty()) attempt.stop_reason = "stopped before the coordinator restarted";
     for (const Peer& peer : job->placed.peers()) SendStop(WorkerId(peer.worker_id()), *job);
@@ -309,7 +327,7 @@ void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& messag
 
 void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) {
+  if (job == nullptr || !context_.IsOn(worker, *job)) {
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   NoteReady(worker, job);
@@ -330,7 +348,8 @@ void AttemptMachine::Complete(Job* job) {
     if (step == job->spec.steps()) return EndJob(context_, job, SUCCEEDED, "");
     return StopAttempt(context_, job, {attempt.stop_reason, step, /*forget=*/true});
   }
-  // Workers report their shards of this step before the end, and repeat those that are in no committed checkpoint.
+  // Workers report their shards of this step before they report the end. After a reconnection they repeat the shards
+  // that are not part of a committed checkpoint.
   if (attempt.shards.contains(step)) return;
   FailAttempt(context_, job,
               {absl::StrCat("found no shards of the state before step ", step,
@@ -346,7 +365,7 @@ void AttemptMachine::OnIndexStored(const StoreIndex& request, const absl::Status
 
 void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) {
+  if (job == nullptr || !context_.IsOn(worker, *job)) {
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   Attempt& attempt = context_.attempts.at(job->id);
@@ -374,13 +393,13 @@ void AttemptMachine::OnFailed(const WorkerId& worker, const TaskFailed& message)
 
 void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& message) {
   Job* job = context_.FindRunning(message.job_id(), message.attempt(), message.generation());
-  if (job == nullptr || !HasPeer(*job, worker.str())) {
+  if (job == nullptr || !context_.IsOn(worker, *job)) {
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   const std::string what = !message.what().empty() ? Shortened(message.what())
                            : message.signal() != 0 ? absl::StrCat("signal ", message.signal())
                                                    : absl::StrCat("exit code ", message.exit_code());
-  // SIGKILL comes from outside, unless memory was the reason.
+  // SIGKILL and SIGTERM are sent from outside the program, unless the process ran out of memory.
   const bool is_program_error = message.out_of_memory() || (message.signal() != 9 && message.signal() != 15);
   job->step = std::max(job->step, message.step());
   FailAttempt(context_, job,
@@ -389,7 +408,7 @@ void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& messa
                "", is_program_error ? absl::StrCat(message.signal(), "/", message.exit_code()) : "", message.step()});
 }
 
-// Ends an attempt that reported a failure when its cause is known, or after the grace period.
+// Ends an attempt that has reported a failure as soon as the cause is known, or after the grace period.
 void AttemptMachine::CheckFailure(Job* job) {
   const Attempt& attempt = context_.attempts.at(job->id);
   if (attempt.failure.empty()) return;
@@ -403,7 +422,8 @@ void AttemptMachine::CheckFailure(Job* job) {
   if (!attempt.suspect.empty() && !waited) return;
   if (suspect != nullptr && suspect->state == WorkerState::kSuspect && HasPeer(*job, attempt.suspect)) {
     const std::string reason = absl::StrCat(Context::WorkerText(*job, attempt.suspect), " was lost at step ", job->step,
-                                            ": its peers have lost it, and it is silent; ", attempt.failure);
+                                            ": its peers have lost their connections to it, and it is silent; ",
+                                            attempt.failure);
     return FailAttempt(context_, job, {reason, attempt.suspect, "", -1});
   }
   const int64_t step = attempt.program_error.empty() ? -1 : attempt.failed_step;
@@ -416,7 +436,7 @@ void AttemptMachine::OnWorkerLost(const WorkerId& worker, const std::string& why
     Job* job = context_.jobs.Find(id);
     if (job == nullptr || !job->attempt_running) continue;
     if (Attempt& attempt = context_.attempts.at(id); attempt.awaiting_adoption) {
-      // It may still come back within the time for adoption, and then reports again that it is ready.
+      // The worker may still reconnect within adopt_window_ms. It then reports again that it is ready.
       attempt.present.erase(worker.str());
       attempt.ready.erase(worker.str());
       continue;

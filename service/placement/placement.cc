@@ -47,10 +47,11 @@ struct Pool {
   Target target;
   int64_t devices = 0;
   std::vector<const WorkerDevices*> workers;
-  size_t order = 0;  // The number of its name in the list of the allowed devices.
+  size_t order = 0;  // The index of its name in the list of allowed devices.
 };
 
-// The pools of allowed devices in the order in which they are named, or by name if any device is allowed.
+// Returns the pools of allowed devices in the order of the names in `allowed`. If `allowed` is empty, returns all
+// pools, sorted by name.
 std::vector<Pool> PoolsOf(const std::vector<WorkerDevices>& workers, const std::vector<AllowedDevices>& allowed) {
   std::vector<Pool> pools;
   for (const WorkerDevices& worker : workers) {
@@ -76,7 +77,7 @@ bool HaveSeveralCpus(const std::vector<Pool>& pools) {
          }) != pools.end();
 }
 
-// "cpu: 2 on w1, 1 on w2; opaque: 2 on w3", with the CPUs if those differ between devices of one kind.
+// Returns "cpu: 2 on w1, 1 on w2; opaque: 2 on w3", with the models of CPU if devices of one kind have different ones.
 std::string PoolsText(const std::vector<Pool>& pools) {
   const bool with_cpu = HaveSeveralCpus(pools);
   const auto worker_text = [](std::string* out, const WorkerDevices* worker) {
@@ -88,7 +89,7 @@ std::string PoolsText(const std::vector<Pool>& pools) {
   });
 }
 
-// The names of allowed devices that no worker has.
+// Returns the names of allowed devices that the workers do not have.
 std::vector<std::string> MissingNames(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed) {
   std::vector<std::string> missing;
   for (const AllowedDevices& devices : allowed) {
@@ -98,8 +99,8 @@ std::vector<std::string> MissingNames(const std::vector<Pool>& pools, const std:
   return missing;
 }
 
-// The pool that can run the job alone, or null if none can. If several can, it is the first of those that the job
-// names, and the largest if the job names none.
+// Returns a pool that can run the job alone, or null if there is none. If there are several, returns the first one that
+// the job names, or the largest one if the job does not name devices.
 const Pool* FindEnough(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed, int64_t devices) {
   const Pool* found = nullptr;
   for (const Pool& pool : pools) {
@@ -110,12 +111,12 @@ const Pool* FindEnough(const std::vector<Pool>& pools, const std::vector<Allowed
   return found;
 }
 
-// As many pools as are needed, in their order. `*usable` is the number of the devices in all pools that the job may
-// use.
+// Returns the targets of as many pools as are needed, in the order of `pools`. `*usable` is set to the number of
+// devices in all pools that the job may use.
 std::vector<Target> Mix(const std::vector<Pool>& pools, const std::vector<AllowedDevices>& allowed, int64_t devices,
                         int64_t* usable) {
   std::vector<Target> targets;
-  std::map<size_t, int64_t> used;  // By the order of the name.
+  std::map<size_t, int64_t> used;  // The number of used devices by Pool::order.
   *usable = 0;
   for (const Pool& pool : pools) {
     int64_t count = pool.devices;
@@ -146,7 +147,7 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
   }
   if (pools.size() == 1 && allowed.size() < 2) return {.targets = {pools[0].target}, .devices = pools[0].devices};
   TargetSelection mix;
-  if (allowed.empty()) {  // The largest first, so that there are as few kinds as possible.
+  if (allowed.empty()) {  // The largest pool is used first, so that the job runs on as few kinds as possible.
     std::stable_sort(pools.begin(), pools.end(), [](const Pool& a, const Pool& b) { return a.devices > b.devices; });
   }
   mix.targets = Mix(pools, allowed, devices, &mix.devices);
@@ -156,6 +157,7 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
         Refuse(absl::StrCat("no worker has devices of kind ", absl::StrJoin(missing, " or "), "; the workers have ",
                             PoolsText(PoolsOf(workers, {})), "; start a worker with --device ", missing[0]));
     refused.devices = mix.devices;
+    refused.is_kind_missing = true;
     return refused;
   }
   const std::string have = absl::StrCat("the workers have ", PoolsText(PoolsOf(workers, allowed)));
@@ -193,7 +195,7 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
   if (capacity < devices) return {};
   fit.resize(workers);
 
-  // Deal one device at a time to the worker that has the fewest and still has room.
+  // Assign one device at a time to the worker that has the fewest assigned devices and still has a free one.
   std::vector<int64_t> share(workers, 0);
   for (int64_t dealt = 0; dealt < devices; ++dealt) {
     size_t best = workers;
@@ -249,11 +251,13 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
 
 namespace {
 
-// Whether the boxes of an entry differ along an axis: between devices whose other mesh coordinates are equal.
+// Whether the boxes of an entry differ between devices whose mesh coordinates differ only along one axis. The axis has
+// this stride, in devices, and this size.
 bool IsSplitAlong(const EntryValue& entry, int64_t stride, int64_t size) {
   if (entry.boxes_size() < 2) return false;
   for (int device = 0; device < entry.boxes_size(); ++device) {
-    const int64_t first = device - device / stride % size * stride;  // The same device with coordinate 0.
+    // The device with coordinate 0 on the axis and otherwise the same coordinates.
+    const int64_t first = device - device / stride % size * stride;
     if (entry.boxes(device).SerializeAsString() != entry.boxes(static_cast<int>(first)).SerializeAsString())
       return true;
   }
@@ -297,11 +301,27 @@ google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::
   return best;
 }
 
-LaunchTask LaunchFor(const Job& job, const Peer& peer) {
+LaunchTask LaunchOf(const Job& job) {
   LaunchTask launch;
   launch.set_job_id(job.id.str());
   launch.set_attempt(job.placed.attempt());
   launch.set_generation(job.placed.generation());
+  *launch.mutable_peers() = job.placed.peers();
+  *launch.mutable_plans() = job.placed.plans();
+  *launch.mutable_spec() = job.spec;
+  *launch.mutable_spec()->mutable_mesh() = job.placed_mesh;
+  launch.set_first_step(job.placed.first_step());
+  launch.set_state_blob(job.placed.state_blob());
+  launch.set_checkpoint_uri(job.placed.checkpoint_uri());
+  launch.set_checkpoint_digest(job.placed.checkpoint_digest());
+  launch.set_checkpoints(true);
+  const std::string& secret = job.placed.session_secret();
+  if (!secret.empty()) launch.set_data_key(security::DataKey(secret));
+  return launch;
+}
+
+LaunchTask LaunchFor(const Job& job, const Peer& peer) {
+  LaunchTask launch;
   launch.set_executable_digest(peer.kinds().empty() ? job.placed_executable : peer.kinds(0).executable_digest());
   if (peer.kinds().empty()) {
     for (const int32_t device : peer.devices()) launch.add_devices()->set_device(device);
@@ -313,22 +333,12 @@ LaunchTask LaunchFor(const Job& job, const Peer& peer) {
       record->set_executable_digest(kind.executable_digest());
     }
   }
-  *launch.mutable_peers() = job.placed.peers();
-  *launch.mutable_plans() = job.placed.plans();
-  *launch.mutable_spec() = job.spec;
-  *launch.mutable_spec()->mutable_mesh() = job.placed_mesh;
-  launch.set_first_step(job.placed.first_step());
-  launch.set_state_blob(job.placed.state_blob());
-  launch.set_checkpoint_uri(job.placed.checkpoint_uri());
-  launch.set_checkpoint_digest(job.placed.checkpoint_digest());
-  launch.set_checkpoints(true);
   launch.set_shards_per_device(peer.shards_per_device());
   const std::string& secret = job.placed.session_secret();
   const bool is_first = std::find(peer.devices().begin(), peer.devices().end(), 0) != peer.devices().end();
   const bool has_own_key = !secret.empty() && !is_first;
   launch.set_session_key(has_own_key ? security::FollowerKey(secret, peer.worker_id()) : job.placed.session_key());
   if (is_first) launch.set_session_secret(secret);
-  if (!secret.empty()) launch.set_data_key(security::DataKey(secret));
   return launch;
 }
 

@@ -15,7 +15,7 @@ namespace xlad::service {
 
 // Devices of one kind on one worker.
 struct WorkerDevices {
-  const RegisterWorker* registration = nullptr;  // Must outlive it.
+  const RegisterWorker* registration = nullptr;  // Must outlive this object.
   DeviceOffer offer;                             // One of the worker's offers.
   int64_t devices = 0;                           // The number of devices to consider, for example the free ones.
 };
@@ -23,8 +23,8 @@ struct WorkerDevices {
 // Returns the devices that the worker offers, one element per kind of device.
 std::vector<DeviceOffer> OffersOf(const RegisterWorker& registration);
 
-// Places `devices` mesh positions, in order, on as few workers as possible and as evenly as possible over those. Uses
-// only devices that can run code for `target`, so all are of one kind. Returns an empty list if there are too few.
+// Places `devices` mesh positions, in order, on as few workers as possible, and as evenly as possible on these workers.
+// Uses only devices that can run code for `target`, so all are of one kind. Returns an empty list if there are too few.
 //
 // Example: 6 devices on free workers a (4), b (4), c (2): a gets positions 0, 1, 2 and b gets 3, 4, 5.
 std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t devices, const Target& target);
@@ -34,42 +34,47 @@ std::vector<Peer> PlaceOnWorkers(const std::vector<WorkerDevices>& free, int64_t
 // Example: with 2 shards per device, a worker with the positions 1 and 2 gets 2, 3, 4 and 5.
 void GiveShards(int64_t shards, std::vector<Peer>* peers);
 
-// What a job should be compiled for.
+// The targets for which a job should be compiled.
 struct TargetSelection {
-  // Set if the workers have such devices, though not necessarily enough yet. Several: the job runs on all of them, and
-  // those of the first get the lowest mesh positions.
+  // The targets of devices that the workers have, though perhaps not enough yet; empty if the targets are undecided. If
+  // there are several targets, the job runs on all of them, and devices of the first target get the lowest mesh
+  // positions.
   std::vector<Target> targets;
   int64_t devices = 0;          // The number of devices in the cluster that the job may use.
-  std::string reason;           // If there is no target, or in the last resort: what the job waits for.
-  bool is_refusal = false;      // The registered workers can never run the job.
-  bool is_last_resort = false;  // The targets differ although the job does not name several kinds.
+  // If there is no target, or `is_last_resort` is set: what the job waits for, or why it is refused.
+  std::string reason;
+  bool is_refusal = false;      // Whether the registered workers can never run the job.
+  bool is_kind_missing = false;  // Whether the reason of a refusal is that no worker has devices of a named kind.
+  bool is_last_resort = false;  // Whether there are several targets although the job does not name several kinds.
 };
 
-// `workers`: every offer in the cluster with all of its devices. `allowed` is JobSpec.device_name; its form has been
-// checked. Selects one target, that is one kind and one model of CPU, if it has enough devices: the first one of those
-// that are named, or the one with the most devices. Otherwise selects as many targets as are needed.
+// Selects one target, which is one kind of device and one model of CPU, if a target has enough devices. If there are
+// several such targets, it is the first one that `allowed` names, or the one with the most devices if `allowed` is
+// empty. Otherwise selects as many targets as are needed, or none if even all devices are too few. An exception: the
+// only target of the cluster is selected even if it has too few devices, unless `allowed` names several. `workers` has
+// every offer in the cluster with all of its devices. `allowed` is JobSpec.device_name, whose syntax must be valid.
 TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
 
-// The number of devices that a job may take which names several kinds, each with its limit. 0 if it does not, because
-// it then runs on one kind.
+// The number of devices that a job may take if `allowed` names several kinds, each with its limit. 0 if `allowed` does
+// not name several kinds, because the job then runs on one kind.
 int64_t DevicesOfNamedKinds(const std::vector<WorkerDevices>& workers, const std::string& allowed);
 
-// Whether code that was compiled for one target runs on the other.
+// Whether code compiled for one target runs on the other.
 bool IsSameTarget(const Target& a, const Target& b);
 
 // The device name and the CPU of a target, for messages: "cpu (znver3)".
 std::string TargetText(const Target& target);
 
-// OK if the executable runs on devices of the target for which it was to be compiled. Otherwise no worker could ever
-// run it, and InvalidArgument names both targets.
+// OK if the executable runs on devices of the requested target. Otherwise workers could never run it, and
+// InvalidArgument names both targets.
 absl::Status CheckCompiledFor(const Executable& executable, const Target& requested);
 
 // Returns one plan per collective of the executable, in order, after checking the schedules of all ranks. An error
 // names the collective. `devices` is the number of devices of the mesh.
 absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executable& executable, int64_t devices);
 
-// Returns the mesh axes that split parameters of kind DATA and none of kind STATE: the batch can be divided in another
-// way along them without a change of the state's shards. `mesh` is the mesh of the executable.
+// Returns the mesh axes that split parameters of kind DATA and none of kind STATE: along these axes the batch can be
+// divided differently without changing the state's shards. `mesh` is the mesh of the executable.
 std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,
                                    const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);
 
@@ -78,7 +83,9 @@ std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& 
 google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh,
                                                         const std::vector<std::string>& axes, int64_t devices);
 
-// Returns the launch message of the job's current attempt for one worker.
+// Returns the part of the launch message of the job's current attempt that is the same for all workers.
+LaunchTask LaunchOf(const Job& job);
+// Returns the part for the worker of `peer`. Its whole launch message is LaunchOf merged with this part.
 LaunchTask LaunchFor(const Job& job, const Peer& peer);
 
 }  // namespace xlad::service

@@ -43,22 +43,22 @@ void Context::Record(JobEvent event) {
   effects.batch.events.push_back(std::move(event));
 }
 
-void Context::Send(const WorkerId& worker, CoordinatorMessage message) {
+void Context::Send(const WorkerId& worker, CoordinatorMessage message, std::shared_ptr<const std::string> common) {
   const Worker* to = FindWorker(worker);
   if (to == nullptr || to->connection == ConnectionId()) return;
   message.set_term(jobs.term().value());
-  effects.actions.push_back(SendMessage{to->connection, std::move(message)});
+  effects.actions.push_back(SendMessage{to->connection, std::move(message), std::move(common)});
 }
 
 void Context::SendToAll(const Job& job, const CoordinatorMessage& message) {
   for (const Peer& peer : job.placed.peers()) Send(WorkerId(peer.worker_id()), message);
 }
 
-void Context::NoteHeard(Worker* worker) const {
-  const int64_t gap_ns = worker->last_heard_ns == 0 ? 0 : now_ns - worker->last_heard_ns;
-  if (worker->last_heard_ns == 0) worker->links_count_from_ns = now_ns;
-  if (gap_ns >= options.unheard_ms * kNsPerMs) worker->links_count_from_ns = now_ns + gap_ns;
-  worker->last_heard_ns = now_ns;
+void Context::NoteMessage(Worker* worker) const {
+  const int64_t gap_ns = worker->last_message_ns == 0 ? 0 : now_ns - worker->last_message_ns;
+  if (worker->last_message_ns == 0) worker->links_count_from_ns = now_ns;
+  if (gap_ns >= options.recent_message_ms * kNsPerMs) worker->links_count_from_ns = now_ns + gap_ns;
+  worker->last_message_ns = now_ns;
 }
 
 Worker* Context::FindWorker(const WorkerId& id) {
@@ -79,9 +79,14 @@ std::string Context::ReasonOf(const Job& job) const {
   return is_behind ? absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason) : job.reason;
 }
 
+bool Context::IsOn(const WorkerId& worker, const Job& job) const {
+  const auto found = workers.find(worker);
+  return found != workers.end() && found->second.jobs.contains(job.id);
+}
+
 Attempt& Context::AddAttempt(const Job& job) {
   for (const Peer& peer : job.placed.peers()) {
-    if (Worker* worker = FindWorker(WorkerId(peer.worker_id())); worker != nullptr) Occupy(job, worker);
+    if (Worker* worker = FindWorker(WorkerId(peer.worker_id())); worker != nullptr) Occupy(job, peer, worker);
   }
   Attempt& attempt = attempts[job.id];
   if (attempt.placed_ns == 0) attempt.placed_ns = attempt.last_checkpoint_ns = now_ns;
@@ -90,7 +95,7 @@ Attempt& Context::AddAttempt(const Job& job) {
 
 namespace {
 
-// Adds `sign` times the devices of the peer to those that its worker uses.
+// Adds `sign` times the number of the peer's devices to the worker's used devices.
 void CountUsed(const Peer& peer, int64_t sign, Worker* worker) {
   if (peer.kinds().empty()) worker->used[peer.device_name()] += sign * DevicesOf(peer);
   for (const PeerDevices& kind : peer.kinds()) {
@@ -100,11 +105,8 @@ void CountUsed(const Peer& peer, int64_t sign, Worker* worker) {
 
 }  // namespace
 
-void Context::Occupy(const Job& job, Worker* worker) {
-  if (!worker->jobs.insert(job.id).second) return;
-  for (const Peer& peer : job.placed.peers()) {
-    if (peer.worker_id() == worker->id.str()) CountUsed(peer, 1, worker);
-  }
+void Context::Occupy(const Job& job, const Peer& peer, Worker* worker) {
+  if (worker->jobs.insert(job.id).second) CountUsed(peer, 1, worker);
 }
 
 void Context::RemoveAttempt(const Job& job) {
@@ -140,7 +142,7 @@ std::vector<WorkerDevices> Context::Offers(bool only_free) const {
         if (const auto found = worker.used.find(DeviceName(offer.target())); found != worker.used.end()) {
           used = found->second;
         }
-        // Old logs do not say which devices an attempt uses: then it is those of the first offer.
+        // Logs of older versions do not name the devices of an attempt. They are devices of the first offer.
         if (const auto found = worker.used.find(""); is_first && found != worker.used.end()) used += found->second;
       }
       is_first = false;

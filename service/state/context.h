@@ -1,11 +1,13 @@
-// What the coordinator's state machines share: the fold of the log, the registered workers, the running attempts, the
-// time, and the effects of the events that are being handled.
+// The state that the coordinator's state machines share: the jobs as the log describes them, the registered workers,
+// the running attempts, the time, and the effects of the events that are being handled.
 //
-// A record is applied to the state at once, so that later events of the same batch see it. Nothing else may see the
-// state before the batch is durable: when the append fails, the whole context is dropped and recovered from the log.
+// A record is applied to the state at once, so that later events of the same batch see it. The state must not be
+// visible elsewhere before the batch is durable: if the append fails, the context is dropped and recovered from the
+// log.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,7 +24,8 @@
 
 namespace xlad::service {
 
-// What placement needs of an executable, kept in memory so that a waiting job reads nothing.
+// The parts of an executable that placement needs. They are kept in memory, so a waiting job does not read the
+// executable again.
 struct PlannedProgram {
   Target target;
   std::vector<CollectivePlanProto> plans;
@@ -40,44 +43,48 @@ struct Context {
   std::map<WorkerId, Worker> workers;
   std::map<ConnectionId, WorkerId> connections;
   std::map<JobId, Attempt> attempts;  // Entries exist while an attempt runs.
-  std::map<WorkerId, std::vector<JobId>>
-      recovered;                                // Running attempts of workers that have not registered since the start.
+  // Jobs with a running attempt, by their workers that have not registered since the start of the coordinator.
+  std::map<WorkerId, std::vector<JobId>> recovered;
   std::map<std::string, PlannedProgram> plans;  // By digest of the executable.
   CutLinks cut_links;
-  // The time of the event, without the time in which the coordinator itself did not run.
+  // The time of the event on a clock that leaves out the time in which the coordinator itself did not run.
   int64_t now_ns = 0;
-  int64_t wall_ns = 0;
+  int64_t wall_ns = 0;  // The Unix time of the event.
   int64_t free_bytes = INT64_MAX;
 
   Effects effects;
-  bool reschedule = false;       // Devices or jobs have changed: all jobs are scheduled after the events.
-  std::vector<JobId> submitted;  // Otherwise, only these jobs are.
+  // Whether devices or jobs have changed, so that all jobs are scheduled after the events.
+  bool reschedule = false;
+  std::vector<JobId> submitted;  // The jobs that are scheduled after the events if `reschedule` is false.
   std::vector<JobId> runnable;   // Jobs that may have become pending since the last pass over the jobs.
-  JobId blocking;                // The job that waits for busy devices, which no later one may take; empty: none.
+  // The job that waits for busy devices, or empty. Later jobs must not take these devices.
+  JobId blocking;
   std::vector<JobId> ended;      // Jobs that have ended since the last event.
 
-  // A record about a job, at the time of the event.
+  // Returns a new record about a job, with the time of the event.
   JobEvent NewEvent(const JobId& job) const;
   void Record(JobEvent event);
 
-  void Send(const WorkerId& worker, CoordinatorMessage message);
+  void Send(const WorkerId& worker, CoordinatorMessage message, std::shared_ptr<const std::string> common = nullptr);
   void SendToAll(const Job& job, const CoordinatorMessage& message);
   void Close(ConnectionId connection) { effects.actions.push_back(CloseConnection{connection}); }
   void Changed(const JobId& job) { effects.actions.push_back(JobChanged{job}); }
 
-  // A message of the worker has arrived.
-  void NoteHeard(Worker* worker) const;
-  // Null if there is no such worker.
+  // Records that a message of the worker has arrived.
+  void NoteMessage(Worker* worker) const;
+  // Null if the worker is unknown.
   Worker* FindWorker(const WorkerId& id);
-  // The job whose running attempt this is, or null if the attempt or its generation is not current.
+  // Returns the job with this running attempt, or null if the attempt or its generation is not the current one.
   Job* FindRunning(const std::string& job_id, int64_t attempt, int64_t generation);
-  // Why the job is in its state. A job behind the blocking one waits for it.
+  // Returns why the job is in its state. A pending job that is newer than the blocking job waits for that job.
   std::string ReasonOf(const Job& job) const;
+  // Whether the running attempt of the job is on this worker, which is registered. Like HasPeer, but without a scan.
+  bool IsOn(const WorkerId& worker, const Job& job) const;
   // Adds or removes the running attempt of a job and the devices that it uses.
   Attempt& AddAttempt(const Job& job);
   void RemoveAttempt(const Job& job);
-  // Counts the devices of the job's attempt as used on this worker.
-  static void Occupy(const Job& job, Worker* worker);
+  // Counts the devices of the job's attempt as used on the worker of this peer, which is one of job.placed.
+  static void Occupy(const Job& job, const Peer& peer, Worker* worker);
 
   // Whether all of these workers are registered with at least this protocol (proto/protocol.h).
   bool AllSpeak(int32_t protocol, const std::vector<Peer>& peers) const;
@@ -85,9 +92,9 @@ struct Context {
   bool TakesWork(const Worker& worker) const;
   // The devices of all workers that take work, and the free ones among them.
   std::vector<WorkerDevices> Offers(bool only_free) const;
-  // A hash of the workers that take work, and of their devices.
+  // A hash of the workers that take work: their ids, processes and numbers of devices.
   uint64_t OffersHash() const;
-  // "worker w1 (ranks 2, 3; host h, pid 17)", as it was when the job was placed.
+  // Describes the worker as it was when the job was placed: "worker w1 (ranks 2, 3; host h, pid 17)".
   static std::string WorkerText(const Job& job, const std::string& worker_id);
 };
 

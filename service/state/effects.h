@@ -1,6 +1,7 @@
-// What handling an event leads to: records for the log, and actions that are carried out when the records are durable.
+// The effects of handling an event: records for the log, and actions that are carried out when the records are durable.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -20,6 +21,9 @@ namespace xlad::service {
 struct SendMessage {
   ConnectionId connection;
   CoordinatorMessage message;
+  // The serialized part of the message that is the same for several connections, or null if there is none. It is sent
+  // before `message`, and the receiver parses both as one message, which merges them.
+  std::shared_ptr<const std::string> common;
 };
 struct CloseConnection {
   ConnectionId connection;
@@ -31,28 +35,28 @@ struct StartBuild {
   std::vector<Target> targets;
   google::protobuf::RepeatedPtrField<MeshAxis> mesh;
 };
-// Ends the job's build, if one is under way; its result is not used.
+// Ends the job's build if it is running or queued. Its result is not used.
 struct StopBuild {
   JobId job;
 };
-// Reads what placement needs of a built executable. Reported by OnPlanLoaded.
+// Reads the parts of a built executable that placement needs. The result is reported by OnPlanLoaded.
 struct LoadPlan {
   std::string executable_digest;
 };
-// Stores the index of a checkpoint whose shards are all written. Reported by OnIndexStored.
+// Stores the index of a checkpoint whose shards are all written. The result is reported by OnIndexStored.
 struct StoreIndex {
   AttemptId attempt;
   std::string uri;  // The storage that the job's policy names.
   CheckpointIndex index;
 };
-// Removes a checkpoint that is no longer referred to.
+// Removes a checkpoint that is no longer needed.
 struct DropCheckpoint {
   std::string uri;
 };
-// Removes all other files in the folder of a job's checkpoints.
+// Removes the checkpoints and uncommitted shards that `obsolete` selects in the folder of a job's checkpoints.
 struct TidyCheckpoints {
   std::string folder;
-  storage::Others rest;
+  storage::ObsoleteFolders obsolete;
 };
 // Deletes what is no longer needed: events of the log, blobs, and the folders of removed jobs.
 struct CleanUp {
@@ -63,7 +67,7 @@ struct KeepTrace {
   JobId job;
   TraceRecord record;
 };
-// The job's status changed: wakes the calls that watch the job.
+// Notifies the calls that watch the job that its status has changed.
 struct JobChanged {
   JobId job;
 };

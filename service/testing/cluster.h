@@ -1,5 +1,5 @@
-// A cluster in one thread: a CoordinatorCore behind GroupCommit with scripted workers, a virtual clock, a log in
-// memory, and restarts at any point.
+// A cluster in one thread: a CoordinatorCore in a GroupCommit, with scripted workers, a virtual clock, a log in memory,
+// and restarts at any point.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,11 +15,12 @@
 #include "proto/protocol.h"
 #include "service/group_commit.h"
 #include "service/state/messages.h"
+#include "service/testing/whole_message.h"
 
 namespace xlad::service {
 
-// A cluster in one thread: the coordinator, its log, and the messages that it sent. It has more than 25 methods because
-// it has one for each message of a worker and each request of a client.
+// A cluster in one thread: the coordinator, its log, and the messages that it sent. The class has more than 25 methods
+// because it has one for each message of a worker and each request of a client.
 class Cluster {
  public:
   explicit Cluster(const CoordinatorOptions& options = {}) : options_(options) {
@@ -33,7 +34,7 @@ class Cluster {
         options_, GroupCommit::Environment{&clock, random_.get(), [this] { return OpenMemoryJobLog(&store); }});
     Reopen();
   }
-  // After a failed append: opens the log again.
+  // Reopens the log after a failed append.
   void Reopen() {
     const auto actions = commit_->TryOpen("test");
     ASSERT_TRUE(actions.ok());
@@ -51,7 +52,8 @@ class Cluster {
 
   void Perform(const Actions& actions) {
     for (const Action& action : actions) {
-      if (const auto* send = std::get_if<SendMessage>(&action)) sent.push_back(*send);
+      const auto* send = std::get_if<SendMessage>(&action);
+      if (send != nullptr && keeps_sent) sent.push_back({send->connection, WholeOf(*send), send->common});
       if (const auto* build = std::get_if<StartBuild>(&action)) {
         builds.push_back(*build);
         build_kinds.push_back(DeviceName(build->targets[0]));
@@ -65,7 +67,7 @@ class Cluster {
       if (const auto* clean = std::get_if<CleanUp>(&action)) clean_ups.push_back(*clean);
     }
   }
-  // Deletes from the log what the latest clean-up allows.
+  // Deletes the events from the log that the latest clean-up allows to delete.
   void Compact() {
     ASSERT_FALSE(clean_ups.empty());
     const std::unique_ptr<JobLog> log = OpenMemoryJobLog(&store);
@@ -100,7 +102,8 @@ class Cluster {
     return response.ok() ? response->job_id() : std::string(response.status().message());
   }
 
-  // `kinds`: "KIND" or "KIND/CPU" of each offer; the two devices are divided among them.
+  // Registers a worker with two devices, which are divided among the offers. `kinds` has "KIND" or "KIND/CPU" for each
+  // offer.
   void Register(int64_t connection, const std::string& id, uint64_t incarnation = 1,
                 const std::vector<RunningTask>& running = {}, const std::vector<std::string>& kinds = {}) {
     WorkerMessage message;
@@ -145,7 +148,7 @@ class Cluster {
       Do(nullptr, /*tick=*/true);
     }
   }
-  // Advances while the workers of these connections send heartbeats.
+  // Advances the clock while the workers of these connections send heartbeats.
   void RunFor(int64_t ms, const std::vector<int64_t>& connections) {
     for (int64_t t = 0; t < ms; t += 100) {
       WorkerMessage message;
@@ -207,14 +210,14 @@ class Cluster {
     message.mutable_shard_written()->mutable_shard()->set_uri(absl::StrCat("shard-", connection));
     Handle(connection, message);
   }
-  // The index that the coordinator asked for last has been stored.
+  // Reports that the index of the latest request has been stored.
   void IndexStored() {
     ASSERT_FALSE(indexes.empty());
     const StoreIndex request = indexes.back();
     const Checkpoint stored{request.index.step(), absl::StrCat("xlad:", request.index.step()), "digest", 0};
     Do([&](CoordinatorCore& c) { c.OnIndexStored(request, stored); });
   }
-  // A checkpoint of workers 1 and 2.
+  // Commits a checkpoint of the workers on connections 1 and 2.
   void CommitCheckpoint(const std::string& job, int64_t step) {
     Shard(1, job, step);
     Shard(2, job, step);
@@ -225,7 +228,7 @@ class Cluster {
     for (const int64_t connection : connections) Ready(connection, job);
     EXPECT_EQ(Status(job).state(), RUNNING);
   }
-  // A running job on four devices of workers a and b.
+  // Submits and starts a job on four devices of the workers a and b.
   std::string RunningJob(int attempts = 0) { return RunningJob(Spec(4, attempts)); }
   std::string RunningJob(const JobSpec& spec) {
     Register(1, "a");
@@ -245,7 +248,8 @@ class Cluster {
   int32_t protocol = kProtocol;  // The protocol of workers that register.
   ManualClock clock{1};
   MemoryJobStore store;
-  std::vector<SendMessage> sent;
+  bool keeps_sent = true;
+  std::vector<SendMessage> sent;  // Whole messages.
   std::vector<StartBuild> builds;
   std::vector<std::string> build_kinds;
   std::vector<std::string> loads;

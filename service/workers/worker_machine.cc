@@ -11,8 +11,8 @@ namespace xlad::service {
 namespace {
 
 constexpr size_t kMaxIdBytes = 256;
-constexpr int64_t kMaxWorkerDevices = 1 << 16;
-// A second process with the id of a connected worker is refused after this time if the first one is still heard from.
+// A second process with the id of a connected worker is refused after this time if the first process still sends
+// messages.
 constexpr int64_t kRivalMs = 1000;
 
 std::string HowSilent(const Worker& worker, int64_t silent_ns) {
@@ -26,14 +26,14 @@ std::string HowSilent(const Worker& worker, int64_t silent_ns) {
 void WorkerMachine::OnMessage(ConnectionId connection, const WorkerMessage& message) {
   if (message.has_register_()) return OnRegister(connection, message.register_());
   const auto known = context_.connections.find(connection);
-  // The worker has not registered, or a newer connection has replaced this one.
+  // The connection is unknown if the worker has not registered, or if a newer connection has replaced this one.
   if (known == context_.connections.end()) return context_.Close(connection);
   const WorkerId id = known->second;
   Worker& worker = context_.workers.at(id);
   if (message.incarnation() != 0 && message.incarnation() != worker.registration.incarnation()) {
     return context_.Close(connection);
   }
-  context_.NoteHeard(&worker);
+  context_.NoteMessage(&worker);
   if (worker.state == WorkerState::kSuspect) {
     worker.state = WorkerState::kAlive;
     worker.since_ns = context_.now_ns;
@@ -65,7 +65,7 @@ void WorkerMachine::Refuse(ConnectionId connection, const std::string& why) {
   message.mutable_registered()->set_coordinator_incarnation(context_.incarnation);
   message.mutable_registered()->set_protocol(kProtocol);
   message.mutable_registered()->set_refused(why);
-  context_.effects.actions.push_back(SendMessage{connection, std::move(message)});
+  context_.effects.actions.push_back(SendMessage{connection, std::move(message), nullptr});
   context_.Close(connection);
 }
 
@@ -88,7 +88,7 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
   const Worker* known = context_.FindWorker(id);
   const bool is_rival = known != nullptr && known->connection != ConnectionId() && known->connection != connection &&
                         known->registration.incarnation() != message.incarnation() &&
-                        context_.now_ns - known->last_heard_ns < context_.options.suspect_ms * kNsPerMs;
+                        context_.now_ns - known->last_message_ns < context_.options.suspect_ms * kNsPerMs;
   if (!is_rival) {
     rivals_.erase(id);
     return false;
@@ -96,12 +96,12 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
   Rival& rival = rivals_[id];
   if (rival.incarnation != message.incarnation()) rival = {message.incarnation(), context_.now_ns};
   const bool both_live =
-      known->last_heard_ns > rival.since_ns && context_.now_ns - rival.since_ns >= kRivalMs * kNsPerMs;
+      known->last_message_ns > rival.since_ns && context_.now_ns - rival.since_ns >= kRivalMs * kNsPerMs;
   if (both_live) {
     Refuse(connection,
            absl::StrCat("another worker is registered as ", message.worker_id(), " (host ", known->registration.host(),
                         ", pid ", known->registration.pid(), "); start this one with another --id"));
-  } else {  // The first process may have ended although its connection is still open, so the second one may retry.
+  } else {  // The first process may have ended although its connection is still open, so the second process may retry.
     context_.Close(connection);
   }
   return true;
@@ -118,7 +118,7 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   const bool is_new_process = worker.registration.incarnation() != message.incarnation();
   worker.id = id;
   worker.connection = connection;
-  context_.NoteHeard(&worker);
+  context_.NoteMessage(&worker);
   worker.registration = message;
   worker.registration.clear_running();
   if (is_new_process) worker.leaving = false;
@@ -126,13 +126,15 @@ void WorkerMachine::OnRegister(ConnectionId connection, const RegisterWorker& me
   worker.reason.clear();
   worker.since_ns = context_.now_ns;
   context_.connections[connection] = id;
-  // Reserves the devices of attempts that were placed here before this coordinator started.
+  // Reserves the devices of attempts that were placed on the worker before this coordinator process started.
   if (const auto recovered = context_.recovered.extract(id); !recovered.empty()) {
     for (const JobId& job : recovered.mapped()) {
       // A later attempt of the job may have been placed on other workers since then.
       const Job* placed = context_.jobs.Find(job);
-      const bool is_peer = context_.attempts.contains(job) && HasPeer(*placed, id.str());
-      if (is_peer) Context::Occupy(*placed, &worker);
+      if (!context_.attempts.contains(job)) continue;
+      for (const Peer& peer : placed->placed.peers()) {
+        if (peer.worker_id() == id.str()) Context::Occupy(*placed, peer, &worker);
+      }
     }
   }
   LogInfo("worker registered", {{"worker", id.str()},
@@ -213,7 +215,7 @@ void WorkerMachine::OnTick() {
   context_.cut_links.OnTick(context_.now_ns);
   std::vector<WorkerId> lost, forgotten;
   for (auto& [id, worker] : context_.workers) {
-    const int64_t silent_ns = context_.now_ns - worker.last_heard_ns;
+    const int64_t silent_ns = context_.now_ns - worker.last_message_ns;
     if (worker.state == WorkerState::kLost) {
       if (context_.now_ns - worker.since_ns >= options.keep_lost_workers_ms * kNsPerMs) forgotten.push_back(id);
     } else if (silent_ns >= options.lost_ms * kNsPerMs) {
@@ -228,7 +230,7 @@ void WorkerMachine::OnTick() {
   }
   for (const WorkerId& id : lost) {
     Worker& worker = context_.workers.at(id);
-    Lose(&worker, HowSilent(worker, context_.now_ns - worker.last_heard_ns));
+    Lose(&worker, HowSilent(worker, context_.now_ns - worker.last_message_ns));
   }
   for (const WorkerId& id : forgotten) {
     if (context_.workers.at(id).jobs.empty()) context_.workers.erase(id);
@@ -248,7 +250,7 @@ ListWorkersResponse WorkerMachine::List() const {
     out->set_state(StateName(worker, drained));
     if (!worker.jobs.empty()) out->set_job_id(worker.jobs.begin()->str());
     out->set_version(worker.registration.version());
-    out->set_silent_ms((context_.now_ns - worker.last_heard_ns) / kNsPerMs);
+    out->set_silent_ms((context_.now_ns - worker.last_message_ns) / kNsPerMs);
     out->set_reason(!worker.reason.empty() ? worker.reason
                     : worker.leaving       ? "it was asked to end (SIGTERM)"
                     : drained              ? "an operator drained it; xlad undrain makes it take work again"

@@ -5,14 +5,15 @@
 
 #include "base/hash.h"
 #include "proto/protocol.h"
+#include "service/testing/whole_message.h"
 
 namespace xlad::simulation {
 
-// The tasks of one attempt. They form when all have started, and step in lockstep.
+// The tasks of one attempt. They begin when all of them have started, and step in lockstep.
 struct SimulatedCluster::Gang {
   LaunchTask launch;
-  std::map<int, SimulatedTask*> members;  // By worker.
-  int64_t finished = 0;                   // The number of steps.
+  std::map<int, SimulatedTask*> members;  // Tasks by worker.
+  int64_t finished = 0;                   // The number of finished steps.
   bool formed = false;
   bool over = false;
   int64_t ready_ns = 0;
@@ -26,7 +27,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
   }
   ~SimulatedTask() override {
     gang_->members.erase(worker_);
-    gang_->over = true;  // The others cannot continue without this one.
+    gang_->over = true;  // The other tasks cannot continue without this one.
   }
   void Lease(int64_t until) override { lease = std::max(lease, until); }
   void StopAt(int64_t step) override {
@@ -43,7 +44,7 @@ class SimulatedCluster::SimulatedTask final : public worker::Task {
 
   int64_t lease = -1;
   int64_t stop_at = -1;
-  int64_t written_step = -1, committed_step = -1;  // The steps of the last shard and of the last checkpoint.
+  int64_t written_step = -1, committed_step = -1;  // The step of the last shard and the step of the last checkpoint.
   bool told_ready = false, told_stopped = false, told_end = false;
 
  private:
@@ -138,7 +139,7 @@ void SimulatedCluster::StartWorker(int w) {
     gang->launch = launch;
     gang->finished = launch.first_step();
     gang->ready_ns = clock_.NowNs() + 100 * kNsPerMs;
-    // The worker is handling an event now: this one comes next.
+    // The worker is handling an event, so this event is handled next.
     const auto emit = [this, w, incarnation = workers_[w].incarnation](worker::Event event) {
       Later(0, 0, [this, w, incarnation, event = std::move(event)] {
         if (workers_[w].incarnation == incarnation) HandleOf(w, event);
@@ -177,7 +178,7 @@ void SimulatedCluster::Connect(int w) {
   HandleOf(w, worker::Connected{});
 }
 
-// Both ends are notified, the coordinator a little later.
+// Both ends are notified of the closed connection, the coordinator a little later.
 void SimulatedCluster::Disconnect(int w) {
   WorkerProcess& process = workers_[w];
   if (process.connection == 0) return;
@@ -219,7 +220,7 @@ void SimulatedCluster::Perform(const service::Actions& actions) {
       const auto to = connections_.find(send->connection.value());
       if (to == connections_.end()) continue;
       Later(-send->connection.value(), static_cast<int64_t>(random_->Below(20)),
-            [this, w = to->second, connection = send->connection.value(), message = send->message] {
+            [this, w = to->second, connection = send->connection.value(), message = service::WholeOf(*send)] {
               if (connections_.contains(connection)) HandleOf(w, message);
             });
     } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
@@ -280,7 +281,7 @@ void SimulatedCluster::StepGangs() {
       }
       can_step = can_step && task->lease > gang->finished && (task->stop_at < 0 || task->stop_at > gang->finished);
     }
-    if (session) continue;  // Its calls do not pass through the coordinator.
+    if (session) continue;  // The calls of a session do not pass through the coordinator.
     if (can_step) {
       StepMetrics metrics;
       metrics.set_step(gang->finished++);
@@ -300,7 +301,8 @@ void SimulatedCluster::StepGangs() {
           task->written_step = gang->finished;
           HandleOf(w, worker::TaskWroteShard{task_key, gang->finished, CheckpointShard()});
         }
-        if (task->committed_step != gang->finished) continue;  // It ends when its state is in a committed checkpoint.
+        // The task ends when its state is in a committed checkpoint.
+        if (task->committed_step != gang->finished) continue;
       }
       if (is_finished && !task->told_end) {
         task->told_end = true;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "service/testing/whole_message.h"
 #include "tests/simulation/storm_clients.h"
 #include "tests/simulation/storm_workers.h"
 
@@ -17,15 +18,17 @@ constexpr uint64_t kStormKinds = 3;
 constexpr int kMaxWorkersOfAKind = 20;
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
-constexpr int64_t kReadMs = 2;  // From the continuation of a stopped process until it reads what has arrived.
+// The time from the continuation of a stopped process until it reads the messages that have arrived.
+constexpr int64_t kReadMs = 2;
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
 constexpr int64_t kSettleMs = 5000;
 constexpr uint64_t kFaults = static_cast<uint64_t>(StormFault::kCount);
-constexpr int64_t kRecoveryMs = 3000;  // A quiet time that is long enough for what follows a pause.
-constexpr int64_t kMaxEventsPerWorker = 500'000;  // More of them mean that messages go round in a circle.
+constexpr int64_t kRecoveryMs = 3000;  // Without new faults, the consequences of a pause end in this time.
+// More events per worker than this mean that messages cause each other endlessly.
+constexpr int64_t kMaxEventsPerWorker = 500'000;
 
-// Each kind of fault with probability 3/4. One with many workers has all.
+// Chooses each kind of fault with probability 3/4. A storm with many workers has all kinds.
 uint64_t SomeFaults(const StormOptions& options) {
   constexpr uint64_t kAll = (uint64_t{1} << kFaults) - 1;
   if (options.workers > kMaxWorkersOfAKind) return kAll;
@@ -91,12 +94,12 @@ void Storm::StartCoordinator() {
   ScheduleTurn(/*tick=*/true);
 }
 
-// The power fails, or the process is killed: only what the disk has is left.
+// The power fails, or the process is killed. Only the contents of the disk remain.
 void Storm::Die(const std::string& how) {
   if (commit_ == nullptr) return;
   Note("coordinator dies " + how);
   ++result_.crashes;
-  disk_.CrashAt(disk_.operations());  // The process ends without closing its files.
+  disk_.CrashAt(disk_.operations());  // The process dies without closing its files.
   commit_.reset();
   inbox_.clear();
   turn_is_due_ = tick_is_due_ = false;
@@ -109,7 +112,8 @@ void Storm::Post(std::function<void(Core&)> event) { Ask(std::move(event), nullp
 
 void Storm::Ask(std::function<void(Core&)> request, std::function<void(const absl::Status&)> answer) {
   if (commit_ == nullptr) return;
-  if (clock_.NowNs() < stopped_until_ns_) {  // It stays in the socket: a stopped process reads nothing.
+  // The request stays in the socket, because a stopped process does not read.
+  if (clock_.NowNs() < stopped_until_ns_) {
     const int64_t wait_ms = (stopped_until_ns_ - clock_.NowNs()) / kNsPerMs + kReadMs;
     return After(wait_ms, [this, process = process_, request, answer] {
       if (process == process_) Ask(request, answer);
@@ -150,11 +154,11 @@ void Storm::TryToServe() {
 
 void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
 
-// Sometimes two workers of an attempt that is adopted cannot be reached: one does not come back for long, and the other
-// is lost meanwhile.
+// Sometimes cuts off two workers of an attempt that is being adopted: one of them for a long time, and the other one
+// until it counts as lost.
 void Storm::AimAtAdoption() {
   if (calm_ || !aims_ || !Has(StormFault::kCut)) return;
-  const LogModel::Job* adopted = nullptr;  // An attempt that has not started is rarer, and preferred.
+  const LogModel::Job* adopted = nullptr;  // An attempt that has not started is preferred, because it is rarer.
   for (const auto& [id, job] : model_.jobs()) {
     const bool is_better = adopted == nullptr || (adopted->started && !job.started);
     if (job.running && job.placed.peers_size() >= 2 && is_better) adopted = &job;
@@ -167,15 +171,15 @@ void Storm::AimAtAdoption() {
                               peers[static_cast<int>(second)].worker_id());
 }
 
-// Sometimes plans a fault that meets the command, or what the worker does next.
+// Sometimes plans a fault that occurs during the command or during the worker's next action.
 void Storm::AimAt(int64_t connection, const CoordinatorMessage& message) {
   const bool is_aim =
       message.has_launch() || message.has_start() || message.has_stop_at() || message.has_checkpoint_at();
   const uint64_t rarity = message.has_stop_at() ? 4 : message.has_launch() ? 6 : 40;
   if (is_quiet() || !aims_ || !is_aim || random_->Below(rarity) != 0) return;
-  // A quiet time covers a restart of the coordinator and what follows from it.
+  // The time without new faults covers a restart of the coordinator and its consequences.
   if (random_->Below(2) == 0) KeepQuiet(Between(3000, 18'000));
-  // What is lost with the coordinator, or with a connection, matters most if it starts or stops an attempt.
+  // The loss of the coordinator or of a connection has the most effect on commands that start or stop an attempt.
   constexpr uint64_t kFates[] = {0, 1, 2, 3, 0, 0, 0, 3};
   const bool starts_or_stops = message.has_stop_at() || message.has_launch();
   const uint64_t fate = kFates[random_->Below(starts_or_stops ? std::size(kFates) : 4)];
@@ -199,7 +203,7 @@ void Storm::Pause(int64_t ms) {
   busy_until_ns_ = std::max(busy_until_ns_, stopped_until_ns_);
 }
 
-// Handles all that has arrived, as the engine's thread does.
+// Handles all events that have arrived, as the engine's thread does.
 void Storm::Turn() {
   turn_is_due_ = false;
   if (clock_.NowNs() < busy_until_ns_) return ScheduleTurn(/*tick=*/false);
@@ -225,7 +229,7 @@ void Storm::Turn() {
   }
   const bool wrote = disk_.operations() > operations;
   const bool dies = !is_quiet() && Has(StormFault::kDeath) && wrote && random_->Below(150) == 0;
-  if (dies) {  // Between commit and acknowledgement, after some of the actions.
+  if (dies) {  // A crash between commit and acknowledgement, after some of the actions.
     Perform(*actions, random_->Below(actions->size() + 1));
     return Die("after a commit");
   }
@@ -237,7 +241,7 @@ void Storm::Turn() {
   }
 }
 
-// Sometimes plans a fault of the disk, or a loss of power, for one of the next operations.
+// Sometimes plans a fault of the disk or a loss of power for one of the next disk operations.
 void Storm::BreakDisk() {
   const uint64_t fate = random_->Below(400);
   const int64_t at = disk_.operations() + Between(1, 8);
@@ -248,7 +252,7 @@ void Storm::BreakDisk() {
     ++result_.disk_faults;
     const DiskFault fault = kDiskFaults[random_->Below(std::size(kDiskFaults))];
     disk_.FailAt(at, fault, Between(1, 12));
-    // What is read after a lost sync may be missing after the next crash.
+    // Records that are read after a lost sync may be missing after the next crash.
     if (aims_ && fault == DiskFault::kLostSync && random_->Below(2) == 0) {
       After(Between(500, 5000), [this] {
         if (!calm_) Die("after a lost sync");
@@ -268,8 +272,9 @@ void Storm::PerformOne(const service::Action& action) {
     });
   };
   if (const auto* send = std::get_if<service::SendMessage>(&action)) {
-    workers_->Deliver(send->connection.value(), send->message);
-    AimAt(send->connection.value(), send->message);
+    const CoordinatorMessage message = service::WholeOf(*send);
+    workers_->Deliver(send->connection.value(), message);
+    AimAt(send->connection.value(), message);
   } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
     workers_->Close(close->connection.value());
   } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
@@ -281,7 +286,8 @@ void Storm::PerformOne(const service::Action& action) {
       c.OnBuilt(build.job, build.mesh, built);
     });
   } else if (const auto* load = std::get_if<service::LoadPlan>(&action)) {
-    const bool is_lost = !calm_ && random_->Below(5) == 0;  // The file is damaged: the program is built again.
+    // If the file of the executable is damaged, the program is built again.
+    const bool is_lost = !calm_ && random_->Below(5) == 0;
     later(5, [digest = load->executable_digest, is_lost](Core& c) {
       if (is_lost) return c.OnPlanLoaded(digest, absl::DataLossError("damaged"));
       c.OnPlanLoaded(digest, service::PlannedProgram());
@@ -303,11 +309,12 @@ void Storm::Misfortune() {
   const uint64_t whom = random_->Below(10);
   if (is_quiet()) return;
   if (whom == 0 && Has(StormFault::kDeath)) Die("killed");
-  if (whom == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));  // As by SIGSTOP, or on a slow machine.
+  // Stops the coordinator for some time, like SIGSTOP or a slow machine.
+  if (whom == 1 && Has(StormFault::kPause)) Pause(Between(500, 15'000));
   if (whom > 1) workers_->Misfortune();
 }
 
-// Ends the storm, when what was planned has happened.
+// Ends the storm. If a time without new faults (KeepQuiet) is in progress, waits for its end first.
 void Storm::End() {
   if (!is_quiet()) return Repair();
   After((quiet_until_ns_ - clock_.NowNs()) / kNsPerMs + 1, [this] { End(); });
@@ -329,8 +336,8 @@ void Storm::HandleNext() {
   events_.erase(event);
   handle();
   const int64_t max_events = kMaxEventsPerWorker * options_.workers;
-  if (++result_.events == max_events) Violate("the cluster does not come to rest");
-  if (result_.events >= max_events) clock_.Advance(kNsPerMs);  // The end comes, whatever happens.
+  if (++result_.events == max_events) Violate("the cluster's events do not end");
+  if (result_.events >= max_events) clock_.Advance(kNsPerMs);  // The clock advances, so that the run ends in any case.
 }
 
 StormResult Storm::Run() {
@@ -343,7 +350,7 @@ StormResult Storm::Run() {
   const int64_t limit_ns = options_.limit_ms * kNsPerMs;
   while (clock_.NowNs() < limit_ns && !(calm_ && clients_->AllEnded())) HandleNext();
   clients_->CheckEnd();
-  // The workers are told soon what has ended, or when they continue.
+  // Running workers are soon told which attempts have ended; stopped workers are told when they continue.
   const int64_t end_ns = std::max(clock_.NowNs(), workers_->StoppedUntilNs()) + kSettleMs * kNsPerMs;
   while (clock_.NowNs() < end_ns) HandleNext();
   workers_->CheckEnd();

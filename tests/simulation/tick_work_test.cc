@@ -1,5 +1,5 @@
-// What the coordinator does in a tick, counted in instructions: times would depend on the machine. A child process that
-// has a copy of the cluster is stepped through.
+// Counts the instructions of the coordinator's tick, because times would depend on the machine. The test single-steps a
+// child process that has a copy of the cluster.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -24,7 +24,7 @@ namespace {
 
 using service::Cluster;
 
-const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
+const bool kQuietTicks = (SetLogLevel(LogLevel::kError), true);
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -32,11 +32,11 @@ const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
 #endif
 #endif
 
-// The number of instructions that `run` executes in a copy of this process; -1 if the system does not let one process
-// step through another.
+// Returns the number of instructions that `run` executes in a copy of this process, or -1 if the system does not allow
+// single-stepping another process.
 int64_t InstructionsOf(const std::function<void()>& run) {
 #ifdef XLAD_IS_SANITIZED
-  return -1;  // A sanitizer's own instructions are too many.
+  return -1;  // The test is skipped with sanitizers, because they add too many instructions.
 #endif
   const pid_t child = fork();
   if (child == 0) {
@@ -61,8 +61,10 @@ int64_t InstructionsOf(const std::function<void()>& run) {
 
 struct Load {
   int workers, attempts;
-  int peers;    // Workers of each attempt.
-  int waiting;  // Jobs that wait for more devices than there are, and as many that wait behind one for busy devices.
+  int peers;  // The number of workers of each attempt.
+  // The number of jobs that wait for more devices than the cluster has. The same number of other jobs are queued after
+  // a job that waits for busy devices.
+  int waiting;
 };
 
 class TickWork : public ::testing::Test {
@@ -91,7 +93,7 @@ class TickWork : public ::testing::Test {
     return *cluster->coordinator().context().jobs.by_number().begin()->second;
   }
 
-  // What happens all the time while jobs run and wait.
+  // The events that occur all the time while jobs run and wait.
   static void Tick(Cluster* cluster) {
     cluster->clock.Advance(100 * kNsPerMs);
     cluster->Do(nullptr, /*tick=*/true);
@@ -106,7 +108,7 @@ class TickWork : public ::testing::Test {
     cluster->Do([&](service::CoordinatorCore& core) { (void)core.Cancel(job); });
   }
   static int64_t WorkOf(const Load& load, void (*what)(Cluster*)) {
-    what(Make({2, 1, 1, 1}).get());  // The first time, libraries initialize themselves.
+    what(Make({2, 1, 1, 1}).get());  // The first call is not counted, because libraries initialize themselves in it.
     const std::unique_ptr<Cluster> cluster = Make(load);
     return InstructionsOf([&] { what(cluster.get()); });
   }
@@ -132,16 +134,44 @@ TEST_F(TickWork, DoesNotGrowWithThePeersOfWorkers) {
   EXPECT_LE(many, few + few / 5 + 1000);
 }
 
-TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
-  const int64_t few = WorkOf({50, 5, 5, 0}, Tick), many = WorkOf({400, 40, 5, 0}, Tick);
+TEST_F(TickWork, AHeartbeatDoesNotGrowWithThePeersOfItsWorker) {
+  const int64_t few = WorkOf({200, 2, 2, 0}, Beat), many = WorkOf({200, 2, 100, 0}, Beat);
   if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
-  std::printf("a tick: %lld instructions with 50 workers and 5 attempts, %lld with 400 and 40\n",
+  std::printf("a heartbeat: %lld instructions with attempts of 2 workers, %lld with attempts of 100\n",
+              static_cast<long long>(few), static_cast<long long>(many));
+  EXPECT_LE(many, few + few / 5 + 1000);
+}
+
+TEST_F(TickWork, ALaunchGrowsNoFasterThanItsWorkers) {
+  const auto ready = [](int workers) {
+    auto cluster = std::make_unique<Cluster>();
+    cluster->keeps_sent = false;
+    for (int w = 0; w < workers; ++w) cluster->Register(w + 1, absl::StrCat("w", w));
+    cluster->Submit(int64_t{2} * workers);
+    return cluster;
+  };
+  const auto work = [&](int workers) {
+    ready(2)->Built();  // The first time, libraries initialize themselves.
+    const std::unique_ptr<Cluster> cluster = ready(workers);
+    return InstructionsOf([&] { cluster->Built(); });
+  };
+  const int64_t few = work(3), many = work(9);
+  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  std::printf("a launch: %lld instructions with 3 workers, %lld with 9\n", static_cast<long long>(few),
+              static_cast<long long>(many));
+  EXPECT_LE(2 * many, 9 * few) << "3 times as many";
+}
+
+TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
+  const int64_t few = WorkOf({25, 3, 5, 0}, Tick), many = WorkOf({200, 24, 5, 0}, Tick);
+  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  std::printf("a tick: %lld instructions with 25 workers and 3 attempts, %lld with 200 and 24\n",
               static_cast<long long>(few), static_cast<long long>(many));
   EXPECT_LE(many, 12 * few) << "8 times as many";
 }
 
-// Prints how long the coordinator takes for a tick, a heartbeat and the end of a job, and then for the pass over the
-// jobs that follows when a worker leaves. XLAD_TICK_WORKERS is the number of workers, 420 or more, with 5 jobs waiting
+// Prints how long the coordinator takes for a tick, a heartbeat and the end of a job, and for the pass over the jobs
+// after a worker has left. XLAD_TICK_WORKERS is the number of workers, 420 or more, with 5 jobs waiting
 // for each.
 TEST_F(TickWork, TimesOfALargeCluster) {
   const char* const text = std::getenv("XLAD_TICK_WORKERS");
@@ -172,6 +202,41 @@ TEST_F(TickWork, TimesOfALargeCluster) {
     std::sort(times.begin(), times.end());
     std::printf("%s: median %.2f ms, longest %.2f ms\n", name, times[kTimes / 2], times.back());
   }
+}
+
+// Prints how long the coordinator takes for the phases of one job on all devices of XLAD_JOB_WORKERS workers: each is
+// one batch of events.
+TEST_F(TickWork, TimesOfALargeJob) {
+  const char* const text = std::getenv("XLAD_JOB_WORKERS");
+  if (text == nullptr) GTEST_SKIP() << "XLAD_JOB_WORKERS is not set";
+  const int workers = std::atoi(text);
+  Cluster cluster;
+  cluster.keeps_sent = false;
+  const auto time = [&](const char* what, const std::function<void()>& run) {
+    const auto start = std::chrono::steady_clock::now();
+    run();
+    std::printf("%s: %.1f ms\n", what,
+                std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  };
+  for (int w = 0; w < workers; ++w) cluster.Register(w + 1, absl::StrCat("w", w));
+  const std::string job = cluster.Submit(int64_t{2} * workers);
+  const auto for_all = [&](const std::function<void(int64_t connection)>& run) {
+    return [=] {
+      for (int w = 0; w < workers; ++w) run(w + 1);
+    };
+  };
+  WorkerMessage finished;
+  time("the launch", [&] { cluster.Built(); });
+  time("all are ready", for_all([&](int64_t connection) { cluster.Ready(connection, job); }));
+  time("a heartbeat of each", for_all([&](int64_t connection) { cluster.Beat(connection, job, 7); }));
+  time("a checkpoint", for_all([&](int64_t connection) { cluster.Shard(connection, job, 10); }));
+  cluster.IndexStored();
+  time("the last checkpoint", for_all([&](int64_t connection) { cluster.Shard(connection, job, 1000); }));
+  cluster.IndexStored();
+  cluster.Name(job, finished.mutable_finished());
+  (*finished.mutable_finished()->mutable_report()->mutable_launches())["cpu"] = 1;
+  time("the end of the job", for_all([&](int64_t connection) { cluster.Handle(connection, finished); }));
+  EXPECT_EQ(cluster.Status(job).state(), SUCCEEDED);
 }
 
 }  // namespace
