@@ -77,7 +77,7 @@ TEST(Coordinator, ReportedLossOfADisconnectedWorkerEndsTheAttemptAtOnce) {
   const std::string job = cluster.RunningJob(/*attempts=*/1);
   cluster.Steps(1, job, 0, 7);
   cluster.Gone(2);
-  EXPECT_EQ(cluster.Status(job).state(), RUNNING);  // A closed connection alone ends nothing.
+  EXPECT_EQ(cluster.Status(job).state(), RUNNING);  // A closed connection alone does not end the attempt.
   cluster.Fail(1, job, 7, absl::UnavailableError("peer b is gone"), "b");
   const JobStatus status = cluster.Status(job);
   EXPECT_EQ(status.state(), FAILED);
@@ -114,7 +114,7 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
 TEST(Coordinator, ItsOwnPauseIsNotSilenceOfTheWorkers) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(/*attempts=*/1);
-  cluster.clock.Advance(int64_t{60'000} * kNsPerMs);  // No tick: the process was stopped.
+  cluster.clock.Advance(int64_t{60'000} * kNsPerMs);  // No ticks occur in between: the process was stopped.
   cluster.Advance(200);
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   EXPECT_EQ(cluster.Status(job).workers(1).state(), "alive");
@@ -161,7 +161,7 @@ TEST(Coordinator, TheSameProgramErrorTwiceAtOneStepEndsTheJob) {
   };
   fail(5);
   cluster.Start(job, {1, 2});
-  fail(6);  // Another step.
+  fail(6);  // The error occurs at another step.
   cluster.RunFor(1200, {1, 2});
   cluster.Start(job, {1, 2});
   fail(6);
@@ -197,7 +197,7 @@ TEST(Coordinator, RestartedCoordinatorAdoptsRunningJobs) {
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   EXPECT_EQ(cluster.Status(job).step(), 30);
   EXPECT_EQ(cluster.Status(job).attempt(), 1);
-  EXPECT_GT(cluster.CountSent([](const auto& m) { return m.has_renew(); }), 0) << "it does not know the old lease";
+  EXPECT_GT(cluster.CountSent([](const auto& m) { return m.has_renew(); }), 0) << "the lease is not in the log";
 }
 
 TEST(Coordinator, StepsOfAnEarlierAttemptDoNotCountAfterARestart) {
@@ -250,7 +250,7 @@ TEST(Coordinator, StaleReportsAreRefused) {
   const std::string job = cluster.RunningJob();
   const RunningTask old = cluster.Task(job, 5);
   cluster.Gone(2);
-  cluster.Register(12, "b", 2);  // Ends attempt 1; attempt 2 is placed.
+  cluster.Register(12, "b", 2);  // The failure ends attempt 1, and attempt 2 is placed.
   ASSERT_EQ(cluster.Status(job).attempt(), 2);
   cluster.sent.clear();
   WorkerMessage message;
@@ -258,7 +258,7 @@ TEST(Coordinator, StaleReportsAreRefused) {
   cluster.Handle(1, message);
   EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_abort() && m.abort().attempt() == 1; }), 1);
   EXPECT_EQ(cluster.Status(job).step(), 0);
-  // The right attempt with a wrong generation is as stale.
+  // A message with the current attempt and a wrong generation is stale, too.
   WorkerMessage ready;
   for (const int64_t connection : {1, 12}) {
     cluster.Name(job, ready.mutable_ready());
@@ -317,7 +317,7 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   ASSERT_EQ(cluster.CountSent([](const auto& m) { return m.has_stop_at(); }), 2);
   int64_t stop_at = cluster.sent.back().message.stop_at().step();
   EXPECT_GT(stop_at, 10);
-  // One worker has passed the step: all get a later one.
+  // One worker has already passed the step, so all workers get a later one.
   WorkerMessage late;
   cluster.Name(job, late.mutable_stop_answer());
   late.mutable_stop_answer()->set_step(stop_at);
@@ -334,7 +334,7 @@ TEST(Coordinator, DrainingStopsAtOneStepAndKeepsTheState) {
   }
   ASSERT_EQ(cluster.indexes.size(), 1u);
   const StoreIndex request = cluster.indexes[0];
-  // The disk is full for a while: nothing is lost.
+  // The state is not lost if the disk is full for a while.
   cluster.Do([&](CoordinatorCore& c) { c.OnIndexStored(request, absl::ResourceExhaustedError("disk full")); });
   EXPECT_EQ(cluster.Status(job).state(), RUNNING);
   cluster.Advance(100);
@@ -392,7 +392,7 @@ TEST(Coordinator, ADrainedWorkerThatRestartsTakesWorkAgain) {
   EXPECT_EQ(cluster.coordinator().workers().List().workers(0).job_id().empty(), false);
 }
 
-TEST(Coordinator, AnOperatorsDrainOutlivesRestartsOfBoth) {
+TEST(Coordinator, AnOperatorsDrainOutlivesRestartsOfWorkerAndCoordinator) {
   Cluster cluster;
   cluster.Register(1, "a", 1);
   absl::Status status;
@@ -412,7 +412,7 @@ TEST(Coordinator, AnOperatorsDrainOutlivesRestartsOfBoth) {
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
 }
 
-TEST(Coordinator, LostWorkersAreForgottenAfterAWhile) {
+TEST(Coordinator, LostWorkersAreRemovedAfterAWhile) {
   Cluster cluster;
   cluster.Register(1, "a", 1);
   cluster.Gone(1);
@@ -457,7 +457,7 @@ TEST(Coordinator, ImpossibleMeshesAreRefused) {
   Cluster cluster;
   JobSpec spec = cluster.Spec(1);
   spec.mutable_mesh(0)->set_size(int64_t{1} << 32);
-  *spec.add_mesh() = spec.mesh(0);  // The product does not fit into 64 bits.
+  *spec.add_mesh() = spec.mesh(0);  // The product of the axis sizes does not fit into 64 bits.
   EXPECT_THAT(cluster.Submit(spec), HasSubstr("expected axes of 1 or more and at most"));
   OpenSessionRequest session;
   session.set_client_key("session");
@@ -555,44 +555,6 @@ TEST(Coordinator, OnlyPlacedJobsAreListedIfTheRequestSaysSo) {
     request.set_after(page.next());
   } while (!request.after().empty());
   EXPECT_EQ(listed, placed);
-}
-
-TEST(DeviceKinds, AJobIsBuiltForTheKindThatHasEnoughDevices) {
-  Cluster cluster;
-  cluster.Register(1, "w1", 1, {}, {"cpu"});
-  cluster.Register(2, "w2", 1, {}, {"opaque"});
-  cluster.Register(3, "w3", 1, {}, {"opaque"});
-  cluster.Submit(4);
-  EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
-}
-
-TEST(DeviceKinds, AJobIsBuiltForItsRequiredKind) {
-  Cluster cluster;
-  cluster.Register(1, "w1", 1, {}, {"cpu", "opaque"});
-  cluster.Submit(1, "a", 0, "opaque");
-  cluster.Submit(1, "b", 0, "cpu");
-  EXPECT_EQ(cluster.build_kinds, (std::vector<std::string>{"opaque", "cpu"}));
-}
-
-TEST(DeviceKinds, AJobWaitsIfAWorkerOfItsKindMayStillRegister) {
-  Cluster cluster;
-  cluster.Register(1, "w1", 1, {}, {"cpu"});
-  cluster.Register(2, "w2", 1, {}, {"opaque"});
-  const std::string job = cluster.Submit(4);
-  cluster.Advance(1000);
-  cluster.Register(3, "w3", 1, {}, {"opaque"});
-  EXPECT_EQ(cluster.build_kinds, std::vector<std::string>{"opaque"});
-  EXPECT_EQ(cluster.Status(job).state(), COMPILING);
-}
-
-TEST(DeviceKinds, AJobOfAKindThatNoWorkerHasIsRefused) {
-  Cluster cluster;
-  cluster.Register(1, "w1", 1, {}, {"cpu"});
-  const std::string job = cluster.Submit(2, "key", 0, "opaque");
-  cluster.RunFor(5000, {1});
-  EXPECT_EQ(cluster.Status(job).state(), FAILED);
-  EXPECT_EQ(cluster.Status(job).reason(),
-            "no worker has devices of kind opaque; the workers have cpu: 2 on w1; start a worker with --device opaque");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Requests of clients about jobs, and the builds of their programs.
+// Handles requests of clients about jobs, and schedules builds and placements of jobs.
 #pragma once
 
 #include <algorithm>
@@ -21,39 +21,39 @@ struct BuiltProgram {
   std::string executable_digest;
   double compile_ms = 0;
   std::vector<std::string> warnings;
-  bool cached = false;  // The executable was in the cache.
+  bool cached = false;  // Whether the executable was in the cache.
   PlannedProgram plan;
   std::vector<std::string> batch_axes;
-  std::vector<BuiltExecutable> others;  // For the targets after the first one.
+  std::vector<BuiltExecutable> others;  // The executables for the targets after the first one.
 };
 
-// What a submission's `resume` stands for.
+// The checkpoint that a submission's `resume` names.
 struct ResolvedResume {
-  std::string uri, digest;  // Empty: nothing to resume.
+  std::string uri, digest;  // Empty if the job does not resume another one.
   int64_t step = 0;
 };
 
-// A request that returns an error has changed nothing. It has more than 25 methods because it has one for each request
-// of a client about jobs and one for each stage of their scheduling.
+// A request that returns an error has changed nothing. The class has more than 25 methods: one for each request of a
+// client about jobs, and one for each stage of scheduling.
 class JobMachine {
  public:
   JobMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}
 
-  // Returns the existing job if `client_key` is known; AlreadyExists if that job has another spec. ResourceExhausted if
-  // the disk is nearly full.
+  // Returns the existing job if `client_key` is known; AlreadyExists if that job has another spec. InvalidArgument if
+  // the key is empty or the mesh is malformed, ResourceExhausted if the disk is nearly full.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume);
   absl::Status Cancel(const JobId& id);
   absl::Status Resize(const ResizeJobRequest& request);
   absl::StatusOr<JobStatus> Status(const JobId& id) const;
   ListJobsResponse List(const ListJobsRequest& request) const;
-  // The newest checkpoint of a job, for a job that resumes it.
+  // Returns the newest checkpoint of a job that another job resumes. FailedPrecondition if the job has no checkpoint.
   absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;
 
   // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
-  // block later jobs. A job that waits for busy devices does, so that later small jobs cannot starve it. Looks only at
-  // jobs whose wait may be over: what a job waits for decides what it is woken by.
+  // block later jobs. A job that waits for busy devices does block them, so that later small jobs cannot starve it.
+  // Visits only jobs whose wait may be over: a job is woken by the event for which it waits.
   void Schedule();
-  // As Schedule, for new jobs alone, oldest first: nothing has changed for those before them.
+  // Like Schedule, but only for new jobs, oldest first. May be called only if nothing has changed for older jobs.
   void ScheduleNew(const std::vector<JobId>& jobs);
 
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
@@ -61,43 +61,44 @@ class JobMachine {
   // Reschedules when a pause between attempts is over.
   void OnTick();
   void OnEnded(const JobId& id);
-  // All jobs that have not ended are looked at again.
+  // Makes the next pass visit all jobs that have not ended.
   void AfterRecovery();
 
  private:
-  // What became of a job that was looked at.
+  // The result of a visit to a job.
   enum class Outcome {
-    kDone,             // It does not wait.
-    kWaitsForWorkers,  // Until the workers and their devices change.
-    kWaitsForDevices,  // Until devices are free, without blocking others.
-    kWaitsForEvent,    // Until its build or its plan is complete, or until the time of WakeAt.
-    kBlocks,           // Until devices are free.
+    kDone,             // The job does not wait.
+    kWaitsForWorkers,  // Waits until workers or their devices change.
+    kWaitsForDevices,  // Waits until devices are free, without blocking later jobs.
+    kWaitsForEvent,    // Waits until its build or its plan is complete, or until the time of WakeAt.
+    kBlocks,           // Waits until devices are free, and blocks later jobs.
   };
-  // What many waiting jobs ask for in the same way, within one pass over them.
+  // Values that many waiting jobs need within one pass, computed once.
   struct Pass {
     std::optional<std::vector<WorkerDevices>> all;
-    std::optional<FreeDevices> all_devices;  // Those of `all`, as if they were free.
+    std::optional<FreeDevices> all_devices;  // The devices of `all`, counted as free.
     std::optional<FreeDevices> free;
-    std::map<std::pair<int64_t, std::string>, TargetSelection> selections;  // By number and name of devices.
+    // By the number of devices and JobSpec.device_name.
+    std::map<std::pair<int64_t, std::string>, TargetSelection> selections;
   };
   using Parts = std::vector<FreeDevices::Part>;
-  // Does for one job what Schedule does for all.
+  // Schedules one job.
   Outcome ScheduleOne(Job* job);
-  void Visit(std::map<int64_t, JobId>::iterator at);  // From this one of the jobs in due_ on.
+  void Visit(std::map<int64_t, JobId>::iterator at);  // Visits the jobs in due_, beginning with `at`.
   void Wake(const JobId& id);
   void WakeJobs();
-  // The job that is being looked at is looked at again at this time.
+  // The job that is being visited is visited again at this time.
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
-  // Takes free devices, if possible on workers that reach each other.
+  // Takes free devices, on workers that reach each other if possible.
   std::vector<Peer> TakeFree(const FreeDevices::MayHave& may_have, const TakePeers& take);
   struct Devices {
     int64_t all = 0, free = 0;
   };
-  // How many devices there are that a job may take from these parts.
+  // The number of devices that a job may take from these parts: of all devices, and of the free ones.
   Devices DevicesFor(const Parts& parts);
-  // The devices that the job's executables are for.
+  // The parts of devices for which the job has executables.
   static Parts PartsOf(const Job& job, const Target& first);
   const TargetSelection& SelectionFor(const Job& job);
   JobStatus StatusOf(const Job& job) const;
@@ -110,7 +111,7 @@ class JobMachine {
   bool IsRefusedForLong(const Job& job);
   void WaitForDevices(Job* job, int64_t free, int64_t all);
   Outcome WaitForTargets(Job* job, const Parts& parts);
-  bool MayShrink(Job* job, int64_t devices);
+  bool TryShrink(Job* job, int64_t devices);
   absl::Status ResizeDevices(Job* job, const ResizeJobRequest& request);
   absl::Status CheckGrowth(const Job& job, int64_t wanted, const std::string& for_what) const;
   void RecordResize(Job* job, JobEvent event);
@@ -118,15 +119,16 @@ class JobMachine {
 
   Context& context_;
   AttemptMachine& attempts_;
-  std::set<JobId> building_;                           // Jobs whose builds are under way.
-  std::map<std::string, std::vector<JobId>> loading_;  // By executable whose plan is being read: who waits for it.
-  std::map<JobId, int64_t> refused_since_ns_;          // Since when the workers cannot run the job.
-  // Jobs that may be pending, by number: those that the next pass looks at, and those that wait until the workers
-  // change. A job that is in neither waits for an event of its own or for a time.
+  std::set<JobId> building_;  // Jobs whose builds are running or queued.
+  // By the executable whose plan is being read: the jobs that wait for the plan.
+  std::map<std::string, std::vector<JobId>> loading_;
+  std::map<JobId, int64_t> refused_since_ns_;  // The time since which the workers cannot run the job.
+  // Jobs that may be pending, by number. The next pass visits the jobs in due_; the jobs in parked_ wait until the
+  // workers change. A pending job that is in neither waits for its own event or for a time.
   std::map<int64_t, JobId> due_, parked_;
-  std::multimap<int64_t, JobId> timers_;  // By time. Entries may be out of date.
-  int64_t wake_ns_ = INT64_MAX;           // See WakeAt.
-  uint64_t offers_ = 0;                   // Context::OffersHash at the last pass.
+  std::multimap<int64_t, JobId> timers_;  // Jobs by the time of their next visit. Entries may be out of date.
+  int64_t wake_ns_ = INT64_MAX;           // The earliest time passed to WakeAt during the current visit.
+  uint64_t offers_ = 0;                   // The value of Context::OffersHash at the last pass.
   Pass pass_;
 };
 

@@ -10,7 +10,7 @@
 namespace xlad::service {
 namespace {
 
-// Whether the job waits for exactly the workers that it had.
+// Whether the job may run only on the workers that it had before it lost one of them.
 bool WaitsForItsWorkers(const Job& job) {
   return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
 }
@@ -33,13 +33,13 @@ JobMachine::Outcome JobMachine::ScheduleOne(Job* job) {
 }
 
 void JobMachine::Wake(const JobId& id) {
-  const Job* job = context_.jobs.Find(id);  // Null if it has ended and has been removed since.
+  const Job* job = context_.jobs.Find(id);  // Null if the job has ended and was removed.
   if (job == nullptr || HasEnded(*job)) return;
   due_[job->number] = id;
   parked_.erase(job->number);
 }
 
-// Finds the jobs whose wait may be over.
+// Adds the jobs whose wait may be over to due_.
 void JobMachine::WakeJobs() {
   for (const JobId& id : std::exchange(context_.runnable, {})) Wake(id);
   while (!timers_.empty() && timers_.begin()->first <= context_.now_ns) {
@@ -74,7 +74,7 @@ void JobMachine::Visit(std::map<int64_t, JobId>::iterator at) {
     Job* job = context_.jobs.Find(at->second);
     const Outcome outcome = job == nullptr ? Outcome::kDone : ScheduleOne(job);
     if (outcome == Outcome::kBlocks) {
-      context_.blocking = job->id;  // It waits for busy devices: no later job may take them.
+      context_.blocking = job->id;  // The job waits for busy devices, which later jobs must not take.
       break;
     }
     if (outcome == Outcome::kWaitsForDevices) {
@@ -118,7 +118,7 @@ JobMachine::Parts JobMachine::PartsOf(const Job& job, const Target& first) {
 
 const TargetSelection& JobMachine::SelectionFor(const Job& job) {
   int64_t wanted = WantedDevices(job, /*all=*/1);
-  // In the mode canonical, a job for which any number of devices is enough takes those of all kinds that it names.
+  // In the canonical mode, a job that accepts any number of devices takes devices of all kinds that it names.
   if (IsCanonical(job.spec) && job.devices == 0) {
     wanted = LargestDivisor(job.mesh, DevicesOfNamedKinds(AllOffers(), job.spec.device_name()));
   }
@@ -133,7 +133,7 @@ JobMachine::Outcome JobMachine::TryJob(Job* job) {
   return job->executable_digest.empty() ? Build(job) : Place(job);
 }
 
-// Starts the build if a worker is registered: its target decides what the program is built for.
+// Starts the build if the registered workers determine the targets of the program.
 JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
   const std::vector<Target> targets = TargetsFor(job);
@@ -147,17 +147,22 @@ JobMachine::Outcome JobMachine::Build(Job* job) {
   return Outcome::kDone;
 }
 
-// Returns whether the workers have been unable to run the job for the grace period, in which more may register.
+// Returns whether the workers have been unable to run the job for the grace period, during which more workers may
+// register. The first call starts this period. A call before its end sets a timer for the job.
 bool JobMachine::IsRefusedForLong(const Job& job) {
+  const CoordinatorOptions& options = context_.options;
+  const int64_t grace_ms =
+      SelectionFor(job).is_kind_missing ? options.missing_kind_grace_ms : options.device_kind_grace_ms;
   const int64_t since_ns = refused_since_ns_.emplace(job.id, context_.now_ns).first->second;
-  const int64_t due_ns = since_ns + context_.options.device_kind_grace_ms * kNsPerMs;
+  const int64_t due_ns = since_ns + grace_ms * kNsPerMs;
   if (context_.now_ns >= due_ns) return true;
   WakeAt(due_ns);
   return false;
 }
 
-// Returns the targets for a job that is to be built, or none if the registered workers do not decide them. A job that
-// they can never run fails after a grace period, and one that names no kinds takes several only after this period.
+// Returns the targets for a job that must be built, or none if the registered workers do not determine them. A job that
+// the workers can never run fails after a grace period. A job that does not name several kinds gets targets of several
+// kinds only after this period.
 std::vector<Target> JobMachine::TargetsFor(Job* job) {
   const TargetSelection& selection = SelectionFor(*job);
   if (!selection.is_refusal && !selection.is_last_resort) refused_since_ns_.erase(job->id);
@@ -165,9 +170,8 @@ std::vector<Target> JobMachine::TargetsFor(Job* job) {
   SetReason(job, selection.reason);
   if (selection.is_last_resort) return IsRefusedForLong(*job) ? selection.targets : std::vector<Target>();
   if (!selection.is_refusal || !IsRefusedForLong(*job)) return {};
-  if (job->attempt == 0) {
-    EndJob(context_, job, FAILED, selection.reason);
-  }  // A job that has run already waits until the workers that it ran on are back.
+  // A job that has run before waits until its workers are back.
+  if (job->attempt == 0) EndJob(context_, job, FAILED, selection.reason);
   return {};
 }
 
@@ -177,11 +181,12 @@ void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
                               : absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
 }
 
-// Resizes a job that may shrink, if it has lost a worker some time ago and a smaller mesh fits.
-bool JobMachine::MayShrink(Job* job, int64_t devices) {
+// Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and a smaller mesh fits. Returns
+// whether it was resized.
+bool JobMachine::TryShrink(Job* job, int64_t devices) {
   if (job->spec.on_loss() != JobSpec::SHRINK || job->lost_worker.empty()) return false;
   const int64_t due_ns = job->failed_ns + context_.options.suspect_ms * kNsPerMs;
-  if (context_.now_ns < due_ns) {  // The worker may come back.
+  if (context_.now_ns < due_ns) {  // The worker may reconnect until then.
     WakeAt(due_ns);
     return false;
   }
@@ -239,13 +244,13 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
     return Outcome::kWaitsForDevices;
   }
   WaitForDevices(job, devices.free, devices.all);
-  if (wanted > devices.all) return MayShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
+  if (wanted > devices.all) return TryShrink(job, devices.all) ? TryJob(job) : WaitForTargets(job, parts);
   refused_since_ns_.erase(job->id);
   return Outcome::kBlocks;
 }
 
-// The job needs more devices than those that run its executables, which are for `parts`. Compiles it for other targets
-// if, for the grace period, only those have had enough devices.
+// Called for a job that needs more devices than `parts`, the targets of its executables, have. Compiles the job for
+// other targets if only those have had enough devices during the grace period.
 JobMachine::Outcome JobMachine::WaitForTargets(Job* job, const Parts& parts) {
   const TargetSelection& selection = SelectionFor(*job);
   const bool are_same =
@@ -269,8 +274,8 @@ JobMachine::Outcome JobMachine::WaitForTargets(Job* job, const Parts& parts) {
   return Outcome::kWaitsForWorkers;
 }
 
-// Returns the targets of a session, or none if it is not placed now. Its programs are compiled for the devices that it
-// is placed on, which are of one kind.
+// Returns the target of a session, or none if the session cannot be placed now. Its programs are compiled for the
+// devices on which it is placed, which are of one kind.
 std::vector<Target> JobMachine::TargetsForSession(Job* job) {
   const TargetSelection& selection = SelectionFor(*job);
   if (selection.targets.size() < 2) return TargetsFor(job);
@@ -303,7 +308,7 @@ JobMachine::Outcome JobMachine::PlaceSession(Job* job) {
 void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built) {
   Job* job = context_.jobs.Find(id);
   if (job == nullptr || HasEnded(*job) || !building_.contains(id)) return;
-  if (MeshText(mesh) != MeshText(job->mesh)) return;  // It has been resized since, and is built again.
+  if (MeshText(mesh) != MeshText(job->mesh)) return;  // The job was resized after this build began, and is built again.
   building_.erase(id);
   context_.reschedule = true;
   if (job->state == COMPILING) context_.jobs.SetState(job, PENDING);
@@ -335,7 +340,7 @@ void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<Pl
     LogWarn("an executable cannot be read and is built again",
             {{"job", job->id.str()}, {"error", std::string(plan.status().message())}});
     Build(job);
-    Wake(job->id);  // If no worker decides now what to build it for.
+    Wake(job->id);  // The job is visited again if Build has found no targets.
   }
 }
 
