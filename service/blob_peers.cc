@@ -27,7 +27,7 @@ void BlobPeers::Forget(const Key& key) {
   swarms_.erase(found);
 }
 
-// They have ended when a worker of a later one asks.
+// Called when a worker of a new attempt asks for a blob. The earlier attempts of the job have ended by then.
 void BlobPeers::ForgetEarlierAttempts(const Key& key) {
   const auto& [job, attempt, digest] = key;
   std::vector<Key> earlier;
@@ -38,31 +38,49 @@ void BlobPeers::ForgetEarlierAttempts(const Key& key) {
   for (const Key& old : earlier) Forget(old);
 }
 
-// Whether the worker may have readers of one of these blocks.
-bool BlobPeers::Holds(const Swarm& swarm, const std::string& worker, int64_t first, int64_t last) {
+// Whether the worker has asked for at least one of these blocks.
+bool BlobPeers::HasAsked(const Swarm& swarm, const std::string& worker, int64_t first, int64_t last) {
   for (auto at = swarm.blocks.lower_bound(first); at != swarm.blocks.end() && at->first < last; ++at) {
-    const auto is_it = [&](const Holder& holder) { return holder.worker_id == worker; };
-    if (std::any_of(at->second.begin(), at->second.end(), is_it)) return true;
+    if (at->second.asked.contains(worker)) return true;
   }
   return false;
 }
 
-// The first worker that may have one more reader of each of these blocks.
+// Returns the first worker that may have one more reader for all of these blocks, or "" if there is none.
 std::string BlobPeers::CommonHolder(const Swarm& swarm, const std::string& reader, int64_t first, int64_t last) {
-  const auto holders = swarm.blocks.find(first);
-  if (holders == swarm.blocks.end()) return "";
-  for (const Holder& candidate : holders->second) {
+  const auto start = swarm.blocks.find(first);
+  if (start == swarm.blocks.end()) return "";
+  for (const Holder& candidate : start->second.holders) {
     if (candidate.worker_id == reader) continue;
     bool has_all = true;
     for (int64_t block = first + 1; block < last && has_all; ++block) {
-      const auto others = swarm.blocks.find(block);
-      has_all = others != swarm.blocks.end() &&
-                std::any_of(others->second.begin(), others->second.end(),
+      const auto other = swarm.blocks.find(block);
+      has_all = other != swarm.blocks.end() &&
+                std::any_of(other->second.holders.begin(), other->second.holders.end(),
                             [&](const Holder& holder) { return holder.worker_id == candidate.worker_id; });
     }
     if (has_all) return candidate.worker_id;
   }
   return "";
+}
+
+void BlobPeers::Erase(const std::string& worker_id, std::deque<Holder>* holders) {
+  std::erase_if(*holders, [&](const Holder& holder) { return holder.worker_id == worker_id; });
+}
+
+void BlobPeers::NoteFailures(const std::vector<std::string>& failed, Swarm* swarm) {
+  const int64_t now_ns = options_.clock->NowNs();
+  for (const std::string& worker_id : failed) {
+    if (std::ssize(swarm->failures) >= options_.max_failed && !swarm->failures.contains(worker_id)) continue;
+    const auto [found, is_new] = swarm->failures.try_emplace(worker_id);
+    Failures& failures = found->second;
+    swarm->entries += is_new ? 1 : 0;
+    entries_ += is_new ? 1 : 0;
+    if (now_ns < failures.until_ns) continue;  // Another reader has reported the same failure.
+    failures.pause_ms = is_new ? options_.failure_pause_ms : 2 * failures.pause_ms;
+    failures.until_ns = now_ns + failures.pause_ms * kNsPerMs;
+    for (auto& [number, block] : swarm->blocks) Erase(worker_id, &block.holders);
+  }
 }
 
 std::string BlobPeers::Choose(const Reader& reader, const std::string& digest, int64_t first, int64_t last) {
@@ -73,27 +91,22 @@ std::string BlobPeers::Choose(const Reader& reader, const std::string& digest, i
     swarm.entries += change;
     entries_ += change;
   };
-  const auto erase = [&](std::deque<Holder>* holders, const std::string& worker_id) {
-    const auto is_it = [&](const Holder& holder) { return holder.worker_id == worker_id; };
-    count(-static_cast<int64_t>(std::erase_if(*holders, is_it)));
-  };
-  for (const std::string& failed : reader.failed) {
-    if (std::ssize(swarm.failed) >= options_.max_failed || !swarm.failed.insert(failed).second) continue;
-    count(1);
-    for (auto& [block, holders] : swarm.blocks) erase(&holders, failed);
-  }
-  const bool is_alone = !reader.failed.empty() || Holds(swarm, reader.worker_id, first, last);
+  NoteFailures(reader.failed, &swarm);
+  const auto own_failures = swarm.failures.find(reader.worker_id);
+  const bool is_paused =
+      own_failures != swarm.failures.end() && options_.clock->NowNs() < own_failures->second.until_ns;
+  const bool is_alone = !reader.failed.empty() || HasAsked(swarm, reader.worker_id, first, last);
   const std::string from = is_alone ? "" : CommonHolder(swarm, reader.worker_id, first, last);
-  for (int64_t block = first; block < last; ++block) {
-    const auto [place, is_new] = swarm.blocks.try_emplace(block);
-    std::deque<Holder>& holders = place->second;
+  for (int64_t number = first; number < last; ++number) {
+    const auto [place, is_new] = swarm.blocks.try_emplace(number);
+    Block& block = place->second;
     count(is_new ? 1 : 0);
-    for (Holder& holder : holders) holder.readers_left -= holder.worker_id == from;
-    count(-static_cast<int64_t>(std::erase_if(holders, [](const Holder& holder) { return holder.readers_left <= 0; })));
-    if (swarm.failed.contains(reader.worker_id)) continue;
-    erase(&holders, reader.worker_id);  // It has read the block before.
-    holders.push_back({reader.worker_id, options_.readers_of_each});
-    count(1);
+    count(block.asked.insert(reader.worker_id).second ? 1 : 0);
+    for (Holder& holder : block.holders) holder.readers_left -= holder.worker_id == from;
+    std::erase_if(block.holders, [](const Holder& holder) { return holder.readers_left <= 0; });
+    if (is_paused) continue;
+    Erase(reader.worker_id, &block.holders);  // The worker may already be listed because it has read the block before.
+    block.holders.push_back({reader.worker_id, options_.readers_of_each});
   }
   while (entries_ > options_.max_entries) Forget(used_.back());
   return from;

@@ -1,5 +1,5 @@
-// Who reads a block of a blob from whom: if many workers of an attempt need the same bytes, the coordinator sends each
-// of them once, and every worker passes on what it has read to a few others
+// Decides from which worker a worker reads a block of a blob. If many workers of an attempt need the same bytes, the
+// coordinator sends each block once, and every worker passes the blocks that it has read to a few others
 // (docs/decisions/0042-blobs-from-worker-to-worker.md).
 #pragma once
 
@@ -13,16 +13,23 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace xlad::service {
 
-// Thread-safe. Its memory is bounded; nothing in it is needed for correctness.
+// Thread-safe. Its memory is bounded. Entries may be dropped without loss of correctness.
 class BlobPeers {
  public:
   struct Options {
-    int readers_of_each = 2;        // The workers that read a block from the same worker.
-    // What is remembered: blobs, blocks, pairs of a block and a worker, and failures. The oldest blobs go first.
+    int readers_of_each = 2;  // The maximum number of workers that read a block from one worker.
+    // The limit on the number of entries: blobs, blocks, pairs of a block and its reader, and failures. The least
+    // recently used blobs are dropped first.
     int64_t max_entries = 1 << 20;
-    int64_t max_failed = 4096;  // Failures of a blob; further ones are not remembered.
+    int64_t max_failed = 4096;  // Failed workers per blob; further ones are not recorded.
+    // How long a worker is not named after a failure. The pause doubles with each further failure, because the worker
+    // may only have been busy, but may also be broken.
+    int64_t failure_pause_ms = 10'000;
+    const Clock* clock = &RealClock();
   };
   BlobPeers() : BlobPeers(Options()) {}
   explicit BlobPeers(const Options& options) : options_(options) {}
@@ -31,12 +38,14 @@ class BlobPeers {
     std::string job_id;
     int64_t attempt = 0;
     std::string worker_id;
-    // Workers that could not give what they were said to have. They are not named again to readers of this attempt.
+    // Workers from which the reader could not read. They are not returned to readers of this attempt for a while, and
+    // later only for blocks that they have asked for after that time.
     std::vector<std::string> failed;
   };
-  // The worker from which `reader` is to read the blocks [first, last) of a blob. It has them, or is about to read
-  // them. Empty: from the coordinator. From now on `reader` counts as one that has them. A reader that names a failure,
-  // or that counts as one that has a part of them, gets them from the coordinator, so that no two workers ever wait for
+  // Returns the worker from which `reader` must read the blocks [first, last) of a blob, or an empty text for the
+  // coordinator. The returned worker has the blocks or is about to read them. `reader` counts as a holder of the blocks
+  // from now on. A reader that reports a failure, or that has asked for some of the blocks before, reads from the
+  // coordinator: the workers that could be named may be waiting for this reader. Therefore two workers never wait for
   // each other.
   std::string Choose(const Reader& reader, const std::string& digest, int64_t first, int64_t last);
 
@@ -47,23 +56,33 @@ class BlobPeers {
     std::string worker_id;
     int readers_left = 0;
   };
-  using Key = std::tuple<std::string, int64_t, std::string>;  // Job, attempt, digest.
+  using Key = std::tuple<std::string, int64_t, std::string>;  // Job id, attempt, digest.
+  struct Block {
+    std::deque<Holder> holders;   // Those that may have more readers, oldest first.
+    std::set<std::string> asked;  // All workers that have asked for the block.
+  };
+  struct Failures {
+    int64_t pause_ms = 0;
+    int64_t until_ns = 0;  // The end of the pause.
+  };
   struct Swarm {
-    std::map<int64_t, std::deque<Holder>> blocks;  // By block: those that may have more readers, the oldest first.
-    std::set<std::string> failed;
-    int64_t entries = 1;  // Itself, `failed`, the blocks and their holders.
+    std::map<int64_t, Block> blocks;
+    std::map<std::string, Failures> failures;  // By worker.
+    int64_t entries = 1;  // The number of entries: 1 for the blob, plus `failures`, the blocks and those that asked.
     std::list<Key>::iterator used;
   };
   Swarm& Find(const Key& key);
   void Forget(const Key& key);
   void ForgetEarlierAttempts(const Key& key);
-  static bool Holds(const Swarm& swarm, const std::string& worker, int64_t first, int64_t last);
+  void NoteFailures(const std::vector<std::string>& failed, Swarm* swarm);
+  static void Erase(const std::string& worker_id, std::deque<Holder>* holders);
+  static bool HasAsked(const Swarm& swarm, const std::string& worker, int64_t first, int64_t last);
   static std::string CommonHolder(const Swarm& swarm, const std::string& reader, int64_t first, int64_t last);
 
   const Options options_;
   mutable std::mutex mutex_;
   std::map<Key, Swarm> swarms_;
-  std::list<Key> used_;  // The latest first.
+  std::list<Key> used_;  // The most recently used first.
   int64_t entries_ = 0;
 };
 

@@ -27,10 +27,10 @@ TEST(BlobPeers, TheCoordinatorSendsEachBlockOnceAndEveryWorkerPassesItToTwo) {
   for (int w = 0; w < 100; ++w) {
     const std::string worker = absl::StrCat("w", w);
     const std::string from = From(&peers, worker, {0, 8});
-    EXPECT_TRUE(depth.contains(from)) << "it has been told to read the blocks before";
+    EXPECT_TRUE(depth.contains(from)) << "the named worker must have been told to read the blocks earlier";
     depth[worker] = depth[from] + 1;
     EXPECT_LE(++readers[from], from.empty() ? 1 : 2) << from;
-    EXPECT_LE(depth[worker], 7) << "the workers are a tree";
+    EXPECT_LE(depth[worker], 7) << "the workers form a binary tree";
   }
 }
 
@@ -38,24 +38,47 @@ TEST(BlobPeers, WorkersThatReadOtherBlocksDoNotReadFromEachOther) {
   BlobPeers peers;
   EXPECT_EQ(From(&peers, "a", {0, 4}), "");
   EXPECT_EQ(From(&peers, "b", {4, 8}), "");
-  EXPECT_EQ(From(&peers, "c", {2, 6}), "") << "neither a nor b has all of these";
+  EXPECT_EQ(From(&peers, "c", {2, 6}), "") << "neither a nor b has all of these blocks";
   EXPECT_EQ(From(&peers, "d", {3, 5}), "c");
   EXPECT_EQ(From(&peers, "a", {5, 7}), "b");
 }
 
-TEST(BlobPeers, AWorkerThatFailsIsNotNamedAgain) {
-  BlobPeers peers;
+TEST(BlobPeers, AWorkerThatFailsIsNotNamedForAWhile) {
+  ManualClock clock(1);
+  BlobPeers peers({.failure_pause_ms = 10, .clock = &clock});
   EXPECT_EQ(From(&peers, "a", {0, 8}), "");
   EXPECT_EQ(From(&peers, "a", {8, 16}), "");
   EXPECT_EQ(From(&peers, "b", {0, 8}), "a");
-  EXPECT_EQ(From(&peers, "b", {0, 8}, {"a"}), "") << "at once from the coordinator";
+  EXPECT_EQ(From(&peers, "b", {0, 8}, {"a"}), "") << "after a failure, b reads from the coordinator";
   EXPECT_EQ(From(&peers, "c", {0, 8}), "b");
   EXPECT_EQ(From(&peers, "c", {8, 16}), "") << "a is not asked for other blocks either";
   EXPECT_EQ(From(&peers, "a", {16, 17}), "");
-  EXPECT_EQ(From(&peers, "b", {16, 17}), "") << "nor for what it reads later";
+  EXPECT_EQ(From(&peers, "b", {16, 17}), "") << "a is not named for blocks that it reads later, either";
+  clock.Advance(10 * kNsPerMs);
+  EXPECT_EQ(From(&peers, "d", {8, 16}), "c") << "a has read these blocks before the pause was over";
+  EXPECT_EQ(From(&peers, "a", {17, 18}), "");
+  EXPECT_EQ(From(&peers, "b", {17, 18}), "a");
 }
 
-TEST(BlobPeers, AttemptsHaveNothingToDoWithEachOther) {
+TEST(BlobPeers, ThePauseAfterAFailureGrows) {
+  ManualClock clock(1);
+  BlobPeers peers({.failure_pause_ms = 10, .clock = &clock});
+  int64_t block = 0;
+  for (const int64_t pause_ms : {10, 20, 40, 80}) {
+    for (const char* reader : {"b", "c", "d"}) From(&peers, reader, {block, block + 1}, {"a"});
+    const auto is_named = [&] {
+      ++block;
+      From(&peers, "a", {block, block + 1});
+      return From(&peers, "e", {block, block + 1}) == "a";
+    };
+    clock.Advance(pause_ms * kNsPerMs - 1);
+    EXPECT_FALSE(is_named()) << pause_ms;
+    clock.Advance(1);
+    EXPECT_TRUE(is_named()) << pause_ms;
+  }
+}
+
+TEST(BlobPeers, AttemptsAreIndependent) {
   BlobPeers peers;
   EXPECT_EQ(From(&peers, "a", {0, 1}), "");
   EXPECT_EQ(From(&peers, "b", {0, 1}, {}, 2), "");
@@ -73,8 +96,18 @@ TEST(BlobPeers, AWorkerThatReadsAgainReadsFromTheCoordinator) {
   BlobPeers peers;
   EXPECT_EQ(From(&peers, "a", {0, 2}), "");
   EXPECT_EQ(From(&peers, "b", {0, 2}), "a");
-  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "b may still wait for a";
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "b may still be waiting for a";
   EXPECT_EQ(From(&peers, "b", {1, 2}), "");
+}
+
+TEST(BlobPeers, AWorkerWithAllItsReadersDoesNotReadFromThemAgain) {
+  BlobPeers peers;
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "");
+  EXPECT_EQ(From(&peers, "b", {0, 2}), "a");
+  EXPECT_EQ(From(&peers, "c", {0, 2}), "a");
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "its call has failed and is repeated; b and c wait for it";
+  EXPECT_EQ(From(&peers, "d", {0, 2}, {"a"}), "");
+  EXPECT_EQ(From(&peers, "a", {1, 2}), "") << "d has reported a failure of a; b and c may still wait for it";
 }
 
 TEST(BlobPeers, TheNextAttemptReplacesTheEarlierOnes) {
@@ -100,7 +133,7 @@ TEST(BlobPeers, ItsMemoryIsBounded) {
     for (int w = 0; w < 20; ++w) from(job, w);
     EXPECT_LE(peers.entries(), 1000);
   }
-  EXPECT_EQ(from(499, 20).substr(0, 1), "w") << "the latest are kept";
+  EXPECT_EQ(from(499, 20).substr(0, 1), "w") << "the most recently used blobs are kept";
 }
 
 TEST(BlobPeers, FailuresAndEmptyBlobsCount) {
