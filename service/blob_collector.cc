@@ -15,7 +15,8 @@ std::string DigestOf(const std::string& uri) {
   return parsed.ok() && parsed->scheme == storage::Uri::Scheme::kBlob ? parsed->rest : "";
 }
 
-// Whether the error says that the blob is not an index, or that it no longer exists. Such a blob names no others.
+// Whether the error says that the blob is not an index, or that it no longer exists. In both cases it names no other
+// blobs.
 bool IsNoIndex(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
@@ -30,7 +31,7 @@ absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, co
   if (!reader.ok() && !IsNoIndex(reader.status())) return reader.status();
   if (!reader.ok() || (*reader)->size() == 0) return named;
   std::byte first{};
-  if (!(*reader)->Read(0, {&first, 1}).ok() || first != std::byte{'{'}) return named;  // Not JSON.
+  if (!(*reader)->Read(0, {&first, 1}).ok() || first != std::byte{'{'}) return named;  // The text is not JSON.
   const storage::Store store(RealFileSystem(), [&](const std::string& name) { return blobs.OpenBlob(name); });
   const absl::StatusOr<CheckpointIndex> index = store.ReadIndex(uri);
   if (!index.ok() && IsNoIndex(index.status())) return named;
@@ -48,7 +49,7 @@ absl::StatusOr<std::vector<std::string>> BlobCollector::BlobsOf(const std::strin
   const auto known = blobs_of_.find(uri);
   if (known != blobs_of_.end()) return known->second;
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> blobs, BlobsNamedBy(blobs_, uri));
-  // Only the blobs of an index are kept: an index never changes, but a missing blob may be uploaded again.
+  // Only a result with blobs is cached: an index never changes, but a blob that is missing now may be uploaded later.
   if (blobs.size() > 1) blobs_of_[uri] = blobs;
   return blobs;
 }
@@ -70,11 +71,13 @@ void BlobCollector::Drop(const std::string& uri) {
 
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
   if (dropped_.empty()) return absl::OkStatus();
+  // The time comes first: what is used while the state is read may not be in it.
+  const int64_t unused_since_ns = Before(options_.dropped_ms);
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::set<std::string> kept;
   for (const std::string& digest : std::exchange(dropped_, {})) {
-    if (needed.contains(digest)) continue;  // It is added again when the checkpoint that needs it is dropped.
-    const absl::StatusOr<bool> is_gone = blobs_.RemoveIfUnused(digest, Before(options_.dropped_ms));
+    if (needed.contains(digest)) continue;  // Added again when the checkpoint that needs it is dropped.
+    const absl::StatusOr<bool> is_gone = blobs_.RemoveIfUnused(digest, unused_since_ns);
     if (!is_gone.ok() || !*is_gone) kept.insert(digest);
   }
   dropped_ = std::move(kept);
@@ -82,10 +85,10 @@ absl::Status BlobCollector::CollectDropped(const AskState& ask) {
 }
 
 absl::StatusOr<int64_t> BlobCollector::CollectAll(const AskState& ask) {
+  const int64_t unused_since_ns = Before(options_.unnamed_ms);  // First, as in CollectDropped.
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::erase_if(blobs_of_, [&](const auto& known) { return !needed.contains(DigestOf(known.first)); });
-  return blobs_.Collect([&](const std::string& digest) { return needed.contains(digest); },
-                        Before(options_.unnamed_ms));
+  return blobs_.Collect([&](const std::string& digest) { return needed.contains(digest); }, unused_since_ns);
 }
 
 }  // namespace xlad::service

@@ -1,4 +1,4 @@
-// Unneeded blobs are removed; those that are needed, in use or just uploaded are not, whatever happens.
+// Unneeded blobs are removed. Blobs that are needed, in use or just uploaded stay, even if the collection fails.
 #include "service/blob_collector.h"
 
 #include <gtest/gtest.h>
@@ -67,20 +67,39 @@ TEST_F(BlobCollectorTest, UnneededBlobsAreRemovedAfterAWhile) {
   EXPECT_FALSE(blobs_->Has(other));
   EXPECT_EQ(CountBlobs(), 3u);
   EXPECT_EQ(*collector_->CollectAll(Needing({}, {program})), 2) << "the index and its shard";
-  EXPECT_EQ(files_.List("/blobs")->size(), 2u) << "no checksums are left";
+  EXPECT_EQ(files_.List("/blobs")->size(), 2u) << "the checksums are removed, too";
 }
 
-TEST_F(BlobCollectorTest, ABlobThatAClientCountsOnStays) {
+TEST_F(BlobCollectorTest, ABlobThatAClientMayNameStays) {
   const std::string digest = *blobs_->Put("state");
   Wait(kHourMs + 1);
   EXPECT_TRUE(blobs_->Verify(digest)) << "a client asks whether it must upload it";
   EXPECT_EQ(*collector_->CollectAll(Needing({})), 0);
   Wait(kHourMs + 1);
   {
-    const auto hold = blobs_->Hold({digest, digest});  // A submission that is being recorded.
+    const auto hold = blobs_->Hold({digest, digest});  // A submission that is being recorded holds its blobs.
     EXPECT_EQ(*collector_->CollectAll(Needing({})), 0);
   }
+  Wait(kHourMs + 1);
   EXPECT_EQ(*collector_->CollectAll(Needing({})), 1);
+}
+
+// A submission is recorded when the state has been read and nothing has been removed yet.
+TEST_F(BlobCollectorTest, ABlobThatIsSubmittedDuringACollectionStays) {
+  BlobCollector eager(blobs_.get(), {/*unnamed_ms=*/0, /*dropped_ms=*/0, &clock_});
+  const std::string program = *blobs_->Put("program");
+  Wait(1);
+  auto hold = blobs_->Hold({program});
+  const auto submit = [&]() -> absl::StatusOr<StoredState> {
+    hold.reset();
+    Wait(1);
+    return StoredState();
+  };
+  EXPECT_EQ(*eager.CollectAll(submit), 0);
+  hold = blobs_->Hold({program});
+  eager.Drop(BlobUri(program));
+  EXPECT_TRUE(eager.CollectDropped(submit).ok());
+  EXPECT_TRUE(blobs_->Has(program));
 }
 
 TEST_F(BlobCollectorTest, ARestartKeepsUnnamedBlobsForAWhile) {
@@ -97,10 +116,11 @@ TEST_F(BlobCollectorTest, DroppedCheckpointsAreRemovedSoonUnlessTheirBlobsAreNee
   const std::string third = PutCheckpoint(30, "other weights");
   collector_->Drop(first);
   EXPECT_TRUE(collector_->CollectDropped(Needing({second, third})).ok());
-  EXPECT_EQ(CountBlobs(), 5u) << "too early: the same bytes may be about to be named";
+  EXPECT_EQ(CountBlobs(), 5u)
+      << "dropped blobs are kept for 60 s, because a client may be about to name the same bytes";
   Wait(60'001);
   EXPECT_TRUE(collector_->CollectDropped(Needing({second, third})).ok());
-  EXPECT_EQ(CountBlobs(), 4u) << "the shard belongs to the second one too";
+  EXPECT_EQ(CountBlobs(), 4u) << "the second checkpoint needs the shard, too";
   collector_->Drop(second);
   EXPECT_TRUE(collector_->CollectDropped(Needing({third})).ok());
   EXPECT_EQ(CountBlobs(), 2u);
@@ -117,7 +137,7 @@ TEST_F(BlobCollectorTest, NothingIsRemovedIfItIsUnknownWhatIsNeeded) {
   EXPECT_EQ(CountBlobs(), 2u);
 }
 
-// The disk fails, or the machine, at each operation of a collection.
+// The disk or the machine fails at each operation of a collection in turn.
 TEST_F(BlobCollectorTest, AFailureAtAnyOperationLosesNoNeededBlob) {
   for (int64_t fail_after = 0;; ++fail_after) {
     files_ = MemoryFiles();
