@@ -1,7 +1,9 @@
 #include "service/blob_store.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,6 +24,24 @@ constexpr char kSums[] = ".sums";
 constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
+
+// Returns the first error of reading the whole blob.
+absl::Status ReadAll(RangeReader& reader) {
+  std::vector<std::byte> piece(std::min(storage::kReadBytes, reader.size()));
+  for (int64_t at = 0; at < reader.size(); at += storage::kReadBytes) {
+    const int64_t bytes = std::min(storage::kReadBytes, reader.size() - at);
+    XLAD_RETURN_IF_ERROR(reader.Read(at, absl::MakeSpan(piece).first(bytes)));
+  }
+  return absl::OkStatus();
+}
+
+// An error of the store's folder that a caller could take for an error of its request becomes FailedPrecondition: only
+// the operator of the coordinator can repair the folder.
+absl::Status OfFolder(const absl::Status& status) {
+  const bool is_like_refusal =
+      absl::IsPermissionDenied(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+  return is_like_refusal ? absl::FailedPreconditionError(status.message()) : status;
+}
 
 }  // namespace
 
@@ -51,25 +71,56 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return *opened.sums;
   }
 
-  // Sets a blob aside if `status` says that it is damaged.
+  // Sets a blob aside if `status` says that it is damaged. The reader that has found the damage may be older than the
+  // present file, because the damaged blob has been replaced by an upload. So the present file is read first.
   void NoteError(const std::string& digest, const absl::Status& status) {
     if (!absl::IsDataLoss(status)) return;
+    const std::lock_guard lock(ReplaceMutex(digest));
+    if (!IsDamaged(digest)) return;
     LogError("a stored blob is damaged and is set aside; upload it again",
              {{"blob", digest}, {"error", std::string(status.message())}});
-    Forget(digest);
     files_.Rename(PathOf(digest), PathOf(digest) + kDamaged).IgnoreError();
+    Forget(digest);
   }
 
+  // Must be called after each change of the blob's files, so that later readers open them again. A reader that is being
+  // opened meanwhile may have opened the files before the change, and is not kept either.
   void Forget(const std::string& digest) {
     const std::lock_guard lock(mutex_);
     open_.erase(digest);
+    ++changes_;
+  }
+
+  // Removes the blob and its other files. The blob is removed first because checksums without a blob are harmless.
+  absl::Status RemoveFiles(const std::string& digest) {
+    absl::Status status;
+    for (const char* suffix : {"", kSums, kDamaged}) {
+      if (files_.Exists(PathOf(digest) + suffix)) status.Update(files_.Remove(PathOf(digest) + suffix));
+      if (!status.ok()) break;
+    }
+    Forget(digest);
+    return status;
+  }
+
+  // Makes the written blob the present one.
+  absl::Status Publish(const ObjectInfo& info, storage::ObjectWriter* writer) {
+    Touch(info.sha256);
+    const std::lock_guard lock(ReplaceMutex(info.sha256));
+    XLAD_RETURN_IF_ERROR(WriteSums(info));
+    const absl::Status published = writer->Publish(PathOf(info.sha256));
+    Forget(info.sha256);  // Also after an error: the file may have been renamed.
+    return published;
+  }
+
+  std::mutex& ReplaceMutex(const std::string& digest) {
+    return replace_mutexes_[std::hash<std::string>()(digest) % replace_mutexes_.size()];
   }
 
   absl::Status WriteSums(const ObjectInfo& info) {
     return files_.WriteAtomically(PathOf(info.sha256) + kSums, storage::SerializeBlockSums(info));
   }
 
-  // The blob is in use now.
+  // Records that the blob is in use now.
   void Touch(const std::string& digest) {
     const std::lock_guard lock(use_mutex_);
     used_ns_[digest] = options_.clock->NowNs();
@@ -84,19 +135,18 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   }
   void Release(const std::vector<std::string>& digests) {
     const std::lock_guard lock(use_mutex_);
-    for (const std::string& digest : digests) held_.erase(held_.find(digest));
+    for (const std::string& digest : digests) {
+      held_.erase(held_.find(digest));
+      used_ns_[digest] = options_.clock->NowNs();
+    }
   }
-  // The lock is held while files are removed: a caller that uses the blob from now on finds it missing.
+  // use_mutex_ is held while files are removed, so a caller that uses the blob afterwards finds it missing.
   absl::StatusOr<bool> RemoveIfUnused(const std::string& digest, int64_t unused_since_ns) {
     const std::lock_guard lock(use_mutex_);
     const auto use = used_ns_.find(digest);
     const int64_t used_ns = use == used_ns_.end() ? opened_ns_ : use->second;
     if (held_.contains(digest) || used_ns >= unused_since_ns) return false;
-    Forget(digest);
-    // The blob first: checksums without a blob are harmless.
-    for (const char* suffix : {"", kSums, kDamaged}) {
-      if (files_.Exists(PathOf(digest) + suffix)) XLAD_RETURN_IF_ERROR(files_.Remove(PathOf(digest) + suffix));
-    }
+    XLAD_RETURN_IF_ERROR(RemoveFiles(digest));
     return true;
   }
 
@@ -109,7 +159,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
       const absl::Status status = reader_->Read(offset, out);
       const auto store = store_.lock();
-      // A range past the end is an error of the caller.
+      // A read past the end of the blob is an error of the caller and not damage.
       if (store != nullptr && offset >= 0 && offset + std::ssize(out) <= size()) store->NoteError(digest_, status);
       return status;
     }
@@ -125,13 +175,16 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     std::shared_ptr<const storage::BlockSums> sums;
   };
 
-  // The blob's reader and checksums. Other threads may close what is open at any time; the caller keeps what it got.
+  // Returns the blob's reader and checksums. Other threads may remove them from open_ at any time; the returned objects
+  // stay valid.
   absl::StatusOr<Opened> Find(const std::string& digest) {
     XLAD_RETURN_IF_ERROR(CheckName(digest));
+    int64_t changes = 0;
     {
       const std::lock_guard lock(mutex_);
       const auto found = open_.find(digest);
       if (found != open_.end()) return found->second;
+      changes = changes_;
     }
     absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
     if (absl::IsNotFound(file.status())) return absl::NotFoundError(absl::StrCat("found no blob ", digest));
@@ -143,9 +196,18 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     }
     opened->reader = std::make_shared<Reader>(shared_from_this(), digest, std::move(opened->reader));
     const std::lock_guard lock(mutex_);
+    if (changes != changes_) return opened;
     if (open_.size() >= kMaxOpen) open_.clear();
     open_[digest] = *opened;
     return opened;
+  }
+
+  // Reads the whole present file.
+  bool IsDamaged(const std::string& digest) {
+    absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
+    if (!file.ok()) return false;
+    const absl::StatusOr<Opened> opened = Verified(digest, *std::move(file));
+    return absl::IsDataLoss(opened.ok() ? ReadAll(*opened->reader) : opened.status());
   }
 
   absl::StatusOr<Opened> Verified(const std::string& digest, std::shared_ptr<RangeReader> file) {
@@ -157,7 +219,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return opened;
   }
 
-  // The checksums of a blob. If it has none, or damaged ones, they are computed if its contents have the digest.
+  // Returns the checksums of a blob. If they are missing or damaged, they are computed from the contents. DataLoss if
+  // the contents do not have the digest.
   absl::StatusOr<ObjectInfo> ReadSums(const std::string& digest, RangeReader& file) {
     const absl::StatusOr<std::string> text = files_.Read(PathOf(digest) + kSums);
     if (text.ok()) {
@@ -175,7 +238,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     if (info.sha256 != digest) {
       return absl::DataLossError(absl::StrCat("blob ", digest, " is damaged: its contents have another SHA-256"));
     }
-    WriteSums(info).IgnoreError();  // The next reader computes them again.
+    WriteSums(info).IgnoreError();  // If this fails, the next reader computes the checksums again.
     return info;
   }
 
@@ -185,8 +248,12 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   const int64_t opened_ns_;
   std::mutex mutex_;
   std::map<std::string, Opened> open_;
+  int64_t changes_ = 0;  // The number of calls of Forget.
 
-  std::mutex use_mutex_;  // Taken before mutex_.
+  // Locked while a blob of its hash is replaced or set aside. That may take as long as reading the blob, so different
+  // blobs seldom share a mutex.
+  std::array<std::mutex, 64> replace_mutexes_;
+  std::mutex use_mutex_;      // Must be locked before mutex_ if both are needed.
   std::map<std::string, int64_t> used_ns_;
   std::multiset<std::string> held_;
 };
@@ -201,19 +268,17 @@ class BlobStore::FileUpload final : public BlobStore::Upload {
 
   absl::Status Append(absl::string_view bytes) override {
     XLAD_RETURN_IF_ERROR(space_.Check(writer_->bytes()));
-    return writer_->Append(bytes);
+    return OfFolder(writer_->Append(bytes));
   }
 
   absl::Status Finish() override {
-    XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, writer_->Finish());
-    if (info.sha256 != digest_) {
+    const absl::StatusOr<ObjectInfo> info = writer_->Finish();
+    if (!info.ok()) return OfFolder(info.status());
+    if (info->sha256 != digest_) {
       return absl::DataLossError(
-          absl::StrCat("found ", info.sums.bytes, " bytes whose SHA-256 is ", info.sha256, ", expected ", digest_));
+          absl::StrCat("found ", info->sums.bytes, " bytes whose SHA-256 is ", info->sha256, ", expected ", digest_));
     }
-    store_->Touch(digest_);
-    XLAD_RETURN_IF_ERROR(store_->WriteSums(info));
-    XLAD_RETURN_IF_ERROR(writer_->Publish(store_->PathOf(digest_)));
-    store_->Forget(digest_);
+    XLAD_RETURN_IF_ERROR(OfFolder(store_->Publish(*info, writer_.get())));
     const std::string damaged = store_->PathOf(digest_) + kDamaged;
     if (store_->files().Exists(damaged)) store_->files().Remove(damaged).IgnoreError();
     return absl::OkStatus();
@@ -244,13 +309,7 @@ bool BlobStore::Has(const std::string& digest) const {
 bool BlobStore::Verify(const std::string& digest) const {
   if (storage::IsDigest(digest)) store_->Touch(digest);
   const absl::StatusOr<std::shared_ptr<RangeReader>> reader = OpenBlob(digest);
-  if (!reader.ok()) return false;
-  std::vector<std::byte> piece(std::min(storage::kReadBytes, (*reader)->size()));
-  for (int64_t at = 0; at < (*reader)->size(); at += storage::kReadBytes) {
-    const int64_t bytes = std::min(storage::kReadBytes, (*reader)->size() - at);
-    if (!(*reader)->Read(at, absl::MakeSpan(piece).first(bytes)).ok()) return false;
-  }
-  return true;
+  return reader.ok() && ReadAll(**reader).ok();
 }
 
 absl::StatusOr<int64_t> BlobStore::Size(const std::string& digest) const {
@@ -281,23 +340,16 @@ absl::StatusOr<std::string> BlobStore::Get(const std::string& digest) const {
 absl::StatusOr<std::unique_ptr<BlobStore::Upload>> BlobStore::BeginUpload(const std::string& digest) {
   static std::atomic<int64_t> serial = 0;
   XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
-  XLAD_ASSIGN_OR_RETURN(
-      auto writer,
-      storage::ObjectWriter::Create(store_->files(), absl::StrCat(store_->PathOf(digest), "-", serial++, kTemporary)));
-  return std::make_unique<FileUpload>(store_, digest, std::move(writer));
+  auto writer =
+      storage::ObjectWriter::Create(store_->files(), absl::StrCat(store_->PathOf(digest), "-", serial++, kTemporary));
+  if (!writer.ok()) return OfFolder(writer.status());
+  return std::make_unique<FileUpload>(store_, digest, *std::move(writer));
 }
 
 absl::StatusOr<std::vector<std::string>> BlobStore::List() const {
   XLAD_ASSIGN_OR_RETURN(std::vector<std::string> names, store_->files().List(store_->folder()));
   std::erase_if(names, [](const std::string& name) { return !storage::IsDigest(name); });
   return names;
-}
-
-absl::Status BlobStore::Remove(const std::string& digest) {
-  XLAD_RETURN_IF_ERROR(Files::CheckName(digest));
-  store_->Forget(digest);
-  XLAD_RETURN_IF_ERROR(store_->files().Remove(store_->PathOf(digest)));
-  return store_->files().Remove(store_->PathOf(digest) + kSums);
 }
 
 std::shared_ptr<void> BlobStore::Hold(const std::vector<std::string>& digests) {

@@ -30,16 +30,17 @@ TEST(BlobStore, RoundTripsAndLists) {
   }
   std::sort(digests.begin(), digests.end());
   EXPECT_EQ(*store.List(), digests);
-  ASSERT_TRUE(store.Remove(digests[0]).ok());
+  ASSERT_TRUE(*store.RemoveIfUnused(digests[0], INT64_MAX));
   EXPECT_FALSE(store.Has(digests[0]));
   EXPECT_TRUE(absl::IsNotFound(store.Get(digests[0]).status()));
   EXPECT_EQ(store.Get("../secret").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST(BlobStore, DamageIsFoundWhenReadAndHealedByAnUpload) {
+TEST(BlobStore, DamageIsFoundByReadsAndRepairedByAnUpload) {
   const std::string bytes = Bytes((2 << 20) + 100);
   const std::string digest = Sha256Hex(bytes), path = "/blobs/" + digest;
-  // Flipped, zeroed, cut off; with the checksums of the blocks, without them, and with damaged ones.
+  // A bit of the blob is flipped, a part of it is zeroed, or it is truncated. The checksums of its blocks are intact,
+  // missing or damaged.
   for (int how = 0; how < 9; ++how) {
     for (const bool has_reader : {false, true}) {
       MemoryFiles files;
@@ -63,6 +64,47 @@ TEST(BlobStore, DamageIsFoundWhenReadAndHealedByAnUpload) {
   }
 }
 
+// Otherwise, readers of a removed blob would still be found, while Has says that it must be uploaded.
+TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
+  for (const bool opens_first : {false, true}) {
+    SCOPED_TRACE(opens_first);
+    MemoryFiles files;
+    BlobStore store = *BlobStore::Open(files, "/blobs");
+    const std::string digest = *store.Put(Bytes(1000));
+    if (opens_first) {  // The files are removed after the reader has opened the blob.
+      int reads = 0;
+      const std::function<void()> count = [&] {
+        files.before_read = count;
+        if (++reads < 3) return;  // These open the blob. Then its checksums are read.
+        files.before_read = nullptr;
+        ASSERT_TRUE(*store.RemoveIfUnused(digest, INT64_MAX));
+      };
+      files.before_read = count;
+      store.OpenBlob(digest).IgnoreError();
+    } else {
+      files.before_remove = [&] { EXPECT_TRUE(store.OpenBlob(digest).ok()); };
+      ASSERT_TRUE(*store.RemoveIfUnused(digest, INT64_MAX));
+    }
+    EXPECT_FALSE(store.Has(digest));
+    EXPECT_TRUE(absl::IsNotFound(store.OpenBlob(digest).status()));
+    EXPECT_FALSE(store.Verify(digest));
+  }
+}
+
+TEST(BlobStore, ABlobThatReplacesADamagedOneIsNotSetAside) {
+  const std::string bytes = Bytes(5000);
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  const std::string digest = *store.Put(bytes);
+  const auto old_reader = *store.OpenBlob(digest);
+  files.BytesOf("/blobs/" + digest)[7] ^= 1;
+  EXPECT_FALSE(store.Verify(digest));
+  ASSERT_EQ(*store.Put(bytes), digest);
+  EXPECT_TRUE(absl::IsDataLoss(storage::ReadString(*old_reader, 0, 5000).status())) << "it reads the damaged file";
+  EXPECT_TRUE(store.Has(digest));
+  EXPECT_EQ(*store.Get(digest), bytes);
+}
+
 TEST(BlobStore, ChecksumsAreMadeForBlobsThatHaveNone) {
   const std::string bytes = Bytes(1 << 20);
   MemoryFiles files;
@@ -73,6 +115,32 @@ TEST(BlobStore, ChecksumsAreMadeForBlobsThatHaveNone) {
   BlobStore reopened = *BlobStore::Open(files, "/blobs");
   EXPECT_EQ(*reopened.Get(digest), bytes);
   EXPECT_EQ(*files.Read(path), sums);
+}
+
+// PermissionDenied, NotFound and InvalidArgument would say that the caller has made a mistake.
+TEST(BlobStore, ErrorsOfTheFolderAreNotErrorsOfAnUpload) {
+  using absl::StatusCode;
+  const std::pair<StatusCode, StatusCode> cases[] = {
+      {StatusCode::kPermissionDenied, StatusCode::kFailedPrecondition},
+      {StatusCode::kNotFound, StatusCode::kFailedPrecondition},
+      {StatusCode::kInvalidArgument, StatusCode::kFailedPrecondition},
+      {StatusCode::kResourceExhausted, StatusCode::kResourceExhausted},
+      {StatusCode::kUnavailable, StatusCode::kUnavailable},
+  };
+  for (const auto& [of_folder, of_upload] : cases) {
+    for (int64_t fail_after = 0;; ++fail_after) {
+      MemoryFiles files;
+      BlobStore store = *BlobStore::Open(files, "/blobs");
+      files.failure = absl::Status(of_folder, "the folder");
+      files.fail_after = fail_after;
+      const absl::Status status = store.Put("bytes").status();
+      if (status.ok()) break;
+      EXPECT_EQ(status, absl::Status(of_upload, "the folder")) << fail_after;
+    }
+  }
+  MemoryFiles files;
+  BlobStore store = *BlobStore::Open(files, "/blobs");
+  EXPECT_TRUE(absl::IsInvalidArgument(store.BeginUpload("x").status())) << "not a digest";
 }
 
 TEST(BlobStore, AFullDiskOrACrashAtAnyOperationLosesNothing) {
