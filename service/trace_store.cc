@@ -15,6 +15,10 @@
 namespace xlad::service {
 namespace {
 
+// The approximate memory of a job, and of each of its workers and devices.
+constexpr int64_t kLiveJobBytes = 512;
+constexpr int64_t kLiveEntryBytes = 128;
+
 void AppendRecord(const TraceRecord& record, std::string* bytes) {
   google::protobuf::io::StringOutputStream out(bytes);
   google::protobuf::io::CodedOutputStream coded(&out);
@@ -30,31 +34,76 @@ void TraceStore::Add(const std::string& job_id, const TraceRecord& record) {
   NoteShares(job_id, record);
 }
 
-void TraceStore::NoteShares(const std::string& job_id, const TraceRecord& record) {
-  if (live_.size() >= kMaxLive && !live_.contains(job_id)) live_.clear();
-  Live& live = live_[job_id];
-  if (live.attempt != record.attempt()) live = {{}, {}, record.attempt()};
-  if (record.trace().has_program()) live.programs[record.worker_id()] = record.trace().program();
-  const TracedProgram& program = live.programs[record.worker_id()];
-  for (const TracedStep& step : record.trace().steps()) {
-    int64_t compute_ns = 0, collective_ns = 0;
-    const int columns = std::min(step.instruction_size(), step.span_ns_size());
-    for (int s = 0; s < columns; ++s) {
-      const int number = step.instruction(s);
-      if (number < 0 || number >= program.instructions_size()) continue;
-      const std::string& kind = program.instructions(number).kind();
-      const bool is_collective = kind == "collective" || kind == "wait";
-      const bool contains_others = kind == "loop" || kind == "branch";
-      if (is_collective) collective_ns += step.span_ns(s);
-      if (!is_collective && !contains_others) compute_ns += step.span_ns(s);
-    }
-    const double all_ms = static_cast<double>(step.end_ns() - step.begin_ns()) / kNsPerMs;
-    StepShare& share = live.shares[step.device()];
-    share.step = step.step();
-    share.compute_ms = static_cast<double>(compute_ns) / kNsPerMs;
-    share.collective_ms = static_cast<double>(collective_ns) / kNsPerMs;
-    share.other_ms = std::max(0.0, all_ms - share.compute_ms - share.collective_ms);
+// Returns what is known about this attempt of the job, which may be nothing yet.
+TraceStore::Live& TraceStore::FindLive(const std::string& job_id, int64_t attempt) {
+  const auto [found, is_new] = live_.try_emplace(job_id);
+  Live& live = found->second;
+  if (is_new) {
+    used_.push_front(job_id);
+    live.used = used_.begin();
+  } else {
+    used_.splice(used_.begin(), used_, live.used);
   }
+  if (is_new || live.attempt != attempt) {
+    live.programs.clear();
+    live.shares.clear();
+    live.attempt = attempt;
+    live_bytes_ -= live.bytes;
+    live.bytes = kLiveJobBytes;
+    live_bytes_ += live.bytes;
+  }
+  return live;
+}
+
+void TraceStore::NoteShares(const std::string& job_id, const TraceRecord& record) {
+  Live& live = FindLive(job_id, record.attempt());
+  const auto count = [&](size_t bytes) {
+    live.bytes += static_cast<int64_t>(bytes);
+    live_bytes_ += static_cast<int64_t>(bytes);
+  };
+  if (record.trace().has_program()) {
+    const auto [program, is_new] = live.programs.try_emplace(record.worker_id());
+    if (is_new) count(kLiveEntryBytes + record.worker_id().size());
+    live_bytes_ -= std::ssize(program->second);
+    live.bytes -= std::ssize(program->second);
+    program->second.clear();
+    for (const TracedInstruction& instruction : record.trace().program().instructions()) {
+      const std::string& kind = instruction.kind();
+      program->second.push_back(kind == "collective" || kind == "wait" ? Time::kCollective
+                                : kind == "loop" || kind == "branch"   ? Time::kContainsOthers
+                                                                       : Time::kCompute);
+    }
+    count(program->second.size());
+  }
+  const auto program = live.programs.find(record.worker_id());
+  for (const TracedStep& step : record.trace().steps()) {
+    if (program == live.programs.end()) break;
+    const auto [share, is_new] = live.shares.try_emplace(step.device());
+    if (is_new) count(kLiveEntryBytes);
+    NoteStep(program->second, step, &share->second);
+  }
+  while (live_bytes_ > max_live_bytes_ && live_.size() > 1) {
+    const auto oldest = live_.find(used_.back());
+    live_bytes_ -= oldest->second.bytes;
+    live_.erase(oldest);
+    used_.pop_back();
+  }
+}
+
+void TraceStore::NoteStep(const std::vector<Time>& program, const TracedStep& step, StepShare* share) {
+  int64_t compute_ns = 0, collective_ns = 0;
+  const int columns = std::min(step.instruction_size(), step.span_ns_size());
+  for (int s = 0; s < columns; ++s) {
+    const int number = step.instruction(s);
+    if (number < 0 || number >= std::ssize(program)) continue;
+    if (program[number] == Time::kCollective) collective_ns += step.span_ns(s);
+    if (program[number] == Time::kCompute) compute_ns += step.span_ns(s);
+  }
+  const double all_ms = static_cast<double>(step.end_ns() - step.begin_ns()) / kNsPerMs;
+  share->step = step.step();
+  share->compute_ms = static_cast<double>(compute_ns) / kNsPerMs;
+  share->collective_ms = static_cast<double>(collective_ns) / kNsPerMs;
+  share->other_ms = std::max(0.0, all_ms - share->compute_ms - share->collective_ms);
 }
 
 std::map<int, StepShare> TraceStore::Shares(const std::string& job_id) {

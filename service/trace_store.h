@@ -1,10 +1,13 @@
-// Traces of jobs on disk: one file per job, to which records are added.
+// Traces of jobs on disk: one file per job, to which records are appended.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "proto/trace.pb.h"
@@ -12,31 +15,37 @@
 
 namespace xlad::service {
 
-// What one step of a device was spent on. Compute is everything that is neither a collective nor outside instructions;
-// in a collective a device also waits for those that are slower.
+// How a device spent the time of one step. Collective time includes the wait for slower devices. Other time is time
+// outside instructions. Compute time is the rest.
 struct StepShare {
   int64_t step = 0;
   double compute_ms = 0, collective_ms = 0, other_ms = 0;
 };
 
-// Thread-safe. A trace is not worth a job: what cannot be written is dropped with a line in the log, and nothing is
-// synced.
+// Thread-safe. Tracing must not fail a job: records that cannot be written are dropped with a line in the log, and
+// files are not synced.
 class TraceStore {
  public:
-  static constexpr int64_t kMaxFileBytes = int64_t{64} << 20;  // Per job; a last record says that there was more.
+  // The limit per job. When it is reached, a final record marks the file as full, and later records are dropped.
+  static constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
+  // The limit for the last steps and the programs of all jobs in memory.
+  static constexpr int64_t kMaxLiveBytes = int64_t{64} << 20;
 
-  // `path_of` names the file of a job. Its folder is made if it does not exist.
+  // `path_of` returns the path of a job's file. The folder of the file is made if it does not exist.
   explicit TraceStore(std::function<std::string(const std::string& job_id)> path_of,
-                      int64_t max_file_bytes = kMaxFileBytes)
-      : path_of_(std::move(path_of)), max_file_bytes_(max_file_bytes) {}
+                      int64_t max_file_bytes = kMaxFileBytes, int64_t max_live_bytes = kMaxLiveBytes)
+      : path_of_(std::move(path_of)), max_file_bytes_(max_file_bytes), max_live_bytes_(max_live_bytes) {}
 
   // Keeps the record in memory until the next Flush. Does not block for long.
   void Add(const std::string& job_id, const TraceRecord& record);
-  // By device: its last recorded step since this process started. Known for the jobs that were traced last.
+  // Returns the last recorded step of each device in the last recorded attempt. Steps and programs are lost when this
+  // process restarts, and when the memory for them is full: then those of the job are lost whose last record is the
+  // oldest. A step is ignored if the program of its worker is lost, because a worker sends its program only once.
   std::map<int, StepShare> Shares(const std::string& job_id);
-  // Writes what has been added.
+  // Writes the added records to the files.
   void Flush();
-  // The file of a job, with everything that was added, or "" if nothing was. DataLoss if it cannot be read.
+  // Calls Flush, then returns the contents of a job's file, or "" if it does not exist. DataLoss if the file cannot be
+  // read.
   absl::StatusOr<std::string> Read(const std::string& job_id);
 
  private:
@@ -44,17 +53,24 @@ class TraceStore {
 
   const std::function<std::string(const std::string&)> path_of_;
   const int64_t max_file_bytes_;
-  std::mutex writing_;  // Held while files are used; taken before mutex_.
-  std::mutex mutex_;    // Guards what follows.
+  const int64_t max_live_bytes_;
+  std::mutex writing_;  // Locked while files are used. Must be locked before mutex_.
+  std::mutex mutex_;    // Guards all following members.
   std::map<std::string, std::string> added_;  // By job.
+  enum class Time : uint8_t { kCompute, kCollective, kContainsOthers };
   struct Live {
-    std::map<std::string, TracedProgram> programs;  // By worker.
+    std::map<std::string, std::vector<Time>> programs;  // The kinds of the instructions, by worker.
     std::map<int, StepShare> shares;
     int64_t attempt = 0;
+    int64_t bytes = 0;                      // The approximate size.
+    std::list<std::string>::iterator used;  // In used_.
   };
-  static constexpr size_t kMaxLive = 64;
   void NoteShares(const std::string& job_id, const TraceRecord& record);
+  Live& FindLive(const std::string& job_id, int64_t attempt);
+  static void NoteStep(const std::vector<Time>& program, const TracedStep& step, StepShare* share);
   std::map<std::string, Live> live_;  // By job.
+  std::list<std::string> used_;       // The jobs of live_, the one with the newest record first.
+  int64_t live_bytes_ = 0;
 };
 
 }  // namespace xlad::service

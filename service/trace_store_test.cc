@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/testing/test_folder.h"
 #include "observe/alignment.h"
 
 namespace xlad::service {
@@ -15,14 +15,8 @@ namespace {
 
 class TraceStoreTest : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = JoinPath(testing::TempDir(), absl::StrCat("trace_store_", getpid()));
-    std::filesystem::remove_all(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::function<std::string(const std::string&)> Path() {
-    return [this](const std::string& job) { return JoinPath(JoinPath(folder_, job), "trace.records"); };
+    return [this](const std::string& job) { return JoinPath(JoinPath(folder_.path(), job), "trace.records"); };
   }
   static TraceRecord Record(int64_t step) {
     TraceRecord record;
@@ -32,7 +26,7 @@ class TraceStoreTest : public testing::Test {
     return record;
   }
 
-  std::string folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(TraceStoreTest, KeepsRecordsOfEachJobOverRestarts) {
@@ -88,11 +82,64 @@ TEST_F(TraceStoreTest, SaysWhatTheLastStepWasSpentOn) {
   EXPECT_EQ(shares.at(3).compute_ms, 4);
   EXPECT_EQ(shares.at(3).collective_ms, 3);
   EXPECT_EQ(shares.at(3).other_ms, 3);
-  TraceRecord next = Record(0);  // The next attempt, whose program is not known yet.
+  TraceRecord next = Record(0);  // A record of the next attempt, whose program has not been added.
   next.set_attempt(2);
   store.Add("a", next);
   EXPECT_EQ(store.Shares("a").count(3), 0u);
   EXPECT_TRUE(store.Shares("b").empty());
+}
+
+// A record with the program of its worker, or with a step of which a collective takes 3 ms and a kernel 4 ms.
+TraceRecord WithProgram() {
+  TraceRecord record;
+  record.set_worker_id("w");
+  record.set_attempt(1);
+  for (const char* kind : {"kernel", "collective"}) {
+    record.mutable_trace()->mutable_program()->add_instructions()->set_kind(kind);
+  }
+  return record;
+}
+TraceRecord WithStep(int64_t number) {
+  TraceRecord record;
+  record.set_worker_id("w");
+  record.set_attempt(1);
+  TracedStep* step = record.mutable_trace()->add_steps();
+  step->set_step(number);
+  step->set_end_ns(10'000'000);
+  for (const int instruction : {0, 1}) {
+    step->add_instruction(instruction);
+    step->add_span_ns((4 - instruction) * 1'000'000);
+  }
+  return record;
+}
+
+TEST_F(TraceStoreTest, TheProgramsOfManyRunningJobsAreKept) {
+  TraceStore store(Path());
+  constexpr int kJobs = 300;
+  for (int job = 0; job < kJobs; ++job) store.Add(absl::StrCat(job), WithProgram());
+  for (int job = 0; job < kJobs; ++job) store.Add(absl::StrCat(job), WithStep(5));
+  for (int job = 0; job < kJobs; ++job) {
+    const auto shares = store.Shares(absl::StrCat(job));
+    ASSERT_EQ(shares.size(), 1u) << job;
+    EXPECT_EQ(shares.at(0).compute_ms, 4);
+    EXPECT_EQ(shares.at(0).collective_ms, 3);
+  }
+}
+
+TEST_F(TraceStoreTest, AFullMemoryLosesTheJobWithTheOldestRecord) {
+  TraceStore store(Path(), TraceStore::kMaxFileBytes, /*max_live_bytes=*/10'000);
+  store.Add("running", WithProgram());
+  for (int job = 0; job < 1000; ++job) {
+    store.Add(absl::StrCat(job), WithProgram());
+    store.Add(absl::StrCat(job), WithStep(5));
+    store.Add("running", WithStep(job));
+  }
+  EXPECT_EQ(store.Shares("running").at(0).step, 999);
+  EXPECT_EQ(store.Shares("running").at(0).compute_ms, 4);
+  EXPECT_EQ(store.Shares("999").size(), 1u);
+  EXPECT_TRUE(store.Shares("0").empty());
+  store.Add("0", WithStep(6));
+  EXPECT_TRUE(store.Shares("0").empty()) << "without its program the step would have no parts";
 }
 
 TEST_F(TraceStoreTest, ManyThreads) {
@@ -110,8 +157,8 @@ TEST_F(TraceStoreTest, ManyThreads) {
   EXPECT_EQ(observe::ReadTraces(store.Read("a").value()).steps.size(), 400u);
 }
 
-// A folder that cannot be made loses the trace and nothing else.
-TEST_F(TraceStoreTest, AnUnusableFolderLosesTheTraceAlone) {
+// If the folder cannot be made, only the trace is lost.
+TEST_F(TraceStoreTest, AnUnusableFolderLosesOnlyTheTrace) {
   TraceStore store([](const std::string&) { return std::string("/dev/null/job/trace.records"); });
   store.Add("a", Record(1));
   store.Flush();
