@@ -1,13 +1,39 @@
 // The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/escaping.h"
+#include "base/log.h"
 #include "service/engine.h"
 #include "service/placement/device_mix.h"
-#include "storage/checkpoint_folder.h"
-#include "storage/checkpoint_index.h"
-#include "storage/checkpoint_shard.h"
 #include "storage/job_uris.h"
-#include "storage/uri.h"
+#include "tensor/safetensors.h"
+#include "tensor/wire.h"
 
 namespace xlad::service {
+namespace {
+
+// Checks that the checkpoint has the state parameters of the job, because workers could never load another one.
+absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
+  absl::flat_hash_map<absl::string_view, const ArrayShape*> shapes;
+  for (const CheckpointTensor& tensor : index.tensors()) shapes[tensor.name()] = &tensor.shape();
+  for (const JobSpec::Parameter& parameter : spec.parameters()) {
+    if (parameter.kind() != JobSpec::Parameter::STATE) continue;
+    const auto found = shapes.find(parameter.name());
+    const tensor::Shape shape = tensor::ShapeFromWire(parameter.shape());
+    std::string difference = "no such tensor";
+    if (found != shapes.end()) {
+      const tensor::Shape stored = tensor::ShapeFromWire(*found->second);
+      if (stored == shape || tensor::IsStoredAsBytes(stored, shape)) continue;
+      difference = absl::StrCat("a tensor of shape ", stored.ToString());
+    }
+    return absl::InvalidArgumentError(absl::StrCat("resume: ", uri, ": found ", difference, " for the state parameter ",
+                                                   parameter.name(), " of shape ", shape.ToString(),
+                                                   ", expected a checkpoint of the same model"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<Executable> Engine::LoadExecutable(const std::string& digest) const {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, blobs_->Get(digest));
   Executable executable;
@@ -78,8 +104,11 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   ChildLimits limits = options_.build_limits;
   limits.cancel = cancel;
   XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
-                          return BuildInChild(options_.program_path, request, limits);
-                        }));
+    std::optional<std::string> not_isolated;
+    auto response = BuildInChild(options_.program_path, request, limits, &not_isolated);
+    if (not_isolated.has_value()) NoteIsolation(*not_isolated);  // Without a response, it is not known.
+    return response;
+  }));
   BuiltProgram built;
   built.cached = found.cached;
   const BuildResponse& response = found.response;
@@ -101,8 +130,23 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
   return built;
 }
 
+void Engine::NoteIsolation(const std::string& not_isolated) {
+  constexpr size_t kMaxReason = 500;
+  const std::string reason = absl::CEscape(not_isolated.substr(0, kMaxReason));
+  {
+    const std::lock_guard lock(mutex_);
+    const bool was_isolated = not_isolated_.empty();
+    not_isolated_ = reason;
+    if (reason.empty() || !was_isolated) return;
+  }
+  LogWarn(
+      "builds are not isolated: a malicious program could take over the coordinator; let its kernel or container allow "
+      "Landlock and seccomp, or accept programs only from users that you trust",
+      {{"missing", reason}});
+}
+
 absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, const BuildRequest& build) {
-  // The queue drops builds that wait when they are cancelled: the destructor tells the caller.
+  // The queue drops a cancelled build that has not started. The destructor of Result then sets the error.
   struct Result {
     std::promise<absl::StatusOr<BuiltProgram>> promise;
     bool is_set = false;
@@ -124,41 +168,35 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
 
 void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   const absl::StatusOr<BuiltProgram> built = BuildProgram(request, cancel);
-  // The result of a cancelled build is not used. If the coordinator has stopped serving, it builds again later.
+  // The result of a cancelled build is not used. If the coordinator has stopped serving, it repeats the build later.
   if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }
 
-// The index goes into the blobs, and beside its shards if these are files.
-absl::StatusOr<Checkpoint> Engine::WriteIndex(const StoreIndex& request) {
-  XLAD_ASSIGN_OR_RETURN(const std::string text, storage::SerializeIndex(request.index));
-  Checkpoint stored;
-  stored.step = request.index.step();
-  XLAD_ASSIGN_OR_RETURN(stored.digest, blobs_->Put(text));
-  stored.uri = storage::BlobUri(stored.digest);
-  for (const CheckpointShard& shard : request.index.shards()) {
-    const auto uri = storage::ParseUri(shard.uri());
-    if (!uri.ok() || uri->scheme != storage::Uri::Scheme::kBlob || blobs_->Has(uri->rest)) continue;
-    return absl::DataLossError(absl::StrCat("found no blob ", uri->rest, ", a shard that a worker has written"));
-  }
-  if (request.uri.empty() || request.uri == "xlad:") return stored;
-  XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(request.uri));
-  const std::string folder = storage::CheckpointFolder(
-      root.rest, {request.attempt.job.str(), request.attempt.number, request.index.step()});
-  XLAD_RETURN_IF_ERROR(storage::WriteIndexFile(RealFileSystem(), folder, request.index));
-  stored.uri = storage::FileUri(folder);
-  return stored;
-}
-
-absl::StatusOr<ResolvedResume> Engine::Resolve(const std::string& resume) {
+absl::StatusOr<ResolvedResume> Engine::Resolve(const JobSpec& spec) {
+  const std::string& resume = spec.resume();
   if (resume.empty()) return ResolvedResume();
   if (resume.find(':') == std::string::npos) {
-    return Ask<ResolvedResume>([&](CoordinatorCore& coordinator) {
-      return coordinator.jobs().NewestCheckpoint(JobId(resume));
-    });
+    if (resume.find('/') != std::string::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "resume: found \"", resume, "\", expected a job's id, or the URI of a checkpoint, as file:/PATH"));
+    }
+    XLAD_ASSIGN_OR_RETURN(const ResolvedResume newest, Ask<ResolvedResume>([&](CoordinatorCore& coordinator) {
+                            return coordinator.jobs().NewestCheckpoint(JobId(resume));
+                          }));
+    // If the place of the checkpoint does not answer now, the job waits for it.
+    const absl::StatusOr<CheckpointIndex> index = OpenStore().ReadIndex(newest.uri);
+    if (index.ok()) XLAD_RETURN_IF_ERROR(CheckTensors(spec, *index, newest.uri));
+    return newest;
   }
-  XLAD_ASSIGN_OR_RETURN(const CheckpointIndex index, OpenStore().ReadIndex(resume));
-  return ResolvedResume{resume, index.index_sha256(), index.step()};
+  const absl::StatusOr<CheckpointIndex> index = OpenStore().ReadIndex(resume);
+  if (absl::IsNotFound(index.status())) {
+    return absl::NotFoundError(absl::StrCat(
+        index.status().message(), "; expected the URI of a checkpoint: xlad ckpt ls lists those of a job or a folder"));
+  }
+  XLAD_RETURN_IF_ERROR(index.status());
+  XLAD_RETURN_IF_ERROR(CheckTensors(spec, *index, resume));
+  return ResolvedResume{resume, index->index_sha256(), index->step()};
 }
 
 }  // namespace xlad::service

@@ -36,6 +36,12 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
     response.set_existed(true);
     return response;
   }
+  const int64_t first_step = resume.uri.empty() ? request.spec().start_step() : resume.step;
+  if (first_step > request.spec().steps()) {  // Its last state could never be saved.
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps: found ", request.spec().steps(), " steps for a job that begins after step ", first_step,
+                     ", expected as many or more: the steps before the first one are counted"));
+  }
   if (context_.free_bytes < context_.options.min_free_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the coordinator's disk is nearly full: found ", context_.free_bytes >> 20, " MiB free, expected ",
@@ -54,7 +60,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
   *submitted->mutable_spec() = request.spec();
   submitted->set_checkpoint_uri(resume.uri);
   submitted->set_checkpoint_digest(resume.digest);
-  submitted->set_first_step(resume.uri.empty() ? request.spec().start_step() : resume.step);
+  submitted->set_first_step(first_step);
   context_.Record(std::move(event));
   context_.submitted.push_back(id);
   response.set_job_id(id.str());
@@ -84,8 +90,8 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   if (IsCanonical(job->spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "job ", request.job_id(), " runs in the mode canonical, in which its mesh of ", MeshText(job->mesh),
-        " must stay, because its bits depend on it; expected another number of devices: xlad resize ", request.job_id(),
-        " --devices N"));
+        " cannot change, because the bits of the results depend on it; choose another number of devices: xlad resize ",
+        request.job_id(), " --devices N"));
   }
   XLAD_RETURN_IF_ERROR(CheckMesh(request.mesh()));
   const bool same_axes =
@@ -105,7 +111,8 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   return absl::OkStatus();
 }
 
-// A job that runs is not stopped for devices that no worker has. Workers that are silent may come back and count.
+// FailedPrecondition if a running job would be stopped for more devices than the workers have. Suspect workers count,
+// because they may reconnect.
 absl::Status JobMachine::CheckGrowth(const Job& job, int64_t wanted, const std::string& for_what) const {
   int64_t current = 0;
   for (const Peer& peer : job.placed.peers()) current += DevicesOf(peer);
@@ -126,7 +133,7 @@ absl::Status JobMachine::CheckGrowth(const Job& job, int64_t wanted, const std::
                    wanted - found, " more devices (xlad worker), then resize it"));
 }
 
-// Continues a job in the mode canonical on another number of devices.
+// Resizes a job in the canonical mode to another number of devices.
 absl::Status JobMachine::ResizeDevices(Job* job, const ResizeJobRequest& request) {
   const int64_t shards = DeviceCount(job->mesh);
   if (!IsCanonical(job->spec) || shards % request.devices() != 0 || !request.mesh().empty()) {
@@ -148,7 +155,7 @@ void JobMachine::RecordResize(Job* job, JobEvent event) {
   context_.Record(std::move(event));
   context_.Changed(job->id);
   context_.reschedule = true;
-  attempts_.OnTick();  // Stops the running attempt.
+  attempts_.OnTick();  // The tick stops the running attempt.
 }
 
 absl::StatusOr<ResolvedResume> JobMachine::NewestCheckpoint(const JobId& id) const {
