@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMaxBuildCpuSeconds = 3600;
 
-// How the child ended, with the end of its standard error.
+// Says how the child ended, and quotes the end of its standard error.
 std::string Ending(const ChildResult& child) {
   constexpr size_t kMaxBytes = 2000;
   const std::string how = child.signal != 0
@@ -32,7 +32,7 @@ bool LacksMemory(const ChildResult& child) {
 }  // namespace
 
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits) {
+                                           const ChildLimits& limits, std::optional<std::string>* not_isolated) {
   ChildLimits all_limits = limits;
   if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
   std::string input;
@@ -53,6 +53,8 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
     return absl::InternalError(absl::StrCat("the build process answered ", child.output.size(),
                                             " bytes that cannot be parsed as a BuildResponse"));
   }
+  if (not_isolated != nullptr) *not_isolated = response.not_isolated();
+  response.clear_not_isolated();  // The response may be stored, but this concerns only the build on this machine.
   if (!response.error().empty()) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
   }

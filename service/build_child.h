@@ -1,7 +1,8 @@
-// Builds a submitted program in a child process, so that a crash, a hang or a memory limit there fails only that job.
+// Builds a submitted program in a child process, so a crash, a hang or an exceeded memory limit fails only that job.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/child_process.h"
@@ -10,15 +11,18 @@
 
 namespace xlad::service {
 
-// Runs `program_path __build` and waits for it. Returns the error of a failed build, ResourceExhausted if it needed
-// more memory than `limits` allows, Internal with the exit code or signal and the last lines of its standard error if
-// the child died otherwise, or Cancelled if `limits.cancel` was raised, which kills the child at once. Without a limit
-// of processor time in `limits` a build may use one hour.
+// Runs `program_path __build` and waits for it. Returns the response, or the error of a failed build. Other errors:
+// ResourceExhausted if the request is larger than 2 GiB, or if the child needed more memory than `limits` allows;
+// Cancelled if `limits.cancel` was raised, which kills the child at once; Internal if the response cannot be parsed, or
+// if the child died otherwise, with its exit code or signal and the last lines of its standard error. If `limits` has
+// no limit of processor time, a build may use one hour of it.
+// Sets `not_isolated`, if it is not null and the child has answered, to BuildResponse.not_isolated.
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits);
+                                           const ChildLimits& limits,
+                                           std::optional<std::string>* not_isolated = nullptr);
 
-// The memory that a build may use if nothing else is said: half of the machine's, at least 2 GiB. 0, which means any
-// amount, in binaries with sanitizers, which need much address space.
+// The default memory limit of a build: half of the machine's memory, but at least 2 GiB. It is 0, which means no limit,
+// in binaries with sanitizers, because sanitizers need a large address space.
 int64_t DefaultBuildMemoryBytes();
 
 }  // namespace xlad::service

@@ -1,4 +1,4 @@
-// Children that end in every wrong way: the error says how, and quotes what the child said.
+// Children that fail in every possible way: the error says how, and quotes the child's output.
 #include "service/build_child.h"
 
 #include <gmock/gmock.h>
@@ -18,11 +18,12 @@ using ::testing::StartsWith;
 class BuildChildTest : public ::testing::Test {
  protected:
   // Runs a shell script instead of the program.
-  absl::StatusOr<BuildResponse> Run(const std::string& script, const ChildLimits& limits = {}) {
+  absl::StatusOr<BuildResponse> Run(const std::string& script, const ChildLimits& limits = {},
+                                    std::optional<std::string>* not_isolated = nullptr) {
     const std::string path = JoinPath(::testing::TempDir(), absl::StrCat("build_child_", getpid()));
     EXPECT_TRUE(RealFileSystem().WriteAtomically(path, absl::StrCat("#!/bin/sh\n", script, "\n")).ok());
     EXPECT_EQ(chmod(path.c_str(), 0700), 0);
-    return BuildInChild(path, BuildRequest(), limits);
+    return BuildInChild(path, BuildRequest(), limits, not_isolated);
   }
 };
 
@@ -43,6 +44,23 @@ TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
   const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("error_", getpid()));
   ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
   EXPECT_EQ(Run(absl::StrCat("cat ", file)).status(), absl::InvalidArgumentError("3:7: unknown opcode"));
+}
+
+// The response may be stored in a cache, so it must not say how it was made.
+TEST_F(BuildChildTest, ABuildThatWasNotIsolatedSaysSoApartFromItsResponse) {
+  BuildResponse response;
+  response.set_not_isolated("Landlock: Operation not supported");
+  for (const char* error : {"", "3:7: unknown opcode"}) {
+    response.set_error(error);
+    response.set_error_code(error[0] == '\0' ? 0 : static_cast<int>(absl::StatusCode::kInvalidArgument));
+    const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("open_", getpid()));
+    ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
+    std::optional<std::string> not_isolated;
+    const auto built = Run(absl::StrCat("cat ", file), {}, &not_isolated);
+    EXPECT_EQ(built.ok(), response.error().empty());
+    EXPECT_EQ(not_isolated, "Landlock: Operation not supported");
+    if (built.ok()) EXPECT_EQ(built->not_isolated(), "");
+  }
 }
 
 TEST_F(BuildChildTest, ExitCodesAndSignalsAreNamed) {

@@ -9,11 +9,12 @@
 #include "base/build_id.h"
 #include "base/log.h"
 #include "base/spawn.h"
+#include "service/index_writer.h"
 
 namespace xlad::service {
 namespace {
 
-constexpr int32_t kMaxTimedJobs = 100;  // In one response, because the time of each is read from the log.
+constexpr int32_t kMaxTimedJobs = 100;  // Per response: the time of each job is read from the log.
 constexpr int kTransferThreads = 2;
 constexpr size_t kMaxQueuedEvents = 4096;
 constexpr int64_t kMaxEventsPerPage = 1000;
@@ -49,7 +50,7 @@ absl::Status Engine::Open() {
   if (chmod(options_.data_folder.c_str(), 0700) != 0) {
     LogWarn("the data folder may be readable by other users", {{"folder", options_.data_folder}});
   }
-  // The log needs the last of the free space, so that running jobs can continue when submissions are refused.
+  // The last free space is reserved for the log, so that running jobs can continue when submissions are refused.
   const BlobStore::Options blob_options{2 * options_.coordinator.min_free_bytes, options_.blobs.clock};
   XLAD_ASSIGN_OR_RETURN(
       BlobStore blobs, BlobStore::Open(RealFileSystem(), JoinPath(options_.data_folder, "blobs"), blob_options));
@@ -65,8 +66,8 @@ absl::Status Engine::Open() {
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
-      // SQLite gives the files beside this one its permissions. A file that exists is not opened: closing it here would
-      // release the locks that this process may have on it.
+      // SQLite copies the permissions of this file to its journal files. A file that exists is not opened here, because
+      // closing it would release the locks that this process may have on it.
       const FileDescriptor created(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
       if (!created.is_open()) chmod(path.c_str(), 0600);
       return OpenSqliteJobLog(path);
@@ -77,6 +78,8 @@ absl::Status Engine::Open() {
   XLAD_ASSIGN_OR_RETURN(const Actions actions, commit_->TryOpen("the coordinator started"));
   log_ = commit_->log();
   serving_ = true;
+  MeasureSpace();
+  NoteStatus();
   Perform(actions);
   return absl::OkStatus();
 }
@@ -163,9 +166,7 @@ void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
   static thread_local int ticks_until_check = 0;
   if (tick && --ticks_until_check < 0) {
     ticks_until_check = kTicksPerSpaceCheck;
-    if (const auto free_bytes = RealFileSystem().FreeBytes(options_.data_folder); free_bytes.ok()) {
-      commit_->coordinator()->OnFreeBytes(*free_bytes);
-    }
+    MeasureSpace();
   }
   const absl::StatusOr<Actions> actions = commit_->Commit(batch, tick);
   if (!actions.ok()) return StopServing();
@@ -173,7 +174,15 @@ void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
   for (const Work& work : batch) {
     if (work.answer) work.answer(absl::OkStatus());
   }
-  if (!tick) return;
+  if (tick) NoteStatus();
+}
+
+void Engine::MeasureSpace() {
+  const absl::StatusOr<int64_t> free_bytes = RealFileSystem().FreeBytes(options_.data_folder);
+  if (free_bytes.ok()) commit_->coordinator()->OnFreeBytes(*free_bytes);
+}
+
+void Engine::NoteStatus() {
   CoordinatorStatus status = commit_->coordinator()->Status();
   const std::lock_guard lock(mutex_);
   status_ = std::move(status);
@@ -182,7 +191,7 @@ void Engine::HandleBatch(std::vector<Work> batch, bool tick) {
 void Engine::Refuse(const std::vector<Work>& batch) {
   const absl::Status refusal = absl::UnavailableError(
       absl::StrCat("the job log cannot be written: ", commit_->failure().message(),
-                   "; running jobs continue; repair the coordinator's disk, and it serves again by itself"));
+                   "; running jobs continue; repair the coordinator's disk, then the coordinator serves again"));
   for (const Work& work : batch) {
     if (work.answer) work.answer(refusal);
   }
@@ -207,6 +216,8 @@ void Engine::TryToServe() {
     failure_ = commit_->failure();
   }
   if (!actions.ok()) return;
+  MeasureSpace();  // The coordinator's state has been read from the log, which does not have the free space.
+  NoteStatus();
   LogInfo("the coordinator serves again");
   {
     const std::lock_guard lock(outbox_mutex_);
@@ -221,7 +232,7 @@ void Engine::PerformOne(const Action& action) {
   if (const auto* send = std::get_if<SendMessage>(&action)) {
     const std::lock_guard lock(outbox_mutex_);
     const auto outbox = outboxes_.find(send->connection);
-    if (outbox != outboxes_.end()) outbox->second->Send(send->message);
+    if (outbox != outboxes_.end()) outbox->second->Send(send->message, send->common);
   } else if (const auto* close = std::get_if<CloseConnection>(&action)) {
     const std::lock_guard lock(outbox_mutex_);
     const auto outbox = outboxes_.find(close->connection);
@@ -236,7 +247,7 @@ void Engine::PerformOne(const Action& action) {
     });
   } else if (const auto* index = std::get_if<StoreIndex>(&action)) {
     Enqueue(&transfers_, [this, request = *index] {
-      Post([request, stored = WriteIndex(request)](CoordinatorCore& coordinator) {
+      Post([request, stored = WriteIndex(RealFileSystem(), request, blobs_.get())](CoordinatorCore& coordinator) {
         coordinator.OnIndexStored(request, stored);
       });
     });
@@ -248,7 +259,7 @@ void Engine::PerformOne(const Action& action) {
     Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
   } else if (const auto* tidy = std::get_if<TidyCheckpoints>(&action)) {
     Enqueue(&upkeep_, [request = *tidy] {
-      const absl::Status removed = storage::RemoveOthers(RealFileSystem(), request.folder, request.rest);
+      const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});
     });
@@ -316,7 +327,7 @@ JobStatus Engine::WithFolder(JobStatus status) const {
 }
 
 absl::StatusOr<SubmitJobResponse> Engine::Submit(const SubmitJobRequest& request) {
-  XLAD_ASSIGN_OR_RETURN(const ResolvedResume resume, Resolve(request.spec().resume()));
+  XLAD_ASSIGN_OR_RETURN(const ResolvedResume resume, Resolve(request.spec()));
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<void> hold, HoldBlobs(request.spec(), resume));
   return Ask<SubmitJobResponse>([&](CoordinatorCore& coordinator) { return coordinator.Submit(request, resume); });
 }
@@ -339,7 +350,8 @@ absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request
     status.set_directory(FolderOf(status.id()));
     if (!page.with_time()) continue;
     const absl::StatusOr<std::vector<JobTime>> time = Time(status.id());
-    if (time.ok()) status.mutable_time()->Assign(time->begin(), time->end());  // The job may have been removed.
+    // Reading the time fails if the job has been removed.
+    if (time.ok()) status.mutable_time()->Assign(time->begin(), time->end());
   }
   return response;
 }
@@ -398,6 +410,7 @@ CoordinatorStatus Engine::Status() {
     const std::lock_guard lock(mutex_);
     status = status_;
     status.set_serving(log_ != nullptr);
+    status.set_builds_not_isolated(not_isolated_);
     if (log_ == nullptr) status.set_reason(std::string(failure_.message()));
   }
   status.set_pid(getpid());
@@ -442,7 +455,7 @@ absl::StatusOr<std::string> Engine::Trace(const std::string& job_id) {
 }
 
 absl::StatusOr<WatchJobResponse> Engine::Watch(const WatchJobRequest& request) {
-  // The status first: then the metrics include every step of a job that has ended.
+  // The status is read before the metrics, so the metrics include every step of a job that has ended.
   XLAD_ASSIGN_OR_RETURN(JobStatus status, GetJob(request.job_id()));
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<JobLog> log, ReadableLog());
   XLAD_ASSIGN_OR_RETURN(const auto metrics,

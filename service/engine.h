@@ -1,9 +1,9 @@
-// Runs the coordinator: one thread handles what has arrived, commits it (group_commit.h) and carries out the actions;
-// others build in child processes and move blobs.
+// Runs the coordinator. One thread handles the events that have arrived, commits them (group_commit.h) and carries out
+// the actions. Other threads run builds in child processes and transfer blobs.
 //
 // Thread-safe. Independent of gRPC: grpc_*.cc translates remote calls into calls of these methods. A method returns
-// when everything that its result depends on is durable. While the log cannot be written, methods return Unavailable
-// with the reason, workers are disconnected (their jobs continue), and the log is opened again until that succeeds.
+// when the records on which its result depends are durable. While the log cannot be written, methods return Unavailable
+// with the reason, workers are disconnected (their jobs continue), and the engine retries opening the log.
 #pragma once
 
 #include <condition_variable>
@@ -33,37 +33,39 @@
 
 namespace xlad::service {
 
-// Sends messages to one attached worker. Called with a lock held, so methods must not block.
+// Sends messages to one attached worker. The engine calls the methods with a lock held, so they must not block.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  virtual void Send(const CoordinatorMessage& message) = 0;
-  // Closes the stream after the messages that have been sent.
+  // `common` is as in SendMessage.
+  virtual void Send(const CoordinatorMessage& message, std::shared_ptr<const std::string> common) = 0;
+  // Closes the stream after all messages passed to Send.
   virtual void Close() = 0;
 };
 
 struct EngineOptions {
-  std::string data_folder;   // The job log, the blobs and one folder per job. Only its owner can read it.
-  std::string program_path;  // The xlad program, run as "program_path __build" to build.
+  std::string data_folder;   // The job log, the blobs and one folder per job. Readable only by its owner.
+  std::string program_path;  // The xlad program, run as "program_path __build" for each build.
   std::string cache_folder;  // The executable cache; empty for none.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
-  // Opens the job log; empty: the SQLite file in data_folder.
+  // Opens the job log. If empty, the log is the SQLite file in data_folder.
   std::function<absl::StatusOr<std::shared_ptr<JobLog>>()> open_log;
   BuildQueueOptions builds;
   BlobCollectorOptions blobs;
 };
 
-// More than 25 methods: one per request of clients and workers, and the threads behind them.
+// The class has more than 25 methods: one for each request of clients and workers, and those of its threads.
 class Engine {
  public:
   static constexpr int64_t kMetricsPerUpdate = 2000;
 
+  // Returns an error if the log cannot be opened. The engine retries only later failures of the log.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
   ~Engine();
 
   // `on_change` is called after every change of a job and when the engine stops; it must not block and must not call
-  // the engine. Called once, before requests.
+  // the engine. SetChangeListener must be called once, before the first request.
   void SetChangeListener(std::function<void()> on_change);
 
   // --- Requests of clients.
@@ -72,53 +74,54 @@ class Engine {
   absl::Status Resize(const ResizeJobRequest& request);
   absl::StatusOr<ListJobsResponse> ListJobs(const ListJobsRequest& request);
   absl::StatusOr<JobStatus> GetJob(const std::string& job_id);
-  // The client keys of these jobs, in their order; empty for jobs that do not exist.
+  // The client keys of these jobs, in the same order. The key of a job that does not exist is empty.
   absl::StatusOr<std::vector<std::string>> ClientKeys(const std::vector<std::string>& job_ids);
   absl::StatusOr<WhyJobResponse> Why(const std::string& job_id);
   absl::StatusOr<JobLogResponse> Log(const JobLogRequest& request);
-  // What the job's time was spent on, by cause.
+  // How the job has spent its time, by cause.
   absl::StatusOr<std::vector<JobTime>> Time(const std::string& job_id);
-  // What has been kept of the job's trace: TraceRecord messages (proto/trace.proto).
+  // The stored part of the job's trace: TraceRecord messages (proto/trace.proto).
   absl::StatusOr<std::string> Trace(const std::string& job_id);
-  // What each device spent its last recorded step on; see TraceStore.
+  // How each device spent its last recorded step, by device; see TraceStore.
   std::map<int, StepShare> StepShares(const std::string& job_id) { return traces_->Shares(job_id); }
   absl::StatusOr<ListWorkersResponse> ListWorkers();
   absl::Status Drain(const std::string& worker_id);
   absl::Status Undrain(const std::string& worker_id);
-  // Also works while the engine is not serving: then it says why.
+  // Also works while the engine is not serving; the status then has the reason.
   CoordinatorStatus Status();
   absl::StatusOr<BackupResponse> Backup(const std::string& folder);
-  // The job's status, and the metrics of its steps from `from_step` on: at most kMetricsPerUpdate of them.
+  // The job's status, and the metrics of at most kMetricsPerUpdate steps, beginning with `from_step`.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
   BlobPeers& blob_peers() { return blob_peers_; }
 
   // --- Data that a client feeds (PutBatchRequest).
-  // Whether the job still takes batches, and the first that is missing. Removes those that it does not need any more.
+  // Returns whether the job still takes batches, and the number of the first missing batch. Removes the batches that
+  // the job no longer needs.
   absl::StatusOr<PutBatchResponse> NextBatch(const std::string& job_id);
   storage::BatchSpool& spool() { return *spool_; }
 
   // --- Sessions (proto/session.proto).
   absl::StatusOr<OpenSessionResponse> OpenSession(const OpenSessionRequest& request);
-  // A held session does not expire. Each successful call must be matched by one of ReleaseSession.
+  // A held session does not expire. Each successful call must be matched by one call of ReleaseSession.
   absl::Status HoldSession(const std::string& session_id);
   void ReleaseSession(const std::string& session_id);
-  // Where the session's first worker serves; waits until the session runs. Aborted if it has ended, Unavailable if the
-  // engine stops.
+  // Waits until the session runs and returns the address of its first worker. NotFound if there is no such session,
+  // Aborted if it has ended, Unavailable if the engine stops or the log cannot be written.
   absl::StatusOr<LocateSessionResponse> LocateSession(const std::string& session_id);
   absl::StatusOr<LoadProgramResponse> LoadProgram(const LoadProgramRequest& request);
   absl::Status CloseSession(const std::string& session_id);
 
   // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
-  // Returns when the message is queued; waits if too many are.
+  // Returns when the message is queued. Blocks while the queue is full.
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
-  // Queues a heartbeat, to be handled with the next other event or tick: so thousands of workers do not wake the
-  // engine's thread for each one. Returns false if too many events wait. Does not block.
+  // Queues a heartbeat, which is handled together with the next other event or tick. So the engine's thread does not
+  // wake for each heartbeat of thousands of workers. Returns false if the queue is full. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
 
-  // Ends waiting calls and threads, and waits for running builds. Idempotent.
+  // Ends blocked calls and the engine's threads, and waits for running builds. Idempotent.
   void Stop();
 
  private:
@@ -138,19 +141,23 @@ class Engine {
   absl::Status Tell(const std::function<absl::Status(CoordinatorCore&)>& tell);
   absl::Status PostAndWait(const std::function<void(CoordinatorCore&)>& handle);
 
-  // The engine's thread.
+  // The loop of the engine's thread, and the parts of the loop.
   void Run();
   void HandleBatch(std::vector<Work> batch, bool tick);
+  // Tells the coordinator how much space is free on the disk of the data folder.
+  void MeasureSpace();
+  void NoteStatus();  // Sets status_.
   void Refuse(const std::vector<Work>& batch);
   void StopServing();
   void TryToServe();
   void Perform(const Actions& actions);
   void PerformOne(const Action& action);
   void NotifyChange();
-  // Waits for a change after `seen`, which is the number of changes so far; false if the engine stops.
+  // Waits until changes_ differs from `*seen`, and stores the value of changes_ there. Returns false if the engine
+  // stops. Called on the threads of requests.
   bool WaitForChange(int64_t* seen);
 
-  // Work on other threads.
+  // --- Work on other threads.
   struct Pool {
     std::deque<std::function<void()>> work;
     std::condition_variable available;
@@ -164,16 +171,17 @@ class Engine {
   absl::Status RemoveFolders();
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, CancelSignal* cancel);
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& folder, CancelSignal* cancel);
-  // RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
+  // Runs RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
+  // Records why the latest build was not isolated, or that it was (empty). The first time, it is also logged.
+  void NoteIsolation(const std::string& not_isolated);
   void RemoveBatchesIfEnded(const std::string& job_id);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
   absl::StatusOr<PlannedProgram> PlanFor(const std::string& digest) const;
-  absl::StatusOr<Checkpoint> WriteIndex(const StoreIndex& request);
-  absl::StatusOr<ResolvedResume> Resolve(const std::string& resume);
-  // Keeps the blobs that a submission names until it is recorded. FailedPrecondition if one is missing.
+  absl::StatusOr<ResolvedResume> Resolve(const JobSpec& spec);
+  // Holds the blobs that a submission names while the result exists. FailedPrecondition if a blob is missing.
   absl::StatusOr<std::shared_ptr<void>> HoldBlobs(const JobSpec& spec, const ResolvedResume& resume);
-  // The header of a safetensors file with the tensors of this URI; empty if the URI is.
+  // The header of a safetensors file with the tensors of this URI; empty if the URI is empty.
   absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
   storage::Store OpenStore() const;
   absl::StatusOr<JobSpec> SpecOf(const JobId& id);
@@ -192,28 +200,29 @@ class Engine {
   ExecutableCache cache_;
   std::unique_ptr<GroupCommit> commit_;  // Used by the engine's thread.
   std::unique_ptr<BuildQueue> builds_;
-  std::mutex collecting_;                 // Held while blobs are removed, and while they are copied.
-  std::unique_ptr<BlobCollector> collector_;  // Under collecting_.
-  int64_t collected_ns_ = 0;                  // When blobs of dropped checkpoints were removed last.
+  std::mutex collecting_;                     // Locked while blobs are removed or copied.
+  std::unique_ptr<BlobCollector> collector_;  // Guarded by collecting_.
+  int64_t collected_ns_ = 0;                  // The time of the last removal of blobs of dropped checkpoints.
 
   std::mutex mutex_;
-  std::condition_variable arrived_;   // Events, and the end.
-  std::condition_variable accepted_;  // The queue has room again.
+  std::condition_variable arrived_;   // Signals an event, or that the engine stops.
+  std::condition_variable accepted_;  // Signals that the queue has room again.
   std::vector<Work> queue_;
   std::condition_variable changed_;
-  int64_t changes_ = 0;               // The number of changes of jobs so far.
+  int64_t changes_ = 0;  // The number of job changes so far.
   std::function<void()> on_change_;
-  std::shared_ptr<JobLog> log_;       // For readers; null while the engine does not serve.
-  absl::Status failure_;              // Why it does not serve.
-  CoordinatorStatus status_;          // As of the last tick.
-  // The second one has one thread, for work that may take long and that no request waits for.
+  std::shared_ptr<JobLog> log_;  // The log for reading; null while the engine is not serving.
+  absl::Status failure_;         // Why the engine is not serving.
+  std::string not_isolated_;     // See CoordinatorStatus.builds_not_isolated.
+  CoordinatorStatus status_;     // The status at the last tick, or when the log was opened.
+  // upkeep_ has one thread, for work that may take long and is not part of a request.
   Pool transfers_, upkeep_;
   bool stopping_ = false;
 
   std::mutex outbox_mutex_;
   std::map<ConnectionId, Outbox*> outboxes_;
   int64_t next_connection_ = 1;
-  bool serving_ = false;              // Under outbox_mutex_: whether new connections are accepted.
+  bool serving_ = false;  // Whether new connections are accepted. Guarded by outbox_mutex_.
 
   std::thread thread_;
   std::vector<std::thread> pool_threads_;

@@ -1,15 +1,16 @@
-// The engine with a real log and real build processes, in place of which a script runs.
+// The engine with a real log and real build processes, which run a script instead of xlad.
 #include "service/engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include <filesystem>
 #include <thread>
 
 #include "base/hash.h"
+#include "base/testing/test_folder.h"
 #include "proto/protocol.h"
 #include "service/restore.h"
 
@@ -20,10 +21,14 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kPatienceMs = 120'000;
 
-// "Builds" a program: one that contains "huge" takes for ever, after its process id has been written to a file of the
-// program's name; every other one fails.
+// Replaces the build of a program. For a program that contains "huge", the script writes its process id to a file named
+// after the program and never ends. The build of every other program fails, or answers with the file "response".
 constexpr char kBuilder[] = R"(#!/bin/sh
-name=$(tr -c 'a-z0-9-' '\n' | grep -m1 '^huge-[0-9]*$') || { echo "small" >&2; exit 3; }
+name=$(tr -c 'a-z0-9-' '\n' | grep -m1 '^huge-[0-9]*$') || {
+  test -f "FOLDER/response" && exec cat "FOLDER/response"
+  echo "small" >&2
+  exit 3
+}
 echo $$ > "FOLDER/$name.tmp"
 mv "FOLDER/$name.tmp" "FOLDER/$name"
 exec sleep 100000
@@ -31,17 +36,13 @@ exec sleep 100000
 
 class SilentWorker final : public Outbox {
  public:
-  void Send(const CoordinatorMessage&) override {}
+  void Send(const CoordinatorMessage&, std::shared_ptr<const std::string>) override {}
   void Close() override {}
 };
 
 class EngineTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = JoinPath(testing::TempDir(),
-                       absl::StrCat("engine_", testing::UnitTest::GetInstance()->current_test_info()->name()));
-    std::filesystem::remove_all(folder_);
-    ASSERT_TRUE(RealFileSystem().MakeDirectories(folder_).ok());
     std::string script = kBuilder;
     for (size_t at; (at = script.find("FOLDER")) != std::string::npos;) script.replace(at, 6, folder_);
     const std::string program = JoinPath(folder_, "builder");
@@ -53,7 +54,6 @@ class EngineTest : public testing::Test {
   void TearDown() override {
     if (engine_ != nullptr) engine_->Stop();
     engine_.reset();
-    std::filesystem::remove_all(folder_);
   }
   void Start() {
     auto engine = Engine::Start(options_);
@@ -69,7 +69,7 @@ class EngineTest : public testing::Test {
     engine_->OnMessage(connection, message);
   }
   std::string Submit(const std::string& program) {
-    // No collection may come between the upload and the submission.
+    // The hold keeps a collection from removing the blob between the upload and the submission.
     const auto hold = engine_->blobs().Hold({Sha256Hex(program)});
     SubmitJobRequest request;
     request.set_client_key(program);
@@ -84,7 +84,7 @@ class EngineTest : public testing::Test {
     }
     return false;
   }
-  // The process that builds this huge program, as soon as it runs.
+  // Waits until the process that builds this huge program runs, and returns its process id.
   pid_t Builder(const std::string& program) {
     const std::string path = JoinPath(folder_, program);
     EXPECT_TRUE(Eventually([&] { return RealFileSystem().Exists(path); })) << program;
@@ -92,7 +92,8 @@ class EngineTest : public testing::Test {
   }
   bool HasEnded(const std::string& job) { return xlad::HasEnded(engine_->GetJob(job)->state()); }
 
-  std::string folder_;
+  const TestFolder own_folder_;
+  const std::string folder_ = own_folder_.path();
   EngineOptions options_;
   SilentWorker worker_;
   std::unique_ptr<Engine> engine_;
@@ -106,19 +107,19 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   ASSERT_GT(first_pid, 0);
   ASSERT_GT(second_pid, 0);
   const std::string small = Submit("tiny");
-  EXPECT_TRUE(Eventually([&] { return HasEnded(small); })) << "its build starts beside the others";
+  EXPECT_TRUE(Eventually([&] { return HasEnded(small); })) << "its build starts while the others run";
   EXPECT_THAT(engine_->GetJob(small)->reason(), HasSubstr("small"));
   EXPECT_EQ(engine_->GetJob(first)->state(), COMPILING);
 
   ASSERT_TRUE(engine_->Cancel(first).ok());
-  EXPECT_TRUE(Eventually([&] { return kill(first_pid, 0) != 0; })) << "the build ends with its job";
+  EXPECT_TRUE(Eventually([&] { return kill(first_pid, 0) != 0; })) << "the build ends when its job is cancelled";
   EXPECT_EQ(kill(second_pid, 0), 0);
   EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
   engine_->Stop();
-  EXPECT_NE(kill(second_pid, 0), 0) << "and with the engine";
+  EXPECT_NE(kill(second_pid, 0), 0) << "the build ends when the engine stops";
 }
 
-TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACancelledOneBuildsItself) {
+TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACancelledJobBuildsItsOwnProgram) {
   Start();
   const std::string first = Submit("huge-1");
   const pid_t first_pid = Builder("huge-1");
@@ -178,6 +179,9 @@ TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
   engine_->Stop();
   engine_.reset();
 
+  EXPECT_TRUE(absl::IsInvalidArgument(RestoreBackup(backup, JoinPath(backup, "a/b"), 0).status()));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(RestoreBackup(JoinPath(backup, "."), JoinPath(folder_, "x/../backup"), 0).status()));
   ASSERT_TRUE(RestoreBackup(backup, restored, 0).ok());
   options_.data_folder = restored;
   Start();
@@ -185,6 +189,32 @@ TEST_F(EngineTest, ABackupHasTheBatchesOfJobsThatAreFed) {
   const auto batch = engine_->spool().Read(job, 1, 0);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(*storage::ReadString(**batch, 0, (*batch)->size()), "batch 1");
+}
+
+TEST_F(EngineTest, TheStatusSaysThatBuildsAreNotIsolated) {
+  Start();
+  EXPECT_EQ(engine_->Status().builds_not_isolated(), "");
+  BuildResponse response;
+  response.set_error("3:7: unknown opcode");
+  response.set_error_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
+  response.set_not_isolated("Landlock: Operation not supported");
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(JoinPath(folder_, "response"), response.SerializeAsString()).ok());
+  const std::string job = Submit("tiny");
+  EXPECT_TRUE(Eventually([&] { return HasEnded(job); }));
+  EXPECT_EQ(engine_->Status().builds_not_isolated(), "Landlock: Operation not supported");
+}
+
+TEST_F(EngineTest, TheStatusIsKnownFromTheStart) {
+  for (int round = 0; round < 5; ++round) {
+    auto engine = Engine::Start(options_);
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    const CoordinatorStatus status = (*engine)->Status();
+    EXPECT_TRUE(status.serving());
+    EXPECT_TRUE(status.accepts_jobs());
+    EXPECT_GT(status.free_bytes(), 0);
+    EXPECT_EQ(status.term(), round + 1);
+    EXPECT_GT(status.protocol(), 0);
+  }
 }
 
 TEST_F(EngineTest, ASubmissionNamesItsMissingBlobs) {

@@ -48,15 +48,15 @@ void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sha
   }
 }
 
-// Without the values of its constants a program computes something else.
+// Refuses a program that was printed without the values of its constants.
 absl::Status CheckComplete(const hlo::Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& instruction : computation->instructions()) {
       if (!hlo::IsElided(*instruction)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("%", instruction->name(),
-                       ": found a constant whose values the text leaves out (\"{...}\"), expected them "
-                       "all; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));
+                       ": found a constant whose values the text leaves out (\"{...}\"), expected all "
+                       "of them; submit the program as a proto (.hlo.pb), or print it with print_large_constants"));
     }
   }
   return absl::OkStatus();
@@ -151,6 +151,7 @@ int RunBuildChild() {
     response.set_error(std::string(built.status().message()));
     response.set_error_code(static_cast<int>(built.status().code()));
   }
+  if (!sandbox.ok()) response.set_not_isolated(std::string(sandbox.message()));
   std::cout << response.SerializeAsString() << std::flush;
   return std::cout.good() ? 0 : 1;
 }
