@@ -1,5 +1,5 @@
-// The coordinator's server: gRPC behind an AcceptGate, which limits what gRPC 1.51 does not: the number of connections
-// that have not authenticated, and how long they stay.
+// The coordinator's server: gRPC with an AcceptGate in front. The gate sets limits that gRPC 1.51 does not have: on the
+// number of unauthenticated connections, and on how long they stay open.
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
@@ -28,13 +28,15 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxMessageBytes = 64 << 20;
-constexpr size_t kMaxGrpcBytes = size_t{1} << 30;  // For all messages in transit; beyond it, calls are refused.
+// The memory for all messages that are being received or sent; beyond it, calls are refused.
+constexpr size_t kMaxGrpcBytes = size_t{1} << 30;
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
 constexpr int kLookaheadBytes = 1 << 20;
-constexpr int kKeepaliveMs = 30'000;  // Workers and clients that send notice a broken path themselves.
+// This interval can be long: workers and clients notice a broken path themselves when they send.
+constexpr int kKeepaliveMs = 30'000;
 
-// How the server proves who it is, and what callers must show.
+// The server's credentials and the tokens that it accepts.
 struct Protection {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   std::string shared_token;
@@ -91,16 +93,16 @@ class Renewal {
 absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
   if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return absl::InvalidArgumentError("found only one of --tls-cert and --tls-key, expected both or none");
+    return absl::InvalidArgumentError("found only one of --tls-cert and --tls-key, expected both or neither");
   }
   Protection protection;
   XLAD_ASSIGN_OR_RETURN(protection.shared_token, ReadToken(options.token_file));
   if (!options.tls_cert_file.empty()) {
     if (options.token_file.empty() && !IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found --listen ", options.listen,
-                       " off loopback with a certificate and without a token, "
-                       "expected --token-file, or neither: then an authority and tokens are made"));
+          absl::StrCat("found --tls-cert without --token-file, and --listen ", options.listen,
+                       " off loopback; add --token-file, or remove --tls-cert and --tls-key so that xlad makes "
+                       "certificates and tokens itself"));
     }
     // An error now is better than one at each connection.
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_cert_file).status());
@@ -129,13 +131,13 @@ void SetLimits(grpc::ServerBuilder* builder) {
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection},
       {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs},
-      // Probes of the bandwidth would double the packets of a worker that only sends heartbeats. Instead, every stream
-      // may be this far ahead.
+      // Bandwidth probes would double the packets of a worker that only sends heartbeats. Instead, every stream may
+      // send kLookaheadBytes ahead.
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes},
   };
   for (const auto& [name, value] : arguments) builder->AddChannelArgument(name, value);
-  // A small compressed message could become a large one.
+  // Compression is disabled because a small compressed message could expand to a large one.
   for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder->SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
@@ -149,7 +151,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
       : protection_(std::move(protection)),
         engine_(std::move(engine)),
         router_(MakeCallTable({engine_.get(), &pools_, &worker_messages_, &followers_}),
-                [this](const std::string& peer) { gate_->Know(peer); }) {
+                [this](const std::string& peer) { gate_->MarkKnown(peer); }) {
     engine_->SetChangeListener([this] { followers_.OnChange(); });
   }
   ~GrpcDaemon() override { Shutdown(); }
@@ -157,11 +159,11 @@ class GrpcDaemon final : public CoordinatorDaemon {
   absl::Status Serve(const DaemonOptions& options) {
     const std::string& listen = options.listen;
     XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(listen));
-    // Keeps gRPC initialized. Otherwise, gRPC shuts down together with its last user, which takes 10 s if a call was
-    // interrupted at that moment.
+    // Keeps gRPC initialized. Otherwise, gRPC would shut down with the last object that uses it, which takes 10 s if a
+    // call was interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
-    // gRPC takes many locks, and Abseil as distributions build it looks for deadlocks at each one.
+    // gRPC takes many locks, and the Abseil packages of Linux distributions check for deadlocks at each one.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
@@ -169,12 +171,12 @@ class GrpcDaemon final : public CoordinatorDaemon {
     SetLimits(&builder);
     builder.RegisterCallbackGenericService(&router_);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr) return absl::InternalError("gRPC's server does not start");
+    if (server_ == nullptr) return absl::InternalError("the gRPC server did not start");
     XLAD_ASSIGN_OR_RETURN(gate_, AcceptGate::Listen(listen, AcceptGateOptions(), [this](int fd) { Take(fd); }));
     access_.emplace(AccessControl::Options{gate_->Address(), protection_.shared_token, protection_.tokens.get()});
     router_.SetAccess(&*access_);
     XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(gate_->Address()));
-    address_ = absl::StrCat(host_port.host, ":", bound.port);
+    address_ = JoinHostPort(host_port.host, bound.port);
     if (protection_.tokens != nullptr) {
       XLAD_ASSIGN_OR_RETURN(address_, AddressForOthers(gate_->Address(), options.advertise));
       XLAD_RETURN_IF_ERROR(StoreAddress(options.data_folder, address_));
@@ -211,7 +213,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
     acceptor_->HandleNewConnection(&connection);
   }
 
-  // In this order, because each member may use those declared before it.
+  // The order of the members matters, because each member may use those declared before it.
   const Protection protection_;
   std::optional<AccessControl> access_;
   const std::unique_ptr<Engine> engine_;
@@ -223,7 +225,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
   std::unique_ptr<AcceptGate> gate_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
-  std::unique_ptr<Renewal> renewal_;            // Null if the certificate was not made here.
+  std::unique_ptr<Renewal> renewal_;            // Null if the daemon did not make the certificate.
   std::unique_ptr<observe::HttpServer> pages_;  // Null without --http.
 };
 

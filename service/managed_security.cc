@@ -37,7 +37,11 @@ absl::Status ManagedCertificate::Write() {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options_.listen));
   std::set<std::string> names = {"localhost", "127.0.0.1", "::1"};
   if (!IsWildcard(host_port.host)) names.insert(host_port.host);
-  if (!options_.advertise.empty()) names.insert(options_.advertise);
+  if (!options_.advertise.empty()) {
+    absl::StatusOr<std::string> advertised = ParseHost(options_.advertise);
+    if (!advertised.ok()) return Annotate(advertised.status(), "--advertise");
+    names.insert(*std::move(advertised));
+  }
   char host[256] = {};
   if (gethostname(host, sizeof host - 1) == 0 && *host != 0) names.insert(host);
   for (const std::string& address : OwnAddresses()) names.insert(address);

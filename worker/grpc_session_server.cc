@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/grpc_channel.h"
@@ -31,11 +30,12 @@ using tensor::Array;
 
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr size_t kChunkBytes = 1 << 20;
-constexpr size_t kReservedBytes = size_t{1} << 30;  // Up to this size, an upload never moves in memory.
+// Memory for an upload is reserved up to this size, so that smaller uploads are never reallocated.
+constexpr size_t kReservedBytes = size_t{1} << 30;
 constexpr int64_t kMaxArrayBytes = int64_t{64} << 30;
-constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
+constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
 constexpr int kMaxDimensions = 64;
-constexpr int kMaxThreads = 256;  // A call that waits holds a thread.
+constexpr int kMaxThreads = 256;  // Each waiting call occupies a thread.
 
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -47,12 +47,12 @@ void WriteChunks(absl::Span<const std::byte> bytes, Writer* writer) {
   for (size_t at = 0; at < bytes.size(); at += kChunkBytes) {
     const auto part = bytes.subspan(at, kChunkBytes);
     chunk.set_data(part.data(), part.size());
-    if (!writer->Write(chunk)) return;  // The other side has gone.
+    if (!writer->Write(chunk)) return;  // The client has disconnected.
   }
 }
 
-// The `expected` bytes of an upload, whose first message has been read. A client that announces a large array takes
-// memory only for what it sends.
+// Reads the `expected` bytes of an upload, whose first message has been read. Beyond kReservedBytes, memory is
+// allocated only for bytes that the client has sent.
 template <typename Request, typename Reader>
 absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* reader, size_t expected) {
   std::vector<std::byte> bytes;
@@ -110,14 +110,14 @@ class Gate {
   absl::Status CheckClient(const grpc::ServerContext& context) const {
     if (HasToken(context, access_.client_key)) return absl::OkStatus();
     return absl::UnauthenticatedError(
-        "found no key of this session or a wrong one, expected the one that LocateSession returns");
+        "found no key or a wrong key, expected the key of this session that LocateSession returns");
   }
-  // Any other worker of the session, or the one with this id.
+  // Accepts any other worker of the session, or only the one with this id.
   absl::Status CheckFollower(const grpc::ServerContext& context, std::optional<std::string> worker) const {
     for (const auto& [id, key] : keys_) {
       if ((!worker.has_value() || *worker == id) && HasToken(context, key)) return absl::OkStatus();
     }
-    return absl::UnauthenticatedError("found no key of this session or a wrong one, expected that of another worker");
+    return absl::UnauthenticatedError("found no key or a wrong key, expected that of another worker of this session");
   }
   absl::Status CheckSeal(const AddProgramRequest& request) const {
     if (access_.secret.empty()) return absl::OkStatus();
@@ -127,8 +127,8 @@ class Gate {
     return absl::PermissionDeniedError(absl::StrCat(
         "found executable ", request.executable_digest(),
         request.seal().empty() ? " without a seal" : " with a wrong seal",
-        ", expected digest, plans and seal of a response of LoadProgram for this session; a client without seals is of "
-        "an older version of xlad"));
+        ", expected digest, plans and seal of a response of LoadProgram for this session; a client that sends no seals "
+        "has an older version of xlad"));
   }
 
  private:
@@ -140,7 +140,7 @@ class Gate {
   }
 
   const SessionAccess access_;
-  std::map<std::string, std::string> keys_;  // By worker.
+  std::map<std::string, std::string> keys_;  // Keyed by worker id.
 };
 
 class Service final : public SessionWorker::Service {
@@ -174,7 +174,7 @@ class Service final : public SessionWorker::Service {
       XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
       XLAD_ASSIGN_OR_RETURN(auto bytes, ReadChunks(&request, reader, static_cast<size_t>(shape.bytes())));
       auto array = std::make_shared<Array>(shape, std::move(bytes));
-      upload.reset();  // From now on the array counts.
+      upload.reset();  // From here on, the bytes of the array are counted instead.
       XLAD_ASSIGN_OR_RETURN(const int64_t number, host_->PutArray(std::move(array), key));
       response->set_array(number);
       return absl::OkStatus();
@@ -231,7 +231,8 @@ class Service final : public SessionWorker::Service {
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
       const int64_t array = request.array();
       const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
-      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();  // Repeated: the array is not needed any more.
+      // The request was a repeated one, so the array is no longer needed.
+      if (absl::IsNotFound(bytes.status())) return absl::OkStatus();
       XLAD_RETURN_IF_ERROR(bytes.status());
       XLAD_ASSIGN_OR_RETURN(const auto part, ReadChunks(&request, reader, static_cast<size_t>(*bytes)));
       host_->WriteBox(array, box, part);
@@ -252,7 +253,7 @@ class Service final : public SessionWorker::Service {
     return ToGrpc(status.ok() ? work() : status);
   }
 
-  // Reads the answers of a worker on a thread of its own while this one sends commands.
+  // Reads the answers of a worker on a separate thread, while this thread sends commands.
   absl::Status SendCommands(grpc::ServerContext* context,
                             grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) {
     FollowSessionRequest first;
@@ -298,8 +299,7 @@ class GrpcSessionServer final : public SessionServer {
     grpc::ServerBuilder builder;
     int port = 0;
     XLAD_ASSIGN_OR_RETURN(const auto credentials, CredentialsFor(listen_host));
-    const std::string host = absl::StrContains(listen_host, ':') ? absl::StrCat("[", listen_host, "]") : listen_host;
-    builder.AddListeningPort(absl::StrCat(host, ":0"), credentials, &port);
+    builder.AddListeningPort(JoinHostPort(listen_host, 0), credentials, &port);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.SetResourceQuota(grpc::ResourceQuota("session").SetMaxThreads(kMaxThreads));
@@ -311,7 +311,7 @@ class GrpcSessionServer final : public SessionServer {
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", listen_host, " for the session"));
     }
-    address_ = absl::StrCat(host, ":", port);
+    address_ = JoinHostPort(listen_host, port);
     return absl::OkStatus();
   }
 

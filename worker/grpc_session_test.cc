@@ -58,7 +58,7 @@ class SessionServerTest : public ::testing::Test {
     server_.reset();
   }
   void Prepare(grpc::ClientContext* context, const std::string& key = "client's") {
-    PrepareCall(context, key, 60'000);
+    PrepareCall(context, key, 600'000);
   }
   grpc::Status AddProgram(const std::string& digest, const std::string& key, int64_t* program) {
     AddProgramRequest request;
@@ -157,8 +157,8 @@ TEST_F(SessionServerTest, RefusesCallsWithoutTheKeyAndWrongContents) {
   EXPECT_THAT(reader->Finish().error_message(), HasSubstr("expected as many of both"));
 }
 
-// Off loopback, only who knows the server's authority reads its answers, and plaintext is refused.
-TEST_F(SessionServerTest, OffLoopbackItIsEncrypted) {
+// Off loopback, only clients with the server's authority can read its answers, and plaintext is rejected.
+TEST_F(SessionServerTest, ConnectionsOffLoopbackAreEncrypted) {
   auto server = SessionServer::Start("0.0.0.0", {"client's", kSecret, {"b"}}, &host_, nullptr);
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string address = absl::StrCat("127.0.0.1", (*server)->address().substr((*server)->address().rfind(':')));
@@ -171,14 +171,14 @@ TEST_F(SessionServerTest, OffLoopbackItIsEncrypted) {
            {"", grpc::StatusCode::UNAVAILABLE}}) {
     const auto stub = SessionWorker::NewStub(*MakeSessionChannel(address, authority));
     grpc::ClientContext context;
-    PrepareCall(&context, "client's", 20'000);
+    PrepareCall(&context, "client's", 600'000);
     FreeArraysRequest request;
     FreeArraysResponse response;
     EXPECT_EQ(stub->FreeArrays(&context, request, &response).error_code(), code) << authority;
   }
 }
 
-// Machine code is loaded only if the coordinator made it for this session.
+// Machine code is loaded only if the coordinator compiled it for this session.
 TEST_F(SessionServerTest, AProgramNeedsTheSealOfTheCoordinator) {
   AddProgramRequest request;
   request.set_executable_digest("digest");
@@ -210,7 +210,7 @@ TEST_F(SessionServerTest, ClientsAndWorkersHaveTheirOwnCalls) {
   EXPECT_EQ(read_shard("client's"), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(read_shard(security::FollowerKey(kSecret, "c")), grpc::StatusCode::UNAUTHENTICATED) << "it has no part";
   EXPECT_EQ(read_shard(launch_.session_key()), grpc::StatusCode::NOT_FOUND);
-  // A worker that names another one cannot answer for it.
+  // A worker cannot answer in the name of another worker.
   grpc::ClientContext context;
   Prepare(&context, launch_.session_key());
   const auto stream = stub_->Follow(&context);
@@ -222,8 +222,8 @@ TEST_F(SessionServerTest, ClientsAndWorkersHaveTheirOwnCalls) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
-// A session of which one worker is of the version before: the coordinator has made no secret.
-TEST_F(SessionServerTest, WithoutASecretAllHaveTheClientsKey) {
+// One worker of the session has the previous version, so the coordinator has not made a secret.
+TEST_F(SessionServerTest, WithoutASecretAllCallsHaveTheClientsKey) {
   LaunchTask launch;
   launch.set_session_key("shared");
   for (const char* worker : {"a", "b"}) launch.add_peers()->set_worker_id(worker);
@@ -323,7 +323,7 @@ TEST_F(SessionServerTest, ImpossibleArraysAndNumbersAreRefused) {
     free.add_arrays(number);
     FreeArraysResponse freed;
     EXPECT_TRUE(stub_->FreeArrays(&freeing, free, &freed).ok()) << "it may have been freed before";
-    // What a follower says that it has received and done.
+    // The commands that a follower reports as received and done.
     Prepare(&following, launch_.session_key());
     const auto stream = stub_->Follow(&following);
     FollowSessionRequest follow;
@@ -389,13 +389,13 @@ TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
   while (!host_.CommandsAfter(0, gone)->empty()) std::this_thread::yield();
 }
 
-TEST_F(SessionServerTest, AFollowerThatIsRefusedSaysSo) {
+TEST_F(SessionServerTest, ARefusedFollowerReportsTheError) {
   launch_.set_session_key("wrong");
   Follow();
   std::unique_lock lock(mutex_);
   arrived_.wait(lock, [&] { return !failure_.ok(); });
   EXPECT_EQ(failure_.code(), absl::StatusCode::kUnauthenticated);
-  EXPECT_THAT(failure_.message(), HasSubstr("first worker: found no key of this session or a wrong one"));
+  EXPECT_THAT(failure_.message(), HasSubstr("first worker: found no key or a wrong key"));
 }
 
 TEST_F(SessionServerTest, AFollowerDeliversNothingAfterItHasStopped) {

@@ -1,4 +1,4 @@
-// The worker daemon: turns what happens into events for the core, and carries out the core's actions.
+// The worker daemon: converts messages, signals and reports into events for WorkerCore, and carries out its actions.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -96,15 +96,14 @@ std::string HostName() {
   return name;
 }
 
-// HOST:PORT for HOST alone: any free port.
+// Adds port 0, any free port, to a HOST without a port.
 std::string WithPort(const std::string& listen) {
-  const bool is_six = listen.find(':') != listen.rfind(':') && listen.find(']') == std::string::npos;
-  if (is_six) return absl::StrCat("[", listen, "]:0");
-  return ParseHostPort(listen).ok() ? listen : absl::StrCat(listen, ":0");
+  const absl::StatusOr<std::string> host = ParseHost(listen);
+  return host.ok() ? JoinHostPort(*host, 0) : listen;
 }
 
-// Peers encrypt what they send to an address off loopback, so that only such an address may stand for a port that other
-// machines reach.
+// Peers encrypt only connections to addresses off loopback. A port that other machines can reach must therefore be
+// advertised with such an address.
 absl::Status CheckAdvertised(const std::string& bound, const std::string& advertised) {
   XLAD_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(bound));
   XLAD_ASSIGN_OR_RETURN(const HostPort known, ParseHostPort(advertised));
@@ -160,7 +159,7 @@ class AttemptPool {
   void Refill() {
     if (!keep_idle_ || (idle_ != nullptr && !idle_->HasEnded())) return;
     auto started = AttemptProcess::Start(argv_, setup_);
-    if (started.ok()) idle_ = *std::move(started);  // Otherwise Take tries again, and reports it.
+    if (started.ok()) idle_ = *std::move(started);  // If this fails, Take tries again and reports the error.
   }
 
  private:
@@ -260,7 +259,7 @@ class Daemon {
     const int threads = options.threads > 0 ? options.threads : runtime::HostThreads();
     setup.set_threads_of_each(runtime::ThreadsOfEach(threads, identity.devices()));
     setup.set_memory_bytes(options.memory_limit_bytes);
-    // Checked when the acceptor was made.
+    // The address was checked when the acceptor was made.
     setup.set_listen_host(ParseHostPort(WithPort(options.listen)).value_or(HostPort{"127.0.0.1"}).host);
     setup.set_transport(options.transport);
     setup.set_any_network(options.any_network);
@@ -289,7 +288,7 @@ class Daemon {
       std::lock_guard<std::mutex> lock(refused_mutex_);
       XLAD_RETURN_IF_ERROR(refused_);
     }
-    // The next idle process is started when the start of an attempt is over, so that it does not take time from it.
+    // The next idle process is started only after an attempt has started, so that it does not slow down that start.
     const bool refill = std::holds_alternative<TaskIsReady>(event) || std::holds_alternative<TaskHasExited>(event);
     CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
     if (refill) pool_->Refill();
@@ -312,7 +311,7 @@ class Daemon {
     return exit_->work_moved ? WorkerEnd::kWorkMoved : WorkerEnd::kIdle;
   }
 
-  // In this order, because each member may use those declared before it.
+  // The order matters, because each member may use those declared before it.
   EventQueue events_;
   std::unique_ptr<Clock> clock_;
   std::unique_ptr<PeerAcceptor> acceptor_;
