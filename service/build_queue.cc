@@ -8,7 +8,7 @@ namespace xlad::service {
 namespace {
 
 // How often the ages of builds are checked.
-constexpr std::chrono::milliseconds kTick{100};
+constexpr std::chrono::milliseconds kBuildTick{100};
 
 }  // namespace
 
@@ -90,7 +90,7 @@ void BuildQueue::Run() {
     if (waiting_.empty()) {
       changed_.wait(lock);
     } else {
-      changed_.wait_for(lock, kTick);
+      changed_.wait_for(lock, kBuildTick);
     }
   }
 }

@@ -1,4 +1,4 @@
-// Jobs in the mode canonical: their mesh stays, and their devices run one or more logical shards.
+// Jobs in the canonical mode: the mesh never changes, and each device runs one or more logical shards.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -33,7 +33,7 @@ std::vector<int> Shards(const LaunchTask& launch) {
   return shards;
 }
 
-absl::Status Resize(Cluster* cluster, const std::string& job, int64_t devices) {
+absl::Status ResizeToDevices(Cluster* cluster, const std::string& job, int64_t devices) {
   ResizeJobRequest request;
   request.set_job_id(job);
   request.set_devices(devices);
@@ -50,7 +50,7 @@ TEST(CanonicalJobs, ADeviceRunsSeveralShards) {
   EXPECT_THAT(Shards(launches["b"]), ElementsAre(4, 5, 6, 7));
   EXPECT_EQ(launches["b"].shards_per_device(), 2);
   EXPECT_EQ(cluster.Status(job).devices(), 4);
-  // All four devices are busy, and free again when it ends.
+  // All four devices are busy until the job ends.
   const std::string other = cluster.Submit(cluster.Spec(1), "other");
   cluster.Built("other");
   EXPECT_EQ(cluster.Status(other).state(), PENDING);
@@ -77,7 +77,7 @@ TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesOfAllKindsThatTheyName) {
     std::vector<std::string> kinds;
     int64_t devices;
   };
-  // The workers have 2 devices of opaque and 4 of cpu.
+  // The workers have 2 devices of kind opaque and 4 of kind cpu.
   for (const Case& c :
        {Case{6, "opaque,cpu", {"opaque", "cpu"}, 6}, Case{4, "opaque,cpu", {"cpu"}, 4},
         Case{5, "opaque,cpu", {"opaque", "cpu"}, 5}, Case{8, "opaque:1,cpu:3", {"opaque", "cpu"}, 4},
@@ -111,15 +111,15 @@ TEST(CanonicalJobs, SaySoInTheirEventsAndReasons) {
 TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 4));
-  EXPECT_THAT(std::string(Resize(&cluster, job, 3).message()), HasSubstr("a number that divides the shards"));
+  EXPECT_THAT(std::string(ResizeToDevices(&cluster, job, 3).message()), HasSubstr("a number that divides the shards"));
   ResizeJobRequest mesh;
   mesh.set_job_id(job);
   *mesh.mutable_mesh() = cluster.Spec(4).mesh();
   cluster.Do([&](CoordinatorCore& c) {
     EXPECT_THAT(std::string(c.Resize(mesh).message()), HasSubstr("xlad resize " + job + " --devices N"));
   });
-  EXPECT_THAT(std::string(Resize(&cluster, job, 8).message()), HasSubstr("expected 8 for --devices 8"));
-  ASSERT_TRUE(Resize(&cluster, job, 1).ok());
+  EXPECT_THAT(std::string(ResizeToDevices(&cluster, job, 8).message()), HasSubstr("expected 8 for --devices 8"));
+  ASSERT_TRUE(ResizeToDevices(&cluster, job, 1).ok());
   cluster.Restart();
   EXPECT_EQ(cluster.JobOf(job).devices, 1) << "the number is in the log";
   EXPECT_EQ(cluster.JobOf(job).executable_digest, "digest");
@@ -129,7 +129,7 @@ TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
 TEST(CanonicalJobs, OtherJobsKeepOneDeviceForEachShard) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
-  EXPECT_THAT(std::string(Resize(&cluster, job, 2).message()), HasSubstr("the mode run-to-run"));
+  EXPECT_THAT(std::string(ResizeToDevices(&cluster, job, 2).message()), HasSubstr("the mode run-to-run"));
   EXPECT_EQ(Launches(cluster)["a"].shards_per_device(), 0);
   EXPECT_EQ(cluster.Status(job).devices(), 4);
 }
@@ -148,7 +148,7 @@ TEST(CanonicalJobs, AfterALossTheyContinueOnFewerDevicesWithTheSameProgram) {
     EXPECT_EQ(cluster.Status(job).state(), STARTING) << cluster.Status(job).reason();
     EXPECT_EQ(cluster.Status(job).devices(), 2);
     EXPECT_EQ(cluster.Status(job).mesh(0).size(), 8);
-    EXPECT_EQ(cluster.builds.size(), builds) << "nothing is compiled again";
+    EXPECT_EQ(cluster.builds.size(), builds) << "the program is not compiled again";
     EXPECT_EQ(Launches(cluster)["a"].first_step(), 10);
     EXPECT_EQ(Launches(cluster)["a"].shards_per_device(), 4);
   }

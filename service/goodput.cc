@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPage = 2000;
 constexpr std::array<const char*, 7> kCauses = {"wait", "compile", "load", "step", "checkpoint", "restart", "lost"};
 
-// Walks over the events and gives each interval between two of them to its causes.
+// Visits the events in order and assigns each interval between two events to one or more causes.
 class TimeSheet {
  public:
   explicit TimeSheet(const std::map<int64_t, AttemptTime>& steps) : steps_(steps) {}
@@ -77,7 +77,7 @@ class TimeSheet {
     if (phase == Phase::kRunning) restarting_ = failed_ = false;
   }
 
-  // Ends the phase at this time.
+  // Ends the phase at this time and assigns the time of the phase to its causes.
   void Close(int64_t unix_ns) {
     const int64_t ns = std::max<int64_t>(0, unix_ns - since_ns_);
     if (phase_ == Phase::kWaiting) Take(restarting_ ? "restart" : "wait", ns);
@@ -96,8 +96,8 @@ class TimeSheet {
   std::map<std::string, int64_t> ns_;
   Phase phase_ = Phase::kWaiting;
   int64_t begin_ns_ = 0, since_ns_ = 0, attempt_ = 0;
-  bool failed_ = false;      // The attempt that ends has failed.
-  bool restarting_ = false;  // The attempt before has failed.
+  bool failed_ = false;      // The latest attempt has failed.
+  bool restarting_ = false;  // The previous attempt has failed and the next one does not run yet.
 };
 
 }  // namespace
@@ -125,16 +125,11 @@ std::string TimeText(const std::vector<JobTime>& time) {
 
 absl::StatusOr<std::vector<JobTime>> GoodputMeter::Measure(JobLog& log, const JobId& job, int64_t now_unix_ns) {
   std::vector<JobEvent> events;
-  int64_t after = 0, attempt = 0;
-  for (bool more = true; more;) {
-    XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> page, log.ReadEventsOf(job, after, kPage));
-    more = std::ssize(page) == kPage;
-    for (const JobEvent& event : page) {
-      attempt = std::max<int64_t>(attempt, event.placed().attempt());
-      after = event.sequence();
-      events.push_back(event);
-    }
-  }
+  int64_t attempt = 0;
+  XLAD_RETURN_IF_ERROR(VisitEventsOf(log, job, [&](const JobEvent& event) {
+    attempt = std::max<int64_t>(attempt, event.placed().attempt());
+    events.push_back(event);
+  }));
   const std::lock_guard lock(mutex_);
   if (sums_.size() > kMaxJobs) sums_.clear();
   Sums& sums = sums_[job];

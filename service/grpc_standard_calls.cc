@@ -3,12 +3,12 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
 
-#include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/containers.h"
 
 namespace xlad::service {
 namespace {
@@ -23,9 +23,9 @@ using grpc::reflection::v1::FileDescriptorResponse;
 using grpc::reflection::v1::ServerReflectionRequest;
 using grpc::reflection::v1::ServerReflectionResponse;
 
-constexpr std::array<absl::string_view, 3> kServices = {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
-                                                        "xlad.v1.Coordinator"};
-constexpr int64_t kMaxRequestBytes = 64 << 10;
+constexpr std::array<absl::string_view, 3> kServiceNames = {
+    "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection", "xlad.v1.Coordinator"};
+constexpr int64_t kMaxStandardRequestBytes = 64 << 10;
 
 void AddFile(const FileDescriptor* file, std::set<const FileDescriptor*>* added, FileDescriptorResponse* response) {
   if (!added->insert(file).second) return;
@@ -40,7 +40,7 @@ void SetError(grpc::StatusCode code, const std::string& message, ServerReflectio
   response->mutable_error_response()->set_error_message(message);
 }
 
-// `file` may be null, if there is none with what was asked for.
+// Adds the file and its imports to the response. If `file` is null, the response is an error: `what` was not found.
 void SetFile(const FileDescriptor* file, const std::string& what, ServerReflectionResponse* response) {
   std::set<const FileDescriptor*> added;
   if (file != nullptr) return AddFile(file, &added, response->mutable_file_descriptor_response());
@@ -68,7 +68,7 @@ class ReflectionCall final : public grpc::ServerGenericBidiReactor {
   void OnReadDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
     ServerReflectionRequest request;
-    const absl::Status read = FromByteBuffer(incoming_, kMaxRequestBytes, &request);
+    const absl::Status read = FromByteBuffer(incoming_, kMaxStandardRequestBytes, &request);
     if (!read.ok()) return Finish(ToGrpcStatus(read));
     outgoing_ = ToByteBuffer(Reflect(request));
     StartWrite(&outgoing_);
@@ -86,7 +86,7 @@ absl::Status CheckHealth(Engine* engine, CallStream* stream) {
   const HealthCheckResponse response = HealthOf(engine->Status().serving(), request.service());
   if (response.status() != HealthCheckResponse::SERVICE_UNKNOWN) return stream->Write(response);
   return absl::NotFoundError(absl::StrCat("found no service ", request.service(), ", expected one of ",
-                                          absl::StrJoin(kServices, ", "), ", or no name for the server"));
+                                          absl::StrJoin(kServiceNames, ", "), ", or no name for the server"));
 }
 
 class HealthFollower final : public Follower {
@@ -103,13 +103,14 @@ class HealthFollower final : public Follower {
  private:
   Engine* const engine_;
   const std::string service_;
-  HealthCheckResponse::ServingStatus last_ = HealthCheckResponse::UNKNOWN;  // As nothing was sent.
+  // HealthOf never returns UNKNOWN, so the first status is sent.
+  HealthCheckResponse::ServingStatus last_ = HealthCheckResponse::UNKNOWN;
 };
 
 }  // namespace
 
 HealthCheckResponse HealthOf(bool serving, absl::string_view service) {
-  const bool known = service.empty() || std::find(kServices.begin(), kServices.end(), service) != kServices.end();
+  const bool known = service.empty() || Contains(kServiceNames, service);
   HealthCheckResponse response;
   response.set_status(!known    ? HealthCheckResponse::SERVICE_UNKNOWN
                       : serving ? HealthCheckResponse::SERVING
@@ -147,7 +148,7 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request) {
       SetExtensions(request.all_extension_numbers_of_type(), &response);
       break;
     case ServerReflectionRequest::kListServices:
-      for (const absl::string_view service : kServices) {
+      for (const absl::string_view service : kServiceNames) {
         response.mutable_list_services_response()->add_service()->set_name(std::string(service));
       }
       break;
@@ -162,12 +163,13 @@ void AddStandardCalls(const Serving& serving, CallTable* table) {
   Engine* const engine = serving.engine;
   table->is_serving = [engine] { return engine->Status().serving(); };
   table->methods["grpc.health.v1.Health/Check"] = {
-      &serving.pools->requests, kMaxRequestBytes, [engine](CallStream* stream) { return CheckHealth(engine, stream); }};
+      &serving.pools->requests, kMaxStandardRequestBytes,
+      [engine](CallStream* stream) { return CheckHealth(engine, stream); }};
   table->reactors["grpc.health.v1.Health/Watch"] = [serving](grpc::GenericCallbackServerContext*, const CallerAccess&) {
     using FollowerOr = absl::StatusOr<std::unique_ptr<Follower>>;
     return serving.followers->MakeStream([engine = serving.engine](const grpc::ByteBuffer& buffer) -> FollowerOr {
       HealthCheckRequest request;
-      XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxRequestBytes, &request));
+      XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, kMaxStandardRequestBytes, &request));
       return std::make_unique<HealthFollower>(engine, request.service());
     });
   };

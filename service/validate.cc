@@ -5,6 +5,7 @@
 
 #include "base/quoted.h"
 #include "service/placement/device_mix.h"
+#include "service/state/worker.h"
 #include "storage/uri.h"
 #include "tensor/wire.h"
 
@@ -12,9 +13,8 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxDimensions = 64;
-constexpr int kMaxEntries = 1 << 20;  // In a repeated field.
-constexpr int kMaxWorkerDevices = 1 << 16;
-constexpr int kMaxKinds = 64;  // The kinds of device in a report.
+constexpr int kMaxEntries = 1 << 20;  // The most entries in a repeated field.
+constexpr int kMaxKinds = 64;  // The most kinds of device in a report.
 constexpr int kMaxOffers = 1024;
 constexpr int kMaxFailedPeers = 16;
 constexpr int kMaxSilentPeers = 1 << 16;
@@ -101,7 +101,7 @@ absl::Status CheckMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh)
     XLAD_RETURN_IF_ERROR(CheckText("mesh axis", axis.name()));
     XLAD_RETURN_IF_ERROR(
         CheckRange(absl::StrCat("size of mesh axis ", Quoted(axis.name())), axis.size(), 1, kMaxMeshDevices));
-    devices *= axis.size();  // At most 2^40: no overflow.
+    devices *= axis.size();  // The product is at most 2^40, so it does not overflow.
     if (devices > kMaxMeshDevices) {
       return Bad("mesh", absl::StrCat("at least ", devices, " devices"), absl::StrCat("at most ", kMaxMeshDevices));
     }
@@ -110,7 +110,7 @@ absl::Status CheckMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh)
   return absl::OkStatus();
 }
 
-// The devices that run the logical shards of a job, and the mode in which their number is free.
+// Checks the number of devices of a job. In the canonical mode it may be any divisor of the number of shards.
 absl::Status CheckDevices(const JobSpec& spec) {
   const int mode = static_cast<int>(spec.compile().reduction_mode());
   if (!ReductionMode_IsValid(mode)) return Bad("compile.reduction_mode", absl::StrCat(mode), "0 to 2");
@@ -126,7 +126,7 @@ absl::Status CheckDevices(const JobSpec& spec) {
   return Bad("devices", absl::StrCat(spec.devices()), absl::StrCat("a number that divides the ", shards, " shards"));
 }
 
-template <typename Entry>  // JobSpec::Parameter or JobSpec::Result.
+template <typename Entry>  // Entry is JobSpec::Parameter or JobSpec::Result.
 absl::Status CheckEntries(absl::string_view field, const google::protobuf::RepeatedPtrField<Entry>& entries) {
   XLAD_RETURN_IF_ERROR(CheckCount(field, entries.size()));
   for (int i = 0; i < entries.size(); ++i) {
@@ -159,7 +159,7 @@ absl::Status CheckTasks(const google::protobuf::RepeatedPtrField<RunningTask>& t
   return absl::OkStatus();
 }
 
-// What devices run code for is in the reasons of jobs that wait for such devices.
+// The lengths are limited because the reasons of jobs that wait for devices contain these texts.
 absl::Status CheckTarget(const Target& target) {
   XLAD_RETURN_IF_ERROR(CheckText("target.triple", target.triple()));
   XLAD_RETURN_IF_ERROR(CheckText("target.cpu", target.cpu()));
@@ -423,7 +423,7 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckTrace(message.trace());
     case WorkerMessage::kExited:
       return CheckExited(message.exited());
-    default:  // Draining, which has no fields, and messages of newer workers.
+    default:  // These are Draining, which has no fields, and messages of newer workers.
       return absl::OkStatus();
   }
 }

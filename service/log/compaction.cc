@@ -1,30 +1,18 @@
 #include "service/log/compaction.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <string>
 
 namespace xlad::service {
 namespace {
 
-constexpr int64_t kPage = 1000;
-
-absl::Status VisitEventsOf(JobLog* log, const JobId& job, const std::function<void(const JobEvent&)>& visit) {
-  int64_t after = 0;
-  while (true) {
-    XLAD_ASSIGN_OR_RETURN(const std::vector<JobEvent> events, log->ReadEventsOf(job, after, kPage));
-    for (const JobEvent& event : events) visit(event);
-    if (std::ssize(events) < kPage) return absl::OkStatus();
-    after = events.back().sequence();
-  }
-}
-
-// Adds to `events` those about checkpoints that are not kept or could not be stored.
+// Adds to `events` the events about checkpoints that are not kept or could not be stored, if they precede the newest
+// kept checkpoint.
 absl::Status TrimCheckpoints(JobLog* log, const TrimmedJob& job, std::vector<int64_t>* events) {
   std::vector<int64_t> surplus;
-  size_t before_newest = 0;  // How many of them precede the commit of the newest checkpoint that is kept.
-  XLAD_RETURN_IF_ERROR(VisitEventsOf(log, job.id, [&](const JobEvent& event) {
+  size_t before_newest = 0;  // The number of surplus events before the commit of the newest kept checkpoint.
+  XLAD_RETURN_IF_ERROR(VisitEventsOf(*log, job.id, [&](const JobEvent& event) {
     if (event.has_dropped() || event.has_checkpoint_failed()) surplus.push_back(event.sequence());
     if (!event.has_checkpoint()) return;
     const bool is_kept = std::any_of(job.checkpoints.begin(), job.checkpoints.end(), [&](const Checkpoint& kept) {
@@ -59,14 +47,14 @@ absl::Status TrimCoordinator(JobLog* log, LogCompaction* compaction) {
   std::vector<int64_t>& events = compaction->events;
   Latest term(&events), removal(&events);
   std::map<std::string, Latest> drained, undrained;
-  XLAD_RETURN_IF_ERROR(VisitEventsOf(log, JobId(), [&](const JobEvent& event) {
+  XLAD_RETURN_IF_ERROR(VisitEventsOf(*log, JobId(), [&](const JobEvent& event) {
     if (event.has_term_started()) term.Add(event.sequence());
     if (event.has_removed()) {
       removal.Add(event.sequence());
       for (const std::string& job : event.removed().job_ids()) compaction->jobs.emplace_back(job);
     }
     if (!event.has_drain_changed()) return;
-    // A worker that is not drained needs no event.
+    // A worker that is not drained does not need an event in the log.
     auto& workers = event.drain_changed().drain() ? drained : undrained;
     const std::string& worker = event.drain_changed().worker_id();
     workers.try_emplace(worker, &events).first->second.Add(event.sequence());

@@ -1,7 +1,7 @@
 // The durable record of all jobs: events and step metrics, append-only.
 //
-// When Append returns OK, all of the batch survives kill -9 and a power failure. When it fails, the batch may or may
-// not be there: the caller must open the log again and read it. Thread-safe.
+// If Append returns OK, the batch survives kill -9 and a power failure. If it fails, the log may or may not contain the
+// batch: the caller must reopen the log and read it. Thread-safe.
 #pragma once
 
 #include <functional>
@@ -28,39 +28,45 @@ struct LogBatch {
   bool empty() const { return events.empty() && metrics.empty(); }
 };
 
-// What compaction removes: everything about some jobs, and single events that no fold needs any more.
+// The entries that a compaction removes: all entries of some jobs, and single events that do not affect the resulting
+// state.
 struct LogCompaction {
   std::vector<JobId> jobs;
-  std::vector<int64_t> events;  // Sequence numbers, ascending.
+  std::vector<int64_t> events;  // Sequence numbers in ascending order.
   bool empty() const { return jobs.empty() && events.empty(); }
 };
 
 class JobLog {
  public:
   virtual ~JobLog() = default;
-  // Appends all of the batch or nothing, with one sync, and sets the sequence numbers of the events (from 1, over all
-  // jobs). The metrics of a step that a later attempt has run again replace those of the earlier attempt; apart from
-  // that, a step that is recorded keeps its first values.
+  // Appends the batch atomically, with one sync, and sets the sequence numbers of the events, which begin with 1 and
+  // count the events of all jobs. If a later attempt has run a step again, its metrics replace those of the earlier
+  // attempt. Otherwise, a recorded step keeps its first values.
   virtual absl::Status Append(LogBatch* batch) = 0;
   // Calls `visit` with every event in order, until it returns an error.
   virtual absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) = 0;
-  // The first `limit` events of the job after a sequence number, in order.
+  // Returns the first `limit` events of the job after a sequence number, in order.
   virtual absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const JobId& job, int64_t after_sequence,
                                                              int64_t limit) = 0;
   // Returns the metrics of the first `limit` recorded steps from `from_step` on, in order.
   virtual absl::StatusOr<std::vector<StepMetrics>> ReadMetrics(const JobId& job, int64_t from_step, int64_t limit) = 0;
-  // Returns the metrics of the latest step that this attempt or, if `attempt` is 0, any attempt has recorded.
+  // Returns the metrics of the latest step that this attempt has recorded or, if `attempt` is 0, that any attempt has
+  // recorded. Metrics from before a migration have no attempt, and count for every attempt.
   virtual absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) = 0;
-  // Deletes in several small transactions, so that appends continue between them. A crash leaves the latest events of
-  // some jobs deleted, all of the jobs before any of the single events, and these in their order. After an error the
-  // log must be opened again, as after a failed append: every later append fails.
+  // Deletes in several small transactions, so that appends continue between them. The jobs are deleted first, each from
+  // its latest event to its first, and then the single events in their order. A crash leaves a prefix of these
+  // deletions. After an error the log must be reopened, as after a failed append: every later append fails.
   virtual absl::Status Compact(const LogCompaction& compaction) = 0;
   // Writes a consistent copy of the log to a new file while the log is in use.
   virtual absl::Status BackUp(const std::string& path) = 0;
 };
 
+// Calls `visit` with every event of the job in order.
+absl::Status VisitEventsOf(JobLog& log, const JobId& job, const std::function<void(const JobEvent&)>& visit);
+
 // Opens a SQLite file in WAL mode with full synchronization. AlreadyExists if another process has the file open. A log
-// of an older schema is copied to PATH.schema-N and then migrated; FailedPrecondition if it is of a newer one.
+// of schema version 1 is copied to PATH.schema-1 and then migrated. FailedPrecondition if the schema is newer than this
+// program.
 absl::StatusOr<std::unique_ptr<JobLog>> OpenSqliteJobLog(const std::string& path);
 
 // A log in memory for simulations. `store` must outlive the log; a restarted coordinator opens the same store.
@@ -68,8 +74,8 @@ struct MemoryJobStore {
   std::vector<JobEvent> events;
   std::vector<std::pair<JobId, StepMetrics>> metrics;
   int64_t next_sequence = 1;
-  int fail_next_appends = 0;            // The number of following appends that fail as if the disk were full.
-  bool failures_are_ambiguous = false;  // A failing append writes its batch nevertheless.
+  int fail_next_appends = 0;            // How many appends, from the next one on, fail as if the disk were full.
+  bool failures_are_ambiguous = false;  // Whether an append that fails writes its batch all the same.
 };
 std::unique_ptr<JobLog> OpenMemoryJobLog(MemoryJobStore* store);
 

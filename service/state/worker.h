@@ -1,4 +1,4 @@
-// The workers that the coordinator knows. Nothing here is in the log: workers register again after a restart.
+// The state of the workers that have registered. It is not in the log, because workers register again after a restart.
 #pragma once
 
 #include <map>
@@ -11,31 +11,36 @@
 
 namespace xlad::service {
 
+// A registration of more devices is refused.
+inline constexpr int64_t kMaxWorkerDevices = 1 << 16;
+
 enum class WorkerState {
   kAlive,
-  kSuspect,  // Silent for a while, or since peers have lost it; its attempts continue, it gets no new ones.
+  // The worker has been silent for suspect_ms, or since a peer lost its connection to it. Its attempts continue, but it
+  // gets no new ones.
+  kSuspect,
   kLost,
-  kDrained,  // It has left on its own request.
+  kDrained,  // The worker left after it asked to be drained.
 };
 
 struct Worker {
   WorkerId id;
   RegisterWorker registration;
   ConnectionId connection;
-  int64_t last_heard_ns = 0;
-  int64_t gone_ns = 0;  // When its connection closed, if it has none.
-  // From when on a silence of its links counts. A link that was cut together with that to the coordinator takes as long
-  // again to recover, because retransmissions become rarer by doubling their distances.
+  int64_t last_message_ns = 0;
+  int64_t gone_ns = 0;  // When its connection closed. Valid if it has no connection.
+  // The time from which silence on its links counts. A link to a peer that was cut together with the link to the
+  // coordinator may take as long to recover as it was cut, because TCP doubles the time between retransmissions.
   int64_t links_count_from_ns = 0;
-  bool leaving = false;  // It asked to be drained (SIGTERM); ends with its process.
+  bool leaving = false;  // Whether it has asked to be drained (SIGTERM). Reset when a new process registers.
   WorkerState state = WorkerState::kAlive;
-  std::string reason;                   // Why it is suspect or lost.
-  int64_t since_ns = 0;                 // When it entered its state.
-  std::set<JobId> jobs;                 // Whose running attempt is placed here.
-  std::map<std::string, int64_t> used;  // Devices of those attempts, by device name.
+  std::string reason;                   // Why the worker is suspect or lost.
+  int64_t since_ns = 0;                 // When the worker entered its state.
+  std::set<JobId> jobs;                 // The jobs whose running attempts are placed on the worker.
+  std::map<std::string, int64_t> used;  // The number of devices of these attempts, by device name.
 };
 
-// As clients see it (proto/job.proto). `drained` is true if an operator has drained the worker.
+// Returns the name of the state for clients (proto/job.proto). `drained` is true if an operator has drained the worker.
 std::string StateName(const Worker& worker, bool drained);
 
 }  // namespace xlad::service

@@ -14,14 +14,14 @@
 namespace xlad::simulation {
 namespace {
 
-const bool kQuiet = (SetLogLevel(LogLevel::kError), true);
+const bool kQuietStorm = (SetLogLevel(LogLevel::kError), true);
 
 uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-StormResult RunSeed(uint64_t seed) {
+StormResult RunStormSeed(uint64_t seed) {
   return Storm({.seed = seed, .trace = NumberFrom("XLAD_STORM_TRACE", 0) != 0}).Run();
 }
 
@@ -34,7 +34,7 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   StormResult sum;
   int failed = 0;
   for (uint64_t seed = first; seed < first + count && failed < 5; ++seed) {
-    const StormResult result = RunSeed(seed);
+    const StormResult result = RunStormSeed(seed);
     for (const std::string& violation : result.violations) {
       ADD_FAILURE() << "seed " << seed << " (replay with XLAD_STORM_SEED=" << seed << "): " << violation;
     }
@@ -58,7 +58,7 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   EXPECT_GT(sum.crashes, 0);
   EXPECT_GT(sum.disk_faults, 0);
   EXPECT_GT(sum.checkpoints, 0);
-  // All that a coordinator can record has happened often.
+  // Checks that each kind of record occurred often.
   for (const char* kind : {"submitted", "built", "placed", "started", "adopted", "attempt_ended", "stopped", "resized",
                            "checkpoint", "dropped", "drain_changed", "SUCCEEDED", "FAILED", "CANCELLED"}) {
     EXPECT_GT(sum.records[kind], static_cast<int64_t>(count) / 4) << kind;
@@ -84,7 +84,7 @@ TEST(StormTest, ManyWorkers) {
   EXPECT_GE(result.attempts, 2 * workers / 20);
 }
 
-TEST(StormTest, ASeedReplaysExactly) { EXPECT_EQ(RunSeed(7).trace_hash, RunSeed(7).trace_hash); }
+TEST(StormTest, ASeedReplaysExactly) { EXPECT_EQ(RunStormSeed(7).trace_hash, RunStormSeed(7).trace_hash); }
 
 }  // namespace
 }  // namespace xlad::simulation
