@@ -10,21 +10,15 @@
 
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/testing/test_folder.h"
 
 namespace xlad::service {
 namespace {
 
 class ExecutableCacheTest : public ::testing::Test {
  protected:
-  ExecutableCacheTest() {
-    SetLogLevel(LogLevel::kError);
-    folder_ = JoinPath(::testing::TempDir(), "executable_cache_test");
-    std::filesystem::remove_all(folder_);
-  }
-  ~ExecutableCacheTest() override {
-    std::filesystem::remove_all(folder_);
-    SetLogLevel(LogLevel::kInfo);
-  }
+  ExecutableCacheTest() { SetLogLevel(LogLevel::kError); }
+  ~ExecutableCacheTest() override { SetLogLevel(LogLevel::kInfo); }
 
   static BuildRequest Request(const std::string& program) {
     BuildRequest request;
@@ -50,7 +44,8 @@ class ExecutableCacheTest : public ::testing::Test {
     return found->cached;
   }
 
-  std::string folder_;
+  const TestFolder own_folder_;
+  const std::string folder_ = JoinPath(own_folder_.path(), "cache");
   std::atomic<int> builds_ = 0;
 };
 
@@ -133,7 +128,7 @@ TEST_F(ExecutableCacheTest, ConcurrentBuildsAreShared) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(8 - cached, builds_);
-  EXPECT_FALSE(Cached(cache, Request("p")));  // Nothing was stored.
+  EXPECT_FALSE(Cached(cache, Request("p")));  // The response was not stored.
 }
 
 TEST_F(ExecutableCacheTest, ErrorsAreNotKept) {

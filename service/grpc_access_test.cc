@@ -1,17 +1,17 @@
-// Every call of the coordinator with every kind of caller, over TLS: what security/roles.h says is what happens.
+// Every call of the coordinator with every kind of caller, over TLS: access follows security/roles.h.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "base/file_system.h"
 #include "base/grpc_channel.h"
 #include "base/hash.h"
+#include "base/testing/test_folder.h"
 #include "proto/worker.grpc.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/certificates.h"
@@ -31,10 +31,6 @@ using ::testing::HasSubstr;
 class GrpcAccessTest : public testing::Test {
  protected:
   void SetUp() override {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = JoinPath(testing::TempDir(), absl::StrCat("grpc_access_", test->name()));
-    std::filesystem::remove_all(folder_);
-    ASSERT_TRUE(RealFileSystem().MakeDirectories(folder_).ok());
     DaemonOptions options;
     options.listen = "0.0.0.0:0";
     options.advertise = "localhost";
@@ -55,7 +51,6 @@ class GrpcAccessTest : public testing::Test {
   void TearDown() override {
     channel_ = nullptr;
     daemon_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   std::string Token(Role role, const std::string& user) {
@@ -72,12 +67,12 @@ class GrpcAccessTest : public testing::Test {
     return *MakeChannel({daemon_->Address(), file, ""});
   }
 
-  // One message, which may be malformed, as a call of any kind. `method` is a name of security/roles.h.
+  // Makes a call with one message, which may be malformed. `method` is a name of security/roles.h.
   static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& token,
                            const std::string& method, const std::string& bytes = "") {
     grpc::GenericStub stub(channel);
     grpc::ClientContext context;
-    PrepareCall(&context, token, /*timeout_ms=*/20'000);
+    PrepareCall(&context, token, /*timeout_ms=*/600'000);
     grpc::CompletionQueue queue;
     const grpc::Slice slice(bytes);
     const grpc::ByteBuffer request(&slice, 1);
@@ -94,15 +89,18 @@ class GrpcAccessTest : public testing::Test {
     return status;
   }
 
-  std::string folder_, authority_;
+  const TestFolder own_folder_;
+  const std::string folder_ = own_folder_.path();
+  std::string authority_;
   std::unique_ptr<CoordinatorDaemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
-  std::map<std::string, std::string> tokens_;  // By role; "bob" is another submitter.
+  std::map<std::string, std::string> tokens_;  // By role. "bob" is a second submitter.
 };
 
 TEST_F(GrpcAccessTest, TheTableHasEveryCallOfTheService) {
   std::set<std::string> known;
-  std::set<std::string> named = {"grpc.health.v1.Health/Watch",  // Check is answered to everyone.
+  // Health/Check is not in the table because every caller may make this call.
+  std::set<std::string> named = {"grpc.health.v1.Health/Watch",
                                  "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
                                  "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"};
   for (const security::CallRule& rule : security::CallRules()) known.insert(rule.call);
@@ -113,7 +111,7 @@ TEST_F(GrpcAccessTest, TheTableHasEveryCallOfTheService) {
   EXPECT_EQ(known, named);
 }
 
-// Every call without a token, with a token that has expired, with one that was revoked, and with a token of each role.
+// Makes every call without a token, with an invalid, an expired and a revoked token, and with a token of each role.
 TEST_F(GrpcAccessTest, EveryCallWithEveryCaller) {
   const ManualClock past{1'000'000'000 * kNsPerSecond};
   security::TokenStore old(TokenFolder(JoinPath(folder_, "data")), &past);
@@ -129,7 +127,7 @@ TEST_F(GrpcAccessTest, EveryCallWithEveryCaller) {
     const std::pair<const char*, Access> roles[] = {
         {"reader", rule.reader}, {"submitter", rule.submitter}, {"worker", rule.worker}, {"operator", rule.op}};
     for (const auto& [role, access] : roles) {
-      // A stream of health would not end after a request that can be parsed.
+      // Health/Watch does not end after a valid request, so the request is malformed.
       const std::string request = std::string(rule.call).find("Health") == std::string::npos ? "" : "\xff";
       const grpc::Status status = Call(channel_, tokens_.at(role), rule.call, request);
       EXPECT_NE(status.error_code(), grpc::UNAUTHENTICATED) << rule.call << " as " << role;
@@ -148,16 +146,16 @@ TEST_F(GrpcAccessTest, ACoordinatorOfAnotherAuthorityIsNotTrusted) {
   const auto other = security::MakeAuthority(RealClock().WallNs() / kNsPerSecond);
   const auto channel = ChannelTo(JoinPath(folder_, "other.pem"), other->certificate);
   EXPECT_EQ(Call(channel, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
-  // Without TLS nothing is answered either.
+  // Calls without TLS are not answered either.
   const auto plain = grpc::CreateChannel(daemon_->Address(), grpc::InsecureChannelCredentials());
   EXPECT_EQ(Call(plain, tokens_.at("operator"), "GetStatus").error_code(), grpc::UNAVAILABLE);
 }
 
-// The certificate that a new connection is shown.
+// Returns the certificate that the server presents to a new connection.
 std::string CertificateOf(const std::string& address, const std::string& ca_file, const std::string& token) {
   const auto stub = Coordinator::NewStub(*MakeChannel({address, ca_file, ""}));
   grpc::ClientContext context;
-  PrepareCall(&context, token, 20'000);
+  PrepareCall(&context, token, 600'000);
   CoordinatorStatus status;
   const grpc::Status called = stub->GetStatus(&context, GetStatusRequest(), &status);
   EXPECT_TRUE(called.ok()) << called.error_message();
@@ -166,15 +164,13 @@ std::string CertificateOf(const std::string& address, const std::string& ca_file
 }
 
 TEST(GrpcCertificateTest, IsRenewedWithoutARestart) {
-  const std::string folder = JoinPath(testing::TempDir(), "grpc_certificate");
-  std::filesystem::remove_all(folder);
-  ASSERT_TRUE(RealFileSystem().MakeDirectories(folder).ok());
+  const TestFolder folder;
   constexpr int64_t kDayNs = 24 * 3600 * kNsPerSecond;
-  ManualClock clock(RealClock().WallNs() - 300 * kDayNs);  // When the first certificate is made.
+  ManualClock clock(RealClock().WallNs() - 300 * kDayNs);  // The time at which the first certificate is made.
   DaemonOptions options;
   options.listen = "0.0.0.0:0";
   options.advertise = "localhost";
-  options.data_folder = JoinPath(folder, "data");
+  options.data_folder = JoinPath(folder.path(), "data");
   options.program_path = "/bin/false";
   options.certificate_clock = &clock;
   options.certificate_check_ms = 5;
@@ -182,12 +178,12 @@ TEST(GrpcCertificateTest, IsRenewedWithoutARestart) {
   ASSERT_TRUE(daemon.ok()) << daemon.status();
   const auto join = MakeJoinFile(options.data_folder, {"otto", Role::kOperator}, 3600);
   ASSERT_TRUE(join.ok()) << join.status();
-  const std::string ca_file = JoinPath(folder, "ca.pem");
+  const std::string ca_file = JoinPath(folder.path(), "ca.pem");
   ASSERT_TRUE(security::WritePrivateFile(ca_file, join->authority).ok());
   const auto open = Coordinator::NewStub(*MakeChannel({(*daemon)->Address(), ca_file, ""}));
   const auto call = [&] {
     grpc::ClientContext context;
-    PrepareCall(&context, join->token, 20'000);
+    PrepareCall(&context, join->token, 600'000);
     CoordinatorStatus status;
     return open->GetStatus(&context, GetStatusRequest(), &status).ok();
   };
@@ -195,12 +191,12 @@ TEST(GrpcCertificateTest, IsRenewedWithoutARestart) {
   const std::string first = CertificateOf((*daemon)->Address(), ca_file, join->token);
   EXPECT_NE(first, "");
   clock.Advance(200 * kDayNs);
-  EXPECT_EQ(CertificateOf((*daemon)->Address(), ca_file, join->token), first) << "more than a third is left";
+  EXPECT_EQ(CertificateOf((*daemon)->Address(), ca_file, join->token), first)
+      << "more than a third of the certificate's validity is left";
   clock.Advance(100 * kDayNs);
   while (CertificateOf((*daemon)->Address(), ca_file, join->token) == first) EXPECT_TRUE(call());
   EXPECT_TRUE(call()) << "connections that are open stay open";
   daemon->reset();
-  std::filesystem::remove_all(folder);
 }
 
 class JobsOfTwoUsers : public GrpcAccessTest {
@@ -217,7 +213,7 @@ class JobsOfTwoUsers : public GrpcAccessTest {
     submit_.mutable_spec()->set_name("m");
     submit_.mutable_spec()->set_program_blob(blob.digest());
     submit_.mutable_spec()->set_steps(1);
-    for (const char* who : {"submitter", "bob"}) {  // The same key of two users is two jobs.
+    for (const char* who : {"submitter", "bob"}) {  // The same client key of two users names two jobs.
       SubmitJobResponse response;
       const grpc::Status status =
           As(who, [&](grpc::ClientContext* context) { return stub_->SubmitJob(context, submit_, &response); });
@@ -240,18 +236,18 @@ class JobsOfTwoUsers : public GrpcAccessTest {
   template <typename Work>
   grpc::Status As(const std::string& who, const Work& work) {
     grpc::ClientContext context;
-    PrepareCall(&context, tokens_.at(who), 20'000);
+    PrepareCall(&context, tokens_.at(who), 600'000);
     return work(&context);
   }
 
   std::unique_ptr<Coordinator::Stub> stub_;
   SubmitJobRequest submit_;
-  std::map<std::string, std::string> jobs_;  // By user: "submitter" or "bob".
+  std::map<std::string, std::string> jobs_;  // Job ids by user: "submitter" or "bob".
   std::string session_;                      // Belongs to "submitter".
 };
 
-// All calls about a job or a session by a submitter who does not own it.
-TEST_F(JobsOfTwoUsers, AnotherUsersJobsDoNotExist) {
+// Makes all calls about a job or a session as a submitter who does not own it.
+TEST_F(JobsOfTwoUsers, AnotherUsersJobsAreNotFound) {
   GetJobRequest named;  // The id is field 1 of all these requests.
   int checked = 0;
   for (const security::CallRule& rule : security::CallRules()) {
@@ -272,14 +268,14 @@ TEST_F(JobsOfTwoUsers, AnotherUsersJobsDoNotExist) {
     // Some requests need further fields and are refused before their job is looked up.
     EXPECT_TRUE(status.error_code() == grpc::NOT_FOUND || status.error_code() == grpc::INVALID_ARGUMENT)
         << rule.call << ": " << status.error_code() << " " << status.error_message();
-    // The answer is the same as for a job that does not exist.
+    // The error code is the same as for a job that does not exist.
     if (status.error_code() != grpc::NOT_FOUND) continue;
     EXPECT_THAT(status.error_message(), HasSubstr("of user bob")) << rule.call;
   }
   EXPECT_GE(checked, 14);
 }
 
-TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeThem) {
+TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeTheJobs) {
   GetJobRequest named;
   named.set_job_id(jobs_["submitter"]);
   for (const char* call : {"GetJob", "JobLog", "WhyJob", "CancelJob"}) {
@@ -303,7 +299,7 @@ TEST_F(JobsOfTwoUsers, OwnersReadersAndOperatorsSeeThem) {
 }
 
 TEST_F(JobsOfTwoUsers, AnotherUsersStateAndFilesAreNotRead) {
-  // Nor can its state be resumed, or a file of the workers' machines be read.
+  // A submitter can neither resume another user's state nor read files of the workers' machines.
   submit_.set_client_key("resume");
   submit_.mutable_spec()->set_resume(jobs_["submitter"]);
   SubmitJobResponse ignored;
@@ -330,7 +326,7 @@ TEST(Owners, AreAPartOfTheKey) {
   EXPECT_TRUE(CheckOwner({{"otto", Role::kOperator}, false}, "j", "@alice/k").ok());
 }
 
-// The table of the reference is the table of the program.
+// The table in docs/reference/security.md is the same as the program's.
 TEST(Roles, AreDocumented) {
   const auto page = RealFileSystem().Read("docs/reference/security.md");
   ASSERT_TRUE(page.ok()) << page.status();

@@ -1,4 +1,4 @@
-// Health and reflection of a coordinator, as clients of others ask for them.
+// Health and reflection of a coordinator, requested as standard gRPC clients do.
 #include "service/grpc_standard_calls.h"
 
 #include <gmock/gmock.h>
@@ -7,13 +7,12 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
 
-#include "base/file_system.h"
 #include "base/grpc_channel.h"
+#include "base/testing/test_folder.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/reflection.grpc.pb.h"
 #include "service/coordinator_daemon.h"
@@ -37,12 +36,9 @@ constexpr char kCoordinator[] = "xlad.v1.Coordinator";
 class StandardCallsTest : public testing::Test {
  protected:
   void SetUp() override {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = JoinPath(testing::TempDir(), absl::StrCat("standard_calls_", test->name()));
-    std::filesystem::remove_all(folder_);
     DaemonOptions options;
     options.listen = "127.0.0.1:0";
-    options.data_folder = folder_;
+    options.data_folder = folder_.path();
     options.program_path = "/bin/false";
     auto daemon = CoordinatorDaemon::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
@@ -52,18 +48,17 @@ class StandardCallsTest : public testing::Test {
   void TearDown() override {
     channel_ = nullptr;
     daemon_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   grpc::Status Check(const std::string& service, HealthCheckResponse* response) {
     grpc::ClientContext context;
-    PrepareCall(&context, "", /*timeout_ms=*/20'000);
+    PrepareCall(&context, "", /*timeout_ms=*/600'000);
     HealthCheckRequest request;
     request.set_service(service);
     return Health::NewStub(channel_)->Check(&context, request, response);
   }
 
-  std::string folder_;
+  const TestFolder folder_;
   std::unique_ptr<CoordinatorDaemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -102,7 +97,7 @@ TEST_F(StandardCallsTest, HealthIsWatchedUntilTheCoordinatorEnds) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::UNAVAILABLE);
 }
 
-// Requests of one stream, each written after the answer to the one before.
+// Sends the requests of one stream, each after the answer to the previous one.
 class ReflectionClient {
  public:
   explicit ReflectionClient(const std::shared_ptr<grpc::Channel>& channel)
@@ -131,7 +126,7 @@ class ReflectionClient {
   const std::unique_ptr<grpc::ClientReaderWriter<ServerReflectionRequest, ServerReflectionResponse>> stream_;
 };
 
-// Adds the files of a response to a pool, each after those that it imports.
+// Adds the files of a response to a pool, each after the files that it imports.
 void AddTo(DescriptorPool* pool, const ServerReflectionResponse& response) {
   const auto& files = response.file_descriptor_response().file_descriptor_proto();
   std::map<std::string, FileDescriptorProto> by_name;
@@ -150,8 +145,8 @@ void AddTo(DescriptorPool* pool, const ServerReflectionResponse& response) {
   for (const auto& [name, file] : by_name) add(file);
 }
 
-// A program that knows nothing of the coordinator learns all of its calls and messages.
-TEST_F(StandardCallsTest, ServicesAreDescribedAsTheyAre) {
+// A program without the coordinator's .proto files can obtain all of its calls and messages.
+TEST_F(StandardCallsTest, ReflectionDescribesEveryService) {
   ReflectionClient client(channel_);
   ServerReflectionRequest request;
   request.set_list_services("*");
@@ -175,7 +170,7 @@ TEST_F(StandardCallsTest, ServicesAreDescribedAsTheyAre) {
   EXPECT_TRUE(client.Finish().ok());
 }
 
-TEST_F(StandardCallsTest, WhatReflectionDoesNotFindIsAnError) {
+TEST_F(StandardCallsTest, ReflectionReturnsAnErrorForWhatItDoesNotFind) {
   ReflectionClient client(channel_);
   EXPECT_THAT(client.AskForSymbol("xlad.v1.Other").error_response().error_message(), HasSubstr("symbol xlad.v1.Other"));
   EXPECT_EQ(client.AskForSymbol("").error_response().error_code(), grpc::NOT_FOUND);

@@ -1,15 +1,15 @@
-// The pages of the HTTP address of a real engine, and the metrics of made-up states.
+// The HTTP pages of a real engine, and the metrics of invented states.
 #include "service/http_pages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <regex>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "base/testing/test_folder.h"
 #include "observe/testing/http_client.h"
 #include "service/metrics_text.h"
 
@@ -23,10 +23,8 @@ using ::testing::StartsWith;
 class HttpPagesTest : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = JoinPath(testing::TempDir(), "http_pages");
-    std::filesystem::remove_all(folder_);
     EngineOptions options;
-    options.data_folder = folder_;
+    options.data_folder = folder_.path();
     options.program_path = "/bin/false";
     auto engine = Engine::Start(options);
     ASSERT_TRUE(engine.ok()) << engine.status();
@@ -36,7 +34,6 @@ class HttpPagesTest : public testing::Test {
     server_.reset();
     if (engine_ != nullptr) engine_->Stop();
     engine_.reset();
-    std::filesystem::remove_all(folder_);
   }
   std::string Serve(const std::string& address) {
     auto server = ServeHttp(address, engine_.get());
@@ -45,7 +42,7 @@ class HttpPagesTest : public testing::Test {
     return server_->Address();
   }
 
-  std::string folder_;
+  const TestFolder folder_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<observe::HttpServer> server_;
 };
@@ -121,7 +118,7 @@ TEST(MetricsText, HasJobsAndWorkersAndNoNames) {
   EXPECT_FALSE(absl::StrContains(text, "secret"));
 }
 
-// The rules of the format and of Prometheus' naming practices, for every line.
+// Every line follows the text format and the naming practices of Prometheus.
 TEST(MetricsText, FollowsTheFormatAndTheNamingPractices) {
   const std::regex sample(R"re(([a-z_]+)(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? (\S+))re");
   std::set<std::string> begun;
@@ -131,7 +128,7 @@ TEST(MetricsText, FollowsTheFormatAndTheNamingPractices) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words[0] == "#" && words[1] == "HELP") {
       family = words[2];
-      EXPECT_TRUE(begun.insert(family).second) << family << " is begun twice";
+      EXPECT_TRUE(begun.insert(family).second) << family << " begins twice";
       EXPECT_TRUE(absl::StartsWith(family, "xlad_") || absl::StartsWith(family, "process_")) << line;
       for (const char* bad : {"_ms", "_milliseconds", "_kb", "_minutes"}) EXPECT_FALSE(absl::EndsWith(family, bad));
       continue;
@@ -149,7 +146,7 @@ TEST(MetricsText, FollowsTheFormatAndTheNamingPractices) {
   EXPECT_GE(begun.size(), 18u);
 }
 
-// Every family is in the table of the reference, and the table has no others.
+// The table in docs/reference/metrics.md has exactly the families of the program.
 TEST(MetricsText, IsDocumented) {
   const auto page = RealFileSystem().Read("docs/reference/metrics.md");
   ASSERT_TRUE(page.ok()) << page.status();

@@ -1,4 +1,4 @@
-// The data port of a worker: hellos, and all kinds of misuse by unknown clients.
+// The data port of a worker: hellos, and misuse of all kinds by unknown clients.
 #include "worker/peer_acceptor.h"
 
 #include <gmock/gmock.h>
@@ -26,15 +26,18 @@ PeerHello HelloOf(const std::string& job, int64_t attempt, int device = 0) {
   return hello;
 }
 
+// Longer than any test takes, however busy the machine is.
+constexpr int64_t kLongMs = 600'000;
+
 class PeerAcceptorTest : public ::testing::Test {
  protected:
-  explicit PeerAcceptorTest(const PeerAcceptorLimits& limits = {.max_greeting = 16, .max_waiting = 32})
-      : acceptor_(*PeerAcceptor::Listen("127.0.0.1:0", limits)) {
+  explicit PeerAcceptorTest(int64_t greeting_ms = kLongMs, int64_t waiting_ms = kLongMs)
+      : acceptor_(*PeerAcceptor::Listen("127.0.0.1:0", {16, 32, greeting_ms, waiting_ms})) {
     SetLogLevel(LogLevel::kError);
   }
   ~PeerAcceptorTest() override { SetLogLevel(LogLevel::kInfo); }
 
-  std::unique_ptr<Connection> Dial() { return *TcpNetwork().Dial(acceptor_->address(), 30'000); }
+  std::unique_ptr<Connection> Dial() { return *TcpNetwork().Dial(acceptor_->address(), kLongMs); }
   std::unique_ptr<Connection> DialWith(const PeerHello& hello) {
     std::unique_ptr<Connection> connection = Dial();
     EXPECT_TRUE(collectives::WriteBlock(connection.get(), hello.SerializeAsString()).ok());
@@ -132,7 +135,7 @@ TEST_F(PeerAcceptorTest, GarbageIsHarmless) {
   WaitForTaken(1);
 }
 
-TEST_F(PeerAcceptorTest, AHelloMayComeInPieces) {
+TEST_F(PeerAcceptorTest, AHelloMayArriveInPieces) {
   Add({"job", 1});
   const auto peer = Dial();
   const std::string hello = HelloOf("job", 1, 9).SerializeAsString();
@@ -155,7 +158,7 @@ TEST_F(PeerAcceptorTest, ContinuesWithoutDescriptors) {
   std::vector<std::unique_ptr<Connection>> idle;
   while (true) {
     auto connection = TcpNetwork().Dial(acceptor_->address(), 1000);
-    if (!connection.ok()) break;  // This process has no descriptor left.
+    if (!connection.ok()) break;  // From here on, this process has no descriptor left.
     idle.push_back(*std::move(connection));
   }
   idle.clear();
@@ -164,14 +167,22 @@ TEST_F(PeerAcceptorTest, ContinuesWithoutDescriptors) {
   setrlimit(RLIMIT_NOFILE, &before);
 }
 
-class ShortWaits : public PeerAcceptorTest {
+class ShortGreetings : public PeerAcceptorTest {
  protected:
-  ShortWaits() : PeerAcceptorTest({.max_greeting = 16, .max_waiting = 32, .greeting_ms = 1, .waiting_ms = 1}) {}
+  ShortGreetings() : PeerAcceptorTest(/*greeting_ms=*/1) {}
 };
 
-TEST_F(ShortWaits, ConnectionsExpire) {
+TEST_F(ShortGreetings, ASilentConnectionExpires) {
   const auto silent = Dial();
   EXPECT_EQ(Refusal(silent.get()), "closed");
+}
+
+class ShortWaits : public PeerAcceptorTest {
+ protected:
+  ShortWaits() : PeerAcceptorTest(kLongMs, /*waiting_ms=*/1) {}
+};
+
+TEST_F(ShortWaits, AConnectionForAnUnknownAttemptExpires) {
   const auto unknown = DialWith(HelloOf("job", 1));
   EXPECT_THAT(Refusal(unknown.get()), HasSubstr("no such attempt was started on this worker"));
 }
