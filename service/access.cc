@@ -19,8 +19,9 @@ absl::StatusOr<Caller> AccessControl::Identify(const std::string& peer, const st
     return Caller{"", Role::kOwner};
   }
   absl::Status refused = absl::UnauthenticatedError(
-      options_.tokens == nullptr ? "found no token or a wrong one, expected the coordinator's (--token-file)"
-                                 : "found no token, expected that of a join file (--join FILE, from `xlad token`)");
+      options_.tokens == nullptr
+          ? "found no token or a wrong token, expected the coordinator's token (--token-file)"
+          : "found no token, expected the token of a join file (--join FILE, from `xlad token`)");
   for (const std::string& bearer : bearers) {
     if (!options_.shared_token.empty() && SameSecret(bearer, options_.shared_token)) return Caller{"", Role::kOwner};
     if (options_.tokens == nullptr) continue;
@@ -56,7 +57,7 @@ std::string OwnerOfKey(absl::string_view key) {
 
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key) {
   if (!access.own_only || OwnerOfKey(key) == access.caller.user) return absl::OkStatus();
-  // Whether another user has such a job is not told.
+  // The error does not reveal whether another user has a job of this id.
   return absl::NotFoundError(absl::StrCat("found no job ", job_id, " of user ", access.caller.user));
 }
 

@@ -1,4 +1,4 @@
-// Builds that wait for the test: which of them run at once, in which order, and how they are cancelled.
+// Builds that run until the test ends them: which of them run at once, in which order, and how they are cancelled.
 #include "service/build_queue.h"
 
 #include <gmock/gmock.h>
@@ -20,13 +20,13 @@ class BuildQueueTest : public ::testing::Test {
     return {.young = 2, .all = 4, .old_after_ms = 1000, .clock = clock};
   }
 
-  // Adds a build that ends when the test lets it or when it is cancelled.
+  // Adds a build that ends when the test ends it or when it is cancelled.
   void Add(const std::string& job) {
     queue_.Add(job, [this, job](CancelSignal* cancel) {
       std::unique_lock<std::mutex> lock(mutex_);
       started_.push_back(job);
       changed_.notify_all();
-      // The signal does not notify this condition variable, so it is read again and again.
+      // The signal does not notify this condition variable, so the loop polls the signal.
       while (!let_end_.contains(job) && !cancel->raised()) changed_.wait_for(lock, std::chrono::milliseconds(5));
       if (cancel->raised()) cancelled_.insert(job);
       ended_.insert(job);
@@ -53,7 +53,7 @@ class BuildQueueTest : public ::testing::Test {
   BuildQueue queue_{Options(&clock_)};
 };
 
-TEST_F(BuildQueueTest, StartsInOrderAsFarAsThereIsRoom) {
+TEST_F(BuildQueueTest, StartsBuildsInOrderUpToTheLimit) {
   for (const char* job : {"a", "b", "c", "d"}) Add(job);
   EXPECT_EQ(WaitForStarted(2).size(), 2u);
   LetEnd("b");
@@ -76,7 +76,7 @@ TEST_F(BuildQueueTest, BuildsThatTakeLongDoNotBlockOthers) {
   LetEnd("long2");
 }
 
-TEST_F(BuildQueueTest, CancelEndsThoseThatRunAndDropsThoseThatWait) {
+TEST_F(BuildQueueTest, CancelEndsRunningBuildsAndDropsWaitingBuilds) {
   for (const char* job : {"a", "b", "c", "d"}) Add(job);
   WaitForStarted(2);
   queue_.Cancel("c");
@@ -88,7 +88,7 @@ TEST_F(BuildQueueTest, CancelEndsThoseThatRunAndDropsThoseThatWait) {
   EXPECT_THAT(cancelled_, ElementsAre("a"));
 }
 
-TEST_F(BuildQueueTest, TheEndOfTheQueueCancelsThoseThatRun) {
+TEST_F(BuildQueueTest, TheDestructorCancelsRunningBuilds) {
   std::promise<void> started;
   bool was_cancelled = false;
   {

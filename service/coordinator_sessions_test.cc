@@ -1,4 +1,4 @@
-// Sessions in the coordinator: virtual clock, scripted workers.
+// Sessions in the coordinator, with a virtual clock and scripted workers.
 #include "base/log.h"
 #include "proto/protocol.h"
 #include "security/session_keys.h"
@@ -50,7 +50,7 @@ class SessionsTest : public ::testing::Test, protected Cluster {
 
 TEST_F(SessionsTest, ClientsAndWorkersAreToldWhereTheFirstWorkerServes) {
   const std::string id = Running();
-  EXPECT_EQ(Open(), id) << "the same key is the same session";
+  EXPECT_EQ(Open(), id) << "the same key names the same session";
   const auto place = Locate(id);
   ASSERT_TRUE(place.ok()) << place.status();
   EXPECT_EQ(place->address(), "127.0.0.1:1");
@@ -74,7 +74,7 @@ TEST_F(SessionsTest, ClientsAndWorkersAreToldWhereTheFirstWorkerServes) {
   EXPECT_TRUE(Status(id).session());
 }
 
-TEST_F(SessionsTest, WithAWorkerOfTheVersionBeforeAllCallsCarryOneKey) {
+TEST_F(SessionsTest, HasOneKeyForAllCallsIfAWorkerHasAnOlderVersion) {
   Register(1, "a");
   protocol = kSessionSecretProtocol - 1;
   Register(2, "b");
@@ -109,7 +109,7 @@ TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
   Release(id);
   RunFor(9'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
-  ASSERT_TRUE(Hold(id).ok());  // Held again before the grace period ends.
+  ASSERT_TRUE(Hold(id).ok());  // A client holds the session again before the grace period ends.
   RunFor(20'000, {1, 2});
   EXPECT_TRUE(Check(id).ok());
   Release(id);
@@ -121,7 +121,7 @@ TEST_F(SessionsTest, ExpiresOnlyWhenNotHeld) {
 }
 
 TEST_F(SessionsTest, ExpiresIfNeverHeld) {
-  const std::string id = Open();  // There are no workers: the session stays pending.
+  const std::string id = Open();  // The session stays pending because there are no workers.
   EXPECT_EQ(Status(id).state(), PENDING);
   RunFor(11'000, {1, 2});
   EXPECT_EQ(Status(id).state(), CANCELLED);
@@ -160,7 +160,7 @@ TEST_F(SessionsTest, OutlivesARestartOfTheCoordinatorIfItsClientAndItsWorkersRet
   RunFor(30'000, {1, 2});
   EXPECT_TRUE(Check(id).ok()) << Why(id);
   Release(id);
-  Release(id);  // The hold of before the restart.
+  Release(id);  // Releases the hold from before the restart.
   RunFor(11'000, {1, 2});
   EXPECT_THAT(Why(id), HasSubstr("no client has held it"));
 }

@@ -1,4 +1,4 @@
-// A link between two workers that is cut while both reach the coordinator.
+// The link between two workers is cut while both of them reach the coordinator.
 #include "service/placement/apart.h"
 #include "service/testing/cluster.h"
 #include "service/testing/target.h"
@@ -11,7 +11,8 @@ using ::testing::HasSubstr;
 
 class CutLink : public ::testing::Test {
  protected:
-  // A heartbeat of the worker of a connection, to which the machine of `peer` has answered nothing for this long.
+  // Sends a heartbeat of the worker on `connection`. It reports that the machine of `peer` has not answered for
+  // `silent_ms`.
   void Beat(int64_t connection, const std::string& peer = "", int64_t silent_ms = 0) {
     WorkerMessage message;
     RunningTask* const task = message.mutable_heartbeat()->add_running();
@@ -22,7 +23,8 @@ class CutLink : public ::testing::Test {
     }
     cluster_.Handle(connection, message);
   }
-  // Both workers send heartbeats for this long, and a reports that b's machine has been silent since before that.
+  // Both workers send heartbeats for `ms`. Worker a reports that b's machine had already been silent for
+  // `silent_before_ms` when they began.
   void RunSilent(int64_t ms, int64_t silent_before_ms = 0) {
     for (int64_t t = 0; t <= ms && IsRunning(); t += 100) {
       if (t > 0) cluster_.Advance(100);
@@ -47,7 +49,7 @@ TEST_F(CutLink, IsNamedAfterTheTimeInWhichBothSendHeartbeats) {
   EXPECT_TRUE(IsRunning());
   RunSilent(100, 2400);
   EXPECT_FALSE(IsRunning());
-  ASSERT_TRUE(cluster_.sent.back().message.has_launch());  // The next attempt.
+  ASSERT_TRUE(cluster_.sent.back().message.has_launch());  // The launch of the next attempt.
   const auto aborted = std::find_if(cluster_.sent.begin(), cluster_.sent.end(),
                                     [](const SendMessage& sent) { return sent.message.has_abort(); });
   ASSERT_NE(aborted, cluster_.sent.end());
@@ -66,13 +68,13 @@ TEST_F(CutLink, IsNotTheReasonIfThePeerDoesNotReachTheCoordinatorEither) {
   }
 }
 
-TEST_F(CutLink, HasAsLongAsItWasCutToRecoverIfTheWorkerWasCutOffToo) {
+TEST_F(CutLink, IsGivenAsLongToRecoverAsItWasCutIfTheWorkerWasCutOffToo) {
   cluster_.RunFor(5000, {1, 2});
   for (int64_t t = 0; t < 6000; t += 100) {
     cluster_.Advance(100);
     Beat(1, "b", t);
   }
-  RunSilent(8400, 6000);  // Both reach the coordinator again; 6 s of it do not count.
+  RunSilent(8400, 6000);  // Both workers reach the coordinator again. The 6 s before this do not count.
   EXPECT_TRUE(IsRunning());
   RunSilent(200, 14'400);
   EXPECT_FALSE(IsRunning());
@@ -102,26 +104,26 @@ TEST_F(CutLink, KeepsTheWorkersApartForAMinuteIfOthersAreFree) {
   cluster_.Start(job_, {1, 3});
   cluster_.RunFor(60'000, {1, 2, 3});
   cluster_.Gone(3);
-  cluster_.RunFor(12'000, {1, 2});  // c is lost.
+  cluster_.RunFor(12'000, {1, 2});  // Worker c is lost.
   EXPECT_EQ(cluster_.JobOf(job_).attempt, 3);
   EXPECT_EQ(Placed(), (std::set<std::string>{"a", "b"}));
 }
 
-TEST_F(CutLink, LeavesNoChoiceIfThereAreNoOtherWorkers) {
+TEST_F(CutLink, IsIgnoredByPlacementIfThereAreNoOtherWorkers) {
   RunSilent(2600);
   cluster_.RunFor(1000, {1, 2});
   EXPECT_EQ(cluster_.JobOf(job_).attempt, 2);
   EXPECT_EQ(Placed(), (std::set<std::string>{"a", "b"}));
 }
 
-// `cuts` says which of five workers do not reach each other: a bit for each pair.
+// Whether the workers a and b, of five workers, do not reach each other. `cuts` has one bit per pair of workers.
 bool IsCutIn(int cuts, int a, int b) {
-  constexpr int kFirstBit[] = {0, 4, 7, 9};  // The first pair with the lower worker 0, 1, 2, 3.
+  constexpr int kFirstBit[] = {0, 4, 7, 9};  // The bit of the first pair whose lower worker is 0, 1, 2 or 3.
   const int low = std::min(a, b), high = std::max(a, b);
   return low != high && (cuts >> (kFirstBit[low] + high - low - 1) & 1) != 0;
 }
 
-// Whether three of the five reach each other.
+// Whether any three of the five workers reach each other.
 bool HasThreeConnected(int cuts) {
   for (int a = 0; a < 5; ++a) {
     for (int b = a + 1; b < 5; ++b) {
@@ -133,7 +135,7 @@ bool HasThreeConnected(int cuts) {
   return false;
 }
 
-// For every graph on five workers.
+// Tries every graph on five workers.
 TEST(TakeConnected, FindsWorkersThatReachEachOtherIfThereAreAny) {
   const Target target = TargetOf("cpu", "");
   std::vector<RegisterWorker> workers(5);

@@ -1,4 +1,4 @@
-// Workers that have ended and are not known to be lost yet: how soon jobs continue without them.
+// How soon jobs continue without workers that have ended but do not count as lost yet.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -12,7 +12,7 @@ std::vector<std::string> WorkersOf(const Job& job) {
   return ids;
 }
 
-// A job on the workers a and b. The spare workers c and d have connections 3 and 4.
+// A job on the workers a and b. The spare workers c and d are on connections 3 and 4.
 std::string RunningJobWithSpares(Cluster* cluster) {
   const std::string job = cluster->RunningJob();
   cluster->Register(3, "c");
@@ -20,7 +20,8 @@ std::string RunningJobWithSpares(Cluster* cluster) {
   return job;
 }
 
-// Workers a and c end together. The end of a is known first, so that the next attempt is placed on c.
+// Workers a and c end at the same time. The coordinator first learns that a has ended, so it places the next attempt on
+// c.
 void EndTogether(Cluster* cluster, const std::string& job) {
   cluster->Gone(1);
   cluster->Fail(2, job, 5, absl::UnavailableError("peer a is gone"), "a");
@@ -33,11 +34,12 @@ TEST(DeadWorkers, AnAttemptThatCannotStartIsPlacedElsewhere) {
   const std::string job = RunningJobWithSpares(&cluster);
   EndTogether(&cluster, job);
   cluster.RunFor(900, {2, 4});
-  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "c may come back";
+  EXPECT_EQ(cluster.Status(job).attempt(), 2) << "c may still reconnect";
   cluster.RunFor(200, {2, 4});
   EXPECT_EQ(cluster.Status(job).attempt(), 3);
   EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("b", "d"));
-  EXPECT_EQ(cluster.Status(job).failures(), 1) << "that of the first attempt: the second one did not fail";
+  EXPECT_EQ(cluster.Status(job).failures(), 1)
+      << "the first attempt failed; the second one never started and does not count";
 }
 
 TEST(DeadWorkers, AWorkerThatReconnectsKeepsTheAttemptThatItStarts) {
@@ -51,7 +53,8 @@ TEST(DeadWorkers, AWorkerThatReconnectsKeepsTheAttemptThatItStarts) {
   cluster.Start(job, {2, 5});
 }
 
-// Its peers report its end. If they do not, it probably loads its state while its path is cut.
+// A worker that has reported the attempt is given more time: if it had ended, its peers would report that. It probably
+// loads its state while its connection to the coordinator is cut.
 TEST(DeadWorkers, AWorkerThatHasTheAttemptIsWaitedForLonger) {
   Cluster cluster;
   const std::string job = RunningJobWithSpares(&cluster);
@@ -65,7 +68,7 @@ TEST(DeadWorkers, AWorkerThatHasTheAttemptIsWaitedForLonger) {
   EXPECT_EQ(cluster.Status(job).attempt(), 3);
 }
 
-// With --on-loss shrink, the job continues on fewer devices if no worker can replace it.
+// With --on-loss shrink, the job continues on fewer devices if the lost worker cannot be replaced.
 TEST(DeadWorkers, AJobShrinksIfItsAttemptsCannotStart) {
   Cluster cluster;
   JobSpec spec = cluster.Spec(4);
@@ -82,8 +85,8 @@ TEST(DeadWorkers, AJobShrinksIfItsAttemptsCannotStart) {
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 2);
 }
 
-// A machine without power closes no connection. Its peers notice it, and the coordinator does not yet.
-TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItIsHeardFrom) {
+// A machine that loses power does not close its connections. Its peers notice the loss before the coordinator does.
+TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItSendsAMessage) {
   Cluster cluster;
   const std::string job = RunningJobWithSpares(&cluster);
   cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Drain(WorkerId("d")).ok()); });
@@ -93,9 +96,9 @@ TEST(DeadWorkers, AWorkerThatItsPeersHaveLostGetsNoAttemptUntilItIsHeardFrom) {
   EXPECT_EQ(cluster.Status(job).state(), PENDING);
   EXPECT_THAT(cluster.Status(job).reason(),
               HasSubstr("worker a (ranks 0, 1; host host, pid 101) was lost at step 5: its peers "
-                        "have lost it, and it is silent"));
+                        "have lost their connections to it, and it is silent"));
   cluster.RunFor(100, {1, 2, 3, 4});
-  EXPECT_EQ(cluster.Status(job).state(), STARTING) << "a has been heard from";
+  EXPECT_EQ(cluster.Status(job).state(), STARTING) << "the coordinator has received a message from a";
   EXPECT_THAT(WorkersOf(cluster.JobOf(job)), ::testing::ElementsAre("a", "b"));
 }
 

@@ -39,11 +39,12 @@ absl::StatusOr<Actions> GroupCommit::Commit(const std::vector<Work>& batch, bool
   if (effects.batch.empty()) return std::move(effects.actions);
   const absl::Status appended = log_->Append(&effects.batch);
   if (appended.ok()) return std::move(effects.actions);
-  LogError("the job log cannot be written; serving stops until it can", {{"error", std::string(appended.message())}});
+  LogError("the job log cannot be written; serving stops until it can be written",
+           {{"error", std::string(appended.message())}});
   (void)Close(appended);
   const absl::Status refusal = absl::UnavailableError(
       absl::StrCat("the job log cannot be written: ", appended.message(),
-                   "; running jobs continue; repair the coordinator's disk, and it serves again by itself"));
+                   "; running jobs continue; repair the coordinator's disk, then the coordinator serves again"));
   for (const Work& work : batch) {
     if (work.answer) work.answer(refusal);
   }

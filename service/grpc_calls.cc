@@ -19,11 +19,11 @@ namespace xlad::service {
 namespace {
 
 constexpr std::chrono::seconds kStallLimit{30};
-// The coordinator's service, in the current package and in that of older workers and clients.
+// The coordinator's service in the current package, and in the package that older workers and clients use.
 constexpr absl::string_view kServices[] = {"/xlad.v1.Coordinator/", "/xlad.Coordinator/"};
 constexpr absl::string_view kHealthCheck = "grpc.health.v1.Health/Check";
 
-// Ends a call without reading anything of it.
+// Ends a call without reading its messages.
 class RefusedCall final : public grpc::ServerGenericBidiReactor {
  public:
   explicit RefusedCall(const grpc::Status& status) { Finish(status); }
@@ -45,7 +45,7 @@ class HealthCall final : public grpc::ServerGenericBidiReactor {
   grpc::ByteBuffer response_;
 };
 
-// A call whose handler runs on a pool. Two owners, gRPC until OnDone and the handler until it has returned, hold it.
+// A call whose handler runs on a pool. It has two owners: gRPC until OnDone, and the handler until it has returned.
 class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStream {
  public:
   HandlerCall(const Method* method, const KeyOfJob* key_of_job, CallerAccess access,
@@ -79,12 +79,12 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     std::unique_lock lock(mutex_);
     XLAD_RETURN_IF_ERROR(WaitFor(&lock, [this] { return read_ != ReadState::kPending; }));
     if (read_ == ReadState::kEnded) {
-      if (gone_ || context_->IsCancelled()) return absl::CancelledError("the client has gone");
+      if (gone_ || context_->IsCancelled()) return absl::CancelledError("the client has disconnected");
       return false;
     }
     const grpc::ByteBuffer buffer = std::exchange(incoming_, {});
     read_ = ReadState::kPending;
-    StartRead(&incoming_);  // The next message arrives while this one is handled.
+    StartRead(&incoming_);  // Reads the next message while this one is handled.
     lock.unlock();
     XLAD_RETURN_IF_ERROR(FromByteBuffer(buffer, method_->max_message_bytes, message));
     return true;
@@ -98,7 +98,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
       writing_ = true;
       StartWrite(&outgoing_);
     }
-    held_ = ToByteBuffer(message);  // Sent with the next message, or together with the status.
+    held_ = ToByteBuffer(message);  // The message is sent at the next Write, or together with the status.
     return absl::OkStatus();
   }
   const CallerAccess& access() const override { return access_; }
@@ -107,7 +107,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
  private:
   enum class ReadState { kPending, kArrived, kEnded };
 
-  // The first message has arrived, or the client will send none.
+  // Called when the first message has arrived, or when the client has ended its messages without sending one.
   void HandOver() {
     if (method_->pool->Run([this] {
           Run();
@@ -117,7 +117,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
     }
     Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
                         "found too many waiting requests of this kind; try again in a moment"));
-    --owners_;  // The handler will not run; OnDone has not come yet, so that the other owner remains.
+    --owners_;  // The handler will not run. OnDone has not been called yet, so the other owner remains.
   }
 
   void Run() {
@@ -136,7 +136,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   absl::Status WaitFor(std::unique_lock<std::mutex>* lock, const Condition& condition) {
     const bool in_time = changed_.wait_for(*lock, kStallLimit, [&] { return gone_ || condition(); });
     if (condition()) return absl::OkStatus();
-    if (in_time) return absl::CancelledError("the client has gone");
+    if (in_time) return absl::CancelledError("the client has disconnected");
     gone_ = true;
     context_->TryCancel();
     return absl::DeadlineExceededError(absl::StrCat("the client has stalled for ", kStallLimit.count(), " s"));
@@ -151,7 +151,7 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   const CallerAccess access_;
   grpc::CallbackServerContext* const context_;
   std::atomic<int> owners_ = 2;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards all following members.
   std::condition_variable changed_;
   ReadState read_ = ReadState::kPending;
   bool handed_over_ = false;
@@ -161,8 +161,8 @@ class HandlerCall final : public grpc::ServerGenericBidiReactor, public CallStre
   std::optional<grpc::ByteBuffer> held_;
 };
 
-// The name of a call in the tables: "SubmitJob" for "/xlad.v1.Coordinator/SubmitJob", "grpc.health.v1.Health/Check" for
-// that of another service.
+// Returns the name of a call in the tables: "SubmitJob" for "/xlad.v1.Coordinator/SubmitJob". A call of another service
+// keeps the name of the service: "grpc.health.v1.Health/Check".
 std::string NameOf(absl::string_view path) {
   for (const absl::string_view service : kServices) {
     if (absl::ConsumePrefix(&path, service)) return absl::StrContains(path, '/') ? "" : std::string(path);
@@ -170,7 +170,7 @@ std::string NameOf(absl::string_view path) {
   return absl::StartsWith(path, "/grpc.") ? std::string(path.substr(1)) : "";
 }
 
-// "ipv4:127.0.0.1:4711" as "127.0.0.1:4711", "ipv6:%5B::1%5D:4711" as "[::1]:4711".
+// Returns "127.0.0.1:4711" for "ipv4:127.0.0.1:4711", and "[::1]:4711" for "ipv6:%5B::1%5D:4711".
 std::string PeerAddress(const std::string& peer) {
   absl::string_view text = peer;
   if (!absl::ConsumePrefix(&text, "ipv4:")) absl::ConsumePrefix(&text, "ipv6:");
@@ -198,7 +198,7 @@ struct HandlerPool::State {
   }
 
   const int max_threads, max_waiting;
-  std::mutex mutex;  // Guards what follows.
+  std::mutex mutex;  // Guards all following members.
   std::condition_variable available;
   std::deque<std::function<void()>> queue;
   std::vector<std::thread> threads;
@@ -238,7 +238,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   const auto code = static_cast<grpc::StatusCode>(status.code());
   const std::string message(status.message());
   if (!absl::IsUnavailable(status)) return grpc::Status(code, message);
-  google::protobuf::UnknownFieldSet details;  // A google.rpc.Status.
+  google::protobuf::UnknownFieldSet details;  // The fields of a google.rpc.Status message.
   details.AddVarint(1, code);
   details.AddLengthDelimited(2, message);
   std::string serialized;
@@ -263,7 +263,8 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
   grpc::Slice slice;
   const bool read = size == 0 || buffer.DumpToSingleSlice(&slice).ok();
   if (!read || !message->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", size, " bytes that are no ", message->GetTypeName()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", size, " bytes that cannot be parsed as ", message->GetTypeName()));
   }
   return absl::OkStatus();
 }
@@ -296,7 +297,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
   const auto method = table_.methods.find(name);
   const auto reactor = table_.reactors.find(name);
   const bool exists = method != table_.methods.end() || reactor != table_.reactors.end();
-  // A client that is not authenticated does not learn which calls exist.
+  // An unauthenticated client gets the same error for calls that exist and calls that do not.
   absl::StatusOr<CallerAccess> access = Admit(*context, exists ? name : "GetStatus");
   if (!access.ok() && name == kHealthCheck) return new HealthCall(table_.is_serving());
   if (!access.ok()) return new RefusedCall(ToGrpcStatus(access.status()));
@@ -304,7 +305,7 @@ grpc::ServerGenericBidiReactor* CallRouter::CreateReactor(grpc::GenericCallbackS
     return new RefusedCall(grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
                                         absl::StrCat("found call ", path, ", which this coordinator does not have")));
   }
-  know_(PeerAddress(context->peer()));
+  on_authenticated_(PeerAddress(context->peer()));
   if (reactor != table_.reactors.end()) return reactor->second(context, *access);
   return new HandlerCall(&method->second, &table_.key_of_job, *std::move(access), context);
 }

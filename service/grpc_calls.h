@@ -1,10 +1,10 @@
-// The calls of the coordinator's gRPC server, as streams of messages for handlers that know nothing of gRPC.
+// The calls of the coordinator's gRPC server, as streams of messages for handlers that do not depend on gRPC.
 //
-// All calls arrive through gRPC's generic callback API, because it hands over a call before its first message is read:
-// a call is authenticated first, and without a token nothing of its body is kept in memory. A handler runs on a thread
-// of the pool that its method names, and may block there. The first message is read before the handler gets a thread,
-// and a client that stalls later is cut off, so that slow clients hold no threads. The number of threads depends
-// neither on the number of connections nor on that of calls.
+// All calls arrive through gRPC's generic callback API, which delivers a call before its first message is read. So a
+// call is authenticated first, and the body of a call without a valid token is never kept in memory. A handler runs on
+// a thread of the pool that its method names, and may block there. The first message is read before the handler gets a
+// thread, and a client that stalls later is disconnected, so slow clients do not occupy threads. The number of threads
+// does not depend on the number of connections or calls.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -26,29 +26,32 @@ class MessageLite;
 
 namespace xlad::service {
 
-// Used by one handler, on one thread.
+// The messages of one call. Used by one handler, on one thread.
 class CallStream {
  public:
   virtual ~CallStream() = default;
-  // Reads the next message of the client. Returns false if the client has finished its messages. Cancelled if the
-  // client has gone, DeadlineExceeded if it sends nothing for 30 s, InvalidArgument if the message cannot be parsed.
+  // Reads the next message of the client. Returns false if the client has ended its messages. Cancelled if the client
+  // has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message cannot be
+  // parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
-  // Sends a message; waits while two earlier ones have not been taken. Errors as Read.
+  // Holds the message until the next Write, or until the handler returns OK, and then sends it; the message is dropped
+  // if the handler returns an error. Waits while an earlier message is still being sent. The errors are the Cancelled
+  // and DeadlineExceeded of Read.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
   virtual const CallerAccess& access() const = 0;
   // NotFound unless the caller may see this job or session.
   virtual absl::Status CheckJob(const std::string& job_id) = 0;
 };
 
-// Threads that run handlers. A pool makes threads as it needs them, up to its limit, and keeps them.
+// Threads that run handlers. A pool starts threads when it needs them, up to its limit, and keeps them.
 class HandlerPool {
  public:
-  // More than `max_waiting` handlers that wait for a thread are refused.
+  // At most `max_waiting` handlers wait for a thread; Run refuses any others.
   HandlerPool(int max_threads, int max_waiting);
-  ~HandlerPool();  // As Stop.
-  // Runs `work` on a thread of the pool. False if too many wait, or after Stop.
+  ~HandlerPool();  // Calls Stop.
+  // Runs `work` on a thread of the pool. Returns false if too many handlers wait, or after Stop.
   bool Run(std::function<void()> work);
-  // Waits for the work that has begun and drops the rest. Idempotent.
+  // Waits for the work that has begun and drops all other work. Idempotent.
   void Stop();
 
  private:
@@ -64,14 +67,15 @@ struct Method {
   Handler handler;
 };
 
-// Makes the reactor of a call that is not a handler's: the streams of workers and of watchers.
+// Makes the reactor of a call without a handler: the streams of workers, and of clients that follow a job or a session.
 using ReactorFactory =
     std::function<grpc::ServerGenericBidiReactor*(grpc::GenericCallbackServerContext*, const CallerAccess&)>;
 
-// The client key of a job or session; NotFound if there is no such job.
+// Returns the client key of a job or session. NotFound if it does not exist.
 using KeyOfJob = std::function<absl::StatusOr<std::string>(const std::string& job_id)>;
 
-// By name: "SubmitJob" is a call of the coordinator's own service, "grpc.health.v1.Health/Check" one of another.
+// Calls by name: "SubmitJob" for a call of the coordinator's own service, "grpc.health.v1.Health/Check" for a call of
+// another service.
 struct CallTable {
   std::map<std::string, Method> methods;
   std::map<std::string, ReactorFactory> reactors;
@@ -79,23 +83,26 @@ struct CallTable {
   std::function<bool()> is_serving;
 };
 
-// NotFound unless the caller may see this job or session. Asks `key_of_job` only for callers that see only their own.
+// NotFound unless the caller may see this job or session. Calls `key_of_job` only if the caller may see only its own
+// jobs.
 absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id);
 
-// Unavailable gets details, which it does not have if gRPC itself reports that a server cannot be reached.
+// Adds details to an Unavailable status. An Unavailable without details comes from gRPC itself, when it cannot reach a
+// server.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.
 absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, google::protobuf::MessageLite* message);
 
-// Identifies callers, and passes the calls that they may make to their method. grpc.health.v1.Health/Check is answered
-// to everyone; only identified callers can ask it for one service.
+// Identifies callers, and passes each permitted call to its handler or reactor. Every caller gets an answer to
+// grpc.health.v1.Health/Check, but only identified callers can ask for the health of one service.
 class CallRouter final : public grpc::CallbackGenericService {
  public:
-  // `know` is called with the peer of every authenticated call: "127.0.0.1:4711" or "[::1]:4711".
-  CallRouter(CallTable table, std::function<void(const std::string& peer)> know)
-      : table_(std::move(table)), know_(std::move(know)) {}
-  // Called once, before the server delivers calls; `control` outlives them. Without it, all calls are refused.
+  // Calls `on_authenticated` with the peer of every authenticated call: "127.0.0.1:4711" or "[::1]:4711".
+  CallRouter(CallTable table, std::function<void(const std::string& peer)> on_authenticated)
+      : table_(std::move(table)), on_authenticated_(std::move(on_authenticated)) {}
+  // Must be called once. Until then, all calls except grpc.health.v1.Health/Check are refused. `control` must outlive
+  // the calls.
   void SetAccess(const AccessControl* control) { control_ = control; }
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
 
@@ -103,7 +110,7 @@ class CallRouter final : public grpc::CallbackGenericService {
   absl::StatusOr<CallerAccess> Admit(const grpc::GenericCallbackServerContext& context, const std::string& name) const;
 
   const CallTable table_;
-  const std::function<void(const std::string&)> know_;
+  const std::function<void(const std::string&)> on_authenticated_;
   std::atomic<const AccessControl*> control_ = nullptr;
 };
 

@@ -10,14 +10,14 @@ using observe::MetricsPage;
 void AddCoordinator(const CoordinatorStatus& status, MetricsPage* page) {
   page->Family("xlad_build_info", "gauge", "Always 1; the version of the coordinator is a label.");
   page->Sample(1, {{"version", status.version()}});
-  page->Gauge("xlad_coordinator_serving", "1 while the job log can be written, otherwise 0.", status.serving() ? 1 : 0);
-  page->Gauge("xlad_coordinator_accepts_jobs", "0 while the disk is too full for further jobs, otherwise 1.",
+  page->Gauge("xlad_coordinator_serving", "1 if the job log can be written, otherwise 0.", status.serving() ? 1 : 0);
+  page->Gauge("xlad_coordinator_accepts_jobs", "0 if the disk is too full for further jobs, otherwise 1.",
               status.accepts_jobs() ? 1 : 0);
-  page->Gauge("xlad_coordinator_term", "How many times a coordinator has begun to write this job log.",
+  page->Gauge("xlad_coordinator_term", "The number of times that a coordinator has begun to write this job log.",
               static_cast<double>(status.term()));
   page->Gauge("xlad_data_free_bytes", "Free space on the disk of the data folder.",
               static_cast<double>(status.free_bytes()));
-  page->Family("xlad_jobs", "gauge", "Jobs by state. Ended ones count as long as they are kept.");
+  page->Family("xlad_jobs", "gauge", "Jobs by state. Ended jobs count as long as they are kept.");
   for (const auto& [state, count] : std::map<std::string, int64_t>(status.jobs().begin(), status.jobs().end())) {
     page->Sample(static_cast<double>(count), {{"state", state}});
   }
@@ -53,7 +53,7 @@ void AddJobs(const Overview& overview, MetricsPage* page) {
          [](const JobStatus& job) { return Value(static_cast<double>(job.step())); });
   family("xlad_job_attempts_total", "counter", "Attempts of an open job so far.",
          [](const JobStatus& job) { return Value(static_cast<double>(job.attempt())); });
-  family("xlad_job_failures", "gauge", "Attempts in a row of an open job that failed without a new checkpoint.",
+  family("xlad_job_failures", "gauge", "Consecutive attempts of an open job that failed without a new checkpoint.",
          [](const JobStatus& job) { return Value(static_cast<double>(job.failures())); });
   family("xlad_job_workers", "gauge", "Workers that run an open job.",
          [](const JobStatus& job) { return Value(static_cast<double>(job.workers_size())); });
@@ -63,7 +63,7 @@ void AddJobs(const Overview& overview, MetricsPage* page) {
          });
   family("xlad_job_loss", "gauge", "The loss of the last finished step of an open job.",
          [](const JobStatus& job) { return job.has_loss() ? Value(static_cast<double>(job.loss())) : std::nullopt; });
-  page->Family("xlad_job_time_seconds", "gauge", "What the time of an open job was spent on.");
+  page->Family("xlad_job_time_seconds", "gauge", "The time of an open job, by cause.");
   for (const JobStatus& job : overview.jobs) {
     const auto found = overview.time.find(job.id());
     if (found == overview.time.end()) continue;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The last launch that was sent to a worker's connection.
+// Returns the last launch that was sent on a worker's connection.
 LaunchTask LaunchOf(const Cluster& cluster, int64_t connection) {
   LaunchTask launch;
   for (const SendMessage& sent : cluster.sent) {
@@ -22,7 +22,7 @@ LaunchTask LaunchOf(const Cluster& cluster, int64_t connection) {
   return launch;
 }
 
-// "0:digest 1:digest-1"
+// Returns the mesh positions and executables of a launch as text: "0:digest 1:digest-1".
 std::string DevicesOf(const LaunchTask& launch) {
   std::string text;
   for (const LaunchRecord& record : launch.devices()) {
@@ -130,7 +130,7 @@ TEST(MixedJobs, AJobWaitsForDevicesOfTheKindsThatItNames) {
   EXPECT_EQ(cluster.builds[0].targets.size(), 2);
 }
 
-TEST(MixedJobs, AJobThatNamesNoKindsTakesSeveralInTheLastResort) {
+TEST(MixedJobs, AJobThatNamesNoKindsTakesSeveralAsALastResort) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu"});
   cluster.Register(2, "w2", 1, {}, {"opaque"});
@@ -161,7 +161,7 @@ TEST(MixedJobs, ARestartedCoordinatorPlacesTheJobOnItsKinds) {
   cluster.Do([](CoordinatorCore& c) { c.OnPlanLoaded("digest", PlannedProgram{TargetOf("cpu", ""), {}}); });
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
   EXPECT_EQ(DevicesOf(LaunchOf(cluster, 2)), "0:digest 1:digest-1");
-  EXPECT_EQ(cluster.builds.size(), 1) << "nothing is built again";
+  EXPECT_EQ(cluster.builds.size(), 1) << "the program is not built again";
 }
 
 TEST(MixedJobs, AResizedJobIsBuiltForTheKindsThatItNeeds) {
@@ -191,7 +191,7 @@ TEST(MixedJobs, ASessionThatNeedsSeveralKindsIsRefused) {
   EXPECT_THAT(cluster.Status(session).reason(), HasSubstr("jobs can run on several kinds, sessions cannot"));
 }
 
-TEST(MixedJobs, TheReportOfAJobIsTheSumOfThoseOfItsWorkers) {
+TEST(MixedJobs, TheReportOfAJobIsTheSumOfItsWorkersReports) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {"cpu"});
   cluster.Register(2, "w2", 1, {}, {"cpu", "opaque"});
@@ -201,7 +201,7 @@ TEST(MixedJobs, TheReportOfAJobIsTheSumOfThoseOfItsWorkers) {
   cluster.Built();
   cluster.Start(job, {1, 2});
   Finish(&cluster, 1, job, {{"cpu", 5}});
-  Finish(&cluster, 1, job, {{"cpu", 7}});  // Repeated on a new connection: it counts once.
+  Finish(&cluster, 1, job, {{"cpu", 7}});  // The message is repeated on a new connection and counts only once.
   EXPECT_TRUE(cluster.Status(job).report().launches().empty());
   Finish(&cluster, 2, job, {{"cpu", 20}, {"opaque", 3}});
   cluster.Restart();
@@ -235,7 +235,7 @@ TEST(AllowedDevices, AreReadFromText) {
   EXPECT_EQ(text_of("cpu:1,cpu"), "found cpu twice in \"cpu:1,cpu\", expected each kind and model once");
 }
 
-// A program with a collective outside and one inside of a loop.
+// A program with one collective outside a loop and one inside.
 Executable Program(const Target& target) {
   Executable executable;
   *executable.mutable_target() = target;

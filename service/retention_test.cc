@@ -1,4 +1,4 @@
-// What the coordinator keeps: ended jobs for a while, and the blobs and events that are still needed.
+// The coordinator keeps ended jobs for a while, and the blobs and events that are still needed.
 #include "service/testing/cluster.h"
 
 namespace xlad::service {
@@ -31,7 +31,7 @@ TEST(Retention, TheOldestEndedJobsAreRemovedForGood) {
   EXPECT_EQ(cluster.CountJobs(), 3u);
   ASSERT_FALSE(cluster.clean_ups.empty());
   cluster.Restart();
-  EXPECT_EQ(cluster.CountJobs(), 3u) << "a restart brings no job back";
+  EXPECT_EQ(cluster.CountJobs(), 3u) << "removed jobs stay removed after a restart";
   cluster.Compact();
   cluster.Restart();
   EXPECT_EQ(cluster.CountJobs(), 3u);
@@ -39,7 +39,7 @@ TEST(Retention, TheOldestEndedJobsAreRemovedForGood) {
   EXPECT_TRUE(cluster.coordinator().jobs().Status(JobId(ended[4])).ok());
   EXPECT_TRUE(absl::IsNotFound(cluster.coordinator().jobs().Status(JobId(ended[2])).status()));
   for (const JobEvent& event : cluster.store.events) EXPECT_NE(event.job_id(), ended[0]);
-  // Its key is free again.
+  // The key of the removed job may be used again.
   EXPECT_NE(cluster.Submit(1, "key-0"), ended[0]);
 }
 
@@ -96,7 +96,7 @@ TEST(Retention, WhatAnOpenJobNeedsIsKept) {
   EXPECT_THAT(state.blobs, Not(Contains("digest")));
 }
 
-TEST(Retention, AJobThatResumesKeepsTheCheckpointOfARemovedOne) {
+TEST(Retention, AJobThatResumesKeepsTheCheckpointOfARemovedJob) {
   Cluster cluster(Keeping(0));
   const std::string job = cluster.RunningJob();
   cluster.CommitCheckpoint(job, 10);

@@ -33,7 +33,7 @@ TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
   cluster.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Resize(request).ok()); });
   EXPECT_THAT(cluster.stopped_builds, ElementsAre(job));
   ASSERT_EQ(cluster.builds.size(), 2u);
-  // The first build had ended before it could be stopped.
+  // The first build ends before it can be stopped.
   cluster.Do([&](CoordinatorCore& c) {
     c.OnBuilt(first.job, first.mesh, BuiltProgram{"old", 1, {}, false, {first.targets[0], {}}, {}, {}});
   });
@@ -44,7 +44,7 @@ TEST(Scheduling, TheResultOfABuildForAnEarlierMeshIsIgnored) {
   EXPECT_EQ(cluster.JobOf(job).executable_digest, "new");
 }
 
-TEST(Scheduling, JobsBehindAWaitingOneSaySoUntilItRuns) {
+TEST(Scheduling, JobsBehindAWaitingJobNameItUntilItRuns) {
   Cluster cluster;
   cluster.Register(1, "a");
   const std::string running = cluster.Submit(2, "1");
@@ -61,7 +61,7 @@ TEST(Scheduling, JobsBehindAWaitingOneSaySoUntilItRuns) {
   EXPECT_EQ(cluster.Status(small).state(), COMPILING);
 }
 
-// What a job waits for wakes it: workers that register or are undrained, a plan that is read again, an end of a pause.
+// A job is scheduled again by the event for which it waits: workers register or are undrained, or a plan has been read.
 TEST(Scheduling, JobsAreWokenByWhatTheyWaitFor) {
   Cluster cluster;
   cluster.Register(1, "a");
@@ -73,7 +73,7 @@ TEST(Scheduling, JobsAreWokenByWhatTheyWaitFor) {
   }
   const std::string small = cluster.Submit(2, "small");
   cluster.Built("small");
-  EXPECT_EQ(cluster.Status(small).state(), STARTING) << "no large job blocks it";
+  EXPECT_EQ(cluster.Status(small).state(), STARTING) << "the large jobs do not block it";
   cluster.Register(2, "b");
   EXPECT_THAT(cluster.Status(large[0]).reason(), HasSubstr("waits for 4 devices, 2 are free of 4"));
   EXPECT_THAT(cluster.Status(large[1]).reason(), StartsWith("waits behind job " + large[0]));
@@ -84,7 +84,8 @@ TEST(Scheduling, JobsAreWokenByWhatTheyWaitFor) {
   cluster.Do([](CoordinatorCore& c) { ASSERT_TRUE(c.Undrain(WorkerId("b")).ok()); });
   EXPECT_EQ(cluster.Status(large[0]).state(), STARTING);
 
-  cluster.Restart();  // The plan of the program is read when the first job that waits for it can be placed.
+  // After the restart, the plan of the program is read when the first job that needs it can be placed.
+  cluster.Restart();
   cluster.Register(1, "a", 7);
   cluster.Register(2, "b", 7);
   cluster.Advance(1000);
@@ -92,12 +93,13 @@ TEST(Scheduling, JobsAreWokenByWhatTheyWaitFor) {
   EXPECT_EQ(cluster.Status(large[0]).state(), PENDING);
   cluster.Do([](CoordinatorCore& c) { c.OnPlanLoaded("digest", PlannedProgram()); });
   EXPECT_EQ(cluster.Status(large[0]).state(), STARTING);
-  EXPECT_EQ(std::count(cluster.loads.begin(), cluster.loads.end(), "digest"), 1) << "all jobs wait for one";
+  EXPECT_EQ(std::count(cluster.loads.begin(), cluster.loads.end(), "digest"), 1)
+      << "all jobs wait for the same read of the plan";
   Cancel(&cluster, large[0]);
   EXPECT_EQ(cluster.Status(large[1]).state(), STARTING) << "the others were woken as well";
 }
 
-TEST(Scheduling, NewJobsAreScheduledBehindThoseBeforeThem) {
+TEST(Scheduling, NewJobsAreScheduledAfterOlderJobs) {
   Cluster cluster;
   cluster.Register(1, "a");
   const std::string running = cluster.Submit(1, "1");
@@ -108,10 +110,10 @@ TEST(Scheduling, NewJobsAreScheduledBehindThoseBeforeThem) {
   cluster.Built("two");
   EXPECT_EQ(cluster.Status(too_large).state(), PENDING);
   const std::string fits = cluster.Submit(1, "3");
-  EXPECT_EQ(cluster.Status(fits).state(), COMPILING) << "a job that no cluster of this size can run blocks none";
+  EXPECT_EQ(cluster.Status(fits).state(), COMPILING) << "a job that is too large for the cluster does not block others";
   cluster.Built("three");
   EXPECT_EQ(cluster.Status(fits).state(), STARTING);
-  // One batch: a job that is submitted and cancelled, and one that stays.
+  // In one batch of events, two jobs are submitted and one of them is cancelled.
   SubmitJobRequest first, second;
   first.set_client_key("4");
   second.set_client_key("5");

@@ -1,4 +1,4 @@
-// Checkpoints in a shared folder: what is removed there, and when.
+// Checkpoints in a shared folder: which files are removed, and when.
 #include "service/attempts/shared_folder.h"
 
 #include "service/testing/cluster.h"
@@ -26,7 +26,7 @@ class SharedFolderTest : public ::testing::Test, protected Cluster {
     return storage::CheckpointFolder(kRoot, {job, attempt, step});
   }
   static std::string NameOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
-  // Workers 1 and 2 have written their shards, and the index is in the folder.
+  // Commits a checkpoint: the workers on connections 1 and 2 have written their shards, and the index is in the folder.
   void Commit(const std::string& job, int64_t step) {
     Shard(1, job, step);
     Shard(2, job, step);
@@ -41,7 +41,7 @@ class SharedFolderTest : public ::testing::Test, protected Cluster {
   std::string Resume(const std::string& job, const std::string& key) {
     SubmitJobRequest request;
     request.set_client_key(key);
-    *request.mutable_spec() = Spec(64);  // It waits.
+    *request.mutable_spec() = Spec(64);  // The job waits, because the cluster does not have 64 devices.
     std::string next;
     Do([&](CoordinatorCore& c) {
       const auto resume = c.jobs().NewestCheckpoint(JobId(job));
@@ -52,51 +52,51 @@ class SharedFolderTest : public ::testing::Test, protected Cluster {
   }
 };
 
-TEST_F(SharedFolderTest, WhatIsNotCommittedIsRemovedWithTheNextCheckpointAndAtTheEnd) {
+TEST_F(SharedFolderTest, UncommittedCheckpointsAreRemovedWithTheNextCheckpointAndAtTheEnd) {
   const std::string job = Running();
   Commit(job, 10);
   ASSERT_EQ(tidied.size(), 1u);
   EXPECT_EQ(tidied[0].folder, absl::StrCat(kRoot, "/", job));
-  EXPECT_EQ(tidied[0].rest.step, 10) << "shards of later steps may be written by now";
-  EXPECT_EQ(tidied[0].rest.attempt, 1);
-  EXPECT_THAT(tidied[0].rest.keep, ElementsAre(NameOf(FolderOf(job, 10))));
+  EXPECT_EQ(tidied[0].obsolete.step, 10) << "shards of later steps may be written by now";
+  EXPECT_EQ(tidied[0].obsolete.attempt, 1);
+  EXPECT_THAT(tidied[0].obsolete.keep, ElementsAre(NameOf(FolderOf(job, 10))));
   Commit(job, 20);
   Commit(job, 30);
-  EXPECT_THAT(tidied.back().rest.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))));
+  EXPECT_THAT(tidied.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))));
   EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 10))));
   Cancel(job);
   EXPECT_EQ(tidied.size(), 4u);
-  EXPECT_EQ(tidied.back().rest.step, INT64_MAX);
-  EXPECT_EQ(tidied.back().rest.attempt, INT64_MAX);
-  EXPECT_THAT(tidied.back().rest.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))))
+  EXPECT_EQ(tidied.back().obsolete.step, INT64_MAX);
+  EXPECT_EQ(tidied.back().obsolete.attempt, INT64_MAX);
+  EXPECT_THAT(tidied.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))))
       << "the checkpoints of a job that has ended stay";
 }
 
-TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatEnds) {
+TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJobEnds) {
   const std::string job = Running();
   Commit(job, 10);
   const std::string uri = storage::FileUri(FolderOf(job, 10));
   const std::string first = Resume(job, "first"), second = Resume(job, "second");
   for (const int64_t step : {20, 30, 40}) Commit(job, step);
-  EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 20)))) << "not that of step 10";
-  EXPECT_THAT(tidied.back().rest.keep, UnorderedElementsAre(NameOf(FolderOf(job, 10)), NameOf(FolderOf(job, 30)),
-                                                            NameOf(FolderOf(job, 40))));
+  EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 20)))) << "the checkpoint of step 10 is kept";
+  EXPECT_THAT(tidied.back().obsolete.keep,
+              UnorderedElementsAre(NameOf(FolderOf(job, 10)), NameOf(FolderOf(job, 30)), NameOf(FolderOf(job, 40))));
   dropped.clear();
-  Restart();  // Nothing of this is only in memory.
+  Restart();  // This state must survive a restart.
   Cancel(first);
-  EXPECT_THAT(dropped, IsEmpty()) << "the other one still needs it";
+  EXPECT_THAT(dropped, IsEmpty()) << "the second job still needs it";
   Cancel(job);
-  EXPECT_THAT(tidied.back().rest.keep, ::testing::Contains(NameOf(FolderOf(job, 10))));
+  EXPECT_THAT(tidied.back().obsolete.keep, ::testing::Contains(NameOf(FolderOf(job, 10))));
   EXPECT_THAT(dropped, IsEmpty());
   Cancel(second);
   EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
-TEST_F(SharedFolderTest, WhatItsOwnerKeepsAndWhatTheUserNamedStays) {
+TEST_F(SharedFolderTest, CheckpointsThatTheirJobKeepsOrTheUserNamedStay) {
   const std::string job = Running();
   Commit(job, 10);
   Cancel(Resume(job, "again"));
-  EXPECT_THAT(dropped, IsEmpty()) << "its owner keeps it";
+  EXPECT_THAT(dropped, IsEmpty()) << "the job that wrote it still keeps it";
   SubmitJobRequest request;
   request.set_client_key("mine");
   *request.mutable_spec() = Spec(64);
@@ -108,7 +108,7 @@ TEST_F(SharedFolderTest, WhatItsOwnerKeepsAndWhatTheUserNamedStays) {
   EXPECT_THAT(dropped, IsEmpty());
 }
 
-TEST_F(SharedFolderTest, NothingIsTidiedInTheStoreOfBlobs) {
+TEST_F(SharedFolderTest, NoFolderIsTidiedIfCheckpointsAreInTheBlobStore) {
   const std::string job = RunningJob();
   CommitCheckpoint(job, 10);
   Cancel(job);

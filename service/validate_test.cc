@@ -25,12 +25,12 @@ SubmitJobRequest GoodJob() {
   return request;
 }
 
-// `field` is the start of the message.
+// The error message must begin with `field`.
 void ExpectBad(const absl::Status& status, const std::string& field) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << field;
   EXPECT_THAT(status.message(), testing::StartsWith(field));
   EXPECT_THAT(status.message(), HasSubstr("expected")) << field;
-  EXPECT_LT(status.message().size(), 400) << "a message repeats no long input";
+  EXPECT_LT(status.message().size(), 400) << "an error message must not repeat long input";
 }
 
 TEST(Validate, AcceptsAJobAndNamesAtTheirLimit) {
@@ -195,7 +195,7 @@ TEST(Validate, ChecksMessagesOfWorkers) {
   for (const auto& [field, text] : bad) ExpectBad(Validate(Parsed<WorkerMessage>(text)), field);
 }
 
-// A job that waits for devices names what they run code for, so this is short as well.
+// The reason of a job that waits for devices contains their target, so the texts of a target are limited.
 TEST(Validate, LimitsWhatWorkersOffer) {
   const auto registration = [](const std::string& target) {
     return Validate(Parsed<WorkerMessage>(

@@ -22,10 +22,12 @@ constexpr int64_t kPauseMs = 100;       // The maximum pause between two attempt
 constexpr int64_t kMinConnectMs = 200;   // The time limit of the first attempt.
 constexpr int64_t kMaxConnectMs = 1000;  // The time limit of later attempts.
 constexpr int64_t kSliceMs = 50;         // How often an attempt checks whether the attachment ends.
-constexpr int kProbesAtOnce = 8;         // After the registration, each when the one before is answered.
+// The number of clock probes after the registration. Each is sent when the previous one has been answered.
+constexpr int kProbesAtOnce = 8;
 constexpr int64_t kProbePeriodMs = 2000;
 constexpr std::chrono::milliseconds kFlushFor{500};
-constexpr std::chrono::milliseconds kStatusWithin{300};  // After the last message.
+// The time limit for the stream's status after the last message.
+constexpr std::chrono::milliseconds kStatusWithin{300};
 
 // Whether the same call would fail again.
 bool IsFinal(const grpc::Status& status) {
@@ -82,7 +84,7 @@ class AttachStream {
  private:
   enum class State { kOpen, kEnding, kEnded };
 
-  // Begins `probes` exchanges, one after the other.
+  // Starts `probes` clock exchanges, one after the other.
   void Probe(int probes) {
     probed_ns_ = clock_.NowNs();
     probes_left_ = probes;
@@ -91,7 +93,7 @@ class AttachStream {
     Send(message);
   }
 
-  // The four times of an exchange, as NTP uses them (RFC 5905, section 8).
+  // The clock offset from the four times of an exchange, as in NTP (RFC 5905, section 8).
   ClockSample SampleOf(const ClockAnswer& answer) {
     const int64_t received_ns = clock_.NowNs();
     ClockSample sample;
@@ -128,12 +130,12 @@ class AttachStream {
       if (!written) break;  // The reader is notified of the end as well.
     }
     changed_.wait(lock, [this] { return state_ != State::kOpen; });
-    // The status of a stream whose last message could not be read never comes.
+    // gRPC never returns the status of a stream if its last message could not be read.
     if (!changed_.wait_for(lock, kStatusWithin, [this] { return state_ == State::kEnded; })) context_.TryCancel();
   }
 
   const Clock& clock_;
-  std::atomic<int64_t> probed_ns_ = 0;  // When the last probe was queued; 0 until the first, at the registration.
+  std::atomic<int64_t> probed_ns_ = 0;  // The time at which the last probe was queued; 0 before the first one.
   std::atomic<int> probes_left_ = 0;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<WorkerMessage, CoordinatorMessage>> stream_;
@@ -191,10 +193,10 @@ class GrpcAttachment final : public Attachment {
     return ending_;
   }
 
-  // A channel that is connected, or null if nothing answered within the time or the connection was refused.
+  // Returns a connected channel, or null if the connection was refused or was not established in time.
   std::shared_ptr<grpc::Channel> Connect(int64_t timeout_ms) {
     const absl::StatusOr<std::shared_ptr<grpc::Channel>> channel = MakeChannel(coordinator_);
-    if (!channel.ok()) return nullptr;  // The file of the authority is being replaced.
+    if (!channel.ok()) return nullptr;  // The authority's file may be in the middle of a replacement.
     for (int64_t waited_ms = 0; waited_ms < timeout_ms && !ending(); waited_ms += kSliceMs) {
       const auto deadline = std::chrono::system_clock::now() + std::chrono::milliseconds(kSliceMs);
       if ((*channel)->WaitForConnected(deadline)) return *channel;
@@ -211,7 +213,7 @@ class GrpcAttachment final : public Attachment {
   }
 
   // One stream, from its start to its end.
-  grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, bool* heard) {
+  grpc::Status Attach(const std::shared_ptr<grpc::Channel>& channel, bool* has_received) {
     const std::unique_ptr<Coordinator::Stub> stub = Coordinator::NewStub(channel);
     auto stream = std::make_shared<AttachStream>(stub.get(), token_, clock_);
     {
@@ -221,7 +223,7 @@ class GrpcAttachment final : public Attachment {
     }
     emit_(Connected{});
     const grpc::Status status = stream->Read([&](Event event) {
-      *heard = true;
+      *has_received = true;
       emit_(std::move(event));
     });
     emit_(Disconnected{});
@@ -236,17 +238,17 @@ class GrpcAttachment final : public Attachment {
     do {
       const std::shared_ptr<grpc::Channel> channel = Connect(connect_ms);
       grpc::Status status(grpc::StatusCode::UNAVAILABLE, absl::StrCat("cannot connect to ", coordinator_.address));
-      bool heard = false;
-      if (channel != nullptr) status = Attach(channel, &heard);
+      bool has_received = false;
+      if (channel != nullptr) status = Attach(channel, &has_received);
       if (ending()) return;
       if (IsFinal(status)) {
         refused_(absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                               absl::StrCat("the coordinator rejected this worker: ", status.error_message())));
         return;
       }
-      if (heard || !logged) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
+      if (has_received || !logged) LogWarn("no connection to the coordinator", {{"error", status.error_message()}});
       logged = true;
-      connect_ms = heard ? kMinConnectMs : std::min(connect_ms * 2, kMaxConnectMs);
+      connect_ms = has_received ? kMinConnectMs : std::min(connect_ms * 2, kMaxConnectMs);
     } while (Pause());
   }
 

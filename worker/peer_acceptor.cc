@@ -22,11 +22,11 @@ namespace xlad::worker {
 namespace {
 
 constexpr size_t kMaxHelloBytes = 64 << 10;
-constexpr int kTickMs = 250;  // How late a connection may be expired.
+constexpr int kTickMs = 250;  // The maximum delay after the deadline until a connection is closed.
 constexpr int64_t kPauseNs = 50 * kNsPerMs;
 constexpr size_t kSizeBytes = sizeof(uint32_t);
 
-// The attempt that a hello names. Each program of a session has connections of its own, under "SESSION/PROGRAM".
+// Returns the attempt that a hello names. The connections of a session's program have the job id "SESSION/PROGRAM".
 TaskKey KeyOf(const PeerHello& hello) { return {hello.job_id().substr(0, hello.job_id().find('/')), hello.attempt()}; }
 
 struct AddressText {
@@ -127,11 +127,11 @@ void PeerAcceptor::Accept() {
     FileDescriptor socket(
         accept4(listener_.get(), reinterpret_cast<sockaddr*>(&peer), &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open() && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-      return RefuseOne();  // No descriptor is left, or no memory.
+      return RefuseOne();  // There is no file descriptor or no memory left.
     }
     if (!socket.is_open()) return;
     AddressText text = ToText(peer, size);
-    // Connections on loopback are not encrypted: those of other users of this machine are refused.
+    // Connections on loopback are not encrypted, so connections of other users of this machine are closed.
     if (same_user_only_) {
       if (const absl::Status same = CheckSameUser(text.address, address_); !same.ok()) {
         LogWarn("data port: refused a connection", {{"error", std::string(same.message())}});
@@ -148,8 +148,8 @@ void PeerAcceptor::Accept() {
   }
 }
 
-// Closes a connection that cannot be accepted, and the oldest other one. If even that fails, pauses: the listener stays
-// readable.
+// Closes a connection that cannot be accepted, and the oldest other connection. If this fails, pauses, because the
+// listener stays readable.
 void PeerAcceptor::RefuseOne() {
   MakeRoom(&greeting_, std::max<size_t>(greeting_.size(), 1));
   reserve_.Close();
@@ -163,11 +163,11 @@ bool PeerAcceptor::Greet(Guest* guest) {
     uint32_t size = 0;
     if (guest->received.size() >= kSizeBytes) std::memcpy(&size, guest->received.data(), kSizeBytes);
     if (size > kMaxHelloBytes) {
-      LogWarn("data port: found a connection that is not of a worker",
+      LogWarn("data port: found a connection that is not from a worker",
               {{"peer", guest->address}, {"bytes", absl::StrCat(size)}});
       return false;
     }
-    // Reads no more than the hello: what follows is for the attempt.
+    // Reads only the hello, because the bytes after it are for the attempt.
     const size_t want = guest->received.size() < kSizeBytes ? kSizeBytes : kSizeBytes + size;
     if (guest->received.size() == want) {
       if (!guest->hello.ParseFromString(guest->received.substr(kSizeBytes))) {
@@ -221,7 +221,7 @@ void PeerAcceptor::MakeRoom(Guests* guests, size_t limit) {
   }
 }
 
-// The lists are in the order of their ends. An empty `why`: closed without an answer.
+// Each list is in the order of its deadlines. If `why` is empty, connections are closed without an answer.
 void PeerAcceptor::Expire(Guests* guests, int64_t now_ns, absl::string_view why) {
   while (!guests->empty() && guests->front().until_ns <= now_ns) {
     Guest guest = std::move(guests->front());

@@ -23,7 +23,7 @@ TEST_F(WorkerCoreProcessesTest, AProcessThatEndsFailsItsTask) {
   EXPECT_EQ(sent_[1].failed().error(), "the process of the attempt (pid 77) ended: signal 9 (Killed)");
   EXPECT_EQ(sent_[1].failed().error_code(), static_cast<int>(absl::StatusCode::kUnavailable));
   Handle(TaskHasExited{{"job", 1}, end});
-  EXPECT_THAT(sent_, IsEmpty()) << "it has failed once";
+  EXPECT_THAT(sent_, IsEmpty()) << "the failure is reported only once";
   ForgetJob();
   Handle(TaskHasExited{{"job", 1}, end});
   EXPECT_THAT(sent_, IsEmpty()) << "the end of a process that is not needed";
@@ -62,7 +62,7 @@ TEST_F(WorkerCoreProcessesTest, AFinishedTaskWhoseProcessEndsStaysFinished) {
   EXPECT_EQ(Count(WorkerMessage::kFailed), 0);
 }
 
-TEST_F(WorkerCoreProcessesTest, ExitsAreReportedToACoordinatorThatKnowsThem) {
+TEST_F(WorkerCoreProcessesTest, ExitsAreReportedToACoordinatorThatSupportsThem) {
   Attach();
   CoordinatorMessage registered;
   registered.mutable_registered()->set_protocol(1);
@@ -85,7 +85,7 @@ TEST_F(WorkerCoreProcessesTest, ExitsAreReportedToACoordinatorThatKnowsThem) {
   EXPECT_EQ(sent_.back().incarnation(), 99);
 }
 
-// Tasks in processes: a task that is dropped keeps its devices until its process has ended.
+// The devices of a dropped task are busy until its process has ended.
 class TasksWithProcesses : public WorkerCoreTest {
  protected:
   static WorkerCoreOptions WithProcesses() {

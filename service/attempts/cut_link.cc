@@ -8,12 +8,12 @@
 namespace xlad::service {
 namespace {
 
-// For how long the two have had no answer, counted only while messages of both reached the coordinator. A worker
-// whose messages do not arrive has been cut off itself, which suspect_ms and lost_ms are for.
+// Returns how long the two workers have had no answer from each other, counted only while the coordinator received
+// messages from both. A worker that the coordinator does not hear from is handled by suspect_ms and lost_ms.
 int64_t SilenceNs(const Context& context, const Worker& a, const Worker& b, const SilentPeer& silent) {
-  const int64_t unheard_ns = context.options.unheard_ms * kNsPerMs;
+  const int64_t recent_ns = context.options.recent_message_ms * kNsPerMs;
   for (const Worker* worker : {&a, &b}) {
-    if (worker->state != WorkerState::kAlive || context.now_ns - worker->last_heard_ns >= unheard_ns) return 0;
+    if (worker->state != WorkerState::kAlive || context.now_ns - worker->last_message_ns >= recent_ns) return 0;
   }
   const int64_t since_ns = context.now_ns - silent.silent_ms() * kNsPerMs;
   return context.now_ns - std::max({since_ns, a.links_count_from_ns, b.links_count_from_ns});
@@ -25,7 +25,7 @@ bool EndIfLinkIsCut(Context& context, const WorkerId& worker, const RunningTask&
   if (context.attempts.at(job->id).awaiting_adoption) return false;
   const Worker& reporter = *context.FindWorker(worker);
   const int64_t apart_ms = context.options.keep_apart_ms;
-  std::string reason;  // Names the first of the peers; all of them are kept apart from the worker.
+  std::string reason;  // Names only the first silent peer; all silent peers are kept apart from the worker.
   for (const SilentPeer& silent : task.silent()) {
     const Worker* const peer = context.FindWorker(WorkerId(silent.worker_id()));
     if (peer == nullptr || peer == &reporter || !HasPeer(*job, silent.worker_id())) continue;

@@ -18,7 +18,7 @@ std::string FolderOf(const Job& job) {
   return JoinPath(root->rest, job.id.str());
 }
 
-// "step-...-attempt-..." of the URI of a checkpoint in `folder`; empty for others.
+// Returns the name "step-...-attempt-..." in the URI of a checkpoint in `folder`, or an empty text for other URIs.
 std::string NameIn(const std::string& folder, const std::string& uri) {
   absl::string_view rest = uri;
   if (!absl::ConsumePrefix(&rest, storage::FileUri(folder) + "/")) return "";
@@ -32,18 +32,18 @@ void TidyFolder(Context& context, const Job& job) {
   tidy.folder = FolderOf(job);
   if (tidy.folder.empty()) return;
   if (!HasEnded(job)) {
-    tidy.rest.step = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
-    tidy.rest.attempt = job.attempt;
+    tidy.obsolete.step = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
+    tidy.obsolete.attempt = job.attempt;
   }
-  for (const Checkpoint& checkpoint : job.checkpoints) tidy.rest.keep.insert(NameIn(tidy.folder, checkpoint.uri));
+  for (const Checkpoint& checkpoint : job.checkpoints) tidy.obsolete.keep.insert(NameIn(tidy.folder, checkpoint.uri));
   for (const std::string& uri : context.jobs.ResumedWithPrefix(storage::FileUri(tidy.folder) + "/")) {
-    tidy.rest.keep.insert(NameIn(tidy.folder, uri));
+    tidy.obsolete.keep.insert(NameIn(tidy.folder, uri));
   }
   context.effects.actions.push_back(std::move(tidy));
 }
 
 void DropResumed(Context& context, const Job& job) {
-  // "file:ROOT/OWNER/step-...", or the index in that folder.
+  // The URI is "file:ROOT/OWNER/step-...", or the URI of the index in that folder.
   const std::string uri(absl::StripSuffix(job.resumed.uri, absl::StrCat("/", storage::kIndexFileName)));
   const std::vector<absl::string_view> parts = absl::StrSplit(uri, '/');
   if (parts.size() < 3 || !absl::StartsWith(uri, "file:")) return;

@@ -1,4 +1,5 @@
-// Compaction deletes much and changes nothing: the fold of the log is the same after any part of the deletions.
+// Compaction deletes many events, and the state that results from reading the log is the same after any prefix of the
+// deletions.
 #include "service/log/compaction.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,7 @@
 namespace xlad::service {
 namespace {
 
-// Everything that a coordinator knows from its log, except how jobs are numbered.
+// The state that a coordinator restores from its log, as text, except for the numbers of the jobs.
 std::string FoldOf(MemoryJobStore* store) {
   Jobs jobs;
   EXPECT_TRUE(OpenMemoryJobLog(store)
@@ -30,7 +31,8 @@ std::string FoldOf(MemoryJobStore* store) {
   return text;
 }
 
-// Writes what coordinators could have written: jobs that run, fail, save and drop checkpoints, end and are removed.
+// Writes a random log that coordinators could have written: jobs run, fail, save and drop checkpoints, end, and are
+// removed.
 class History {
  public:
   History(uint64_t seed, MemoryJobStore* store) : random_(SeededRandom(seed)), log_(OpenMemoryJobLog(store)) {}
@@ -109,7 +111,8 @@ class History {
     if (random_->Below(2) == 0) event.mutable_attempt_ended()->set_program_error("error");
     Append(event);
   }
-  // Sometimes before the newest checkpoint, as after a start from an earlier one.
+  // Commits a checkpoint, sometimes of an earlier step than the newest one, as after a start from an earlier
+  // checkpoint.
   void Commit(Job* job) {
     const int64_t newest = job->checkpoints.empty() ? 0 : job->checkpoints.back().step;
     const int64_t back = random_->Below(5) == 0 ? std::min<int64_t>(newest, random_->Below(30)) : 0;
@@ -143,7 +146,7 @@ LogCompaction PlanFor(MemoryJobStore* store) {
   return *PlanCompaction(log.get(), trimmed);
 }
 
-TEST(Compaction, AnyPartOfItLeavesTheFoldAsItWas) {
+TEST(Compaction, AnyPrefixOfTheDeletionsKeepsTheState) {
   int64_t deleted = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     MemoryJobStore store;
@@ -160,7 +163,7 @@ TEST(Compaction, AnyPartOfItLeavesTheFoldAsItWas) {
     }
     ASSERT_TRUE(OpenMemoryJobLog(&store)->Compact(plan).ok());
     deleted += std::ssize(plan.events);
-    // What is left needs no further compaction, except for the jobs that the last removal names.
+    // The remaining log does not need further compaction, except for the jobs that the last removal names.
     EXPECT_TRUE(PlanFor(&store).events.empty()) << "seed " << seed;
   }
   EXPECT_GT(deleted, 1000);

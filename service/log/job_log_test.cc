@@ -57,12 +57,12 @@ TEST_F(SqliteJobLogTest, ReadsBackEventsAndMetrics) {
     ASSERT_TRUE((*log)->Append(&batch).ok());
     rows[0].set_step_ms(99);
     batch.metrics = {{a, rows}};
-    ASSERT_TRUE((*log)->Append(&batch).ok());  // Recorded already: the first values stay.
+    ASSERT_TRUE((*log)->Append(&batch).ok());  // The steps are already recorded, so their first values stay.
     rows.resize(8);
     for (StepMetrics& row : rows) row.set_attempt(2);
     rows.erase(rows.begin(), rows.begin() + 6);
     batch.metrics = {{a, rows}};
-    ASSERT_TRUE((*log)->Append(&batch).ok());  // Steps 6 and 7 were run again.
+    ASSERT_TRUE((*log)->Append(&batch).ok());  // Attempt 2 has run steps 6 and 7 again.
   }
   auto log = OpenSqliteJobLog(TestPath());
   ASSERT_TRUE(log.ok()) << log.status();
@@ -99,7 +99,7 @@ TEST_F(SqliteJobLogTest, CompactionRemovesJobsAndEvents) {
   EXPECT_EQ(next.events[0].sequence(), 5) << "numbers are never used again";
 }
 
-TEST_F(SqliteJobLogTest, ABackupIsAWholeLog) {
+TEST_F(SqliteJobLogTest, ABackupIsACompleteLog) {
   const std::string copy = TestPath() + ".copy";
   {
     auto log = OpenSqliteJobLog(TestPath());
@@ -116,8 +116,8 @@ TEST_F(SqliteJobLogTest, ABackupIsAWholeLog) {
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(copy + suffix);
 }
 
-// A log as xlad 0.1 wrote it.
-TEST_F(SqliteJobLogTest, AnOldLogIsMigratedAndACopyKept) {
+// A log in the format that xlad 0.1 wrote.
+TEST_F(SqliteJobLogTest, AnOldLogIsCopiedAndMigrated) {
   JobEvent event = Event("a", "1");
   StepMetrics metrics;
   metrics.set_step(3);
@@ -151,8 +151,8 @@ TEST_F(SqliteJobLogTest, AnOldLogIsMigratedAndACopyKept) {
   std::filesystem::remove(TestPath() + ".schema-1");
 }
 
-// Version 2 differs from 3 only by events that it does not have.
-TEST_F(SqliteJobLogTest, ALogOfVersion2IsReadAndIsOfVersion3Afterwards) {
+// Version 3 differs from version 2 only in additional kinds of events.
+TEST_F(SqliteJobLogTest, ALogOfVersion2BecomesVersion3WhenItIsRead) {
   LogBatch batch;
   batch.events = {Event("a", "1")};
   {

@@ -10,8 +10,8 @@
 namespace xlad::service {
 namespace {
 
-// 1: events and metrics. 2: events have an index by job; metrics have the attempt.
-constexpr int kSchemaVersion = 3;  // Since 3 there are events about checkpoints that could not be stored.
+// Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics.
+constexpr int kSchemaVersion = 3;  // Version 3 adds events about checkpoints that could not be stored.
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (
@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS metrics (
   PRIMARY KEY (job_id, step)) WITHOUT ROWID;
 )";
 
-constexpr int64_t kRowsPerTransaction = 2000;  // The most that a transaction of a compaction deletes.
+constexpr int64_t kRowsPerTransaction = 2000;  // The most rows that one transaction of a compaction deletes.
 
 constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
 constexpr char kInsertMetrics[] =
@@ -51,8 +51,9 @@ class SqliteJobLog final : public JobLog {
     XLAD_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));  // Takes the lock that refuses a second coordinator.
     XLAD_RETURN_IF_ERROR(Execute("COMMIT"));
     // After a failed sync, the end of the write-ahead log can be read but may not be on disk, and another sync does
-    // not write it again (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). What is read from
-    // now on must be durable, so it is copied into the database, which is synced, and the log starts empty.
+    // not write it again (Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020). Everything that
+    // is read from now on must be durable. Therefore the write-ahead log is copied into the database, the database is
+    // synced, and then the write-ahead log is truncated.
     XLAD_RETURN_IF_ERROR(Execute("PRAGMA wal_checkpoint(TRUNCATE)"));
     int64_t version = 0;
     {
@@ -73,7 +74,7 @@ class SqliteJobLog final : public JobLog {
 
   absl::Status Append(LogBatch* batch) override {
     const std::lock_guard lock(mutex_);
-    XLAD_RETURN_IF_ERROR(compacted_);
+    XLAD_RETURN_IF_ERROR(compaction_error_);
     return InTransaction([&]() -> absl::Status {
       for (JobEvent& event : batch->events) {
         insert_event_->Bind(1, event.job_id());
@@ -171,7 +172,7 @@ class SqliteJobLog final : public JobLog {
   absl::Status Migrate() {
     const std::string kept = path_ + ".schema-1";
     std::error_code ignored;
-    std::filesystem::remove(kept, ignored);  // An earlier migration that did not finish left it.
+    std::filesystem::remove(kept, ignored);  // The copy may exist because an earlier migration did not finish.
     XLAD_RETURN_IF_ERROR(BackUpLocked(kept));
     return InTransaction([&] {
       return Execute("ALTER TABLE metrics ADD COLUMN attempt INTEGER NOT NULL DEFAULT 0");
@@ -187,9 +188,9 @@ class SqliteJobLog final : public JobLog {
   template <typename Work>
   absl::Status CompactionStep(const Work& work) {
     const std::lock_guard lock(mutex_);
-    XLAD_RETURN_IF_ERROR(compacted_);
-    compacted_ = work();
-    return compacted_;
+    XLAD_RETURN_IF_ERROR(compaction_error_);
+    compaction_error_ = work();
+    return compaction_error_;
   }
 
   // `sql` deletes at most ?2 rows of the job ?1.
@@ -259,7 +260,7 @@ class SqliteJobLog final : public JobLog {
     return absl::OkStatus();
   }
 
-  // The error of a step; resets the statement, which a failed step leaves in use.
+  // Returns the error of a step. Resets the statement, because a failed step leaves it in use.
   absl::Status StepError(SqliteStatement* statement) {
     const absl::Status error = Error("write");
     statement->Reset();
@@ -282,7 +283,7 @@ class SqliteJobLog final : public JobLog {
   }
 
   std::mutex mutex_;
-  absl::Status compacted_;  // The first error of a compaction.
+  absl::Status compaction_error_;  // The first error of a compaction, after which the log must be reopened.
   sqlite3* db_;
   const std::string path_;
   std::unique_ptr<SqliteStatement> insert_event_, insert_metrics_;

@@ -47,7 +47,7 @@ class ObservedLog final : public service::JobLog {
   LogModel* const model_;
 };
 
-// The kind of a record, by name. Ends of jobs and of attempts are distinguished by how they ended.
+// Returns the name of a record's kind. Ends of jobs and of attempts are distinguished by how they ended.
 std::string KindOf(const JobEvent& event) {
   const auto* kind =
       event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
@@ -144,12 +144,13 @@ void LogModel::ApplyToJob(const JobEvent& event) {
     case JobEvent::kPlaced:
       return OnPlaced(event, job);
     case JobEvent::kStarted:
-      Expect(job->running && event.started().attempt() == job->attempt, event, "a start of no current attempt");
+      Expect(job->running && event.started().attempt() == job->attempt, event, "starts an attempt that is not current");
       Expect(!job->started, event, "a second start");
       job->started = true;
       return;
     case JobEvent::kAdopted:
-      return Expect(job->running && event.adopted().attempt() == job->attempt, event, "adopts no current attempt");
+      return Expect(job->running && event.adopted().attempt() == job->attempt, event,
+                    "adopts an attempt that is not current");
     case JobEvent::kAttemptEnded:
       return OnAttemptEnded(event, job);
     case JobEvent::kResized:
@@ -161,7 +162,7 @@ void LogModel::ApplyToJob(const JobEvent& event) {
       return OnCheckpoint(event, job);
     case JobEvent::kDropped:
       for (const int64_t step : event.dropped().steps()) {
-        Expect(job->checkpoints.erase(step) == 1, event, absl::StrCat("drops no checkpoint of step ", step));
+        Expect(job->checkpoints.erase(step) == 1, event, absl::StrCat("drops an unknown checkpoint of step ", step));
         Expect(step != job->newest_step || job->ended, event, "drops the newest checkpoint");
       }
       return;
@@ -195,7 +196,7 @@ void LogModel::OnPlaced(const JobEvent& event, Job* job) {
   Expect(index->second.contents == ContentsAt(job->key, placed.first_step()), event, "starts from another state");
 }
 
-// Another attempt is allowed, and runs on the workers that the policy of loss allows.
+// Checks that another attempt is allowed, and that it runs on workers that the job's --on-loss policy allows.
 void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
   const int64_t limit = job.spec.max_attempts();
   Expect((limit == 0 || job.failures < limit) && !job.repeated, event,
@@ -208,9 +209,10 @@ void LogModel::CheckPolicy(const JobEvent& event, const Job& job) {
   }
 }
 
-// The attempt has the devices of its mesh, on workers that take work, and no device has two attempts.
+// Checks that the attempt has the devices of its mesh, on workers that take work, and that devices are not used by two
+// attempts.
 void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
-  std::map<std::pair<std::string, uint64_t>, int64_t> used;  // By worker and incarnation.
+  std::map<std::pair<std::string, uint64_t>, int64_t> used;  // The number of used devices, by worker and incarnation.
   for (const auto& [id, other] : jobs_) {
     if (!other.running) continue;
     for (const Peer& peer : other.placed.peers()) used[{peer.worker_id(), peer.incarnation()}] += peer.devices_size();
@@ -230,7 +232,7 @@ void LogModel::CheckDevices(const JobEvent& event, const Job& job) {
 
 void LogModel::OnAttemptEnded(const JobEvent& event, Job* job) {
   const AttemptEnded& ended = event.attempt_ended();
-  Expect(job->running && ended.attempt() == job->attempt, event, "ends no current attempt");
+  Expect(job->running && ended.attempt() == job->attempt, event, "ends an attempt that is not current");
   job->running = false;
   job->lost_worker = ended.lost_worker();
   const bool was_silent = absl::StrContains(ended.reason(), "no heartbeat") ||

@@ -13,20 +13,21 @@ namespace {
 using service::JobId;
 using service::WorkerId;
 
-constexpr int64_t kPatienceMs = 2000;   // A client repeats a request that has not been answered for this long,
-constexpr int64_t kMinPatienceMs = 50;  // or for any time down to this.
+// A client repeats a request if there is no answer within a random time of kMinPatienceMs to kPatienceMs.
+constexpr int64_t kPatienceMs = 2000;
+constexpr int64_t kMinPatienceMs = 50;
 constexpr int64_t kOperatorPatienceMs = 300;
-constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must say why within this time.
+constexpr int64_t kMaxSilentMs = 3000;  // A waiting job must have a reason within this time.
 constexpr int64_t kMetricsPerRead = 50;
 constexpr int64_t kMaxSteps = 150;
 constexpr int64_t kMaxStepsOfLongJobs = 800;
-constexpr int64_t kMaxStopMs = 6000;  // An attempt stops within this time if all its workers can be reached,
-constexpr int64_t kMaxStandstillMs = 8000;  // and makes progress within this time.
+constexpr int64_t kMaxStopMs = 6000;        // An attempt whose workers can all be reached stops within this time.
+constexpr int64_t kMaxStandstillMs = 8000;  // Such an attempt makes progress within this time.
 constexpr int64_t kMaxIdleMs = 5000;        // A job that can be placed is placed within this time.
-constexpr int64_t kTickGraceMs = 1000;      // A silent worker is lost at the next tick.
+constexpr int64_t kTickGraceMs = 1000;      // A silent worker counts as lost at the next tick.
 constexpr int64_t kMaxDeadStartMs = 5000;   // An attempt does not wait longer than this for a worker that has ended.
 
-// Whether the job runs and would have to be stopped for devices that no worker has.
+// Whether the job runs and would have to be stopped for more devices than the workers have.
 bool IsTooLarge(const service::CoordinatorCore& core, const ResizeJobRequest& request) {
   const auto& context = core.context();
   const service::Job* job = context.jobs.Find(JobId(request.job_id()));
@@ -47,13 +48,13 @@ struct StormClients::Client {
   std::string key;
   SubmitJobRequest request;
   int64_t fails_at = -1;         // The step at which the program itself fails.
-  std::string job_id;            // Empty until it is acknowledged.
-  int64_t next_step = 0;         // The first step whose metrics it has not seen.
-  int64_t silent_since_ns = -1;  // Since when the job waits without a reason; -1: it does not.
+  std::string job_id;            // Empty until the submission is acknowledged.
+  int64_t next_step = 0;         // The first step whose metrics the client has not seen.
+  int64_t silent_since_ns = -1;  // The time since which the job waits without a reason; -1 if it does not.
   int tries = 0;
   bool wants_cancel = false;
-  int resizes = 0;            // How often it will ask for another mesh.
-  bool is_cancelled = false;  // Acknowledged.
+  int resizes = 0;            // How often the client will still request another mesh.
+  bool is_cancelled = false;  // Whether the cancellation was acknowledged.
 };
 
 StormClients::StormClients(Storm* storm, int jobs, int64_t max_devices) : storm_(storm), max_devices_(max_devices) {
@@ -73,7 +74,8 @@ void StormClients::AddClient(int number) {
   const bool has_steps = random.Below(6) != 0;
   spec->set_steps(has_steps ? storm_->Between(0, is_long ? kMaxStepsOfLongJobs : kMaxSteps) : 0);
   spec->set_keep_final_state(random.Below(4) != 0);
-  // Some jobs write no shards: a task of an attempt that has ended learns this at the latest when it writes one.
+  // Some jobs do not write shards during the run. A task of an ended attempt is told about the end at the latest when
+  // it writes a shard, so without shards other messages must tell it.
   spec->mutable_checkpoint()->set_every_steps(random.Below(4) == 0 ? 0 : storm_->Between(1, 30));
   spec->mutable_checkpoint()->set_every_ms(random.Below(2) == 0 ? 0 : storm_->Between(200, 3000));
   spec->mutable_checkpoint()->set_keep(static_cast<int32_t>(storm_->Between(0, 3)));
@@ -86,7 +88,7 @@ void StormClients::AddClient(int number) {
   spec->mutable_mesh(0)->set_size(storm_->Between(shrinks ? max_devices_ / 2 : 1, max_devices_));
   if (random.Below(8) == 0 && spec->steps() > 0) client->fails_at = storm_->Between(0, spec->steps() - 1);
   client->wants_cancel = random.Below(10) == 0;
-  // A client's change of the mesh covers what a change by the coordinator has left.
+  // A resize by a client would hide errors of an earlier resize by the coordinator.
   client->resizes = storm_->kind() == StormKind::kStops ? (shrinks ? 0 : 4) : random.Below(3) == 0 ? 2 : 0;
   clients_.push_back(std::move(client));
 }
@@ -157,7 +159,7 @@ void StormClients::Cancel(Client* client) {
         const LogModel::Job& job = found->second;
         client->is_cancelled = status.ok();
         if (status.ok() && !(job.ended && job.end_state == CANCELLED)) {
-          storm_->Violate(absl::StrCat(client->key, " is said to be cancelled, and this is not durable"));
+          storm_->Violate(absl::StrCat(client->key, ": the cancellation was acknowledged and is not durable"));
         }
         if (!status.ok() && !job.ended) {
           storm_->Violate(absl::StrCat(client->key, " cannot be cancelled: ", status.ToString()));
@@ -195,7 +197,7 @@ void StormClients::Operate() {
   SetDrain(worker, !drained_.contains(worker));
 }
 
-// An operator that drains a worker often decides otherwise soon.
+// An operator who drains a worker often undrains it soon.
 void StormClients::SetDrain(const std::string& worker, bool drain) {
   if (operator_waits_) return;
   operator_waits_ = true;
@@ -213,14 +215,15 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
       });
     }
     if (!drain) drained_.erase(worker);
-    if (storm_->is_calm()) return;  // The worker has been undrained meanwhile, perhaps in the same batch.
+    if (storm_->is_calm()) return;  // The worker may have been undrained meanwhile, perhaps in the same batch.
     if (status.ok() && storm_->model().drained().contains(worker) != drain) {
       storm_->Violate(absl::StrCat("the drain of ", worker, " was acknowledged and is not durable"));
     }
   });
 }
 
-// Also those whose drain was not acknowledged; a request may still be on its way, so this is repeated.
+// Includes workers whose drain was not acknowledged. A drain request may still be delivered later, so Repair is
+// called repeatedly.
 void StormClients::Repair() {
   for (const std::string& worker : storm_->model().drained()) {
     storm_->Ask([id = WorkerId(worker)](Core& core) { (void)core.Undrain(id); }, nullptr);
@@ -228,9 +231,9 @@ void StormClients::Repair() {
   storm_->After(kPatienceMs, [this] { Repair(); });
 }
 
-// --- What clients see.
+// --- Checks of what clients observe.
 
-// Every step's metrics once, in order, without a gap.
+// Reads the metrics of new steps and checks that they come once, in order and without a gap.
 void StormClients::Watch(Client* client) {
   if (client->job_id.empty() || storm_->core() == nullptr) return;
   const auto rows = storm_->log()->ReadMetrics(JobId(client->job_id), client->next_step, kMetricsPerRead);
@@ -244,12 +247,12 @@ void StormClients::Watch(Client* client) {
   }
 }
 
-// A silent worker is lost, and no other. No attempt runs on lost workers, and an attempt that was asked to stop does so
-// soon.
+// Checks that silent workers, and only these, count as lost, that attempts do not run on lost workers, and that an
+// attempt stops soon after a request.
 void StormClients::CheckAttempts() {
   const auto& context = storm_->core()->context();
   for (const auto& [id, worker] : context.workers) {
-    const int64_t silent_ms = (context.now_ns - worker.last_heard_ns) / kNsPerMs;
+    const int64_t silent_ms = (context.now_ns - worker.last_message_ns) / kNsPerMs;
     if (worker.state == service::WorkerState::kLost && storm_->IsWell(id.str())) {
       storm_->Violate(absl::StrCat("worker ", id.str(), " is well, but counts as lost"));
     }
@@ -264,11 +267,11 @@ void StormClients::CheckAttempts() {
     };
     for (const Peer& peer : peers) {
       if (attempt.awaiting_adoption || context.workers.contains(WorkerId(peer.worker_id()))) continue;
-      storm_->Violate(absl::StrCat(id.str(), " is adopted although worker ", peer.worker_id(), " has not come back"));
+      storm_->Violate(absl::StrCat(id.str(), " is adopted although worker ", peer.worker_id(), " has not reconnected"));
     }
     const auto is_reachable = [&](const Peer& peer) { return storm_->IsReachable(peer.worker_id()); };
     if (!attempt.awaiting_adoption && std::any_of(peers.begin(), peers.end(), is_lost)) {
-      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " runs on although a worker of it is lost"));
+      storm_->Violate(absl::StrCat("the attempt of ", id.str(), " continues although one of its workers is lost"));
     }
     const int64_t age_ms = (context.now_ns - attempt.placed_ns) / kNsPerMs;
     if (attempt.awaiting_adoption && age_ms > context.options.adopt_window_ms + kTickGraceMs) {
@@ -281,7 +284,7 @@ void StormClients::CheckAttempts() {
   }
 }
 
-// An attempt that was placed on a worker which has ended is soon placed elsewhere, before the worker counts as lost.
+// Checks that an attempt that was placed on an ended worker is soon placed elsewhere, before the worker counts as lost.
 void StormClients::CheckStart(const service::Job& job, bool awaits_adoption) {
   const bool waits = job.state == STARTING && !awaits_adoption &&
                      std::any_of(job.placed.peers().begin(), job.placed.peers().end(),
@@ -297,7 +300,7 @@ void StormClients::CheckStart(const service::Job& job, bool awaits_adoption) {
   dead_since_ns_.erase(attempt);
 }
 
-// `is_free`: nothing is in the way of the attempt.
+// Checks that the attempt stops in time. `is_free` says that faults do not hinder the attempt now.
 void StormClients::CheckStop(const service::Job& job, int64_t stop_at, bool is_free) {
   const bool must_stop = stop_at >= 0 && is_free;
   Stop& stop = stops_[job.id.str()];
@@ -315,13 +318,13 @@ void StormClients::CheckProgress(const service::Job& job, bool is_free) {
   const Progress now{job.attempt, job.step, checkpoint, job.state, storm_->NowNs()};
   if (!is_free || !(known == now)) known = now;
   if (storm_->NowNs() - known.since_ns > kMaxStandstillMs * kNsPerMs) {
-    storm_->Violate(absl::StrCat("attempt ", job.attempt, " of ", job.id.str(), " stands still at step ", job.step,
+    storm_->Violate(absl::StrCat("attempt ", job.attempt, " of ", job.id.str(), " makes no progress at step ", job.step,
                                  ", ", JobState_Name(job.state)));
     known.since_ns = storm_->NowNs();
   }
 }
 
-// A job that needs no more devices than those that are free does not wait, unless its policy or an older job says so.
+// Checks that a job for which enough devices are free does not wait, unless its policy or an older job requires that.
 void StormClients::CheckIdleDevices() {
   const auto& context = storm_->core()->context();
   int64_t free = 0;
@@ -344,7 +347,7 @@ void StormClients::CheckIdleDevices() {
 }
 
 void StormClients::CheckJobs() {
-  if (!storm_->is_responsive()) {  // What it has promised begins again.
+  if (!storm_->is_responsive()) {  // All time limits begin again when the coordinator responds again.
     stops_.clear();
     progress_.clear();
     idle_since_ns_.clear();
@@ -362,7 +365,7 @@ void StormClients::CheckJobs() {
   storm_->After(500, [this] { CheckJobs(); });
 }
 
-// The number of jobs in each state is kept up to date, without counting them.
+// Checks the coordinator's running counts of jobs by state against a full count.
 void StormClients::CheckCounts() {
   const CoordinatorStatus status = storm_->core()->Status();
   std::map<std::string, int64_t> counted, found;
@@ -378,7 +381,7 @@ void StormClients::CheckSaysWhy(Client* client) {
   if (!is_silent) client->silent_since_ns = -1;
   if (is_silent && client->silent_since_ns < 0) client->silent_since_ns = storm_->NowNs();
   if (is_silent && storm_->NowNs() - client->silent_since_ns > kMaxSilentMs * kNsPerMs) {
-    storm_->Violate(absl::StrCat(client->key, " waits and does not say for what"));
+    storm_->Violate(absl::StrCat(client->key, " waits without a reason"));
     client->silent_since_ns = storm_->NowNs();
   }
 }
@@ -387,7 +390,7 @@ bool StormClients::HasSettled(const Client& client) const {
   const auto found = storm_->model().jobs().find(client.job_id);
   if (found == storm_->model().jobs().end()) return false;
   if (found->second.ended) return true;
-  // A job may wait for a worker that has gone for good, if its policy says so.
+  // A job may wait for a worker that never comes back if its policy is --on-loss wait.
   const auto status = storm_->core()->jobs().Status(JobId(client.job_id));
   return client.request.spec().on_loss() == JobSpec::WAIT && status.ok() && status->state() == PENDING &&
          absl::StrContains(status->reason(), "(--on-loss wait)") && storm_->HasLostWorkers();
@@ -400,7 +403,7 @@ bool StormClients::AllEnded() const {
 
 void StormClients::CheckEnd() {
   for (const auto& client : clients_) {
-    for (int64_t before = -1; before != client->next_step;) {  // To the end of what is recorded.
+    for (int64_t before = -1; before != client->next_step;) {  // Reads up to the last recorded step.
       before = client->next_step;
       Watch(client.get());
     }
@@ -408,7 +411,7 @@ void StormClients::CheckEnd() {
   }
 }
 
-// The job has ended in a state that its spec allows, and its client has seen all of its metrics.
+// Checks that the job has ended in a state that its spec allows, and that its client has seen all of its metrics.
 void StormClients::CheckEndOf(Client* client) {
   const auto found = storm_->model().jobs().find(client->job_id);
   const JobSpec& spec = client->request.spec();
