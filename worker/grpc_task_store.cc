@@ -49,7 +49,7 @@ class GrpcStore : public GrpcCaller {
   const std::unique_ptr<Coordinator::Stub> stub_;
 };
 
-// A batch of the coordinator's, which is read by ranges.
+// A batch that is stored on the coordinator and read by ranges.
 class SpooledBatchReader final : public storage::RangeReader {
  public:
   SpooledBatchReader(std::shared_ptr<GrpcStore> store, GetBatchRangeRequest what, AbortSignal* abort)
@@ -80,11 +80,11 @@ class SpooledBatchReader final : public storage::RangeReader {
   const std::shared_ptr<GrpcStore> store_;
   const GetBatchRangeRequest what_;
   AbortSignal* const abort_;
-  int64_t size_ = 0;  // Written by Open alone.
+  int64_t size_ = 0;  // Written only by Open.
 };
 
-// A blob of the coordinator, which may say that another worker of the attempt has what is wanted. It is read from the
-// coordinator if that worker does not give it.
+// A blob of the coordinator. The coordinator may name another worker of the attempt that has a range of the blob. If
+// that worker does not send the range, it is read from the coordinator.
 class BlobReaderWithPeers final : public storage::RangeReader {
  public:
   BlobReaderWithPeers(std::shared_ptr<GrpcStore> store, std::shared_ptr<PeerBlobs> peers, std::string digest,
@@ -117,8 +117,9 @@ class BlobReaderWithPeers final : public storage::RangeReader {
     if (read.ok() || abort_->raised()) return read;
     LogWarn("a part of a blob is read from the coordinator, and not from another worker",
             {{"blob", digest_}, {"worker", info.peer()}, {"error", std::string(read.message())}});
-    if (absl::IsNotFound(read)) {  // The peer is late, and not broken: others may still read from it.
-      ++misses_;
+    // A peer that is late or has too many readers has not failed: other workers may still read from it.
+    if (absl::IsNotFound(read) || absl::IsResourceExhausted(read)) {
+      misses_ += absl::IsNotFound(read);
       return Ask(offset, out, std::nullopt, nullptr);
     }
     reader.add_failed(info.peer());
@@ -126,9 +127,10 @@ class BlobReaderWithPeers final : public storage::RangeReader {
   }
 
  private:
-  static constexpr int kMaxMisses = 3;  // Each may take the 3 s that a peer waits. The rest is read without peers.
+  // Each miss may take 3 s, the time that a peer waits. After the last one, the blob is read without peers.
+  static constexpr int kMaxMisses = 3;
 
-  // `reader`: who asks, if the coordinator may name a peer.
+  // `reader` identifies this worker if the coordinator may name a peer.
   absl::Status Ask(int64_t offset, absl::Span<std::byte> out, const std::optional<BlobReader>& reader, Chunk* info) {
     GetBlobRangeRequest request;
     request.set_digest(digest_);
@@ -144,17 +146,17 @@ class BlobReaderWithPeers final : public storage::RangeReader {
   const std::shared_ptr<PeerBlobs> peers_;  // May be null.
   const std::string digest_;
   AbortSignal* const abort_;
-  int64_t size_ = 0;             // Written by Open alone.
-  std::atomic<int> misses_ = 0;  // Ranges in a row that the named peers did not have in time.
+  int64_t size_ = 0;             // Written only by Open.
+  std::atomic<int> misses_ = 0;  // The number of successive ranges that the named peers did not have in time.
 };
 
-// Where the blobs of an attempt come from.
+// The sources of an attempt's blobs.
 struct Blobs {
   std::shared_ptr<GrpcStore> store;
-  std::shared_ptr<storage::HostCache> cache;  // Null: none.
-  std::shared_ptr<PeerBlobs> peers;           // Null: none.
+  std::shared_ptr<storage::HostCache> cache;  // Null if there is none.
+  std::shared_ptr<PeerBlobs> peers;           // Null if there are none.
 
-  // Only a worker that stores what it reads can pass it on, and is served by peers.
+  // Peers serve only workers that store what they read (`is_stored`), because only these can serve others.
   absl::StatusOr<std::shared_ptr<storage::RangeReader>> OpenRemote(const std::string& digest, bool is_stored,
                                                                    AbortSignal* abort) const {
     auto reader = std::make_shared<BlobReaderWithPeers>(store, is_stored ? peers : nullptr, digest, abort);
@@ -251,9 +253,10 @@ class GrpcTaskStore final : public runtime::TaskStore {
 
   const Blobs blobs_;
   const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
-  const std::shared_ptr<GrpcStore> batches_;  // Its calls may wait for a client, and not for the coordinator.
-  const std::string root_;                    // Where checkpoints are stored: a URI.
-  const std::string start_uri_;               // The checkpoint that the attempt starts from; empty if it has none.
+  // Reads batches: its calls may wait for a client and not for the coordinator.
+  const std::shared_ptr<GrpcStore> batches_;
+  const std::string root_;       // The URI of the place where checkpoints are stored.
+  const std::string start_uri_;  // The URI of the checkpoint from which the attempt starts, or empty if there is none.
   const std::string start_digest_;            // The digest of that checkpoint's index.
   const std::string job_id_;
   const int64_t attempt_;

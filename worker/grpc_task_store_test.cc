@@ -1,24 +1,18 @@
-// From where a worker reads a blob when the coordinator names another worker that has it.
+// Reads of a blob when the coordinator names another worker that has it.
 #include "worker/grpc_task_store.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <mutex>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/grpc_channel.h"
-#include "base/log.h"
-#include "base/network.h"
-#include "collectives/exec/transports/frame.h"
 #include "proto/worker.grpc.pb.h"
-#include "storage/block_sums.h"
+#include "worker/testing/two_workers_fixture.h"
 
 namespace xlad::worker {
 namespace {
@@ -80,54 +74,21 @@ class NamingCoordinator final : public Coordinator::Service {
   std::vector<GetBlobRangeRequest> requests_;
 };
 
-// The worker "b" reads the blob; "a" serves what its cache has.
-class GrpcTaskStoreTest : public testing::Test {
+// The worker b reads the blob of a coordinator that names a, which serves what its cache has.
+class GrpcTaskStoreTest : public TwoWorkersTest {
  protected:
-  GrpcTaskStoreTest() : folder_(testing::TempDir() + "/grpc-task-store-XXXXXX") {
-    SetLogLevel(LogLevel::kError);
-    XLAD_CHECK(mkdtemp(folder_.data()) != nullptr);
-    listener_ = *TcpNetwork().Listen("127.0.0.1:0");
-    launch_.set_job_id("job");
-    launch_.set_attempt(1);
-    launch_.set_session_key("0123456789abcdef");
-    AddPeer("a", listener_->Address());
-    AddPeer("b", "127.0.0.1:1");
-    cache_of_a_ = *HostCache::Open(folder_ + "/a", {.min_free_bytes = 0});
-    server_of_a_ = std::make_unique<PeerBlobServer>(cache_of_a_, AttemptPeers(launch_, "a"),
-                                                    PeerBlobServer::Options{.max_wait_ms = 1});
-    acceptor_ = std::thread([this] {
-      while (true) {
-        auto connection = listener_->Accept();
-        if (!connection.ok()) return;
-        const auto block = collectives::ReadBlock(connection->get());
-        PeerHello hello;
-        if (block.ok() && hello.ParseFromString(*block)) server_of_a_->Take(*std::move(connection), hello);
-      }
+  GrpcTaskStoreTest() {
+    MakeServer({.max_wait_ms = 1});
+    Accept([this](std::unique_ptr<Connection> connection, const PeerHello& hello) {
+      server_of_a_->Take(std::move(connection), hello);
     });
   }
   ~GrpcTaskStoreTest() override {
-    StopA();
     if (server_ != nullptr) server_->Shutdown();
-    server_of_a_.reset();
-    std::filesystem::remove_all(folder_);
-    SetLogLevel(LogLevel::kInfo);
   }
 
-  void AddPeer(const std::string& id, const std::string& address) {
-    Peer* peer = launch_.add_peers();
-    peer->set_worker_id(id);
-    peer->set_data_address(address);
-  }
-  void StopA() {
-    if (!acceptor_.joinable()) return;
-    listener_->Shutdown();
-    acceptor_.join();
-    listener_ = nullptr;
-  }
   void StartCoordinator(int64_t blob_bytes) {
-    std::string blob(blob_bytes, '\0');
-    for (size_t i = 0; i < blob.size(); ++i) blob[i] = static_cast<char>(i * 2654435761u >> 13);
-    coordinator_ = std::make_unique<NamingCoordinator>(std::move(blob));
+    coordinator_ = std::make_unique<NamingCoordinator>(BlobOfSize(blob_bytes));
     grpc::ServerBuilder builder;
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
@@ -147,24 +108,14 @@ class GrpcTaskStoreTest : public testing::Test {
     EXPECT_TRUE(*read == coordinator_->blob());
   }
 
-  std::string folder_;
-  std::unique_ptr<Listener> listener_;
-  LaunchTask launch_;
-  std::shared_ptr<HostCache> cache_of_a_;
-  std::unique_ptr<PeerBlobServer> server_of_a_;
-  std::thread acceptor_;
   std::unique_ptr<NamingCoordinator> coordinator_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
-  collectives::AbortSignal abort_;
 };
 
 TEST_F(GrpcTaskStoreTest, APeerThatHasTheBlobGivesIt) {
   StartCoordinator(2 * kBlockBytes + 100);
-  ASSERT_TRUE(
-      cache_of_a_
-          ->ReadBlob(coordinator_->digest(), [this](bool) { return storage::MakeMemoryReader(coordinator_->blob()); })
-          .ok());
+  StoreAtA(coordinator_->digest(), coordinator_->blob());
   ReadAsB();
   EXPECT_EQ(coordinator_->requests().size(), 1u);
   EXPECT_EQ(server_of_a_->sent_bytes(), std::ssize(coordinator_->blob()));
@@ -180,11 +131,21 @@ TEST_F(GrpcTaskStoreTest, APeerThatIsLateHasNotFailed) {
 }
 
 TEST_F(GrpcTaskStoreTest, PeersThatAreLateAgainAndAgainAreNotWaitedFor) {
-  StartCoordinator(6 * 8 * kBlockBytes);  // Six ranges.
+  StartCoordinator(6 * 8 * kBlockBytes);  // The blob is read in six ranges.
   ReadAsB();
   const std::vector<GetBlobRangeRequest> requests = coordinator_->requests();
   EXPECT_EQ(std::count_if(requests.begin(), requests.end(), [](const auto& request) { return request.has_reader(); }),
             3);
+}
+
+TEST_F(GrpcTaskStoreTest, APeerThatIsFullHasNotFailed) {
+  MakeServer({.max_connections = 0});
+  StartCoordinator(6 * 8 * kBlockBytes);  // Six ranges.
+  ReadAsB();
+  const std::vector<GetBlobRangeRequest> requests = coordinator_->requests();
+  EXPECT_EQ(std::count_if(requests.begin(), requests.end(), [](const auto& request) { return request.has_reader(); }),
+            6);
+  for (const GetBlobRangeRequest& request : requests) EXPECT_TRUE(request.reader().failed().empty());
 }
 
 TEST_F(GrpcTaskStoreTest, APeerThatIsGoneHasFailed) {
@@ -196,7 +157,7 @@ TEST_F(GrpcTaskStoreTest, APeerThatIsGoneHasFailed) {
   EXPECT_THAT(requests[1].reader().failed(), testing::ElementsAre("a"));
 }
 
-// It could not pass on what it reads.
+// A worker whose cache has no space cannot serve what it reads.
 TEST_F(GrpcTaskStoreTest, AWorkerThatStoresNothingDoesNotAskForPeers) {
   StartCoordinator(2 * kBlockBytes + 100);
   ReadAsB(/*min_free_bytes=*/std::numeric_limits<int64_t>::max());
@@ -205,7 +166,7 @@ TEST_F(GrpcTaskStoreTest, AWorkerThatStoresNothingDoesNotAskForPeers) {
   EXPECT_FALSE(requests[0].has_reader());
 }
 
-// Its answer to the first try names a peer, and that to the second one has the bytes.
+// The answer to the first try names a peer, and the answer to the second one has the bytes.
 TEST_F(GrpcTaskStoreTest, WhatABrokenCallNamedIsForgotten) {
   StartCoordinator(2 * kBlockBytes + 100);
   coordinator_->CutOffOnce();

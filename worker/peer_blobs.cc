@@ -1,7 +1,9 @@
 #include "worker/peer_blobs.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +65,10 @@ PeerBlobServer::~PeerBlobServer() {
   std::list<Guest> guests;
   {
     const std::lock_guard lock(mutex_);
-    for (Guest& guest : guests_) guest.connection->Shutdown();
+    for (Guest& guest : guests_) {
+      guest.connection->Shutdown();  // First, so that a guest that sees `closed` cannot answer any more.
+      guest.closed = true;
+    }
     guests.swap(guests_);
   }
   for (Guest& guest : guests) guest.thread.join();
@@ -88,11 +93,13 @@ void PeerBlobServer::Start(std::unique_ptr<Connection> connection) {
       if (at->done) done.splice(done.end(), guests_, at);
       at = next;
     }
+    if (guests_.size() >= options_.max_connections) done.splice(done.end(), TakeReplaced());
     if (!ending_ && guests_.size() < options_.max_connections) {
       Guest& guest = guests_.emplace_back();
       guest.connection = std::move(connection);
+      guest.active_ns = options_.clock->NowNs();
       guest.thread = std::thread([this, &guest] {
-        Serve(guest.connection.get());
+        Serve(&guest);
         guest.connection->Shutdown();
         const std::lock_guard guard(mutex_);
         guest.done = true;
@@ -100,54 +107,137 @@ void PeerBlobServer::Start(std::unique_ptr<Connection> connection) {
     }
   }
   for (Guest& guest : done) guest.thread.join();
+  if (connection == nullptr || ending_) return;
+  PeerBlobAnswer full;
+  full.set_missing(absl::StrCat("found ", options_.max_connections, " readers that are served now, expected fewer"));
+  full.set_full(true);
+  collectives::WriteBlock(connection.get(), full.SerializeAsString()).IgnoreError();
 }
 
-void PeerBlobServer::Serve(Connection* connection) {
+std::list<PeerBlobServer::Guest> PeerBlobServer::TakeReplaced() {
+  auto idlest = guests_.end(), most_silent = guests_.end();
+  for (auto at = guests_.begin(); at != guests_.end(); ++at) {
+    if (at->idle_since > 0 && (idlest == guests_.end() || at->idle_since < idlest->idle_since)) idlest = at;
+    if (most_silent == guests_.end() || at->active_ns < most_silent->active_ns) most_silent = at;
+  }
+  std::list<Guest> taken;
+  if (idlest == guests_.end() && most_silent != guests_.end() &&
+      options_.clock->NowNs() - most_silent->active_ns >= options_.silent_ms * kNsPerMs) {
+    idlest = most_silent;
+  }
+  if (idlest == guests_.end()) return taken;
+  idlest->connection->Shutdown();  // First, so that a guest that sees `closed` cannot answer any more.
+  idlest->closed = true;
+  taken.splice(taken.end(), guests_, idlest);
+  return taken;
+}
+
+bool PeerBlobServer::SetIdle(bool is_idle, Guest* guest) {
+  const std::lock_guard lock(mutex_);
+  guest->idle_since = is_idle ? ++times_ : 0;
+  guest->active_ns = options_.clock->NowNs();
+  return !guest->closed;
+}
+
+void PeerBlobServer::Serve(Guest* guest) {
+  Connection* const connection = guest->connection.get();
   while (!ending_) {
     const absl::StatusOr<std::string> block = collectives::ReadBlock(connection);
     PeerBlobRequest request;
-    if (!block.ok() || !request.ParseFromString(*block) || !Answer(request, connection).ok()) return;
+    if (!block.ok() || !request.ParseFromString(*block) || !SetIdle(false, guest)) return;
+    if (!Answer(request, guest).ok()) return;
+    SetIdle(true, guest);
   }
 }
 
-// An error ends the connection.
-absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Connection* connection) {
+// If sending fails, the connection is closed.
+absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest) {
   XLAD_RETURN_IF_ERROR(CheckRequest(request));
+  Connection* const connection = guest->connection.get();
   std::vector<std::byte> buffer;
   const int64_t end = request.offset() + request.bytes();
   for (int64_t at = request.offset(); at < end; at += kBlockBytes) {
     buffer.resize(std::min(kBlockBytes, end - at));
     const absl::Status found =
-        cache_->ReadStored(request.digest(), at, absl::MakeSpan(buffer), {options_.max_wait_ms, &ending_});
+        cache_->ReadStored(request.digest(), at, absl::MakeSpan(buffer), {options_.max_wait_ms, &guest->closed});
     PeerBlobAnswer answer;
     if (!found.ok()) answer.set_missing(std::string(found.message()));
     XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection, answer.SerializeAsString()));
-    if (!found.ok()) return absl::OkStatus();  // The reader reads the rest elsewhere.
+    if (!found.ok()) return absl::OkStatus();  // The reader reads the rest from another source.
+    sent_bytes_ += std::ssize(buffer);  // Counted before the write, so that the reader never has bytes not counted.
     XLAD_RETURN_IF_ERROR(connection->Write(buffer));
-    sent_bytes_ += std::ssize(buffer);
+    const std::lock_guard lock(mutex_);
+    guest->active_ns = options_.clock->NowNs();
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Connection>> PeerBlobs::Dial(const std::string& address) const {
-  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, network_->Dial(address, kDialTimeoutMs));
-  XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection.get(), peers_.hello.SerializeAsString()));
-  if (!IsSecured(address)) return connection;
+// Says who dials, and secures the connection if it is not on loopback.
+absl::Status PeerBlobs::Greet(const std::string& address, std::unique_ptr<Connection>* connection) const {
+  XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection->get(), peers_.hello.SerializeAsString()));
+  if (!IsSecured(address)) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(auto secured,
-                        security::SecureClient(connection.get(), peers_.key, collectives::ContextOf(peers_.hello)));
-  secured->Own(std::move(connection));
-  return std::unique_ptr<Connection>(std::move(secured));
+                        security::SecureClient(connection->get(), peers_.key, collectives::ContextOf(peers_.hello)));
+  secured->Own(std::move(*connection));
+  *connection = std::move(secured);
+  return absl::OkStatus();
+}
+
+// Connects on a thread of its own: an abort ends the wait at once, and the thread ends at the time limit of the dial.
+absl::StatusOr<std::unique_ptr<Connection>> PeerBlobs::Connect(const std::string& address,
+                                                               collectives::AbortSignal* abort) const {
+  struct Dialing {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool aborted = false;
+    std::optional<absl::StatusOr<std::unique_ptr<Connection>>> connection;
+  };
+  const auto dialing = std::make_shared<Dialing>();
+  const int64_t listener = abort->AddListener([dialing](const collectives::Failure&) {
+    const std::lock_guard lock(dialing->mutex);
+    dialing->aborted = true;
+    dialing->changed.notify_all();
+  });
+  std::thread([dialing, network = network_, address] {
+    auto connection = network->Dial(address, kDialTimeoutMs);
+    const std::lock_guard lock(dialing->mutex);
+    dialing->connection = std::move(connection);
+    dialing->changed.notify_all();
+  }).detach();
+  {
+    std::unique_lock lock(dialing->mutex);
+    dialing->changed.wait(lock, [&] { return dialing->aborted || dialing->connection.has_value(); });
+  }
+  abort->RemoveListener(listener);
+  if (abort->raised()) return abort->status();
+  const std::lock_guard lock(dialing->mutex);
+  return *std::move(dialing->connection);
+}
+
+absl::StatusOr<std::unique_ptr<Connection>> PeerBlobs::Dial(const std::string& address,
+                                                            collectives::AbortSignal* abort) const {
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Connection> connection, Connect(address, abort));
+  const int64_t listener =
+      abort->AddListener([dialed = connection.get()](const collectives::Failure&) { dialed->Shutdown(); });
+  const absl::Status greeted = Greet(address, &connection);
+  abort->RemoveListener(listener);
+  if (abort->raised()) return abort->status();
+  XLAD_RETURN_IF_ERROR(greeted);
+  return connection;
 }
 
 absl::Status PeerBlobs::Receive(Connection* connection, const PeerBlobRequest& request,
                                 const std::vector<uint64_t>& sums, absl::Span<std::byte> out) {
-  XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection, request.SerializeAsString()));
+  // A peer that is full answers before it has read the request, and closes the connection.
+  const absl::Status asked = collectives::WriteBlock(connection, request.SerializeAsString());
   for (const uint64_t sum : sums) {
     const absl::Span<std::byte> block = out.first(std::min<size_t>(out.size(), kBlockBytes));
     out.remove_prefix(block.size());
-    XLAD_ASSIGN_OR_RETURN(const std::string text, collectives::ReadBlock(connection));
+    const absl::StatusOr<std::string> text = collectives::ReadBlock(connection);
+    if (!text.ok()) return asked.ok() ? text.status() : asked;
     PeerBlobAnswer answer;
-    if (!answer.ParseFromString(text)) return absl::DataLossError("found an answer that is not a PeerBlobAnswer");
+    if (!answer.ParseFromString(*text)) return absl::DataLossError("found an answer that is not a PeerBlobAnswer");
+    if (answer.full()) return absl::ResourceExhaustedError(answer.missing());
     if (!answer.missing().empty()) return absl::NotFoundError(answer.missing());
     XLAD_RETURN_IF_ERROR(collectives::ReadFully(connection, block));
     if (Hash64({reinterpret_cast<const char*>(block.data()), block.size()}) != sum) {
@@ -175,16 +265,22 @@ absl::Status PeerBlobs::Read(const std::string& peer, const PeerBlobRequest& req
     link = known;
   }
   const std::lock_guard lock(link->mutex);
-  if (link->connection == nullptr) {
-    XLAD_ASSIGN_OR_RETURN(link->connection, Dial(address->second));
+  for (int dials = 0;;) {
+    if (link->connection == nullptr) {
+      ++dials;
+      XLAD_ASSIGN_OR_RETURN(link->connection, Dial(address->second, abort));
+    }
+    Connection* const connection = link->connection.get();
+    const int64_t listener = abort->AddListener([connection](const collectives::Failure&) { connection->Shutdown(); });
+    const absl::Status received = Receive(connection, request, sums, out);
+    abort->RemoveListener(listener);
+    if (!received.ok() && !absl::IsNotFound(received)) link->connection = nullptr;
+    if (received.ok()) received_bytes_ += std::ssize(out);
+    if (abort->raised()) return abort->status();
+    // The peer closes connections that are idle or silent when others need their places. It may close a new one during
+    // its first request if this worker was slow.
+    if (dials > 1 || !absl::IsUnavailable(received)) return received;
   }
-  Connection* const connection = link->connection.get();
-  const int64_t listener = abort->AddListener([connection](const collectives::Failure&) { connection->Shutdown(); });
-  const absl::Status received = Receive(connection, request, sums, out);
-  abort->RemoveListener(listener);
-  if (!received.ok() && !absl::IsNotFound(received)) link->connection = nullptr;
-  if (received.ok()) received_bytes_ += std::ssize(out);
-  return abort->raised() ? abort->status() : received;
 }
 
 }  // namespace xlad::worker

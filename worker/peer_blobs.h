@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/clock.h"
 #include "base/network.h"
 #include "collectives/exec/abort.h"
 #include "collectives/exec/transports/tcp/secured_guests.h"
@@ -30,19 +31,25 @@ namespace xlad::worker {
 struct AttemptPeers {
   AttemptPeers(const LaunchTask& launch, const std::string& self);
 
-  PeerHello hello;                               // What begins a connection for blobs.
+  PeerHello hello;                               // The first message of a connection for blobs.
   std::string key;                               // The key of the attempt.
-  std::map<std::string, std::string> addresses;  // By worker: its data port.
+  std::map<std::string, std::string> addresses;  // The data address of each worker, by its id.
 };
 
-// Serves the blocks that the cache of this host has. Thread-safe.
+// Serves the blocks that are in the cache of this host. Thread-safe.
 class PeerBlobServer {
  public:
   static constexpr int64_t kMaxRangeBytes = 64 << 20;
 
   struct Options {
-    size_t max_connections = 64;  // Further ones are closed. Each has a thread and the memory for one block.
-    int64_t max_wait_ms = 3000;   // For a block that is about to be read here.
+    // Each connection has a thread and memory for one block. A further connection replaces the one that has been idle
+    // longest. If none is idle, it replaces the one that has been silent longest, if that is at least silent_ms: its
+    // reader has sent no request, or takes no bytes. If all are in use, the new reader is told so and its connection is
+    // closed.
+    size_t max_connections = 64;
+    int64_t max_wait_ms = 3000;  // The time that a reader waits for a block that this host is about to read.
+    int64_t silent_ms = 30'000;
+    const Clock* clock = &RealClock();
   };
   PeerBlobServer(std::shared_ptr<storage::HostCache> cache, AttemptPeers peers, const Options& options);
   ~PeerBlobServer();  // Closes all connections.
@@ -50,16 +57,24 @@ class PeerBlobServer {
   // Serves a connection whose hello has been read. It is closed if the hello is not of this attempt.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
+  // Bytes of blobs sent so far, and of the block that is being sent.
   int64_t sent_bytes() const { return sent_bytes_; }
 
  private:
   struct Guest {
     std::unique_ptr<Connection> connection;
     std::thread thread;
+    int64_t idle_since = 0;  // A number that grows with time; 0 if it is in use or has sent no request yet.
+    int64_t active_ns = 0;   // When it connected, or when the last request or block was transferred.
+    std::atomic<bool> closed = false;  // Another connection has replaced it, or the server is ending.
     bool done = false;
   };
-  void Serve(Connection* connection);
-  absl::Status Answer(const PeerBlobRequest& request, Connection* connection);
+  void Serve(Guest* guest);
+  // Returns false if the connection has been closed.
+  bool SetIdle(bool is_idle, Guest* guest);
+  // Returns the connection that a further one replaces, or an empty list if there is none.
+  std::list<Guest> TakeReplaced();
+  absl::Status Answer(const PeerBlobRequest& request, Guest* guest);
   void Start(std::unique_ptr<Connection> connection);
 
   const std::shared_ptr<storage::HostCache> cache_;
@@ -69,17 +84,21 @@ class PeerBlobServer {
   std::atomic<int64_t> sent_bytes_ = 0;
   std::mutex mutex_;
   std::list<Guest> guests_;
-  collectives::SecuredGuests secured_;  // Last: its threads use the other members.
+  int64_t times_ = 0;
+  collectives::SecuredGuests secured_;  // Declared last, because its threads use the other members.
 };
 
 // Reads from peers. Thread-safe.
 class PeerBlobs {
  public:
+  // The network must exist until the process ends, because threads may still connect after an abort.
   PeerBlobs(Network* network, AttemptPeers peers) : network_(network), peers_(std::move(peers)) {}
 
-  // Fills `out` with the bytes of the blob from `offset`, and compares each block with its checksum. `offset` is the
-  // beginning of a block. NotFound if the peer does not have them, DataLoss if they differ, InvalidArgument if the
-  // attempt has no such peer, Unavailable if it cannot be reached; the status of `abort` when that is raised.
+  // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins with a block,
+  // ends with a block or with the blob, and has at most PeerBlobServer::kMaxRangeBytes. NotFound if the peer does not
+  // have the bytes, DataLoss if a checksum differs, InvalidArgument if the attempt has no such other worker or if there
+  // is not one checksum for each block, Unavailable if the peer cannot be reached, ResourceExhausted if the peer has
+  // too many readers now; or the status of `abort` when it is raised.
   absl::Status Read(const std::string& peer, const PeerBlobRequest& request, const std::vector<uint64_t>& sums,
                     absl::Span<std::byte> out, collectives::AbortSignal* abort);
 
@@ -92,7 +111,10 @@ class PeerBlobs {
     std::mutex mutex;  // Held during a request.
     std::unique_ptr<Connection> connection;
   };
-  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address) const;
+  absl::StatusOr<std::unique_ptr<Connection>> Connect(const std::string& address,
+                                                      collectives::AbortSignal* abort) const;
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, collectives::AbortSignal* abort) const;
+  absl::Status Greet(const std::string& address, std::unique_ptr<Connection>* connection) const;
   static absl::Status Receive(Connection* connection, const PeerBlobRequest& request, const std::vector<uint64_t>& sums,
                               absl::Span<std::byte> out);
 

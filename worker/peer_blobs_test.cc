@@ -1,88 +1,47 @@
-// Blobs from worker to worker, over real connections: what peers pass on, and what becomes of peers that fail.
+// Blobs from worker to worker over real connections: what peers serve, and how failures of peers are handled.
 #include "worker/peer_blobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
+#include <condition_variable>
 #include <fstream>
-#include <functional>
 
-#include "base/hash.h"
-#include "base/log.h"
-#include "collectives/exec/transports/frame.h"
-#include "storage/block_sums.h"
+#include "worker/testing/two_workers_fixture.h"
 
 namespace xlad::worker {
 namespace {
 
-using storage::HostCache;
 using storage::kBlockBytes;
-
-std::string BytesOfSize(int64_t size) {
-  std::string bytes(size, '\0');
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 2654435761u >> 13);
-  return bytes;
-}
 
 absl::Span<std::byte> AsSpan(std::string* bytes) {
   return {reinterpret_cast<std::byte*>(bytes->data()), bytes->size()};
 }
 
-// The workers "a", which has the blob and serves it, and "b", which reads it.
-class PeerBlobsTest : public testing::Test {
+// Worker a has a blob of four blocks, the last of which is short.
+class PeerBlobsTest : public TwoWorkersTest {
  protected:
-  PeerBlobsTest() : folder_(testing::TempDir() + "/peer-blobs-XXXXXX"), blob_(BytesOfSize(3 * kBlockBytes + 100)) {
-    SetLogLevel(LogLevel::kError);
-    XLAD_CHECK(mkdtemp(folder_.data()) != nullptr);
-    cache_ = *HostCache::Open(folder_, {.min_free_bytes = 0});
+  PeerBlobsTest() : blob_(BlobOfSize(3 * kBlockBytes + 100)) {
     storage::ObjectHasher hasher;
     hasher.Add(blob_);
     info_ = hasher.Finish();
-    listener_ = *TcpNetwork().Listen("127.0.0.1:0");
-    launch_.set_job_id("job");
-    launch_.set_attempt(3);
-    launch_.set_generation(7);
-    launch_.set_session_key("0123456789abcdef");
-    AddPeer("a", listener_->Address());
-    AddPeer("b", "127.0.0.1:1");
   }
+  // The thread that accepts connections and the server use members of this class.
   ~PeerBlobsTest() override {
-    listener_->Shutdown();
-    if (acceptor_.joinable()) acceptor_.join();
-    server_.reset();
-    std::filesystem::remove_all(folder_);
-    SetLogLevel(LogLevel::kInfo);
+    StopA();
+    server_of_a_.reset();
   }
 
-  void AddPeer(const std::string& id, const std::string& address) {
-    Peer* peer = launch_.add_peers();
-    peer->set_worker_id(id);
-    peer->set_data_address(address);
-  }
-  // Stores the blob in the cache of a, as its own reading does.
-  void Store() {
-    const auto stored = cache_->ReadBlob(info_.sha256, [this](bool) { return storage::MakeMemoryReader(blob_); });
-    ASSERT_TRUE(stored.ok());
-  }
-  // Every connection to a is passed to `take` after its hello.
-  void Accept(std::function<void(std::unique_ptr<Connection>, const PeerHello&)> take) {
-    acceptor_ = std::thread([this, take = std::move(take)] {
-      while (true) {
-        auto connection = listener_->Accept();
-        if (!connection.ok()) return;
-        const auto block = collectives::ReadBlock(connection->get());
-        PeerHello hello;
-        if (block.ok() && hello.ParseFromString(*block)) take(*std::move(connection), hello);
-      }
-    });
-  }
-  void Serve(int64_t max_wait_ms = 60'000) {
-    server_ = std::make_unique<PeerBlobServer>(cache_, AttemptPeers(launch_, "a"),
-                                               PeerBlobServer::Options{.max_wait_ms = max_wait_ms});
+  void Store() { StoreAtA(info_.sha256, blob_); }
+  void Serve(int64_t max_wait_ms = 60'000, size_t max_connections = 64) {
+    PeerBlobServer::Options options;
+    options.max_connections = max_connections;
+    options.max_wait_ms = max_wait_ms;
+    options.clock = &clock_;
+    MakeServer(options);
     Accept([this](std::unique_ptr<Connection> connection, const PeerHello& hello) {
-      server_->Take(std::move(connection), hello);
+      server_of_a_->Take(std::move(connection), hello);
+      ++taken_;
     });
   }
   absl::Status Read(PeerBlobs* peers, int64_t offset, int64_t bytes, std::string* out) {
@@ -96,15 +55,10 @@ class PeerBlobsTest : public testing::Test {
     return peers->Read("a", request, sums, AsSpan(out), &abort_);
   }
 
-  std::string folder_;
   const std::string blob_;
-  std::shared_ptr<HostCache> cache_;
   storage::ObjectInfo info_;
-  std::unique_ptr<Listener> listener_;
-  LaunchTask launch_;
-  collectives::AbortSignal abort_;
-  std::unique_ptr<PeerBlobServer> server_;
-  std::thread acceptor_;
+  ManualClock clock_{1};
+  std::atomic<int> taken_ = 0;  // Connections that the server has got.
 };
 
 TEST_F(PeerBlobsTest, APeerPassesOnWhatItHas) {
@@ -117,7 +71,7 @@ TEST_F(PeerBlobsTest, APeerPassesOnWhatItHas) {
   ASSERT_TRUE(Read(&peers, kBlockBytes, kBlockBytes, &read).ok());
   EXPECT_TRUE(read == blob_.substr(kBlockBytes, kBlockBytes));
   EXPECT_EQ(peers.received_bytes(), std::ssize(blob_) + kBlockBytes);
-  EXPECT_EQ(server_->sent_bytes(), peers.received_bytes());
+  EXPECT_EQ(server_of_a_->sent_bytes(), peers.received_bytes());
 }
 
 TEST_F(PeerBlobsTest, APeerWaitsForWhatItIsAboutToRead) {
@@ -139,7 +93,7 @@ TEST_F(PeerBlobsTest, WhatIsMissingOrDamagedIsNotSent) {
   EXPECT_TRUE(absl::IsNotFound(Read(&peers, 0, kBlockBytes, &read)));
   Store();
   EXPECT_TRUE(Read(&peers, 0, kBlockBytes, &read).ok()) << "the connection is still there";
-  std::fstream file(folder_ + "/blobs/" + info_.sha256, std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream file(folder_ + "/a/blobs/" + info_.sha256, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-1, std::ios::end);
   const char last = static_cast<char>(file.get());
   file.seekp(-1, std::ios::end);
@@ -149,7 +103,7 @@ TEST_F(PeerBlobsTest, WhatIsMissingOrDamagedIsNotSent) {
   EXPECT_TRUE(Read(&peers, 2 * kBlockBytes, kBlockBytes, &read).ok());
 }
 
-// A peer that says that it has the bytes, and sends others, or a part of them.
+// A peer that claims to have the bytes, but sends other bytes or only a part of them.
 TEST_F(PeerBlobsTest, BytesOfAPeerAreCompared) {
   for (const bool is_cut_off : {false, true}) {
     SCOPED_TRACE(is_cut_off);
@@ -167,27 +121,172 @@ TEST_F(PeerBlobsTest, BytesOfAPeerAreCompared) {
     const absl::Status status = Read(&peers, 0, kBlockBytes, &read);
     EXPECT_EQ(status.code(), is_cut_off ? absl::StatusCode::kUnavailable : absl::StatusCode::kDataLoss) << status;
     EXPECT_EQ(peers.received_bytes(), 0);
-    listener_->Shutdown();
-    acceptor_.join();
-    listener_ = *TcpNetwork().Listen("127.0.0.1:0");
-    launch_.mutable_peers(0)->set_data_address(listener_->Address());
+    StopA();
+    Listen();
   }
 }
 
+TEST_F(PeerBlobsTest, AFullPeerSaysSoAndHasNotFailed) {
+  Serve(/*max_wait_ms=*/60'000, /*max_connections=*/1);
+  PeerBlobs first(&TcpNetwork(), AttemptPeers(launch_, "b")), second(&TcpNetwork(), AttemptPeers(launch_, "b"));
+  std::string read, other;
+  absl::Status status;
+  std::thread reader([&] { status = Read(&first, 0, kBlockBytes, &read); });
+  while (taken_ < 1) std::this_thread::yield();
+  for (int i = 0; i < 20; ++i) {
+    const absl::Status full = Read(&second, 0, kBlockBytes, &other);
+    EXPECT_TRUE(absl::IsResourceExhausted(full)) << full;
+  }
+  Store();
+  reader.join();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(PeerBlobsTest, AnIdleReaderMakesRoomForAnother) {
+  Store();
+  Serve(/*max_wait_ms=*/60'000, /*max_connections=*/2);
+  std::vector<std::unique_ptr<PeerBlobs>> readers;
+  for (int i = 0; i < 5; ++i) {
+    readers.push_back(std::make_unique<PeerBlobs>(&TcpNetwork(), AttemptPeers(launch_, "b")));
+  }
+  for (int round = 0; round < 4; ++round) {
+    for (const auto& reader : readers) {
+      std::string read;
+      absl::Status status;
+      do {  // Both other connections may be in use for a moment after the last byte has arrived.
+        status = Read(reader.get(), 0, kBlockBytes, &read);
+      } while (absl::IsResourceExhausted(status));
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_TRUE(read == blob_.substr(0, kBlockBytes));
+    }
+  }
+}
+
+// A reader that sends no request, and one that waits for a block which never arrives.
+TEST_F(PeerBlobsTest, ASilentReaderMakesRoomForAnother) {
+  Store();
+  for (const bool has_asked : {false, true}) {
+    SCOPED_TRACE(has_asked);
+    PeerBlobs first(&TcpNetwork(), AttemptPeers(launch_, "b")), second(&TcpNetwork(), AttemptPeers(launch_, "b"));
+    taken_ = 0;
+    Serve(/*max_wait_ms=*/600'000, /*max_connections=*/1);
+    std::unique_ptr<Connection> silent;
+    std::thread waiting;
+    std::string read, other(kBlockBytes, '\0');
+    if (has_asked) {
+      waiting = std::thread([&] {
+        PeerBlobRequest missing;
+        missing.set_digest(std::string(64, 'a'));
+        missing.set_bytes(kBlockBytes);
+        // A reader that was replaced connects again, and the only place may then belong to the second reader.
+        const absl::Status replaced = first.Read("a", missing, {1}, AsSpan(&other), &abort_);
+        EXPECT_TRUE(absl::IsUnavailable(replaced) || absl::IsResourceExhausted(replaced)) << replaced;
+      });
+    } else {
+      silent = *TcpNetwork().Dial(listener_->Address(), 60'000);
+      ASSERT_TRUE(collectives::WriteBlock(silent.get(), first.hello().SerializeAsString()).ok());
+    }
+    while (taken_ < 1) std::this_thread::yield();
+    clock_.Advance(PeerBlobServer::Options().silent_ms * kNsPerMs - 1);
+    EXPECT_TRUE(absl::IsResourceExhausted(Read(&second, 0, kBlockBytes, &read)));
+    clock_.Advance(1);
+    absl::Status status;
+    do {  // The request of the first reader may have arrived only now.
+      status = Read(&second, 0, kBlockBytes, &read);
+      clock_.Advance(kNsPerSecond);
+    } while (absl::IsResourceExhausted(status));
+    EXPECT_TRUE(status.ok()) << status;
+    StopA();
+    server_of_a_.reset();
+    if (waiting.joinable()) waiting.join();
+    Listen();
+  }
+}
+
+TEST_F(PeerBlobsTest, AReaderThatWasReplacedConnectsAgain) {
+  Serve(/*max_wait_ms=*/600'000, /*max_connections=*/1);
+  PeerBlobs first(&TcpNetwork(), AttemptPeers(launch_, "b"));
+  std::string read;
+  absl::Status status;
+  std::thread waiting([&] { status = Read(&first, 0, kBlockBytes, &read); });
+  while (taken_ < 1) std::this_thread::yield();
+  const std::unique_ptr<Connection> second = *TcpNetwork().Dial(listener_->Address(), 60'000);
+  clock_.Advance(PeerBlobServer::Options().silent_ms * kNsPerMs);
+  ASSERT_TRUE(collectives::WriteBlock(second.get(), first.hello().SerializeAsString()).ok());
+  while (taken_ < 2) std::this_thread::yield();
+  Store();  // For the first reader, if its request arrived so late that it was not replaced.
+  waiting.join();
+  EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status << ": the peer has not failed";
+}
+
 TEST_F(PeerBlobsTest, APeerThatIsGoneIsUnavailable) {
-  listener_->Shutdown();
-  listener_ = nullptr;
-  listener_ = *TcpNetwork().Listen("127.0.0.1:0");
+  launch_.mutable_peers(0)->set_data_address("127.0.0.1:1");  // A reserved port, on which nothing listens.
   PeerBlobs peers(&TcpNetwork(), AttemptPeers(launch_, "b"));
   std::string read;
   EXPECT_TRUE(absl::IsUnavailable(Read(&peers, 0, kBlockBytes, &read)));
 }
 
-// Its process is stopped, for example. When the coordinator counts it as lost, it ends the attempt.
+// For example, the peer's process is stopped. The coordinator ends the attempt when it counts the peer as lost.
 TEST_F(PeerBlobsTest, AReaderThatWaitsForAPeerEndsWithItsAttempt) {
   std::vector<std::unique_ptr<Connection>> silent;
   Accept([&](std::unique_ptr<Connection> connection, const PeerHello&) {
     (void)collectives::ReadBlock(connection.get());
+    silent.push_back(std::move(connection));
+    abort_.Raise({absl::CancelledError("the attempt has ended"), ""});
+  });
+  PeerBlobs peers(&TcpNetwork(), AttemptPeers(launch_, "b"));
+  std::string read;
+  EXPECT_EQ(Read(&peers, 0, kBlockBytes, &read), absl::CancelledError("the attempt has ended"));
+}
+
+// A machine that does not answer: Dial lasts until the test says that its time is over.
+class SilentNetwork final : public Network {
+ public:
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string&) override {
+    return absl::UnimplementedError("it only dials");
+  }
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t) override {
+    std::unique_lock lock(mutex_);
+    is_dialing_ = true;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return is_over_; });
+    return absl::UnavailableError(absl::StrCat("cannot connect to ", address));
+  }
+  void WaitForDial() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return is_dialing_; });
+  }
+  void EndDial() {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_dialing_ = false, is_over_ = false;
+};
+
+TEST_F(PeerBlobsTest, AReaderThatDialsAPeerEndsWithItsAttempt) {
+  static SilentNetwork& network = *new SilentNetwork;  // The dialing thread may use it after the test.
+  PeerBlobs peers(&network, AttemptPeers(launch_, "b"));
+  std::string read;
+  std::thread aborting([&] {
+    network.WaitForDial();
+    abort_.Raise({absl::CancelledError("the attempt has ended"), ""});
+  });
+  EXPECT_EQ(Read(&peers, 0, kBlockBytes, &read), absl::CancelledError("the attempt has ended"));
+  aborting.join();
+  network.EndDial();
+}
+
+// Its process is stopped: its kernel accepts the connection.
+TEST_F(PeerBlobsTest, AReaderThatSecuresAConnectionEndsWithItsAttempt) {
+  const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
+  launch_.mutable_peers(0)->set_data_address(absl::StrCat("0.0.0.0:", at->port));
+  std::vector<std::unique_ptr<Connection>> silent;
+  Accept([&](std::unique_ptr<Connection> connection, const PeerHello&) {
     silent.push_back(std::move(connection));
     abort_.Raise({absl::CancelledError("the attempt has ended"), ""});
   });
@@ -223,7 +322,8 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
 TEST_F(PeerBlobsTest, OffLoopbackTheKeyOfTheAttemptIsNeeded) {
   Store();
   const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
-  const std::string any = absl::StrCat("0.0.0.0:", at->port);  // Not loopback, and reaches this machine.
+  // An address of this machine that is not a loopback address.
+  const std::string any = absl::StrCat("0.0.0.0:", at->port);
   launch_.mutable_peers(0)->set_data_address(any);
   Serve();
   std::string read;
