@@ -25,8 +25,12 @@ namespace {
 
 constexpr size_t kTailBytes = 8 << 10;
 constexpr size_t kMaxLastOutput = 2000;
+// How long a process may take to end after its socket was closed. The system closes the descriptors of a process that
+// it kills shortly before it reports the end. A kill in between would hide who killed the process.
+constexpr int64_t kEndGraceMs = 5000;
 
-// How many processes of this machine the system has killed for lack of memory since it started; 0 if it does not say.
+// The number of processes that this machine's kernel has killed for lack of memory since it started, or 0 if the kernel
+// does not report it.
 int64_t OomKills() {
   const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/vmstat");
   if (!text.ok()) return 0;
@@ -37,12 +41,12 @@ int64_t OomKills() {
   return 0;
 }
 
-// Lines of xlad's log are in the log already.
+// Whether the line is one of xlad's log, which need not be repeated in a message.
 bool IsLogLine(absl::string_view line) {
   return absl::StartsWith(line, "{\"ts\":") || (absl::StartsWith(line, "20") && line.size() > 4 && line[4] == '-');
 }
 
-// The last lines, as text that any message can contain.
+// The last lines of the output, without log lines and with printable characters only.
 std::string LastOutput(const std::string& tail) {
   std::vector<absl::string_view> lines = absl::StrSplit(tail, '\n', absl::SkipWhitespace());
   std::erase_if(lines, IsLogLine);
@@ -103,10 +107,9 @@ void AttemptProcess::Listen(std::function<void(const AttemptReport&)> on_report,
   on_end_ = std::move(on_end);
   eventfd_write(wake_.get(), 1);
   if (!end_.has_value()) return;
-  // Its thread has ended and called nothing.
-  const std::deque<AttemptReport> early = std::exchange(early_reports_, {});
+  // The process's thread has ended without calling the functions.
   lock.unlock();
-  for (const AttemptReport& report : early) on_report_(report);
+  Deliver();
   on_end_(*end_);
 }
 
@@ -139,7 +142,7 @@ void AttemptProcess::Run() {
   Finish();
 }
 
-// -1: without limit.
+// Returns -1 if there is no limit.
 int64_t AttemptProcess::PollTimeoutMs() const {
   if (!kill_at_ns_.has_value() || killed_) return -1;
   return std::clamp<int64_t>((*kill_at_ns_ - RealClock().NowNs()) / kNsPerMs + 1, 0, 1'000'000);
@@ -148,7 +151,6 @@ int64_t AttemptProcess::PollTimeoutMs() const {
 bool AttemptProcess::Poll() {
   bool all_sent = true;
   int64_t timeout_ms = -1;
-  std::deque<AttemptReport> early;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto& [bytes, descriptor] : outgoing_) socket_.Queue(bytes, std::move(descriptor));
@@ -158,12 +160,11 @@ bool AttemptProcess::Poll() {
       SignalProcess(process_, SIGKILL);
     }
     timeout_ms = PollTimeoutMs();
-    if (on_report_ != nullptr) early.swap(early_reports_);
   }
-  for (const AttemptReport& report : early) on_report_(report);
+  Deliver();
   if (socket_is_open_) {
     const absl::StatusOr<bool> sent = socket_.Flush();
-    all_sent = sent.value_or(true);  // A process that has closed its socket is about to end.
+    all_sent = sent.value_or(true);  // An error is ignored: a process that has closed its socket is about to end.
   }
   pollfd ready[4] = {{wake_.get(), POLLIN, 0},
                      {process_.pidfd.get(), POLLIN, 0},
@@ -184,16 +185,25 @@ void AttemptProcess::Receive() {
     if (message.ok() && !message->has_value()) return;
     if (!message.ok() || !report.ParseFromString((*message)->bytes)) {
       socket_is_open_ = false;
-      return KillAfter(0);  // It is ending, or it does not speak this protocol.
+      // The process is ending, or does not follow the protocol.
+      return KillAfter(absl::IsUnavailable(message.status()) ? kEndGraceMs : 0);
     }
-    std::function<void(const AttemptReport&)> on_report;
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      on_report = on_report_;
-      if (on_report == nullptr) early_reports_.push_back(report);
+      reports_.push_back(std::move(report));
     }
-    if (on_report != nullptr) on_report(report);
+    Deliver();
   }
+}
+
+void AttemptProcess::Deliver() {
+  std::deque<AttemptReport> arrived;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (on_report_ == nullptr) return;
+    arrived.swap(reports_);
+  }
+  for (const AttemptReport& report : arrived) on_report_(report);
 }
 
 void AttemptProcess::ReadErrors() {
@@ -229,9 +239,8 @@ void AttemptProcess::Finish() {
   end.out_of_memory =
       end.exit_code == kExitOutOfMemory || (killed_elsewhere && OomKills() > oom_kills_before_);
   if (on_end_ != nullptr) {
-    const std::deque<AttemptReport> early = std::exchange(early_reports_, {});
     lock.unlock();
-    for (const AttemptReport& report : early) on_report_(report);
+    Deliver();
     on_end_(end);
     lock.lock();
   }

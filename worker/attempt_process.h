@@ -1,5 +1,5 @@
-// The process in which one attempt runs, as the daemon sees it: starts it, exchanges messages with it, kills it, and
-// says how it ended.
+// The daemon's handle of the process in which one attempt runs: starts it, exchanges messages with it, kills it, and
+// reports how it ended.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +23,14 @@
 
 namespace xlad::worker {
 
-// With this exit code a process says that it had no memory left.
+// The exit code of a process that had no memory left.
 inline constexpr int kExitOutOfMemory = 71;
 
-// Thread-safe. A thread of its own sends, receives, copies the process's standard error to that of this process, and
-// waits for its end.
+// Thread-safe. A thread of this object sends and receives messages, copies the process's standard output and standard
+// error to the standard error of the daemon, and waits for the end of the process.
 class AttemptProcess {
  public:
-  // `argv` finds its end of the socket at kChannelDescriptor. The process is killed when the calling thread ends.
+  // Starts `argv` with its end of the socket at kChannelDescriptor. The process is killed when the calling thread ends.
   static absl::StatusOr<std::unique_ptr<AttemptProcess>> Start(const std::vector<std::string>& argv,
                                                                const AttemptSetup& setup);
   // Kills the process, if it has not ended, and waits for its end.
@@ -38,12 +38,13 @@ class AttemptProcess {
 
   pid_t pid() const { return process_.pid; }
 
-  // From now on calls `on_report` for each report, those that have arrived already included, and then `on_end` once, on
-  // the process's thread, or before this returns if the process has ended. Called once at most.
+  // Calls `on_report` for each report, including those that have already arrived, and then `on_end` once. The calls are
+  // made on this object's thread, or, if the process has ended, on the calling thread before Listen returns. Listen
+  // must be called at most once.
   void Listen(std::function<void(const AttemptReport&)> on_report, std::function<void(const ProcessEnd&)> on_end);
-  // Never blocks; a process that has ended gets nothing.
+  // Never blocks. If the process has ended, the command is dropped.
   void Send(const AttemptCommand& command, FileDescriptor descriptor = {});
-  // Kills the process after this time, or after that of an earlier call if that is sooner.
+  // Kills the process after this time, or at the time of an earlier call if that is sooner.
   void KillAfter(int64_t ms);
   bool HasEnded() const;
   void WaitForEnd();
@@ -52,25 +53,28 @@ class AttemptProcess {
   AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor errors);
 
   void Run();
-  // Waits for something to do. Returns false when the process has ended.
+  // Waits for the next message, output or command and handles it. Returns false when the process has ended.
   bool Poll();
   void Receive();
+  // Passes the reports to on_report_, if it is set. Called only on this object's thread, or after its end, so that the
+  // reports keep their order.
+  void Deliver();
   void ReadErrors();
   void Finish();
   int64_t PollTimeoutMs() const;
 
   const SpawnedProcess process_;
   MessageSocket socket_;
-  FileDescriptor errors_;  // The read end of its standard error.
-  FileDescriptor wake_;    // An eventfd: something changed for the thread.
+  FileDescriptor errors_;  // The read end of the process's standard output and error.
+  FileDescriptor wake_;    // An eventfd that wakes the thread.
   bool socket_is_open_ = true;
-  std::string tail_;       // The end of its standard error.
+  std::string tail_;  // The last bytes of the process's standard output and error.
   int64_t oom_kills_before_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<std::string, FileDescriptor>> outgoing_;
-  std::deque<AttemptReport> early_reports_;  // Before Listen.
+  std::deque<AttemptReport> reports_;  // The reports that have arrived and are not delivered yet, oldest first.
   std::function<void(const AttemptReport&)> on_report_;
   std::function<void(const ProcessEnd&)> on_end_;
   std::optional<int64_t> kill_at_ns_;

@@ -1,4 +1,4 @@
-// Processes that are scripts of the shell: messages, ends of all kinds, and their deadlines.
+// Processes that run shell scripts: messages, all kinds of process ends, and deadlines.
 #include "worker/attempt_process.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "base/log.h"
 
@@ -33,7 +35,7 @@ struct Started {
   std::vector<AttemptReport> reports;
 };
 
-TEST(AttemptProcess, SaysHowItEnded) {
+TEST(AttemptProcess, ReportsHowTheProcessEnded) {
   ProcessEnd end = Started("exit 3").Wait();
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_EQ(end.signal, 0);
@@ -46,7 +48,16 @@ TEST(AttemptProcess, SaysHowItEnded) {
   EXPECT_FALSE(end.killed_here);
   end = Started(absl::StrCat("exit ", kExitOutOfMemory)).Wait();
   EXPECT_TRUE(end.out_of_memory);
-  EXPECT_EQ(Started("kill -KILL $$").Wait().signal, SIGKILL);
+  end = Started("kill -KILL $$").Wait();
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_FALSE(end.killed_here);
+}
+
+// The daemon may receive the end of the socket before the process kills itself.
+TEST(AttemptProcess, AProcessThatClosesItsSocketHasTimeToEnd) {
+  const ProcessEnd end = Started("exec 3>&-; kill -KILL $$").Wait();
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_FALSE(end.killed_here);
 }
 
 TEST(AttemptProcess, KeepsTheLastOutputThatIsNotALogLine) {
@@ -74,13 +85,13 @@ TEST(AttemptProcess, AStuckProcessIsKilled) {
 TEST(AttemptProcess, AStoppedProcessIsKilledToo) {
   Started stopped("kill -STOP $$");
   AttemptCommand command;
-  command.mutable_abort()->set_error(std::string(1 << 20, 'x'));  // More than the socket takes.
+  command.mutable_abort()->set_error(std::string(1 << 20, 'x'));  // More bytes than fit into the socket's buffer.
   stopped.process->Send(command);
   stopped.process->KillAfter(50);
   EXPECT_TRUE(stopped.Wait().killed_here);
 }
 
-TEST(AttemptProcess, TheDestructorEndsIt) {
+TEST(AttemptProcess, TheDestructorEndsTheProcess) {
   pid_t pid = 0;
   {
     Started started("sleep 60");
@@ -109,18 +120,52 @@ TEST(AttemptProcess, ExchangesMessages) {
   changed.wait(lock, [&] { return received == 101; });
 }
 
-TEST(AttemptProcess, WhatItReportsBeforeItEndsArrives) {
+// Also if the listener is set while reports arrive: some of them have arrived before it, others arrive after it.
+TEST(AttemptProcess, ReportsKeepTheirOrder) {
+  constexpr int kReports = 1000;
+  std::string frames;
+  for (int i = 1; i <= kReports; ++i) {
+    AttemptReport report;
+    report.mutable_progress()->set_finished_steps(i);
+    const std::string bytes = report.SerializeAsString();
+    const char size[] = {static_cast<char>(bytes.size()), 0, 0, 0};
+    for (const char c : std::string(size, sizeof size) + bytes) {
+      const int code = static_cast<unsigned char>(c);
+      frames += {'\\', static_cast<char>('0' + code / 64), static_cast<char>('0' + code / 8 % 8),
+                 static_cast<char>('0' + code % 8)};
+    }
+  }
+  for (int round = 0; round < 30; ++round) {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<int64_t> steps;
+    Started started(absl::StrCat("printf '", frames, "' >&3"));
+    for (int i = 0; i < 100 * round; ++i) (void)started.process->HasEnded();  // Another moment in each round.
+    started.process->Listen(
+        [&](const AttemptReport& report) {
+          const std::lock_guard lock(mutex);
+          steps.push_back(report.progress().finished_steps());
+          changed.notify_all();
+        },
+        [](const ProcessEnd&) {});
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return steps.size() == kReports; });
+    ASSERT_TRUE(std::is_sorted(steps.begin(), steps.end()));
+  }
+}
+
+TEST(AttemptProcess, ReportsBeforeTheEndArrive) {
   // A frame of 4 bytes: report {progress: {finished_steps: 5}}.
   Started started("printf '\\004\\000\\000\\000\\022\\002\\010\\005' >&3; exit 9");
-  started.process->WaitForEnd();  // Before Listen.
+  started.process->WaitForEnd();  // Waits for the end before Listen is called.
   EXPECT_EQ(started.Wait().exit_code, 9);
   ASSERT_EQ(started.reports.size(), 1u);
   EXPECT_EQ(started.reports[0].progress().finished_steps(), 5);
 }
 
-TEST(AttemptProcess, AProcessThatSpeaksAnotherProtocolIsKilled) {
-  Started stranger("printf '\\004\\000\\000\\000abcd' >&3; sleep 60");
-  EXPECT_TRUE(stranger.Wait().killed_here);
+TEST(AttemptProcess, AProcessThatViolatesTheProtocolIsKilled) {
+  Started started("printf '\\004\\000\\000\\000abcd' >&3; sleep 60");
+  EXPECT_TRUE(started.Wait().killed_here);
 }
 
 }  // namespace
