@@ -51,7 +51,7 @@ bool SameAxes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
   });
 }
 
-// The manifest's mesh with the requested axes and sizes, or else the first one with the same axis names.
+// The manifest's mesh with the requested axes and sizes. If there is none, the first mesh with the same axis names.
 absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& meshes,
                                        const std::vector<MeshAxis>& requested) {
   const Json* by_name = nullptr;
@@ -143,7 +143,8 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
   return absl::OkStatus();
 }
 
-// Reads the program as text, because text has line numbers; or as a proto, if values are elided in the text.
+// Reads the program from the text, because text has line numbers. If values are elided in the text, reads the proto
+// instead.
 absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
   std::string text, proto;
   for (const Json& file : mesh.at("files")) {
@@ -212,6 +213,10 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
   Job job;
   try {
     const Json json = Json::parse(text);
+    if (!json.is_object()) {
+      return ManifestError(path, absl::StrCat("found JSON of type ", json.type_name(),
+                                              ", expected an object with parameters, results, steps and meshes"));
+    }
     XLAD_RETURN_IF_ERROR(ReadManifest(path, json, &job.spec));
     XLAD_ASSIGN_OR_RETURN(const Json* selected, SelectMesh(path, json.at("meshes"), axes));
     const absl::Status status = ReadProgram(files, directory, *selected, &job);
