@@ -1,9 +1,10 @@
-"""Every example, on every mesh and with 1, 2 and 4 worker processes, follows its curve with equal bits each time."""
+"""Every example, on every mesh and with 1 and with 2 or 4 worker processes, follows its curve with equal bits each
+time."""
 
 import json
 import unittest
 
-from harness import folder, job_directories, mesh_text, xlad
+from harness import ALL_CASES, folder, job_directories, mesh_text, xlad
 
 
 def expected_losses(directory, manifest, mesh_name):
@@ -24,10 +25,11 @@ class Curves(unittest.TestCase):
     def test_follow_the_curve_with_the_same_bits_on_any_number_of_workers(self):
         for directory, manifest in job_directories():
             tolerance = manifest["tolerance"]["loss_relative"]
-            for mesh in manifest["meshes"]:
+            for number, mesh in enumerate(manifest["meshes"]):
+                others = (2, 4) if ALL_CASES else ((2, 4)[number % 2],)
                 with self.subTest(example=directory.name, mesh=mesh["name"]), folder() as where:
                     first = None
-                    for workers in (1, 2, 4):
+                    for workers in (1, *others):
                         curve, state = self.train(directory, mesh["axes"], workers, where, f"w{workers}")
                         for step, (found, want) in enumerate(
                             zip(curve["loss"], expected_losses(directory, manifest, mesh["name"]), strict=True)

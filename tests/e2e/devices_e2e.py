@@ -1,18 +1,21 @@
-"""Kinds of device: opaque devices, alone and in one job with cpu devices, train with the same bits as cpu devices, and
-requests that make no sense are refused."""
+"""Jobs on several kinds of devices. Training on opaque devices, or on opaque and cpu devices together, has the same
+bits as training on cpu devices. Invalid requests are refused."""
 
 import json
 import math
+import os
+import signal
 import unittest
 
-from harness import OWN_EXAMPLES, cluster, folder, job_directories, mesh_text, wait_for, xlad
+from grid import children
+from harness import OWN_EXAMPLES, PATIENCE_S, Process, cluster, folder, job_directories, mesh_text, some, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 
 
 class DevicesTest(unittest.TestCase):
     def run_job(self, directory, axes, device, where, *flags, steps=4, workers=2):
-        """Returns the file of --curve and the final state."""
+        """Returns the contents of the --curve file and the final state."""
         curve, state = where / "curve.json", where / "state.safetensors"
         mesh = ["--mesh", mesh_text(axes)] if axes else []
         code, _, err = xlad("run", directory, *mesh, "--workers", workers, "--steps", steps, "--device", device,
@@ -20,26 +23,18 @@ class DevicesTest(unittest.TestCase):
         self.assertEqual(code, 0, err)
         return json.loads(curve.read_text()), state.read_bytes()
 
-    def train(self, directory, axes, device, where):
-        curve, state = self.run_job(directory, axes, device, where)
-        return curve["loss"], state
-
-    def test_opaque_devices_train_with_the_bits_of_cpu_devices(self):
+    def test_opaque_devices_and_a_mix_train_with_the_bits_of_cpu_devices(self):
         for directory, manifest in job_directories():
-            for mesh in manifest["meshes"]:
-                with self.subTest(example=directory.name, mesh=mesh["name"]), folder() as where:
-                    cpu = self.train(directory, mesh["axes"], "cpu", where)
-                    self.assertEqual(cpu, self.train(directory, mesh["axes"], "opaque", where))
-
-    def test_a_mix_trains_with_the_bits_of_cpu_devices(self):
-        for directory, manifest in job_directories():
-            for mesh in manifest["meshes"]:
+            for mesh in some(manifest["meshes"]):
                 devices = math.prod(mesh["axes"].values())
-                if devices < 2:
-                    continue
-                mix = f"cpu:{devices // 2},opaque:{devices - devices // 2}"
                 with self.subTest(example=directory.name, mesh=mesh["name"]), folder() as where:
                     cpu, state = self.run_job(directory, mesh["axes"], "cpu", where)
+                    opaque, opaque_state = self.run_job(directory, mesh["axes"], "opaque", where)
+                    self.assertEqual(cpu["loss"], opaque["loss"])
+                    self.assertEqual(state, opaque_state)
+                    if devices < 2:
+                        continue
+                    mix = f"cpu:{devices // 2},opaque:{devices - devices // 2}"
                     mixed, mixed_state = self.run_job(directory, mesh["axes"], mix, where)
                     self.assertEqual(cpu["loss"], mixed["loss"])
                     self.assertEqual(state, mixed_state)
@@ -57,7 +52,7 @@ class DevicesTest(unittest.TestCase):
                                    (2, ["--executor", "op-by-op"])):
                 with self.subTest(workers=workers, flags=flags):
                     curve, state = self.run_job(JOB, axes, "opaque:3,cpu:5", where, *flags, workers=workers)
-                    if "op-by-op" in flags:  # Rounds in other places than fused kernels.
+                    if "op-by-op" in flags:  # Op-by-op execution rounds at other points than fused kernels do.
                         for a, b in zip(curve["loss"], expected[0]["loss"], strict=True):
                             self.assertAlmostEqual(a, b, delta=1e-4 * max(1, abs(b)))
                     else:
@@ -103,6 +98,24 @@ class DevicesTest(unittest.TestCase):
                 wait_for(lambda job=job: made.job(job)["state"] == "SUCCEEDED", "the job to run on both kinds")
             reason = "waits for 4 devices of cpu:3,opaque:1"
             wait_for(lambda: reason in made.job(missing)["reason"], "the reason of the job whose devices are missing")
+
+    def test_a_run_waits_for_the_kinds_of_a_worker_that_starts_late(self):
+        with folder() as where:
+            run = Process(where / "run.log", "run", JOB, "--mesh", "dp=2", "--steps", 3, "--workers", 2, "--device",
+                          "cpu:1,opaque:1", "--data", where / "data")
+            try:
+                late = wait_for(lambda: [pid for pid, line in children(run.pid).items() if b"worker-1" in line],
+                                "the second worker")[0]
+                os.kill(late, signal.SIGSTOP)
+                # The run prints what a job waits for, after five seconds. The worker may have been stopped too late.
+                log = where / "data" / "coordinator.log"
+                lines = lambda: log.read_text().splitlines() if log.exists() else []
+                wait_for(lambda: "no worker has devices of kind" in run.log() or
+                         any("worker registered" in line and "worker-1" in line for line in lines()), "the job to wait")
+                os.kill(late, signal.SIGCONT)
+                self.assertEqual(run.popen.wait(PATIENCE_S), 0, run.log())
+            finally:
+                run.close()
 
     def test_version_lists_the_kinds(self):
         code, out, _ = xlad("version", "--format", "json")

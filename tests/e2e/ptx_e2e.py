@@ -1,8 +1,9 @@
-"""PTX of the examples: ptxas assembles every kernel for every GPU, and no kernel has an open symbol.
+"""PTX of the examples: ptxas assembles every kernel for every GPU model, and kernels have no undefined symbols.
 
-ptxas is that of PyPI's nvidia-cuda-nvcc in build/venv, of XLAD_PTXAS, or of the PATH. Nothing runs on a GPU.
+ptxas is from PyPI's nvidia-cuda-nvcc in build/venv, from XLAD_PTXAS, or from the PATH. The tests do not need a GPU.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import OWN_EXAMPLES, REPO, folder, mesh_text, xlad
+from harness import ALL_CASES, OWN_EXAMPLES, REPO, folder, mesh_text, xlad
 
 sys.path.insert(0, str(REPO / "bench" / "gpu"))
 
@@ -22,14 +23,16 @@ PTXAS = find_ptxas()
 
 
 def examples():
-    """Every example with its first and its last mesh, or with all of them if XLAD_ALL_MESHES is set."""
+    """Yields (example, mesh, GPU model): every example on all meshes for all models if XLAD_ALL_CASES is set. Otherwise
+    its first mesh for one model, and its last mesh for another."""
     folders = [OWN_EXAMPLES / "spiral_mlp"]
     if "XLAD_EXAMPLES" in os.environ:
         folders += sorted(path.parent for path in pathlib.Path(os.environ["XLAD_EXAMPLES"]).glob("*/manifest.json"))
     for path in folders:
-        meshes = json.loads((path / "manifest.json").read_text())["meshes"]
-        for mesh in meshes if "XLAD_ALL_MESHES" in os.environ else (meshes[0], meshes[-1]):
-            yield path, mesh["axes"]
+        meshes = [mesh["axes"] for mesh in json.loads((path / "manifest.json").read_text())["meshes"]]
+        cases = itertools.product(meshes, GPUS) if ALL_CASES else zip((meshes[0], meshes[-1]), GPUS)
+        for axes, gpu in cases:
+            yield path, axes, gpu
 
 
 class PtxTest(unittest.TestCase):
@@ -46,12 +49,11 @@ class PtxTest(unittest.TestCase):
 
     @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
     def test_ptxas_assembles_every_kernel_of_every_example(self):
-        for path, axes in examples():
-            for gpu in GPUS:
-                with self.subTest(example=path.name, mesh=axes, gpu=gpu), folder() as where:
-                    mesh = ["--mesh", mesh_text(axes)] if axes else []
-                    text = self.assemble(path, gpu, where, *mesh)
-                    self.assertRegex(text, r"\.entry xk\d+_")
+        for path, axes, gpu in examples():
+            with self.subTest(example=path.name, mesh=axes, gpu=gpu), folder() as where:
+                mesh = ["--mesh", mesh_text(axes)] if axes else []
+                text = self.assemble(path, gpu, where, *mesh)
+                self.assertRegex(text, r"\.entry xk\d+_")
 
     @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
     def test_ptxas_assembles_the_math_functions(self):
@@ -86,7 +88,7 @@ def binary(opcode):
 
 
 class StructureTest(unittest.TestCase):
-    """What the code of the important kernels must and must not contain."""
+    """Instructions that the code of important kernels must or must not contain."""
 
     def ptx(self, body):
         with folder() as where:

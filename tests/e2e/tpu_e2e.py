@@ -1,12 +1,12 @@
-"""Simulated TPUs train the examples within their stated tolerance and report the time of each step by unit."""
+"""Simulated TPUs train the examples within the stated tolerance, and report the time of each step by unit."""
 
 import json
 import unittest
 
-from harness import OWN_EXAMPLES, REPO, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, folder, job_directories, mesh_text, some, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-# docs/reference/tpu.md states it: f32 products are products of bf16.
+# docs/reference/tpu.md states this tolerance: f32 products are computed from bf16 factors.
 TOLERANCE = 0.1
 
 
@@ -26,7 +26,7 @@ class Tpu(unittest.TestCase):
 
     def test_examples_follow_their_curves_on_any_number_of_workers(self):
         for directory, manifest in job_directories():
-            for mesh in manifest["meshes"]:
+            for mesh in some(manifest["meshes"]):
                 with self.subTest(example=directory.name, mesh=mesh["name"]), folder() as where:
                     axes = ["--mesh", mesh_text(mesh["axes"])] if mesh["axes"] else []
                     first = None
