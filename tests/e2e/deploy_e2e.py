@@ -1,14 +1,16 @@
-"""The files of deploy/: units, manifests and the batch script, as far as they can be tried on one machine."""
+"""The files of deploy/: units, manifests and the batch script, as far as they can be tested on one machine."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import unittest
 
-from harness import OWN_EXAMPLES, REPO, XLAD, folder, xlad
+from harness import OWN_EXAMPLES, REPO, XLAD, folder, free_ports, xlad
 
 DEPLOY = REPO / "deploy"
 
@@ -37,8 +39,8 @@ class Systemd(unittest.TestCase):
 
 
 PYTHON = REPO / "build/venv/bin/python"
-# Checks each resource of standard input against the schema of its kind; of a JobSet, whose schema is that of another
-# project, the jobs that it makes. Prints what was checked.
+# Checks each resource of standard input against the schema of its kind. The schema of a JobSet is part of another
+# project, so the jobs of a JobSet are checked instead. Prints the checked resources.
 VALIDATE = """
 import sys, yaml, kubernetes_validate
 for document in yaml.safe_load_all(sys.stdin):
@@ -53,7 +55,7 @@ for document in yaml.safe_load_all(sys.stdin):
 
 
 def cannot_validate():
-    """Why manifests cannot be checked against the schemas of Kubernetes, or None."""
+    """Returns why manifests cannot be checked against the schemas of Kubernetes, or None if they can."""
     if shutil.which("kubectl") is None:
         return "kubectl is missing"
     if not PYTHON.exists():
@@ -118,7 +120,7 @@ class Kubernetes(unittest.TestCase):
 
 
 def own_address():
-    """An address of this machine off loopback, or None."""
+    """Returns an address of this machine that is not on loopback, or None if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -128,7 +130,7 @@ def own_address():
         return None if found.startswith("127.") else found
 
 
-# Starts the command as two tasks, as srun does with one node for each.
+# Starts the command as two tasks, as srun does on two nodes.
 SRUN = """#!/bin/bash
 while [ "${1#--}" != "$1" ]; do shift; done
 for rank in 0 1; do
@@ -145,22 +147,25 @@ wait
 @unittest.skipIf(own_address() is None, "this machine has no address off loopback")
 class Slurm(unittest.TestCase):
     def test_the_batch_script_trains_and_a_requeued_one_finds_the_job(self):
-        """With a stand-in for srun: Slurm itself is not needed for what the script does."""
+        """Uses a substitute for srun, because the rest of the script does not need Slurm."""
         with folder() as where:
             (where / "srun").write_text(SRUN)
             (where / "srun").chmod(0o755)
-            with socket.socket() as free:
-                free.bind(("0.0.0.0", 0))
-                port = free.getsockname()[1]
             env = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
-                   "XLAD_PORT": str(port), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711", "SLURM_SUBMIT_DIR": str(where),
+                   "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711", "SLURM_SUBMIT_DIR": str(where),
                    "SLURMD_NODENAME": own_address()}
             ids = []
             for _ in range(2):
-                done = subprocess.run(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh",
-                                       "dp=2,tp=2"], capture_output=True, text=True, env=env, timeout=240)
-                self.assertEqual(done.returncode, 0, done.stderr[-4000:])
-                ids.append(re.search(r"job-[0-9a-f]+", done.stdout)[0])
+                with subprocess.Popen(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh",
+                                       "dp=2,tp=2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env,
+                                      start_new_session=True) as batch:
+                    try:
+                        out, err = batch.communicate(timeout=600)
+                    finally:
+                        with contextlib.suppress(ProcessLookupError):  # All processes of the script end with the test.
+                            os.killpg(batch.pid, signal.SIGKILL)
+                self.assertEqual(batch.returncode, 0, err[-4000:])
+                ids.append(re.search(r"job-[0-9a-f]+", out)[0])
             self.assertEqual(ids[0], ids[1])
             self.assertEqual(oct((where / "data/worker.join").stat().st_mode & 0o777), "0o600")
 

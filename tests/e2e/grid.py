@@ -1,5 +1,7 @@
-"""A grid of workers that train while something fails: processes that are killed or stopped, and paths that are cut."""
+"""A grid of workers that train while faults are injected: processes are killed or stopped, and network paths are
+cut."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -21,19 +23,19 @@ PATHS = ("refused", "black", "no requests", "no answers")
 
 
 def children(pid):
-    """The processes that a process has started, by their command lines."""
+    """Returns the processes that a process has started, by their command lines."""
     found = {}
+    ended = (FileNotFoundError, ProcessLookupError)
     for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
+        with contextlib.suppress(*ended):
             for child in file.read_text().split():
-                found[int(child)] = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            pass
+                with contextlib.suppress(*ended):
+                    found[int(child)] = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
     return found
 
 
 def attempts(worker):
-    """The processes of the worker's attempts, and the one that is kept ready for the next attempt."""
+    """Returns the processes of the worker's attempts, and the idle process for the next attempt."""
     return [pid for pid, line in children(worker.pid).items() if b"__attempt" in line]
 
 
@@ -46,7 +48,7 @@ def cpu_seconds(pid):
 
 
 def busiest(worker):
-    """The process of the worker's attempt: the one that computes. None if there is no process."""
+    """Returns the process of the worker's attempt, which is the one that computes, or None if there is none."""
     return max(attempts(worker), key=cpu_seconds, default=None)
 
 
@@ -58,7 +60,7 @@ def send_signal(pid, number):
 
 
 def tensors(path):
-    """The tensors of a safetensors file: {name: (dtype, shape, bytes)}."""
+    """Returns the tensors of a safetensors file: {name: (dtype, shape, bytes)}."""
     data = pathlib.Path(path).read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
@@ -69,9 +71,10 @@ def tensors(path):
 
 
 class Proxy:
-    """Passes connections from one worker to the coordinator, until the path is cut.
+    """Forwards connections of one worker to the coordinator until the path is cut.
 
-    While a direction is cut, its bytes wait, as those of TCP do. "refused" closes all connections.
+    While a direction is cut, its bytes are held back, like unacknowledged bytes of TCP. "refused" closes all
+    connections.
     """
 
     def __init__(self, target):
@@ -99,7 +102,7 @@ class Proxy:
     def _drop_all(self):
         for link in self.links:
             for end in link[:2]:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # A reset.
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # The connection is reset.
                 end.close()
         self.links = []
 
@@ -157,11 +160,13 @@ class Proxy:
 
 
 class Follower:
-    """`xlad submit --wait` on a terminal of its own: the steps that a person sees, and when."""
+    """`xlad submit --wait` on a terminal of its own: records the displayed steps and their times."""
 
     def __init__(self, log, *args):
-        self.seen = []  # [(time, step)] for each new step that was shown; steps go back when an attempt starts again.
-        self.breaks = []  # [(time, number of steps seen before)] for each time that the job was shown as not running.
+        # [(time, step)] for each displayed step. The step decreases when an attempt restarts from a checkpoint.
+        self.seen = []
+        # [(time, length of `seen` at that time)] for each time that the job was displayed as not running.
+        self.breaks = []
         self.text = ""
         self.job_id = None
         self.args = [XLAD, "submit", *map(str, args)]
@@ -182,7 +187,7 @@ class Follower:
         while True:
             try:
                 data = os.read(self.terminal, 65536)
-            except OSError:  # The terminal's other side is closed.
+            except OSError:  # The other side of the terminal is closed.
                 data = b""
             if not data:
                 return
@@ -201,7 +206,7 @@ class Follower:
                 self.changed.notify_all()
 
     def wait_for_step(self, step, timeout=300):
-        """Returns the time at which a step of this number or a higher one was shown; None if the job has ended."""
+        """Returns the time at which this step or a later one was displayed, or None if the job has ended."""
         deadline = time.monotonic() + timeout
         with self.changed:
             while time.monotonic() < deadline:
@@ -214,9 +219,10 @@ class Follower:
         raise AssertionError(f"waited {timeout} s for step {step}; seen: {self.seen[-3:]}, {self.text[-500:]}")
 
     def next_new_step(self, died):
-        """The time of the first step that had not been done before what died; None if there was none.
+        """Returns the time of the first displayed step that is later than all steps before the death, or None if there
+        is none.
 
-        Steps that were done before the death are shown until the job is shown as not running.
+        Steps before the death are displayed until the job is displayed as not running.
         """
         with self.changed:
             for when, count in self.breaks:
@@ -226,7 +232,7 @@ class Follower:
         return None
 
     def wait(self, timeout=300):
-        """Waits for the job's end; starts the client again if the coordinator was away for too long."""
+        """Waits for the job's end. Restarts the client if it ended because it could not reach the coordinator."""
         deadline = time.monotonic() + timeout
         while True:
             try:
@@ -235,7 +241,7 @@ class Follower:
                 raise AssertionError(f"waited {timeout} s for the end of the job; seen: {self.seen[-3:]}, "
                                      f"{self.text[-500:]}") from None
             self.thread.join()
-            if code != 3:  # 3: the coordinator cannot be reached.
+            if code != 3:  # Exit code 3 means that the coordinator cannot be reached.
                 return code
             os.close(self.terminal)
             self.popen.stdout.close()
@@ -254,7 +260,7 @@ class Follower:
 
 
 class Grid(Cluster):
-    """A cluster whose processes can fail; what was killed is started again, as a supervisor does."""
+    """A cluster whose processes can fail. Killed processes are restarted, as by a supervisor."""
 
     def __init__(self, where, workers=8, devices=1, cuts=False):
         self.proxies = {} if cuts else None
@@ -271,13 +277,13 @@ class Grid(Cluster):
                                      "--devices", self.devices)
 
     def restart_coordinator(self):
-        """Starts it without waiting until it answers."""
+        """Starts the coordinator without waiting until it answers."""
         self.coordinator.close()
         self.coordinator = Process(self.where / "coordinator.log", "coordinator", "--listen", self.address, "--data",
                                    self.where / "data")
 
     def attempts_of(self, job_id):
-        """The number of attempts of a job; waits for the coordinator, which may have been started just now."""
+        """Returns the number of attempts of a job. Waits for the coordinator, which may have just been started."""
         wait_for(lambda: xlad("ps", "--coordinator", self.address)[0] == 0, "the coordinator to answer")
         return self.job(job_id)["attempt"]
 
@@ -306,7 +312,7 @@ class Grid(Cluster):
 
 
 class Outcome:
-    """What a run left: its losses and its parameters."""
+    """The result of a run: its losses and its parameters."""
 
     def __init__(self, run):
         curve = json.loads(pathlib.Path(run.curve_path).read_text())
@@ -315,7 +321,7 @@ class Outcome:
         self.state = tensors(run.state_path)
 
     def differences(self, other):
-        """What differs from another run, as text."""
+        """Describes the differences from another run."""
         found = [name for name in sorted(self.state.keys() | other.state.keys())
                  if self.state.get(name) != other.state.get(name)]
         if self.losses != other.losses:
@@ -325,7 +331,7 @@ class Outcome:
         return found
 
 
-# --- Faults. Each returns what it did, and the time of the death if something died.
+# --- Faults. Each returns a description, and the time of the death if a process died.
 
 
 def kill_worker(grid, dice, what):

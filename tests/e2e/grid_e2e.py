@@ -1,15 +1,15 @@
-"""Training continues by itself whatever fails, and its result is that of an undisturbed run, bit for bit.
+"""Training continues after every fault without intervention, and its result is bitwise that of an undisturbed run.
 
 The short form runs with the other tests. The long form prints a table:
 
   XLAD_GRID=kill-daemon=50,cut=20 XLAD_SEED=7 python3 -m unittest -v grid_e2e.Table
 
-XLAD_GRID names the faults (grid.FAULTS) and how often each happens; "end-" before a name: near the last step, and not
-at any. XLAD_SEED repeats the same choices.
+XLAD_GRID names the faults (grid.FAULTS) and how often each is injected. The prefix "end-" injects a fault near the last
+step instead of at a random step. XLAD_SEED repeats the same choices.
 
   XLAD_STORM=100 python3 -m unittest -v grid_e2e.Storm
 
-kills the coordinator as often as that while 50 clients submit jobs.
+kills the coordinator that many times while 50 clients submit jobs.
 """
 
 import collections
@@ -22,7 +22,7 @@ import time
 import unittest
 
 from grid import FAULTS, STEPS, Grid, Outcome, percentile
-from harness import OWN_EXAMPLES, XLAD, cluster, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, cluster, folder, wait_for, xlad
 
 SEED = int(os.environ.get("XLAD_SEED", "1"))
 
@@ -35,7 +35,7 @@ def job_and_mesh():
 
 
 class Trial:
-    """One run with one fault: how it went."""
+    """The outcome of one run with one fault."""
 
     def __init__(self, grid, kind, dice, calm):
         self.kind = kind
@@ -47,7 +47,7 @@ class Trial:
                 time.sleep(dice.uniform(0, 0.3))
             else:
                 run.wait_for_step(dice.randrange(1, STEPS))
-            self.at = run.seen[-1][1]
+            self.at = run.seen[-1][1] if run.seen else 0  # Nothing is displayed if the job ends soon.
             self.what, died = FAULTS[kind.removeprefix("end-")](grid, dice)
             code = run.wait()
             self.wall_s = time.monotonic() - start
@@ -74,7 +74,7 @@ def calm_run(grid):
 
 
 def run_trials(kinds, dice, show):
-    """Runs one trial for each of the kinds, on one grid."""
+    """Runs one trial of each kind on one grid."""
     with folder() as where:
         grid = Grid(where, cuts=any("cut" in kind for kind in kinds))
         try:
@@ -89,18 +89,13 @@ def run_trials(kinds, dice, show):
 
 
 class Faults(unittest.TestCase):
-    """The short form."""
+    """The short form of the test."""
 
-    def check(self, *kinds):
+    def test_killed_processes_and_a_coordinator_that_is_killed_at_the_end(self):
         lines = []
+        kinds = ("kill-attempt", "kill-both", "end-kill-daemon", "end-kill-coordinator", "end-restart-coordinator")
         trials = run_trials(kinds, random.Random(SEED), lines.append)
         self.assertEqual([trial.line() for trial in trials if trial.problems], [], lines)
-
-    def test_killed_processes(self):
-        self.check("kill-attempt", "kill-both", "end-kill-daemon")
-
-    def test_coordinator_that_is_killed_at_the_end(self):
-        self.check("end-kill-coordinator", "end-restart-coordinator")
 
 
 class Resize(unittest.TestCase):
@@ -109,6 +104,7 @@ class Resize(unittest.TestCase):
             grid = Grid(where)
             try:
                 run = grid.train(OWN_EXAMPLES / "spiral_mlp", "dp=8", steps=1_000_000)
+                self.addCleanup(run.close)
                 step = 20
                 for size in (5, 8):
                     run.wait_for_step(step)
@@ -116,16 +112,15 @@ class Resize(unittest.TestCase):
                     self.assertEqual(code, 0, err)
                     job = wait_for(lambda: (j := grid.job(run.job_id))["state"] == "RUNNING" and
                                    j["mesh"] == f"dp={size}" and j, f"the job to run on {size} devices")
-                    self.assertGreater(job["step"], step, "no step is lost")
+                    self.assertGreaterEqual(job["step"], step, "no step is lost")
                     step = job["step"] + 20
                 run.wait_for_step(step)
-                run.close()
             finally:
                 grid.close()
 
 
 class Policies(unittest.TestCase):
-    """What becomes of a job whose worker does not come back: --on-loss."""
+    """How --on-loss decides what happens to a job whose worker does not reconnect."""
 
     def test_shrink_and_wait(self):
         with cluster(workers=3, devices=1) as made:
@@ -176,10 +171,10 @@ class Checkpoints(unittest.TestCase):
 
 
 class Storm(unittest.TestCase):
-    """The coordinator is killed while clients submit: each accepted job exists once."""
+    """The coordinator is killed while clients submit jobs. Each accepted job must exist exactly once."""
 
     def storm(self, rounds, clients, dice):
-        """Returns the time that each restart took until a client was answered."""
+        """Returns the time from each restart until the coordinator answered a client."""
         accepted, restarts = {}, []
         with cluster(workers=0, devices=1) as made:
             for number in range(rounds):
@@ -193,8 +188,8 @@ class Storm(unittest.TestCase):
                 made.start_coordinator()
                 restarts.append(time.monotonic() - start)
                 for key, submit in submits.items():
-                    out, err = submit.communicate(timeout=120)
-                    if submit.returncode == 3:  # It reached no coordinator.
+                    out, err = submit.communicate(timeout=PATIENCE_S)
+                    if submit.returncode == 3:  # The client did not reach a coordinator.
                         self.assertIn(f"submit again with --key {key}", err.decode())
                         accepted[key] = made.submit(OWN_EXAMPLES / "spiral_mlp", "--steps", "1", "--key", key)
                         continue

@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -14,9 +16,15 @@ import unittest
 XLAD = os.environ["XLAD"]
 REPO = pathlib.Path(os.environ["XLAD_REPO"])
 OWN_EXAMPLES = REPO / "examples"
+# Whether tests with many similar cases try all of them, and not only a part in which every kind of case occurs.
+ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
-def xlad(*args, timeout=300, stdin=None):
+# A test that passes waits much shorter. The limit is for a machine that several other programs keep busy.
+PATIENCE_S = 240
+
+
+def xlad(*args, timeout=600, stdin=None):
     """Runs xlad to its end; returns (exit code, stdout, stderr)."""
     done = subprocess.run([XLAD, *map(str, args)], capture_output=True, timeout=timeout, input=stdin)
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
@@ -29,6 +37,11 @@ def job_directories():
         folders += [pathlib.Path(os.environ["XLAD_EXAMPLES"]) / name for name in ("digits_mlp", "dropout_rng")]
     for folder in folders:
         yield folder, json.loads((folder / "manifest.json").read_text())
+
+
+def some(cases):
+    """Returns the first and the last case, or all if XLAD_ALL_CASES is set."""
+    return cases if ALL_CASES or len(cases) < 2 else [cases[0], cases[-1]]
 
 
 def mesh_text(axes):
@@ -44,8 +57,21 @@ def folder():
         shutil.rmtree(path, ignore_errors=True)
 
 
+def free_ports(count):
+    """Returns ports on which nothing listens. They are below the range from which the system takes ports, so that no
+    other test gets one of them before it is used."""
+    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found = set()
+    while len(found) < count:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", random.randrange(1024, max(lowest, 2048))))
+            found.add(probe.getsockname()[1])
+    return sorted(found)
+
+
 class CommunicationTest(unittest.TestCase):
-    """Tests of `xlad bench`, whose ranks find each other in a folder of their own, `where`."""
+    """Base class for tests of `xlad bench`. The ranks find each other through the folder `where`. Each test has its
+    own folder."""
 
     def setUp(self):
         made = folder()
@@ -55,7 +81,7 @@ class CommunicationTest(unittest.TestCase):
 
 
 class Process:
-    """A daemon with its log in a file."""
+    """A daemon that writes its log to a file."""
 
     def __init__(self, log, *args):
         self.log_path = log
@@ -74,9 +100,14 @@ class Process:
         self.popen.wait()
         self.log_file.close()
 
-    def terminate(self, timeout=30):
+    def terminate(self, timeout=PATIENCE_S):
+        """Ends the process with SIGTERM and returns its exit code. Kills it if it has not ended after `timeout`."""
         self.popen.send_signal(signal.SIGTERM)
-        return self.popen.wait(timeout)
+        try:
+            return self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
 
     def close(self):
         if self.popen.poll() is None:
@@ -92,13 +123,17 @@ class Cluster:
         self.devices = devices
         self.coordinator = None
         self.address = None
-        self.start_coordinator()
         self.workers = {}
-        for i in range(workers):
-            self.start_worker(f"w{i}")
+        try:
+            self.start_coordinator()
+            for i in range(workers):
+                self.start_worker(f"w{i}")
+        except BaseException:
+            self.close()
+            raise
 
     def start_coordinator(self):
-        listen = self.address or "127.0.0.1:0"
+        listen = self.address or f"127.0.0.1:{free_ports(1)[0]}"  # A restarted coordinator needs the same port.
         self.coordinator = Process(
             self.where / "coordinator.log", "coordinator", "--listen", listen, "--data", self.where / "data"
         )
@@ -113,11 +148,15 @@ class Cluster:
         return None
 
     def start_worker(self, name, *devices):
-        """`devices`: --device or --devices with its value, instead of the cluster's number of cpu devices."""
+        """`devices` is --device or --devices with its value, and replaces the cluster's number of cpu devices."""
         self.workers[name] = Process(
             self.where / f"{name}.log", "worker", "--coordinator", self.address, "--id", name,
             *(devices or ("--devices", self.devices))
         )
+
+    def wait_for_workers(self, count):
+        """Waits until `count` workers have registered. A job is accepted before that, and waits for their devices."""
+        wait_for(lambda: len(self.status()["workers"]) == count, f"{count} workers to register")
 
     def ps(self):
         code, out, err = xlad("ps", "--coordinator", self.address, "--format", "json")
@@ -133,7 +172,7 @@ class Cluster:
         return next(job for job in self.ps() if job["id"] == job_id)
 
     def wait_for_steps(self, job_id, steps=5):
-        """Waits until the job runs and has finished this number of steps."""
+        """Waits until the job runs and has finished `steps` steps."""
         wait_for(lambda: (job := self.job(job_id))["state"] == "RUNNING" and job["step"] >= steps,
                  f"the job to run {steps} steps")
 
@@ -144,7 +183,13 @@ class Cluster:
 
     def close(self):
         for process in [self.coordinator, *self.workers.values()]:
-            process.close()
+            if process is not None:
+                process.close()
+
+    def show_logs(self):
+        """Prints the end of each log, for the message of a failure."""
+        for path in sorted(self.where.glob("*.log")):
+            print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}", flush=True)
 
 
 @contextlib.contextmanager
@@ -153,16 +198,21 @@ def cluster(workers, devices):
         made = Cluster(where, workers, devices)
         try:
             yield made
+        except BaseException:
+            made.show_logs()
+            raise
         finally:
             made.close()
 
 
-def wait_for(condition, what, timeout=60):
+def wait_for(condition, what, timeout=PATIENCE_S):
     """Polls until the condition returns a true value, and returns that value."""
     deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
+    while True:
+        is_last = time.monotonic() >= deadline
         value = condition()
         if value:
             return value
+        if is_last:
+            raise AssertionError(f"waited {timeout} s for {what}, which did not happen")
         time.sleep(0.05)
-    raise AssertionError(f"waited {timeout} s for {what}, which did not happen")
