@@ -1,13 +1,19 @@
 """`xlad bench COLLECTIVE`: the format of nccl-tests, and the checks."""
 
+import contextlib
 import json
 import os
+import pathlib
 import re
+import resource
+import signal
+import socket
+import subprocess
 import unittest
 
-from harness import CommunicationTest, xlad
+from harness import PATIENCE_S, XLAD, CommunicationTest, Process, wait_for, xlad
 
-# A row as scripts for nccl-tests read it: size, count, type, op and root; then time, algbw, busbw and #wrong, twice.
+# A row in the format of nccl-tests: size, count, type, op and root; then time, algbw, busbw and #wrong, twice.
 SIDE = r"\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+([0-9.]+|N/A)\s+(\d+|N/A)"
 ROW = re.compile(r"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)" + SIDE + SIDE + r"\s*$")
 AVERAGE = re.compile(r"^# Avg bus bandwidth\s+: ([0-9.e+-]+)\s*$", re.MULTILINE)
@@ -16,6 +22,44 @@ OUT_OF_BOUNDS = re.compile(r"^# Out of bounds values\s+: (\d+) (OK|FAILED)$", re
 
 def rows(text):
     return [match.groups() for match in map(ROW.match, text.splitlines()) if match]
+
+
+def ranks_of(where):
+    """The running ranks of `xlad bench` that meet in the folder `where`."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if f"XLAD_COMM_DIR={where}".encode() in variables and any(v.startswith(b"XLAD_RANK=") for v in variables):
+            found.append(int(process.name))
+    return found
+
+
+class RanksTest(CommunicationTest):
+    def tearDown(self):
+        for rank in ranks_of(self.where):
+            with contextlib.suppress(ProcessLookupError):  # The rank may have ended meanwhile.
+                os.kill(rank, signal.SIGKILL)
+
+    def test_ranks_end_with_the_command(self):
+        for stop in (signal.SIGTERM, signal.SIGKILL):
+            command = Process(self.where / "log", "bench", "all_reduce", "--ranks", 3, "-b", 8, "-e", 8, "-n", 1000000)
+            wait_for(lambda: len(ranks_of(self.where)) == 3, "three ranks")
+            command.popen.send_signal(stop)
+            command.popen.wait(PATIENCE_S)
+            command.close()
+            wait_for(lambda: not ranks_of(self.where), "the end of the ranks")
+
+    def test_no_rank_remains_if_one_cannot_be_started(self):
+        # Each rank takes a descriptor of the command.
+        few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+        done = subprocess.run([XLAD, "bench", "all_reduce", "--ranks", "64", "-b", "8", "-e", "8"], timeout=300,
+                              capture_output=True, text=True, preexec_fn=few)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("xlad: error: cannot start rank ", done.stderr)
+        self.assertEqual(ranks_of(self.where), [])
 
 
 class BenchTest(CommunicationTest):
@@ -60,6 +104,15 @@ class BenchTest(CommunicationTest):
                                               "--batches", 2, "-n", 2, "--transport", transport, "-R", registered)
                         self.assertEqual((code, err), (0, ""), out)
 
+    def test_ranks_listen_on_ipv6(self):
+        try:
+            with socket.socket(socket.AF_INET6) as listener:
+                listener.bind(("::1", 0))
+        except OSError:
+            self.skipTest("this machine has no IPv6")
+        for host in ("::1", "[::1]"):
+            self.bench("all_reduce", "-b", 8, "-e", 8, "--transport", "tcp", "--listen", host)
+
     def test_options_that_make_no_sense_are_refused(self):
         for arguments, words in ((("all_reduse",), "found collective"), (("all_reduce", "-d", "flaot"), "-d: found"),
                                  (("all_reduce", "-o", "mean"), "--op: found"), (("all_reduce", "-b", "8X"), "8X"),
@@ -73,13 +126,18 @@ class BenchTest(CommunicationTest):
                                  (("all_reduce", "-d", "pred", "-o", "avg"), "numbers"),
                                  (("all_reduce", "--json", "/nowhere/rows.json"), "--json: cannot write /nowhere/rows"),
                                  (("all_reduce", "--json", self.where), "it is a folder"),
+                                 (("all_reduce", "--meet", self.where), "--meet: found --transport auto"),
+                                 (("all_reduce", "--listen", "[::1"), "--listen: found host"),
+                                 (("all_reduce", "--listen", "127.0.0.1:80"), "each without a port"),
+                                 (("all_reduce", "--listen", "[fd00::1]"), "found the address fd00::1 (--listen) without a folder"),
+                                 (("all_reduce", "--meet", "/nowhere"), "--meet: there is no folder /nowhere"),
                                  (("all_reduce", "--json", "-"), "--json: found -, expected the name of a file"),
-                                 (("all_reduce", "-b", "1024G", "-e", "1024G"), "bytes of memory, expected less"),
+                                 (("all_reduce", "-b", "1024G", "-e", "1024G"), "bytes in all ranks together, expected at most"),
                                  (("broadcast", "-b", "8", "-e", "8", "-r", "2"), "root 2")):
             code, _, err = xlad("bench", *arguments, "--ranks", 2)
             self.assertIn(code, (1, 2))
             self.assertIn(words, err)
-        self.assertEqual(err.count("xlad: error:"), 1, "said once, not by every rank")
+        self.assertEqual(err.count("xlad: error:"), 1, "the error is printed once, not by every rank")
 
 
 if __name__ == "__main__":

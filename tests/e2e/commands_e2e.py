@@ -1,16 +1,21 @@
 """Every command: outputs, exit codes, and the error for every bad input."""
 
+import contextlib
 import json
+import os
 import random
 import re
 import shutil
 import socket
 import unittest
+from unittest import mock
+from xml.etree import ElementTree
 
-from harness import OWN_EXAMPLES, REPO, folder, job_directories, mesh_text, xlad
+from harness import OWN_EXAMPLES, REPO, Cluster, folder, job_directories, mesh_text, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 PROGRAM = JOB / "step.dp4_tp2.hlo"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 class Commands(unittest.TestCase):
@@ -39,6 +44,8 @@ class Commands(unittest.TestCase):
         self.fails("run", JOB, "--checkpoint-every", "0", words=["steps of 1 or more"], code=(2,))
         self.assertIn("Usage: xlad run ", xlad("run", "--help")[1])
         self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
+        for command in ("comm check", "comm schedule", "comm simulate", "version"):
+            self.assertIn(f"\n  xlad {command} ", xlad(*command.split(), "--help")[1].split("Example")[-1])
         self.fails("run", code=(2,))
         self.assertEqual(xlad()[0], 2)
 
@@ -217,6 +224,7 @@ class Commands(unittest.TestCase):
             (edit("manifest.json", '"batch": 192', '"batch": 191'), ["191"]),
             (edit("manifest.json", '"momentum.b0"', '"momentum.b9"'), ["momentum.b9"]),
             (edit("manifest.json", "{", "", ), ["manifest.json"]),
+            (lambda copy: (copy / "manifest.json").write_text("[]"), ["manifest.json: found JSON of type array"]),
             (edit("step.single.hlo", "ENTRY", "ENTRY ENTRY"), []),
             (lambda copy: (copy / "state.safetensors").unlink(), ["state.safetensors"]),
             (lambda copy: (copy / "manifest.json").unlink(), ["manifest.json"]),
@@ -233,7 +241,8 @@ class Commands(unittest.TestCase):
                     self.fails("verify", where / "job", words=words)
 
     def test_verify_names_the_first_difference(self):
-        code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")  # The devices sum in another order.
+        # Several devices sum in another order.
+        code, out, _ = xlad("verify", JOB, "--mesh", "dp=8", "--tolerance", "0")
         self.assertEqual(code, 1)
         found = re.search(r"first difference: \S+ \([a-z-]+\) at train.py:\d+ .*expected (\S+), found (\S+)\n", out)
         self.assertTrue(found, out)
@@ -241,23 +250,51 @@ class Commands(unittest.TestCase):
         for tolerance in ("nan", "inf", "-1", "small"):
             self.fails("verify", JOB, "--tolerance", tolerance, words=["--tolerance", f"found {tolerance}"], code=(2,))
 
-    def test_ports_files_and_coordinators_that_are_not_there(self):
+    def test_missing_ports_files_and_coordinators(self):
         with socket.socket() as taken, folder() as where:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             self.fails("coordinator", "--listen", address, "--data", where / "d", words=[address], code=(3,))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            nobody = f"127.0.0.1:{free.getsockname()[1]}"
-        self.fails("ps", "--coordinator", nobody, words=[nobody], code=(3,))
-        self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
-        self.fails("worker", "--coordinator", nobody, "--listen", "no.such.host.invalid", words=["no.such.host.invalid"])
+        with socket.socket() as silent:  # It is bound, so that no other program listens on the port.
+            silent.bind(("127.0.0.1", 0))
+            nobody = f"127.0.0.1:{silent.getsockname()[1]}"
+            self.fails("ps", "--coordinator", nobody, words=[nobody], code=(3,))
+            self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
+            self.fails("worker", "--coordinator", nobody, "--listen", "no.such.host.invalid",
+                       words=["no.such.host.invalid"])
         with folder() as where:
             self.fails("ps", "--join", where / "none", words=["none"], code=(2,))
             self.fails("token", "--data", where / "d", "--role", "reader", words=["listens off loopback"])
             self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"])
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
+
+    def test_names_of_jobs_are_escaped_in_plots(self):
+        with folder() as where:
+            job = where / "job"
+            shutil.copytree(JOB, job)
+            manifest = json.loads((job / "manifest.json").read_text())
+            manifest["name"] = 'a<b>&"c"'
+            (job / "manifest.json").write_text(json.dumps(manifest))
+            code, _, err = xlad("run", job, "--steps", 2, "--data", where / "data", "--plot", where / "loss.svg")
+            self.assertEqual(code, 0, err)
+            texts = [text.text for text in ElementTree.parse(where / "loss.svg").getroot().iter(f"{SVG}text")]
+            self.assertEqual(texts[0], 'a<b>&"c": loss by step')
+
+    def test_damaged_tokens_do_not_hide_the_others(self):
+        with folder() as where:
+            tokens = where / "security/tokens"
+            tokens.mkdir(parents=True)
+            sha = "0" * 64
+            good = f"role reader\nuser ann\ncreated 1\nexpires 2\nsha256 {sha}\n"
+            (tokens / "0123456789ab.token").write_text("role reader\n")
+            (tokens / "abcdef012345.token").write_text(good)
+            code, out, err = xlad("token", "--data", where, "--list", "--format", "json")
+            self.assertEqual(code, 1, err)
+            self.assertEqual([token["id"] for token in json.loads(out)], ["abcdef012345"])
+            self.assertIn("0123456789ab.token is damaged", err)
+            self.assertEqual(xlad("token", "--data", where, "--revoke", "0123456789ab")[0], 0)
+            self.assertEqual(xlad("token", "--data", where, "--list")[0], 0)
 
     def test_outputs_that_cannot_be_written_are_refused_before_the_training(self):
         with folder() as where:
@@ -269,10 +306,34 @@ class Commands(unittest.TestCase):
             code, _, err = xlad("run", JOB, "--data", where / "file")
             self.assertEqual(code, 1, err)
             self.assertIn(f"cannot make folder {where}/file: Not a directory", err)
+            with mock.patch.dict(os.environ, TMPDIR=str(where / "file")):
+                self.fails("run", JOB, words=[f'TMPDIR: found "{where}/file", which is not a folder'])
             for flag, value in (("--cache", where / "file/cache"), ("--checkpoint-to", f"file:{where}/file/kept")):
                 code, _, err = xlad("run", JOB, flag, value)
                 self.assertEqual(code, 1, err)
                 self.assertIn(f"{flag}: cannot make folder {where}/file", err)
+
+    def test_an_output_that_cannot_be_written_does_not_prevent_the_others(self):
+        with folder() as where:
+            run = ("run", JOB, "--steps", 1, "--data", where / "data")
+            code, _, err = xlad(*run, "--curve", "/dev/full", "--plot", "/dev/full", "--trace", where / "trace.json",
+                                "--save-state", where / "state")
+            self.assertEqual(code, 1, err)
+            for flag in ("--curve", "--plot"):
+                self.assertIn(f"xlad: error: {flag}: cannot write /dev/full: No space left on device", err)
+            self.assertTrue(json.loads((where / "trace.json").read_text())["traceEvents"])
+            state = (where / "state").read_bytes()
+            code, _, err = xlad(*run, "--curve", where / "curve.json", "--save-state", "/dev/full")
+            self.assertEqual(code, 1, err)
+            self.assertEqual(len(json.loads((where / "curve.json").read_text())["loss"]), 1)
+            found = re.search("--save-state: cannot write to /dev/full: No space left on device; the coordinator has "
+                              f"the state: xlad coordinator --data {where}/data, then xlad ckpt export "
+                              "(job-[0-9a-f]+) ", err)
+            self.assertTrue(found, err)
+            with contextlib.closing(Cluster(where, 0, 1)) as made:
+                code, _, err = xlad("ckpt", "export", found[1], "--to", where / "kept", "--coordinator", made.address)
+                self.assertEqual(code, 0, err)
+            self.assertEqual((where / "kept").read_bytes(), state)
 
     def test_values_of_flags_are_refused_with_what_is_expected(self):
         size = "expected a number of bytes, or a size such as 500MB or 2GB"
@@ -293,6 +354,17 @@ class Commands(unittest.TestCase):
                 (("chaos", JOB, "--seed", "x"), "--seed: found x, expected a number"),
                 (("chaos", JOB, "--minutes", "0"), "--minutes: found 0, expected a number above 0"),
                 (("eval", PROGRAM, "--atol", "-1"), "--atol: found -1, expected a number of 0 or more"),
+                (("run", JOB, "--resume", ""), "--resume: found nothing, expected a value"),
+                (("run", JOB, "--save-state", ""), "--save-state: found nothing, expected the name of a file"),
+                (("run", JOB, "--steps", "1", "--steps", "2"), "--steps: found 2 values, expected one"),
+                (("run", JOB, "--curve", "x", "--save-state", "./x"),
+                 "--save-state: found ./x, expected another output than that of --curve"),
+                (("run", JOB, "--profile", "--checkpoint-to", "file:/x"), "cannot be used together"),
+                (("submit", JOB, "--key", ""), "--key: found nothing, expected a value"),
+                (("backup", ""), "DIR: found nothing, expected a value"),
+                (("restore", "x", "--data", ""), "--data: found nothing, expected a value"),
+                (("coordinator", "--listen", "nowhere"), '--listen: found address "nowhere", expected HOST:PORT'),
+                (("up", "--http", "127.0.0.1:99999"), '--http: found address "127.0.0.1:99999", expected HOST:PORT'),
                 (("ckpt",), "found no command after xlad ckpt, expected ls, verify, export"),
                 (("ckpt", "show"), "found unknown command show of xlad ckpt, expected ls, verify, export"),
                 (("ckpt", "ls", "a", "b"), "found extra argument b\nTry: xlad ckpt ls --help"),
@@ -323,7 +395,7 @@ class Commands(unittest.TestCase):
                 mutant[seed.randrange(len(mutant))] = seed.randrange(256)
             if i % 3 == 0:
                 del mutant[seed.randrange(len(mutant)):]
-            code, _, err = xlad("partition", "-", stdin=bytes(mutant), timeout=60)
+            code, _, err = xlad("partition", "-", stdin=bytes(mutant))
             self.assertIn(code, (0, 1), f"mutant {i}: {err}")
             if code == 1:
                 self.assertEqual(sum(line.startswith("xlad: error: ") for line in err.splitlines()), 1, err)

@@ -1,4 +1,4 @@
-"""Faults: a killed worker is named in the error, a restarted coordinator adopts running jobs, SIGTERM drains.
+"""Faults: a killed worker is named in the error, a restarted coordinator adopts running jobs, SIGTERM drains a worker.
 
 No command hangs, and no acknowledged job or step is lost.
 """
@@ -6,13 +6,15 @@ No command hangs, and no acknowledged job or step is lost.
 import contextlib
 import json
 import os
-import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import time
 import unittest
 
-from harness import OWN_EXAMPLES, XLAD, Process, cluster, folder, wait_for, xlad
+from grid import children
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, Process, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 MESH = ("--mesh", "dp=4,tp=2")
@@ -20,24 +22,24 @@ LONG = ("--steps", "1000000")
 
 
 class Faults(unittest.TestCase):
-    def test_killed_worker_is_named_within_five_seconds(self):
+    def test_killed_worker_is_named_before_its_silence_is_noticed(self):
         with cluster(workers=4, devices=2) as made:
             job_id = made.submit(JOB, *MESH, *LONG, "--attempts", "1")
             made.wait_for_steps(job_id)
             victim = made.workers["w2"]
             victim.kill()
-            killed = time.monotonic()
-            job = wait_for(lambda: (j := made.job(job_id))["state"] != "RUNNING" and j, "ps to say so", 5)
-            self.assertLess(time.monotonic() - killed, 5)
+            job = wait_for(lambda: (j := made.job(job_id))["state"] != "RUNNING" and j, "the job to end")
             self.assertEqual(job["state"], "FAILED")
             for word in ("w2", f"pid {victim.pid}", "host ", "step "):
                 self.assertIn(word, job["reason"])
+            # The reason is not the silence of the worker, because that would be noticed only after ten seconds.
+            self.assertNotRegex(job["reason"], "no heartbeat for|not been connected for")
             self.assertEqual([w["state"] for w in job["workers"] if w["id"] == "w2"], ["lost"])
             for name in ("w0", "w1", "w3"):
-                wait_for(lambda: f"pid {victim.pid}" in made.workers[name].log(), f"{name}'s log to name the victim", 5)
-                lines = [line for line in made.workers[name].log().splitlines() if f"pid {victim.pid}" in line]
-                self.assertTrue(any("w2" in line and "step" in line for line in lines), lines)
-            # The remaining workers run the next job.
+                named = lambda: any(all(word in line for word in (f"pid {victim.pid}", "w2", "step"))
+                                    for line in made.workers[name].log().splitlines())
+                wait_for(named, f"{name}'s log to name the victim and the step")
+            # Checks that the remaining workers run the next job.
             again = made.submit(JOB, "--mesh", "dp=3,tp=2", "--steps", "20")
             wait_for(lambda: made.job(again)["state"] == "SUCCEEDED", "the next job")
 
@@ -46,7 +48,7 @@ class Faults(unittest.TestCase):
             job_id = made.submit(JOB, "--mesh", "dp=4", *LONG)
             made.wait_for_steps(job_id)
             made.workers["w1"].kill()
-            job = wait_for(lambda: (j := made.job(job_id))["state"] == "PENDING" and j, "the attempt to end", 10)
+            job = wait_for(lambda: (j := made.job(job_id))["state"] == "PENDING" and j, "the attempt to end")
             self.assertIn("w1", job["reason"])
             why = xlad("why", job_id, "--coordinator", made.address)[1]
             for word in ("w1", "was lost", "waits for 4 devices", "What you can do"):
@@ -58,7 +60,7 @@ class Faults(unittest.TestCase):
             kinds = [event["kind"] for event in events]
             self.assertEqual(kinds, ["submitted", "built", "placed", "started", "attempt_ended", "placed", "started"])
             self.assertEqual(events[4]["worker"], "w1")
-            # What its time was spent on, while it runs and when it has ended.
+            # The status says how the job has spent its time, while it runs and when it has ended.
             status = lambda *args: json.loads(xlad("status", *args, "--coordinator", made.address, "--json")[1])
             running = status()["running"]
             self.assertEqual([job["id"] for job in running], [job_id])
@@ -75,6 +77,7 @@ class Faults(unittest.TestCase):
 
     def test_drained_and_resized_jobs_continue_from_their_state(self):
         with cluster(workers=2, devices=2) as made:
+            made.wait_for_workers(2)
             job_id = made.submit(JOB, "--mesh", "dp=2", *LONG)
             made.wait_for_steps(job_id)
             code, _, err = xlad("resize", job_id, "--mesh", "dp=8", "--coordinator", made.address)
@@ -99,6 +102,53 @@ class Faults(unittest.TestCase):
             self.assertEqual(status["jobs"], {"RUNNING": 1})
             self.assertTrue(status["coordinator"]["serving"])
             self.assertEqual(xlad("undrain", busy, "--coordinator", made.address)[0], 0)
+
+    def test_the_final_state_of_a_job_is_kept(self):
+        with folder() as where, cluster(workers=1, devices=2) as made:
+            code, _, err = xlad("run", JOB, "--steps", "3", "--save-state", where / "state", "--checkpoint-to",
+                                f"file:{where}/kept")
+            self.assertEqual(code, 0, err)
+            code, _, err = xlad("run", JOB, "--steps", "2", "--checkpoint-to", f"file:{where}/other")
+            self.assertEqual(code, 0, err)
+            for name, step in (("kept", 3), ("other", 2)):
+                code, out, err = xlad("ckpt", "ls", where / name, "--format", "json")
+                self.assertEqual([found["step"] for found in json.loads(out)], [step], err)
+            # No flag of the submission asks for the state or for checkpoints.
+            job_id = made.submit(JOB, "--steps", "3")
+            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
+            code, _, err = xlad("ckpt", "export", job_id, "--to", where / "exported", "--coordinator", made.address)
+            self.assertEqual(code, 0, err)
+            self.assertEqual((where / "exported").read_bytes(), (where / "state").read_bytes())
+
+    def test_a_checkpoint_that_a_job_cannot_resume_is_refused(self):
+        with folder() as where:
+            code, _, err = xlad("run", JOB, "--steps", "2", "--checkpoint-to", f"file:{where}/kept")
+            self.assertEqual(code, 0, err)
+            uri = json.loads(xlad("ckpt", "ls", where / "kept", "--format", "json")[1])[0]["uri"]
+            other = where / "job"
+            shutil.copytree(JOB, other)
+            manifest = json.loads((other / "manifest.json").read_text())
+            state = [entry["name"] for entry in manifest["parameters"] if entry["kind"] == "state"][0]
+            text = (other / "manifest.json").read_text()
+            (other / "manifest.json").write_text(text.replace(f'"{state}"', '"renamed"'))
+            for job, flags, words in (
+                    (JOB, ("--steps", "1", "--resume", uri), "found 1 steps for a job that begins after step 2"),
+                    (JOB, ("--resume", uri[5:]), "expected a job's id, or the URI of a checkpoint, as file:/PATH"),
+                    (JOB, ("--resume", f"file:{where}/kept"), "xlad ckpt ls lists those of a job or a folder"),
+                    (other, ("--resume", uri), "found no such tensor for the state parameter renamed of shape f32")):
+                code, _, err = xlad("run", job, *flags)
+                self.assertEqual(code, 1, err)
+                self.assertIn(words, err)
+            code, _, err = xlad("run", JOB, "--steps", "2", "--resume", uri, "--save-state", where / "state")
+            self.assertEqual(code, 0, err)
+
+    def test_the_folder_of_a_coordinator_is_not_removed_by_another(self):
+        with cluster(workers=0, devices=1) as made:
+            data = made.where / "data"
+            code, _, err = xlad("up", "--listen", "127.0.0.1:0", "--data", data, "--remove-data")
+            self.assertEqual(code, 3, err)
+            self.assertRegex(err, "--remove-data: found .* in .*/data, expected a new or empty folder")
+            self.assertTrue((data / "jobs.sqlite").exists())
 
     def test_a_restored_backup_has_the_jobs_and_a_higher_term(self):
         with folder() as where, cluster(workers=1, devices=2) as made:
@@ -135,11 +185,11 @@ class Faults(unittest.TestCase):
             self.assertEqual(code, 0, err)
             wait_for(lambda: made.job(job_id)["state"] == "CANCELLED", "the cancelled job")
 
-    def test_metrics_are_whole_after_a_coordinator_restart(self):
+    def test_metrics_are_complete_after_a_coordinator_restart(self):
         with cluster(workers=2, devices=4) as made, folder() as where:
             key = ("--key", "whole")
             job_id = made.submit(JOB, *MESH, "--steps", "3000", *key)
-            made.wait_for_steps(job_id)
+            wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")  # The job may end between two looks.
             made.coordinator.kill()
             made.start_coordinator()
             code, out, err = xlad("submit", JOB, *MESH, "--steps", "3000", *key, "--coordinator", made.address,
@@ -166,7 +216,8 @@ class Faults(unittest.TestCase):
 
             def address(up):
                 text = up.log()
-                return text.split("xlad is up at ")[1].split()[0] if "xlad is up at " in text else None
+                found = re.search(r"xlad is up at (\S+) with", text)
+                return found[1] if found else None
 
             up = Process(where / "up1.log", *args)
             try:
@@ -186,18 +237,20 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: step() > 5, "the job to continue")
                 log = xlad("logs", out.split()[0], "--coordinator", where_up)[1]
                 self.assertIn("drains", log)
-                for path in [where / "data", *(where / "data").rglob("*")]:
-                    self.assertEqual(path.lstat().st_mode & 0o077, 0, f"others may use {path}")
+                for at, folders, files in os.walk(where / "data"):
+                    for path in [at, *(os.path.join(at, name) for name in folders + files)]:
+                        with contextlib.suppress(FileNotFoundError):  # The job drops old checkpoints meanwhile.
+                            self.assertEqual(os.lstat(path).st_mode & 0o077, 0, f"others may use {path}")
             finally:
                 up.close()
 
-    def test_a_job_that_waits_says_for_what(self):
+    def test_a_waiting_job_has_a_reason(self):
         with cluster(1, 1) as made:
             submit = Process(made.where / "submit.log", "submit", JOB, "--mesh", "dp=8", "--wait", "--coordinator",
                              made.address)
             try:
                 words = "waits for 8 devices, the workers have 1"
-                wait_for(lambda: words in submit.log(), "what the job waits for", 30)
+                wait_for(lambda: words in submit.log(), "what the job waits for")
                 code, out, err = xlad("resize", made.ps()[0]["id"], "--mesh", "dp=4", "--coordinator", made.address)
                 self.assertEqual(code, 0, err)
                 self.assertIn("4 devices, the workers have 1", out, "it may be as large as any job")
@@ -205,14 +258,14 @@ class Faults(unittest.TestCase):
                 submit.close()
 
     def test_ctrl_c_while_it_is_built_is_not_a_failure(self):
-        with folder() as where:  # Like a terminal, sends SIGINT to every process of the group.
+        with folder() as where:  # Sends SIGINT to every process of the group, as a terminal does.
             with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
                                   stderr=subprocess.PIPE) as run:
                 try:
-                    wait_for(lambda: any(b"__build" in line for line in command_lines(children(run.pid))), "the build")
+                    wait_for(lambda: any(b"__build" in line for line in children(run.pid).values()), "the build")
                 finally:
                     os.killpg(run.pid, signal.SIGINT)
-                self.assertNotIn(b"FAILED", run.communicate(timeout=30)[1])
+                self.assertNotIn(b"FAILED", run.communicate(timeout=PATIENCE_S)[1])
                 self.assertEqual(run.returncode, 130)
 
     def test_run_replaces_a_worker_that_was_killed(self):
@@ -226,10 +279,10 @@ class Faults(unittest.TestCase):
 
             try:
                 wait_for(lambda: says("checkpoint of step"), "a checkpoint")
-                os.kill(children(run.pid)[0], signal.SIGKILL)
+                os.kill(next(pid for pid, line in children(run.pid).items() if b"worker" in line), signal.SIGKILL)
                 wait_for(lambda: says("attempt 2 running"), "the job to continue")
                 run.popen.send_signal(signal.SIGINT)
-                self.assertEqual(run.popen.wait(30), 130)
+                self.assertEqual(run.popen.wait(PATIENCE_S), 130)
             finally:
                 run.close()
 
@@ -237,33 +290,16 @@ class Faults(unittest.TestCase):
         with folder() as where:
             run = Process(where / "run.log", "run", JOB, *MESH, *LONG, "--workers", 4, "--data", where / "data")
             try:
-                wait_for(lambda: len(children(run.pid)) == 4, "the workers")
-                pids = children(run.pid)
+                workers = lambda: [pid for pid, line in children(run.pid).items() if b"worker" in line]
+                wait_for(lambda: len(workers()) == 4, "the workers")
+                pids = workers()
                 wait_for(lambda: (where / "data" / "jobs").exists(), "the job")
                 time.sleep(1)
                 run.popen.send_signal(signal.SIGINT)
-                self.assertEqual(run.popen.wait(30), 130)
-                wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the workers to end", 10)
+                self.assertEqual(run.popen.wait(PATIENCE_S), 130)
+                wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the workers to end")
             finally:
                 run.close()
-
-
-def command_lines(pids):
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                yield file.read()
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-
-
-def children(pid):
-    """Returns the CPU time of all threads of a process."""
-    found = []
-    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            found += [int(child) for child in file.read_text().split()]
-    return found
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Flags, variables and files; launchers; the pages, lists and curves that show a cluster from outside."""
+"""Settings from flags, environment variables and files; launchers; the pages, lists and curves that display a
+cluster."""
 
 import json
 import os
@@ -7,14 +8,15 @@ import subprocess
 import unittest
 import urllib.error
 import urllib.request
+from unittest import mock
 
-from harness import OWN_EXAMPLES, XLAD, Process, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, Process, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 
 
 def dry_run(*args, **variables):
-    """What `xlad worker --dry-run` finds with these variables alone."""
+    """Runs `xlad worker --dry-run` with only these environment variables."""
     env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", **variables}
     done = subprocess.run([XLAD, "worker", "--dry-run", *map(str, args)], capture_output=True, text=True, env=env)
     return done.returncode, json.loads(done.stdout) if done.returncode == 0 else done.stderr
@@ -52,6 +54,11 @@ class Settings(unittest.TestCase):
             self.assertIn("none.toml", dry_run("--config", where / "none.toml")[1])
             self.assertIn("--config without a file", dry_run("--config")[1])
             self.assertNotEqual(dry_run(XLAD_WORKER_DEVICES="x")[0], 0)
+        for name, value, expected in (("XLAD_LOG_LEVEL", "loud", "debug, info"), ("XLAD_LOG_FORMAT", "xml", "text or")):
+            with mock.patch.dict(os.environ, {name: value}):
+                code, _, err = xlad("run", JOB, "--steps", 0)
+            self.assertEqual(code, 0, err)
+            self.assertIn(f"found {name}={value}, expected {expected}", err)
 
     def test_every_flag_has_one_variable(self):
         settings = json.loads(xlad("config", "--format", "json")[1])
@@ -70,7 +77,7 @@ class Settings(unittest.TestCase):
 
 
 class Launchers(unittest.TestCase):
-    def test_a_worker_says_what_it_has_found(self):
+    def test_a_worker_prints_the_launcher_that_it_has_found(self):
         slurm = dict(SLURM_JOB_ID="12", SLURM_STEP_ID="0", SLURM_PROCID="2", SLURM_LOCALID="0", SLURM_NODEID="2",
                      SLURM_STEP_NUM_TASKS="4", SLURM_STEP_NODELIST="n[1-4]", SLURM_STEP_TASKS_PER_NODE="1(x4)")
         code, found = dry_run(**slurm)
@@ -84,7 +91,7 @@ class Launchers(unittest.TestCase):
 
 def get(address, path):
     try:
-        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
