@@ -1,6 +1,6 @@
-"""Several hosts: network namespaces of this machine, each with its own address and processes, on one network.
+"""Several hosts on one network. Each host is a network namespace of this machine with its own address and processes.
 
-Needs root, `ip` and `unshare`; skipped with a message otherwise.
+The tests need root, `ip` and `unshare`. Otherwise they are skipped with a message.
 """
 
 import contextlib
@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import unittest
 
-from harness import OWN_EXAMPLES, XLAD, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, PATIENCE_S, XLAD, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 SUBNET = "10.231.77"
 
 
 def cannot_make_hosts():
-    """Why this machine cannot have network namespaces, or None."""
+    """Returns why this machine cannot make network namespaces, or None if it can."""
     if os.geteuid() != 0:
         return "only root can make network namespaces"
     for tool in ("ip", "unshare"):
@@ -32,21 +32,23 @@ def cannot_make_hosts():
 
 
 class Hosts:
-    """Hosts 1..n with the addresses SUBNET.1..n on one bridge, which is in a namespace of its own."""
+    """Hosts 1..n have the addresses SUBNET.1..n on one bridge, which is in a namespace of its own."""
 
-    def __init__(self, count):
-        self.count = count
+    def __init__(self):
         self.tag = f"x{os.getpid() % 100000}"
         self.processes = []
         self.bridge = f"{self.tag}b"
-        self.names = [self.bridge]
+        self.names = []
+
+    def add(self, count):
+        self.names.append(self.bridge)
         self.ip("netns", "add", self.bridge)
         self.ip("-n", self.bridge, "link", "add", "name", "hub", "type", "bridge")
         self.ip("-n", self.bridge, "link", "set", "hub", "up")
         for host in range(1, count + 1):
             name = self.name(host)
-            self.ip("netns", "add", name)
             self.names.append(name)
+            self.ip("netns", "add", name)
             self.ip("link", "add", "name", f"{self.tag}v{host}", "netns", self.bridge, "type", "veth", "peer", "name", "eth0",
                     "netns", name)
             self.ip("-n", self.bridge, "link", "set", f"{self.tag}v{host}", "master", "hub", "up")
@@ -63,7 +65,7 @@ class Hosts:
     def name(self, host):
         return f"{self.tag}h{host}"
 
-    # A process namespace of its own, so that processes of two hosts share no memory.
+    # Each host has a process namespace of its own, so that processes of two hosts do not share memory.
     def argv(self, host, args):
         return ["ip", "netns", "exec", self.name(host), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
                 XLAD, *map(str, args)]
@@ -74,11 +76,11 @@ class Hosts:
         self.processes.append(popen)
         return popen
 
-    def run(self, host, *args, env=None, timeout=240):
+    def run(self, host, *args, env=None, timeout=600):
         return self.run_argv(self.argv(host, args), env, timeout)
 
     @staticmethod
-    def run_argv(argv, env=None, timeout=240):
+    def run_argv(argv, env=None, timeout=600):
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout, env={**os.environ, **(env or {})})
         return done.returncode, done.stdout, done.stderr
 
@@ -92,8 +94,9 @@ class Hosts:
 
 @contextlib.contextmanager
 def hosts(count):
-    made = Hosts(count)
+    made = Hosts()
     try:
+        made.add(count)
         yield made
     finally:
         made.close()
@@ -102,7 +105,7 @@ def hosts(count):
 @unittest.skipIf(cannot_make_hosts(), f"no hosts: {cannot_make_hosts()}")
 class SeveralHosts(unittest.TestCase):
     def start_cluster(self, net, where, workers):
-        """A coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
+        """Starts a coordinator on host 1, and a worker with 2 devices on each of the hosts 2 to workers + 1."""
         env = {"XDG_CONFIG_HOME": str(where / "config")}
         net.start(1, where / "coordinator.log", "coordinator", "--listen", f"{SUBNET}.1:7411", "--data", where / "data",
                   env=env)
@@ -152,7 +155,7 @@ class SeveralHosts(unittest.TestCase):
                                    "--listen", f"{SUBNET}.3", "--id", "intruder", env=nothing)
             self.assertNotEqual(code, 0)
             self.assertIn("found no token", err)
-            # A reader sees and changes nothing else.
+            # A reader may read, but not change the cluster.
             reader = where / "reader.join"
             self.assertEqual(xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader)[0], 0)
             self.assertEqual(net.run(3, "ps", "--join", reader, env=nothing)[0], 0)
@@ -164,14 +167,36 @@ class SeveralHosts(unittest.TestCase):
             self.assertEqual(xlad("token", "--data", where / "data", "--revoke", token)[0], 0)
             wait_for(lambda: net.run(3, "ps", "--join", reader, env=nothing)[0] == 1, "the revoked token to be refused")
 
+    def test_a_collective_among_ranks_on_two_hosts(self):
+        with folder() as where, hosts(2) as net:
+            def bench(host, rank, *args):
+                env = {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LOCAL_RANKS": str(3 - host)}
+                argv = net.argv(host, ("bench", "all_reduce", "-b", 4, "-e", "4M", "-f", 32, "-n", 2, "--batches", 2,
+                                       "--transport", "tcp", "--meet", where, "--listen", f"{SUBNET}.{host}", *args))
+                return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **env})
+
+            with Capture(where / "capture", net.bridge, f"{net.tag}v2") as seen:
+                ranks = [bench(1, 0), bench(1, 1), bench(2, 2)]
+                outputs = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+                self.assertEqual([rank.returncode for rank in ranks], [0, 0, 0], outputs)
+                self.assertIn("Out of bounds values : 0 OK", outputs[0][0])
+                wait_for(lambda: len(seen.bytes()) > 4 << 20, "the data that crossed the network between the hosts")
+            left = [path.name for path in where.iterdir() if path.name.startswith("meet-")]
+            self.assertEqual(left, [], "the folder in which the ranks met was not removed")
+            code, _, err = net.run(1, "bench", "all_reduce", "--transport", "tcp", "--listen", f"{SUBNET}.1")
+            self.assertEqual(code, 2, err)
+            self.assertIn("without a folder in which the ranks meet (--meet FOLDER)", err)
+            self.assertEqual(err.count("--meet FOLDER"), 1, err)
+
     def test_a_third_host_reads_no_tensors(self):
-        """All that crosses the bridge while two hosts train: the initial state of the job is not in it."""
+        """Captures the traffic on the bridge while two hosts train. The initial state of the job must not appear in it
+        as plaintext."""
         with folder() as where, hosts(3) as net:
             env = self.start_cluster(net, where, 2)
             with Capture(where / "capture", net.bridge, f"{net.tag}v2") as seen:
                 _, state = self.train(net, where, env, "dp=2,tp=2")
-                capture = seen.bytes()
-            self.assertGreater(len(capture), len(state), "nothing was captured")
+                capture = wait_for(lambda: len(found := seen.bytes()) > len(state) and found, "the captured traffic")
             start = 8 + int.from_bytes(state[:8], "little")
             tensors = state[start:]
             pieces = [tensors[at:at + 32] for at in range(0, len(tensors) - 32, 64)]
@@ -182,12 +207,12 @@ class SeveralHosts(unittest.TestCase):
 
 
 class Capture:
-    """What crosses an interface of a namespace, from a packet socket."""
+    """Captures the packets on an interface of a namespace, from a packet socket."""
 
     def __init__(self, path, namespace, interface):
         program = ("import socket,sys\n"
                    "s=socket.socket(socket.AF_PACKET,socket.SOCK_RAW,socket.ntohs(3))\n"
-                   "s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVBUF,1<<26)\n"
+                   "s.setsockopt(socket.SOL_SOCKET,33,1<<26)\n"  # SO_RCVBUFFORCE: above the limit of the system.
                    f"s.bind(({interface!r},0))\n"
                    "sys.stdout.buffer.write(b'ready');sys.stdout.buffer.flush()\n"
                    "while True:\n"
