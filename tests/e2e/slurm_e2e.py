@@ -1,8 +1,8 @@
-"""The batch script of deploy/slurm on a real Slurm: a controller and four slurmd of this machine, without munge.
+"""The batch script of deploy/slurm on a real Slurm: a controller and four slurmd on this machine, without munge.
 
-Skipped where slurmctld and slurmd are not installed (Debian: slurmctld slurmd), or if this is not root: a slurmd runs
-tasks as their user. Nothing else of Slurm is used, and a Slurm of this machine is not touched: all ports, folders and
-the configuration are the test's own, and the names of its nodes exist only in its mount namespace.
+The test is skipped if slurmctld and slurmd are not installed (Debian: slurmctld slurmd), or if it does not run as root,
+because a slurmd runs tasks as their user. It does not affect an installed Slurm: all ports, folders and the
+configuration are the test's own, and the names of its nodes exist only in its mount namespace.
 """
 
 import contextlib
@@ -10,103 +10,45 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import time
 import unittest
 
 from deploy_e2e import own_address
-from harness import OWN_EXAMPLES, REPO, XLAD, folder, wait_for
+from harness import OWN_EXAMPLES, REPO, XLAD, folder, free_ports, wait_for
+from slurm_cluster import SlurmCluster, missing_programs
 
 NODES = 4
-CONFIG = """
-ClusterName=test
-SlurmctldHost={host}({address})
-SlurmctldPort={ports[0]}
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/none
-CredType=cred/none
-AuthInfo=cred_expire=10
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/linear
-SchedulerType=sched/backfill
-SlurmdParameters=config_overrides
-MpiDefault=none
-StateSaveLocation={where}/state
-SlurmdSpoolDir={where}/spool.%n
-SlurmctldPidFile={where}/slurmctld.pid
-SlurmdPidFile={where}/slurmd.%n.pid
-SlurmctldLogFile={where}/slurmctld.log
-SlurmdLogFile={where}/slurmd.%n.log
-ReturnToService=2
-KillWait=10
-SchedulerParameters=batch_sched_delay=0
-{nodes}
-PartitionName=all Nodes=n[1-{count}] Default=YES MaxTime=INFINITE State=UP
-"""
-# Runs its arguments where n1, n2, ... are names of this machine.
+SETTINGS = ("AuthInfo=cred_expire=10", "KillWait=10", "SchedulerType=sched/backfill",
+            "SchedulerParameters=batch_sched_delay=0")
+# Runs its arguments with a hosts file in which n1, n2, ... are names of this machine.
 NAMESPACE = ["unshare", "-m", "bash", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"']
 
 
 def why_not():
-    missing = [name for name in ("slurmctld", "slurmd", "sbatch", "srun", "scontrol") if shutil.which(name) is None]
-    if missing:
+    if missing := missing_programs():
         return f"{', '.join(missing)} not installed (apt-get install slurmctld slurmd slurm-client)"
     if os.geteuid() != 0:
         return "a slurmd of several nodes needs root"
     return "this machine has no address off loopback" if own_address() is None else None
 
 
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind(("0.0.0.0", 0))
-        return [s.getsockname()[1] for s in sockets]
-
-
-class Slurm:
-    """A controller and its nodes, which end with the test."""
+class Slurm(SlurmCluster):
+    """A cluster that ends with the test. The names of its nodes are host names in its processes."""
 
     def __init__(self, where):
-        self.where, self.processes = where, []
-        self.ports = free_ports(NODES + 2)
-        address, host = own_address(), socket.gethostname()
-        names = " ".join(f"n{i}" for i in range(1, NODES + 1))
-        (where / "hosts").write_text(f"127.0.0.1 localhost\n{address} {host} {names}\n")
-        nodes = "\n".join(f"NodeName=n{i} NodeHostname={host} NodeAddr={address} Port={self.ports[i]} CPUs=1 "
-                          "RealMemory=100 State=UNKNOWN" for i in range(1, NODES + 1))
-        (where / "slurm.conf").write_text(CONFIG.format(address=address, host=host, ports=self.ports, where=where, nodes=nodes,
-                                                        count=NODES))
-        (where / "state").mkdir()
-        self.env = {**os.environ, "SLURM_CONF": str(where / "slurm.conf"), "XLAD": XLAD,
-                    "XLAD_PORT": str(self.ports[-1]), "XLAD_DATA": str(where / "data")}
-
-    def argv(self, *command):
-        return [*NAMESPACE, str(self.where / "hosts"), *map(str, command)]
-
-    def start(self, *command):
-        with open(self.where / "daemons.log", "ab") as log:
-            self.processes.append(subprocess.Popen(self.argv(*command), stdout=log, stderr=log, env=self.env))
-
-    def run(self, *command):
-        done = subprocess.run(self.argv(*command), capture_output=True, text=True, env=self.env, timeout=60)
-        return done.returncode, done.stdout, done.stderr
+        address = own_address()
+        names = " ".join([socket.gethostname(), socket.gethostname().split(".")[0], *(f"n{i}" for i in range(1, NODES + 1))])
+        (where / "hosts").write_text(f"127.0.0.1 localhost\n{address} {names}\n")
+        super().__init__(where, NODES, address, SETTINGS, [*NAMESPACE, str(where / "hosts")], XLAD=XLAD,
+                         XLAD_PORT=str(free_ports(1)[0]), XLAD_DATA=str(where / "data"))
 
     def __enter__(self):
-        self.start("slurmctld", "-D", "-c")
-        for i in range(1, NODES + 1):
-            (self.where / f"spool.n{i}").mkdir()
-            self.start("slurmd", "-D", "-N", f"n{i}")
         idle = lambda: self.run("sinfo", "-h", "-N", "-o", "%t")[1].split() == ["idle"] * NODES
         try:
-            wait_for(idle, "all nodes to be idle", 60)
+            self.start()
+            wait_for(idle, "all nodes to be idle")
         except BaseException:
             self.show()
             self.__exit__()
@@ -115,19 +57,13 @@ class Slurm:
 
     def __exit__(self, *_):
         self.run("scancel", "--signal=KILL", "--full", "--name=xlad")
-        for process in reversed(self.processes):
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for pid in self.tasks(b"xlad"):  # Whatever a slurmd has left.
+        self.stop()
+        for pid in self.tasks(b"xlad"):  # Kills the processes that a slurmd has left.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def tasks(self, *words):
-        """The processes of this cluster whose command line has these words."""
+        """Returns the processes of this cluster whose command line contains these words."""
         found = []
         for entry in os.listdir("/proc"):
             with contextlib.suppress(OSError, ValueError):
@@ -139,7 +75,7 @@ class Slurm:
         return found
 
     def show(self):
-        """What the daemons and the batch script wrote, for a failure."""
+        """Returns the output of the daemons and of the batch script, for the message of a failure."""
         for path in sorted([*self.where.glob("*.log"), *self.where.glob("slurm-*.out")]):
             print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
 
@@ -176,31 +112,31 @@ class RealSlurm(unittest.TestCase):
                                    "--steps", 12000, "--checkpoint-every", 200)
         self.assertEqual(code, 0, err)
         batch = out.strip()
-        running = wait_for(self.running_at(slurm, 500), "the job to run", 90)
+        running = wait_for(self.running_at(slurm, 500), "the job to run")
         workers = json.loads(self.xlad(slurm, "nodes", "--format", "json")[1])
         self.assertEqual(sum(len(node["workers"]) for node in workers), NODES)
-        # A task is killed: srun and the other tasks stay, and the job continues on another node.
+        # One task is killed: srun and the other tasks stay, and the job continues on another node.
         victim = running["workers"][0]
         slurm_pid = next(pid for pid in slurm.tasks(b"worker", b"--join") if pid == victim["pid"])
         os.kill(slurm_pid, signal.SIGKILL)
         again = wait_for(lambda: (now := self.running_at(slurm, 700)()) and now["attempt"] > running["attempt"] and now,
-                         "the job to continue without the task", 60)
+                         "the job to continue without the task")
         self.assertNotIn(victim["id"], [worker["id"] for worker in again["workers"]])
         self.assertEqual(slurm.state(batch), "RUNNING")
-        # The whole allocation ends and is granted again: the same job, from its newest checkpoint.
+        # The allocation ends and is granted again: the same job continues from its newest checkpoint.
         self.assertEqual(slurm.run("scontrol", "requeue", batch)[0], 0)
-        wait_for(lambda: slurm.state(batch) == "PENDING", "the batch job to be requeued", 60)
+        wait_for(lambda: slurm.state(batch) == "PENDING", "the batch job to be requeued")
         requeued = time.monotonic()
-        wait_for(lambda: slurm.state(batch) == "RUNNING", "the batch job to start again", 120)
+        wait_for(lambda: slurm.state(batch) == "RUNNING", "the batch job to start again")
         started = time.monotonic()
-        after = wait_for(self.running_at(slurm, again["step"]), "the job to continue after the requeue", 90)
+        after = wait_for(self.running_at(slurm, again["step"]), "the job to continue after the requeue")
         self.assertEqual(after["id"], running["id"])
         events = json.loads(self.xlad(slurm, "events", after["id"], "--format", "json")[1])
         placed = [event["text"] for event in events if event["kind"] == "placed"]
         self.assertIn("from a checkpoint", placed[-1], "the last attempt began at step 0")
         print(f"Slurm: {requeued - begin:.0f} s until the requeue, {started - requeued:.0f} s until it was granted, "
-              f"{time.monotonic() - started:.0f} s until the job ran on", flush=True)
-        wait_for(lambda: slurm.state(batch) == "COMPLETED", "the batch job to end", 240)
+              f"{time.monotonic() - started:.0f} s until the job continued", flush=True)
+        wait_for(lambda: slurm.state(batch) == "COMPLETED", "the batch job to end")
         written = (slurm.where / f"slurm-{batch}.out").read_text()
         self.assertIn(running["id"], written)
 
