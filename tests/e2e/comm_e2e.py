@@ -1,4 +1,5 @@
-"""`xlad comm check`, `schedule`, `simulate` and `why`: what they accept, and what they say about odd input."""
+"""`xlad comm check`, `schedule`, `simulate` and `why`: their output for valid input, and their errors for invalid
+input."""
 
 import json
 import os
@@ -40,7 +41,7 @@ class CommTest(unittest.TestCase):
         code, out, _ = xlad("comm", "check", "--schedules", path, "--format", "json")
         self.assertEqual((code, json.loads(out)["accepted"]), (1, False))
 
-    def test_the_smallest_networks_have_numbers(self):
+    def test_the_smallest_networks_have_all_figures(self):
         for topology in ("v5e-1x1", "v5e-1x2", "v4-1x1x1", "switch-1", "switch-7"):
             for collective in ("all_reduce", "all_gather", "barrier"):
                 with self.subTest(topology=topology, collective=collective):

@@ -1,4 +1,4 @@
-"""`xlad eval`: inputs, results and comparisons in files, wrong usage, corpora."""
+"""`xlad eval`: inputs, results and comparisons in files, invalid usage, corpora."""
 
 import json
 import struct
@@ -104,7 +104,7 @@ class Eval(unittest.TestCase):
                 self.assertTrue(err.strip(), flags)
                 self.assertEqual(out, "", flags)
 
-    def test_elided_constants_are_said(self):
+    def test_omitted_constants_are_reported(self):
         with folder() as where:
             (where / "m.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT c = f32[3] constant({...})\n}\n")
             code, out, err = xlad("eval", where / "m.hlo")

@@ -48,7 +48,7 @@ class CanonicalJobs(unittest.TestCase):
             losses, _ = self.train(JOB, where, "--mesh", "dp=4", "--mode", "fast")
             self.assertLess(losses[-1], losses[0])
 
-    def test_a_submitted_job_takes_the_devices_that_there_are_and_says_so(self):
+    def test_a_submitted_job_uses_and_prints_the_available_devices(self):
         with cluster(workers=1, devices=2) as made:
             wait_for(lambda: made.status()["workers"], "the worker to register")
             job = made.submit(JOB, "--mesh", "dp=8", "--mode", "canonical", "--steps", 3)

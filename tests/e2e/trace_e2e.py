@@ -1,4 +1,5 @@
-"""xlad trace: instructions, collectives and messages of all ranks on one clock, also if the clocks differ."""
+"""xlad trace: instructions, collectives and messages of all ranks on one clock, even if the clocks of the workers
+differ."""
 
 import json
 import unittest
@@ -6,7 +7,8 @@ import unittest
 from harness import OWN_EXAMPLES, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
-SKEWS = ((3000, 50), (-3000, -50), (0, 0), (3000, -50))  # Milliseconds and millionths, by worker.
+# The offset in milliseconds and the drift in millionths of the clock, by worker.
+SKEWS = ((3000, 50), (-3000, -50), (0, 0), (3000, -50))
 
 
 def spans_of(timeline, category):
@@ -21,7 +23,7 @@ class Trace(unittest.TestCase):
         return json.loads(path.read_text())
 
     def check_messages(self, timeline):
-        """No receive precedes its send by more than 1 ms. Returns the number of messages."""
+        """Checks that a receive precedes its send by at most 1 ms. Returns the number of messages."""
         ends = {"s": {}, "f": {}}
         for event in timeline["traceEvents"]:
             if event["ph"] in ends:
@@ -30,12 +32,12 @@ class Trace(unittest.TestCase):
         self.assertEqual(ends["s"].keys(), ends["f"].keys())
         for key, sent in ends["s"].items():
             received = ends["f"][key]
-            self.assertGreaterEqual(received["ts"] - sent["ts"], -1000, f"message {key} goes back in time")
+            self.assertGreaterEqual(received["ts"] - sent["ts"], -1000, f"message {key} is received before it is sent")
             self.assertNotEqual((sent["pid"], sent["tid"]), (received["pid"], received["tid"]))
         return len(ends["s"])
 
     def check_collectives(self, timeline, devices):
-        """No device leaves a collective of all devices more than 1 ms before the last one has entered it."""
+        """Checks that devices leave a collective of all devices at most 1 ms before the last device enters it."""
         steps = {}  # By thread: the steps with their beginnings and ends.
         for span in spans_of(timeline, "step"):
             number = int(span["name"].split()[1])
@@ -65,20 +67,20 @@ class Trace(unittest.TestCase):
             job = made.submit(JOB, "--mesh", "dp=8", "--steps", 60)
             wait_for(lambda: made.job(job)["state"] == "SUCCEEDED", "the job to end")
             timeline = self.trace(made, job)
-        if transport != "tcp":  # Collectives by messages run beside computation: a step only starts them.
+        if transport != "tcp":  # Collectives that use messages overlap computation: an instruction only starts them.
             self.check_collectives(timeline, 8)
         self.assertGreater(len(spans_of(timeline, "kernel")), 100)
         traced = {span["name"] for span in spans_of(timeline, "step")}
         self.assertTrue({f"step {step}" for step in range(16)} <= traced, traced)
         self.assertLess(len(traced), 60)
-        # The steps lie in the phase in which they ran, by the coordinator's own clock.
+        # The steps are inside the phase in which they ran, by the coordinator's clock.
         run = next(span for span in spans_of(timeline, "phase") if span["name"] == "run, attempt 1")
         for span in spans_of(timeline, "step"):
             self.assertGreater(span["ts"], run["ts"] - 50_000)
             self.assertLess(span["ts"] + span["dur"], run["ts"] + run["dur"] + 50_000)
         return self.check_messages(timeline)
 
-    def test_clocks_that_differ_become_one(self):
+    def test_different_clocks_are_aligned(self):
         self.check_skewed("auto")
 
     def test_messages_arrive_after_they_were_sent(self):
@@ -109,7 +111,7 @@ class Trace(unittest.TestCase):
             code, _, err = xlad("trace", "job-1", "-o", made.where / "no/such/folder/trace.json")
             self.assertEqual(code, 2)
 
-    def test_run_writes_it(self):
+    def test_run_writes_the_trace(self):
         with folder() as where:
             code, _, err = xlad("run", JOB, "--mesh", "dp=2", "--workers", 2, "--steps", 4, "--trace", where / "t.json")
             self.assertEqual(code, 0, err)
