@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plants faults in the coordinator's own logic, one at a time, and expects the simulation to find each of them.
+"""Inserts faults into the coordinator's own logic, one at a time, and expects the simulation to detect each of them.
 
   tests/simulation/mutants.py [--seeds N] [--only NAME] [--jobs N] [--build FOLDER]
 
@@ -25,59 +25,60 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEST = "bin/simulation_test"
 TIMEOUT_S = 900
 
-# Name, file, text, replacement.
+# Each mutant is (name, file, text, replacement).
 MUTANTS = [
-    ("actions although the append failed", "service/group_commit.cc",
+    ("actions are returned although the append failed", "service/group_commit.cc",
      "  if (appended.ok()) return std::move(effects.actions);", "  if (true) return std::move(effects.actions);"),
     ("no sync", "service/log/sqlite_job_log.cc", "PRAGMA synchronous=FULL", "PRAGMA synchronous=OFF"),
     ("log read after a failed sync is not written again", "service/log/sqlite_job_log.cc",
      "Execute(\"PRAGMA wal_checkpoint(TRUNCATE)\"));\n    int64_t version", "Execute(\"PRAGMA user_version\"));\n    int64_t version"),
     ("a key makes a second job", "service/jobs/job_machine.cc", "known != nullptr) {", "known == context_.jobs.Find({})) {"),
-    ("messages of older attempts", "service/state/context.cc",
+    ("messages of older attempts are accepted", "service/state/context.cc",
      " || job->attempt != attempt) return nullptr;\n  return generation == job->placed.generation() ? job "
      ": nullptr;", ") return nullptr;\n  return job;"),
     ("attempts start from the initial state", "service/log/job.cc", "if (newest != nullptr &&", "if (false &&"),
     ("attempts start from the oldest checkpoint", "service/log/job.cc", "&job.checkpoints.back();",
      "&job.checkpoints.front();"),
-    ("checkpoints with missing shards", "service/attempts/checkpoints.cc",
+    ("checkpoints are committed with missing shards", "service/attempts/checkpoints.cc",
      "if (std::ssize(shards) < job->placed.peers_size() ||", "if ("),
     ("drops the newest checkpoint", "service/attempts/checkpoints.cc", "job->checkpoints[i];",
      "job->checkpoints[job->checkpoints.size() - 1 - i];"),
     ("commits older checkpoints", "service/attempts/checkpoints.cc",
      "  if (step <= NewestStep(*job)) return;\n  JobEvent", "  JobEvent"),
-    ("one worker that has finished is enough", "service/attempts/attempt_machine.cc",
+    ("one finished worker is enough for success", "service/attempts/attempt_machine.cc",
      "const bool is_finished = attempt.finished.size() == workers;", "const bool is_finished = !attempt.finished.empty();"),
     ("success without the final checkpoint", "service/attempts/attempt_machine.cc",
      "if (Checkpoints::NewestStep(*job) == step) {", "if (true) {"),
     ("devices of failed attempts stay reserved", "service/attempts/ending.cc",
      "  context.RemoveAttempt(*job);\n  context.Changed(job->id);\n}", "  context.Changed(job->id);\n}"),
-    ("terms do not rise", "service/coordinator.cc", "context_.jobs.term().value() + 1;", "context_.jobs.term().value();"),
+    ("terms do not increase", "service/coordinator.cc", "context_.jobs.term().value() + 1;",
+     "context_.jobs.term().value();"),
     ("silent workers are never lost", "service/workers/worker_machine.cc",
      "} else if (silent_ns >= options.lost_ms * kNsPerMs) {", "} else if (false) {"),
-    ("adoption has no end", "service/attempts/attempt_machine.cc",
+    ("adoption has no time limit", "service/attempts/attempt_machine.cc",
      "age_ms >= context_.options.adopt_window_ms) {", "false) {"),
     ("a worker that is lost while its attempt is adopted counts as present", "service/attempts/attempt_machine.cc",
      "attempt.present.erase(worker.str());", ""),
     ("a worker that is lost while its attempt is adopted stays ready", "service/attempts/attempt_machine.cc",
      "      attempt.ready.erase(worker.str());\n", ""),
-    ("jobs behind a waiting job do not say why they wait", "service/state/context.cc",
+    ("jobs after a waiting job have no reason for waiting", "service/state/context.cc",
      "const bool is_behind = first != nullptr &&", "const bool is_behind = false && first != nullptr &&"),
     ("metrics are acknowledged and not recorded", "service/attempts/attempt_machine.cc",
      "  context_.effects.batch.metrics.push_back(std::move(rows));",
      "  if (last.step() % 7 != 3) context_.effects.batch.metrics.push_back(std::move(rows));\n"
      "  else context_.effects.batch.metrics.push_back({job->id, {}});"),
-    ("acknowledges metrics that have not come", "service/attempts/attempt_machine.cc",
+    ("acknowledges metrics that have not arrived", "service/attempts/attempt_machine.cc",
      "set_through_step(last.step());", "set_through_step(last.step() + 3);"),
     ("attempts start one step late", "service/placement/placement.cc", "launch.set_first_step(job.placed.first_step());",
      "launch.set_first_step(job.placed.first_step() + 1);"),
     ("generations are not counted", "service/log/jobs.cc",
      "if (event.has_placed()) generation_ = std::max(generation_, Generation(event.placed().generation()));", ""),
-    ("a build stays under way", "service/jobs/schedule.cc",
+    ("a build never ends", "service/jobs/schedule.cc",
      "  building_.erase(id);\n  context_.reschedule = true;\n  if (job->state == COMPILING)",
      "  context_.reschedule = true;\n  if (job->state == COMPILING)"),
     ("restarted processes keep their attempts", "service/attempts/attempt_machine.cc",
      "    if (has_it) {", "    if (true) {"),
-    ("recovered jobs forget their attempts", "service/attempts/attempt_machine.cc",
+    ("recovered jobs lose their attempts", "service/attempts/attempt_machine.cc",
      "    context_.AddAttempt(*job).awaiting_adoption = true;", "    job->attempt_running = false;"),
     ("stops that were lost with a connection are not sent again", "service/attempts/attempt_machine.cc",
      "      SendStop(worker, *job);\n      continue;", "      continue;"),
@@ -85,16 +86,16 @@ MUTANTS = [
      "      SendLease(worker, *job);\n", ""),
     ("leases are not renewed", "service/attempts/attempt_machine.cc",
      "  if (job->state != RUNNING || !is_due ||", "  if (true ||"),
-    ("an attempt that an earlier coordinator has stopped stands for ever", "service/attempts/attempt_machine.cc",
+    ("an attempt that an earlier coordinator has stopped never continues", "service/attempts/attempt_machine.cc",
      "  if (attempt.stop_at < 0) {", "  if (false) {"),
-    ("checkpoints of an attempt that has not started", "service/attempts/checkpoints.cc",
+    ("checkpoints are committed for an attempt that has not started", "service/attempts/checkpoints.cc",
      "  if (job->state != RUNNING) return;  // Workers", "  // Workers"),
     ("adopts before all workers are back", "service/attempts/attempt_machine.cc",
      "  if (std::ssize(attempt.present) < job->placed.peers_size()) return;", ""),
     ("attempts that have ended are not aborted on workers", "service/attempts/attempt_machine.cc",
      "    return context_.Send(worker, AbortMessage(AttemptOf(task), \"this attempt has ended\"));", "    return;"),
     ("devices are used twice", "service/state/context.cc",
-     "    if (peer.worker_id() == worker->id.str()) CountUsed(peer, 1, worker);", ""),
+     "  if (worker->jobs.insert(job.id).second) CountUsed(peer, 1, worker);", "  worker->jobs.insert(job.id);"),
     ("drained workers take work", "service/state/context.cc",
      "!worker.leaving &&\n         !jobs.drained().contains(worker.id);", "!worker.leaving;"),
     ("a resized job runs its old program", "service/log/job.cc",
@@ -102,11 +103,11 @@ MUTANTS = [
     ("a job that runs is stopped for devices that no worker has", "service/jobs/job_machine.cc",
      "  if (wanted <= found) return absl::OkStatus();", "  if (true) return absl::OkStatus();"),
     ("failed attempts are not counted", "service/log/job.cc", "  ++job->failures;", ""),
-    ("a checkpoint does not end a row of failures", "service/log/job.cc",
-     "  job->failures = 0;\n}\n\nvoid ApplyDropped", "}\n\nvoid ApplyDropped"),
-    ("the same program error may repeat for ever", "service/attempts/ending.cc",
+    ("a checkpoint does not reset the count of failures", "service/log/job.cc",
+     "  job->failures = 0;\n  job->checkpoint_error.clear();", "  job->checkpoint_error.clear();"),
+    ("the same program error may repeat forever", "service/attempts/ending.cc",
      "  if (job.program_error_repeated) {", "  if (false) {"),
-    ("jobs that wait for their workers take any", "service/jobs/schedule.cc",
+    ("jobs that wait for their workers take other workers", "service/jobs/schedule.cc",
      "  return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;", "  return false;"),
     ("the coordinator's own pause counts as silence of workers", "service/coordinator.cc",
      "  if (passed_ns < context_.options.own_lag_ms * kNsPerMs) context_.now_ns", "  context_.now_ns"),
@@ -124,14 +125,19 @@ def output_of(command, **options):
 
 
 class Builder:
-    """Compiles one source file differently and links the test with it."""
+    """Compiles one source file with a replacement and links the test with it."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.commands = {}
+        self.commands = {}  # The command that compiles a source, alone or with other sources that one file includes.
         for entry in json.loads(output_of(["ninja", "-t", "compdb"], cwd=folder)):
-            if entry["output"].endswith(".o"):
-                self.commands[str(pathlib.Path(os.path.normpath(folder / entry["file"])))] = entry
+            if not entry["output"].endswith(".o"):
+                continue
+            compiled = pathlib.Path(os.path.normpath(folder / entry["file"]))
+            sources = [compiled]
+            if "Unity" in compiled.parts:
+                sources = re.findall(r'^#include "(.*)"', compiled.read_text(), re.MULTILINE)
+            self.commands |= {str(source): entry for source in sources}
         link = output_of(["ninja", "-t", "commands", "-s", TEST], cwd=folder).strip().splitlines()[-1]
         self.link = shlex.split(link.removeprefix(": && ").removesuffix(" && :"))
 
@@ -140,6 +146,10 @@ class Builder:
         command = shlex.split(entry["command"])
         mutated = out / pathlib.Path(path).name
         mutated.write_text(source)
+        if entry["file"] != str(ROOT / path):
+            together = (self.folder / entry["file"]).read_text().replace(f'"{ROOT / path}"', f'"{mutated}"')
+            mutated = out / "unity.cc"
+            mutated.write_text(together)
         command[command.index("-o") + 1] = str(out / "mutant.o")
         command = [str(mutated) if argument == entry["file"] else argument for argument in command]
         command = [str(out / "mutant.d") if argument.endswith(".o.d") else argument for argument in command]
@@ -180,7 +190,8 @@ def try_mutant(builder, mutant, seeds):
     if source.count(text) != 1:
         return "stale", f"found the text {source.count(text)} times in {path}, expected it once", 0
     tests = "StormTest.*Ends" + (":LogOnDisk.*" if "sqlite" in path else "")
-    out = builder.folder / "mutants" / re.sub(r"\W+", "-", name)  # The same in each run: a compiler cache knows it.
+    # The path is the same in each run, so that a compiler cache can reuse the object.
+    out = builder.folder / "mutants" / re.sub(r"\W+", "-", name)
     out.mkdir(parents=True, exist_ok=True)
     error = builder.build(path, source.replace(text, replacement), out)
     if error:
