@@ -1,4 +1,5 @@
-// The checking mode of gpu_sim on kernels of all forms: no errors, the errors of damaged kernels, and traffic.
+// The checking mode of gpu_sim on kernels of all forms: intact kernels have no errors, damaged kernels have the
+// expected errors, and the reported memory traffic is correct.
 #include <gtest/gtest.h>
 
 #include "compiler/kernel/build_kernel.h"
@@ -16,7 +17,7 @@ const char* Softmax() {
   static const auto* const text = new std::string(hlo::TestText("tests/compiled/testdata/softmax.hlo"));
   return text->c_str();
 }
-// Both loops over the columns read a value of the row.
+// Both loops over the columns read a value that is computed once per row.
 const char* const kCentered = R"(
 HloModule centered
 add { x = f32[] parameter(0) y = f32[] parameter(1) ROOT s = f32[] add(x, y) }
@@ -122,7 +123,7 @@ ENTRY main {
   z = f32[] parameter(2)
   ROOT r = f32[3,9,9,5] select-and-scatter(x, s, z), window={size=1x3x3x1 stride=1x2x2x1}, select=ge, scatter=add
 })";
-const char* const kNorm = R"(
+const char* const kBatchNorm = R"(
 HloModule normed
 ENTRY main {
   x = f32[6,5,5,3] parameter(0)
@@ -130,7 +131,7 @@ ENTRY main {
   o = f32[3] parameter(2)
   ROOT r = (f32[6,5,5,3], f32[3], f32[3]) batch-norm-training(x, s, o), epsilon=0.001, feature_index=3
 })";
-const char* const kNormGradient = R"(
+const char* const kBatchNormGradient = R"(
 HloModule normed_back
 ENTRY main {
   x = f32[6,5,5,3] parameter(0)
@@ -141,11 +142,11 @@ ENTRY main {
   ROOT r = (f32[6,5,5,3], f32[3], f32[3]) batch-norm-grad(x, s, m, v, g), epsilon=20, feature_index=3
 })";
 std::vector<const char*> AllPrograms() {
-  return {Softmax(), kCentered, kElementwise, kRows,   kColumns, kTranspose, kScatter,     kUpdate,
-          kSort,     kTopk,     kScan,        kRandom, kPooled,  kNorm,      kNormGradient};
+  return {Softmax(), kCentered, kElementwise, kRows,   kColumns, kTranspose, kScatter,          kUpdate,
+          kSort,     kTopk,     kScan,        kRandom, kPooled,  kBatchNorm, kBatchNormGradient};
 }
 
-// Compiles a program as one kernel, damages it as `options` say, runs it and reports.
+// Compiles a program as one kernel, damages it as `options` say, runs it and returns the report.
 runtime::LaunchReport Check(const std::string& text, const HostOptions& options) {
   auto module = *hlo::ParseText(text);
   KernelRequest request;
@@ -193,7 +194,7 @@ void ExpectWords(const std::string& message, const std::vector<std::string>& wor
 
 TEST(GpuCheck, WithoutABarrierThereIsARace) {
   const runtime::LaunchReport report = CheckDamaged(kTranspose, Mutation::Kind::kNoBarrier, 0);
-  // The first thread reads what the others have not written, which is found first.
+  // The first thread reads elements that the other threads have not written. This error is found first.
   EXPECT_EQ(report.error, runtime::AccessError::kUninitialized);
   ExpectWords(report.message, {"kernel checked", "block 0, thread 0", "shared memory", "expected a thread that"});
   Places places;
@@ -210,7 +211,7 @@ TEST(GpuCheck, WithoutABarrierThereIsARace) {
 }
 
 TEST(GpuCheck, AccessesOutsideOfABufferAreErrors) {
-  // The stores and loads of the last thread are one element beyond.
+  // The last thread stores to or loads from one element beyond the buffer.
   for (int64_t access = 0; access < 3; ++access) {
     for (const Mutation::Kind kind : {Mutation::Kind::kNextElement, Mutation::Kind::kNextLane}) {
       const runtime::LaunchReport report = CheckDamaged(kElementwise, kind, access);

@@ -20,7 +20,7 @@ BufferSlice Slice(int allocation, int64_t offset, int64_t bytes) {
   return slice;
 }
 
-Step Kernel(const std::string& symbol, const std::vector<BufferSlice>& buffers) {
+Step StepOfKernel(const std::string& symbol, const std::vector<BufferSlice>& buffers) {
   Step step;
   step.set_name(symbol);
   step.mutable_kernel()->set_symbol(symbol);
@@ -35,7 +35,7 @@ Step Copy(const BufferSlice& from, const BufferSlice& to) {
   return step;
 }
 
-// Emits kernels for instructions that are given as text, and a program whose steps call them. Runs the program.
+// Emits kernels for instructions that are given as text and a program that calls the kernels, and runs the program.
 class Machine {
  public:
   Machine() : emitter_(*ObjectEmitter::Create(Target())), device_(runtime::MakeCpuDevice()) {}
@@ -71,7 +71,7 @@ class Machine {
     return program.scratch_bytes;
   }
 
-  // Runs on copies of the buffers and returns their contents afterward.
+  // Runs the program on copies of the buffers and returns the contents of the copies after the run.
   absl::StatusOr<std::vector<std::vector<float>>> Run(std::vector<std::vector<float>> buffers, int64_t scratch_bytes,
                                                       const std::vector<LibraryOp>& ops = {}) {
     Executable executable;
@@ -111,7 +111,7 @@ TEST(Program, TilesOfAKernelInALoop) {
   Step loop;
   loop.mutable_while_()->set_trip_count(100);
   const BufferSlice x = Slice(0, 0, 4000), y = Slice(1, 0, 4000);
-  *loop.mutable_while_()->add_body() = Kernel("sum", {x, y, x});
+  *loop.mutable_while_()->add_body() = StepOfKernel("sum", {x, y, x});
   const auto scratch = machine.AddProgram({loop}, 2, 0);
   ASSERT_TRUE(scratch.ok()) << scratch.status();
   std::vector<float> first(1000), second(1000), sum(1000);
@@ -132,7 +132,7 @@ TEST(Program, CountedLoopSwapsItsState) {
   Step loop;
   loop.mutable_while_()->set_trip_count(10);
   const BufferSlice a = Slice(0, 0, 8), b = Slice(1, 0, 8), next = Slice(NativeProgramRequest::kScratch, 64, 8);
-  *loop.mutable_while_()->add_body() = Kernel("sum", {a, b, next});
+  *loop.mutable_while_()->add_body() = StepOfKernel("sum", {a, b, next});
   *loop.mutable_while_()->add_body() = Copy(a, b);
   *loop.mutable_while_()->add_body() = Copy(next, a);
   const auto scratch = machine.AddProgram({loop}, 2, 72);
@@ -154,8 +154,8 @@ TEST(Program, LoopUntilAPredicate) {
   loop.mutable_while_()->set_trip_count(-1);
   const BufferSlice x = Slice(0, 0, 4), limit = Slice(1, 0, 4), predicate = Slice(NativeProgramRequest::kScratch, 0, 1);
   *loop.mutable_while_()->mutable_predicate() = predicate;
-  *loop.mutable_while_()->add_condition() = Kernel("less", {x, limit, predicate});
-  *loop.mutable_while_()->add_body() = Kernel("twice", {x, x, x});
+  *loop.mutable_while_()->add_condition() = StepOfKernel("less", {x, limit, predicate});
+  *loop.mutable_while_()->add_body() = StepOfKernel("twice", {x, x, x});
   const auto scratch = machine.AddProgram({loop}, 2, 1);
   ASSERT_TRUE(scratch.ok()) << scratch.status();
   const auto result = machine.Run({{3}, {1000}}, *scratch);
@@ -234,11 +234,11 @@ TEST(Program, CallsProgramsAndPassesScratch) {
                     "dimensions={0}, to_apply=add");
   const BufferSlice x = Slice(0, 0, 16), zero = Slice(1, 0, 4), inner = Slice(NativeProgramRequest::kScratch, 0, 4);
   const auto inner_scratch =
-      machine.AddProgram({Kernel("norm", {x, zero, inner}), Copy(inner, Slice(2, 0, 4))}, 3, 4, "inner");
+      machine.AddProgram({StepOfKernel("norm", {x, zero, inner}), Copy(inner, Slice(2, 0, 4))}, 3, 4, "inner");
   ASSERT_TRUE(inner_scratch.ok()) << inner_scratch.status();
-  const auto scratch = machine.AddProgram({Kernel("inner", {x, zero, Slice(NativeProgramRequest::kScratch, 0, 4)}),
-                                           Copy(Slice(NativeProgramRequest::kScratch, 0, 4), Slice(2, 0, 4))},
-                                          3, 4);
+  const BufferSlice in_scratch = Slice(NativeProgramRequest::kScratch, 0, 4);
+  const auto scratch =
+      machine.AddProgram({StepOfKernel("inner", {x, zero, in_scratch}), Copy(in_scratch, Slice(2, 0, 4))}, 3, 4);
   ASSERT_TRUE(scratch.ok()) << scratch.status();
   EXPECT_EQ(*scratch, 128);
   const auto result = machine.Run({{1, 2, 3, 4}, {0}, {0}}, *scratch);
@@ -255,9 +255,9 @@ TEST(Program, RefusesStepsThatDoNotFit) {
   const BufferSlice x = Slice(0, 0, 4);
   const std::vector<std::pair<Step, std::string>> bad = {
       {collective, "all-reduce.1"},
-      {Step(), "cannot be part"},
-      {Kernel("nothing", {x}), "'nothing'"},
-      {Kernel("twice", {x}), "as many arguments"},
+      {Step(), "a collective or empty"},
+      {StepOfKernel("nothing", {x}), "'nothing'"},
+      {StepOfKernel("twice", {x}), "the same number of buffers"},
       {Copy(Slice(1, 0, 4), x), "allocation 1"},
       {Copy(Slice(-2, 0, 4), x), "allocation -2"},
       {Copy(Slice(0, 0, 8), x), "different sizes"},

@@ -30,7 +30,7 @@ const Instruction* Ternary(const Instruction* i, Thread& t) {
   t.Set<T>(i->r[0], static_cast<T>(F(t.Get<T>(i->r[1]), t.Get<T>(i->r[2]), t.Get<T>(i->r[3]))));
   return i + 1;
 }
-// The second operand is a number of bits.
+// A shift: the second operand is a number of bits.
 template <typename T, auto F>
 const Instruction* Shift(const Instruction* i, Thread& t) {
   t.Set<T>(i->r[0], static_cast<T>(F(t.Get<T>(i->r[1]), t.Get<uint32_t>(i->r[2]))));
@@ -76,7 +76,7 @@ const Instruction* ExtractBits(const Instruction* i, Thread& t) {
   t.Set<U>(i->r[0], field);
   return i + 1;
 }
-// r[1] is inserted in r[2], from bit r[3] on, r[4] bits.
+// Inserts the low r[4] bits of r[1] into r[2], beginning at bit r[3].
 template <typename U>
 const Instruction* InsertBits(const Instruction* i, Thread& t) {
   constexpr uint32_t kBits = sizeof(U) * 8;
@@ -87,7 +87,7 @@ const Instruction* InsertBits(const Instruction* i, Thread& t) {
   t.Set<U>(i->r[0], static_cast<U>((t.Get<U>(i->r[2]) & ~mask) | (field & mask)));
   return i + 1;
 }
-// Picks bytes of r[1] and r[2] by the nibbles of r[3].
+// Selects bytes of r[1] and r[2] by the nibbles of r[3].
 const Instruction* Permute(const Instruction* i, Thread& t) {
   const uint64_t bytes = t.Get<uint32_t>(i->r[1]) | uint64_t{t.Get<uint32_t>(i->r[2])} << 32;
   const uint32_t selector = t.Get<uint32_t>(i->r[3]);
@@ -101,7 +101,7 @@ const Instruction* Permute(const Instruction* i, Thread& t) {
   t.Set<uint32_t>(i->r[0], result);
   return i + 1;
 }
-// The halves of a register: mov.b64 {low, high}, from, and the other way around.
+// Splits a register into halves (mov.b64 {low, high}, from), or joins halves.
 template <typename Half, typename Whole>
 const Instruction* Split(const Instruction* i, Thread& t) {
   const Whole whole = t.Get<Whole>(i->r[2]);
@@ -126,7 +126,7 @@ const Instruction* AddCarry(const Instruction* i, Thread& t) {
   t.Set<U>(i->r[0], static_cast<U>(wide));
   return i + 1;
 }
-// An addition that reads the carry and leaves it.
+// An addition that reads the carry and does not change it.
 template <typename U, bool kSubtracts>
 const Instruction* AddLastCarry(const Instruction* i, Thread& t) {
   const bool carry = t.carry;
@@ -174,7 +174,7 @@ void AddFloats(const std::string& type, Table* table) {
   steps["max." + type] = Binary<T, [](T a, T b) { return FloatMax(a, b, false); }>;
   steps["min.NaN." + type] = Binary<T, [](T a, T b) { return FloatMin(a, b, true); }>;
   steps["max.NaN." + type] = Binary<T, [](T a, T b) { return FloatMax(a, b, true); }>;
-  // PTX takes the sign from the first operand and the rest from the second.
+  // The result has the sign of the first operand and the magnitude of the second.
   steps["copysign." + type] =
       Binary<T, [](T a, T b) { return static_cast<T>(std::copysign(static_cast<double>(b), static_cast<double>(a))); }>;
   steps["setp.eq." + type] = Compare<T, [](T a, T b) { return a == b; }>;
@@ -193,14 +193,14 @@ void AddFloats(const std::string& type, Table* table) {
   steps["setp.nan." + type] = Compare<T, [](T a, T b) { return a != a || b != b; }>;
 }
 
-// A product of which only the high half is kept.
+// The high half of a product.
 template <typename T>
 T HighProduct(T a, T b) {
   using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
   return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b) >> (8 * sizeof(T)));
 }
 
-// Division by 0 has all bits set, as on GPUs; that of the smallest number by -1 wraps around.
+// A division by 0 returns all bits set, as on GPUs. The smallest number divided by -1 wraps around.
 template <typename T>
 T Quotient(T a, T b) {
   if (b == 0) return static_cast<T>(~T{0});
@@ -287,7 +287,7 @@ void AddWide(const std::string& type, Table* table) {
   (*table)["mad.wide." + type] = MultiplyAddWide<From, To>;
 }
 
-// A shift of two registers as one: the high part if left, the low part if right.
+// A funnel shift of two registers: returns the high part of a left shift, and the low part of a right shift.
 template <bool kLeft>
 uint32_t Funnel(uint32_t low, uint32_t high, uint32_t n) {
   const uint64_t both = uint64_t{high} << 32 | low;
@@ -309,14 +309,14 @@ void AddOthers(Table* table) {
   steps["not.pred"] = Unary<u8, [](u8 a) { return a ^ 1; }>;
   steps["mov.pred"] = Unary<u8, [](u8 a) { return a; }>;
   steps["selp.pred"] = Select<u8>;
-  // The parser marks vectors of registers in the name.
+  // The parser adds a mark to the names of instructions with vectors of registers.
   steps["split.b64"] = Split<uint32_t, uint64_t>;
   steps["split.b32"] = Split<uint16_t, uint32_t>;
   steps["join.b64"] = Join<uint32_t, uint64_t>;
   steps["join.b32"] = Join<uint16_t, uint32_t>;
 }
 
-Table MakeTable() {
+Table MakeArithmeticTable() {
   Table table;
   AddIntegers<uint16_t>("u16", &table);
   AddIntegers<int16_t>("s16", &table);
@@ -341,7 +341,7 @@ Table MakeTable() {
 }  // namespace
 
 Step FindArithmetic(const std::string& name) {
-  static const auto* const table = new Table(MakeTable());
+  static const auto* const table = new Table(MakeArithmeticTable());
   const auto found = table->find(name);
   return found == table->end() ? nullptr : found->second;
 }

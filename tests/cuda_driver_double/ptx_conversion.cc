@@ -32,12 +32,13 @@ double RoundToInteger(double value, int rounding) {
   }
 }
 
-// Numbers out of range become the nearest one in it, NaN becomes 0.
+// A number out of range becomes the nearest number in range, and NaN becomes 0.
 template <typename To>
 To Saturate(double value) {
   if (value != value) return 0;
   const double low = static_cast<double>(std::numeric_limits<To>::min());
-  const double high = std::ldexp(1.0, std::numeric_limits<To>::digits);  // The first number that does not fit.
+  // The first number that is too large for the type.
+  const double high = std::ldexp(1.0, std::numeric_limits<To>::digits);
   if (value <= low) return std::numeric_limits<To>::min();
   if (value >= high) return std::numeric_limits<To>::max();
   return static_cast<To>(value);
@@ -79,7 +80,7 @@ void AddTo(const std::string& to, Table* table) {
   steps[to + ".f64"] = Convert<To, double>;
 }
 
-Table MakeTable() {
+Table MakeConversionTable() {
   Table table;
   AddTo<uint8_t>("u8", &table);
   AddTo<int8_t>("s8", &table);
@@ -98,7 +99,7 @@ Table MakeTable() {
 }  // namespace
 
 Step FindConversion(const std::string& name, int* mode) {
-  static const auto* const table = new Table(MakeTable());
+  static const auto* const table = new Table(MakeConversionTable());
   static const auto* const roundings = new std::unordered_map<std::string, int>{
       {"rn", kNearestEven}, {"rni", kNearestInteger}, {"rzi", kTowardZero}, {"rmi", kDown}, {"rpi", kUp}};
   if (name.rfind("cvt.", 0) != 0) return nullptr;
