@@ -1,5 +1,5 @@
-# Every folder is one or a few libraries (xlad_<folder>) and their tests, declared by the functions below. The sources of a
-# library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc.
+# Every folder is one or a few libraries (xlad_<folder>) and their tests, declared by the functions below. The sources
+# of a library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
                     -Wno-deprecated-declarations -fno-omit-frame-pointer -pthread)
@@ -13,10 +13,12 @@ elseif(XLAD_TSAN)
   add_link_options(-fsanitize=thread)
 endif()
 
-# Two precompiled headers, one for all libraries and one for all tests. Clang requires the same flags for every user of a
-# precompiled header, so executables are compiled with -fPIC too. Without a timestamp in them, ccache can share objects.
+# Two precompiled headers, one for all libraries and one for all tests. Clang requires the same flags for every user of
+# a precompiled header, so executables are compiled with -fPIC too. The headers have no timestamps, so that ccache can
+# share objects.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE "-fPIC")
-# Tests are not optimized: their time is that of the libraries, and compiling them takes half as long.
+# Tests are not optimized: they spend their time in the libraries, and compiling them without optimization takes half as
+# long.
 set(test_options $<$<CONFIG:Release>:-O0>)
 set(pch_folder ${CMAKE_CURRENT_LIST_DIR})
 function(xlad_precompiled_header name)
@@ -51,8 +53,8 @@ function(xlad_library name)
   endif()
 endfunction()
 
-# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...]): one test binary of all *_test.cc, which is one ctest test, so that the cost
-# of starting a process is paid once per binary.
+# xlad_tests(NAME [FOLDERS ...] [DEPENDS ...]): one test binary of all *_test.cc. The binary is one ctest test, so that
+# only one process is started for it.
 function(xlad_tests name)
   cmake_parse_arguments(ARG "" "" "FOLDERS;DEPENDS" ${ARGN})
   set(patterns ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
@@ -68,11 +70,20 @@ function(xlad_tests name)
   target_compile_options(${name} PRIVATE ${test_options})
   target_precompile_headers(${name} REUSE_FROM xlad_test_pch)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 900)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1800)
 endfunction()
 
-# xlad_plugin(NAME SOURCE [INCLUDES ...] [LIBRARIES ...]): a transport plugin (collectives/exec/transports/plugin/), beside
-# the programs, which find it there.
+# xlad_benchmark(NAME SOURCES ... [DEPENDS ...]): a program of bench/. It is not optimized, for the same reason as tests.
+function(xlad_benchmark name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  target_compile_options(${name} PRIVATE ${test_options})
+  target_precompile_headers(${name} REUSE_FROM xlad_test_pch)
+endfunction()
+
+# xlad_plugin(NAME SOURCE [INCLUDES ...] [LIBRARIES ...]): a transport plugin (collectives/exec/transports/plugin/). It
+# is built in the folder of the programs, which search for plugins there.
 function(xlad_plugin name source)
   cmake_parse_arguments(ARG "" "" "INCLUDES;LIBRARIES" ${ARGN})
   set(target xlad_transport_${name})
