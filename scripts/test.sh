@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What every change must pass: the release build with all tests, the threaded folders under ThreadSanitizer, the parsers
 # under AddressSanitizer and UBSan, a short fuzzing run, clang-tidy on changed files. With --all every folder is tested
-# under both sanitizers. Ends with the time of each part.
+# under both sanitizers, and the tests of the release build try all their cases. Prints the time of each part at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python
@@ -11,14 +11,14 @@ all=false
 times=()
 part=""
 part_start=0
-# Begins a part: records the time of the previous one.
+# Begins a part, and records the time of the previous part.
 step() {
   if [[ -n $part ]]; then times+=("$(printf '%5d s  %s' $((SECONDS - part_start)) "$part")"); fi
   part=$1
   part_start=$SECONDS
   printf '\n== %s\n' "$1"
 }
-build() {  # preset targets...
+build() {  # Arguments: PRESET TARGETS...
   local preset=$1
   shift
   mkdir -p build
@@ -29,11 +29,13 @@ build() {  # preset targets...
 step "release: build"
 build release
 step "release: tests"
+if $all; then export XLAD_ALL_CASES=1; fi
 ctest --test-dir build/release --output-on-failure -j2
+unset XLAD_ALL_CASES  # Programs with sanitizers are much slower.
 
 tsan_tests='collectives_exec_test|runtime_test|worker_test'
 asan_tests='tensor_test|hlo_test'
-presets=(tsan fuzz)  # The preset fuzz is asan with the instrumentation that fuzzing needs.
+presets=(tsan fuzz)  # The preset fuzz is the preset asan with libFuzzer's instrumentation.
 fuzz_tests=$asan_tests
 if $all; then tsan_tests='.*' asan_tests='.*' presets=(tsan asan); fi
 for preset in "${presets[@]}"; do
@@ -43,8 +45,8 @@ for preset in "${presets[@]}"; do
   step "$preset: build"
   build "$preset" "${targets[@]}"
   step "$preset: tests"
-  # UCX replaces code of the C library to watch memory, which ends programs under ThreadSanitizer; MPI is not built with
-  # it. Their tests run in the release build.
+  # UCX replaces functions of the C library to track memory, and this makes programs crash under ThreadSanitizer. MPI is
+  # not built with ThreadSanitizer. The tests of both run only in the release build.
   filter='*'
   [[ $preset == tsan ]] && filter='-*/ucx:*/mixed_ucx:*/openmpi'
   GTEST_FILTER=$filter \

@@ -1,4 +1,4 @@
-// Compiled kernels of all opcodes that are not elementwise, against the evaluator.
+// Compiled kernels of all opcodes that are not elementwise, compared with the evaluator.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/testing/case_count.h"
 #include "hlo/testing/test_material.h"
 #include "tests/compiled/test_harness.h"
 
@@ -27,7 +28,7 @@ TEST(Kernel, FusesElementwiseChains) {
     t = f32[7,5] transpose(m), dimensions={1,0}
     r = f32[35] reshape(t)
     ROOT n = f32[35] negate(r))"));
-  // A chain in which every value is used twice: 2^40 paths, 40 values.
+  // A chain of 40 values, each of which is used twice: it has 2^40 paths.
   std::string chain = "v0 = f32[9] parameter(0)\n";
   for (int i = 1; i < 40; ++i) {
     absl::StrAppend(&chain, i == 39 ? "ROOT " : "", "v", i, " = f32[9] ", i % 2 == 0 ? "add" : "maximum", "(v", i - 1,
@@ -119,6 +120,7 @@ TEST(Kernel, TransposesInAllOrders) {
 TEST(Kernel, ReducesAllDimensions) {
   Batch batch;
   const std::vector<int64_t> sizes = {3, 17, 29};
+  uint64_t number = 0;
   for (const char* dims : {"0", "1", "2", "0,1", "0,2", "1,2", "0,1,2"}) {
     std::vector<std::string> kept;
     for (int d = 0; d < 3; ++d) {
@@ -130,7 +132,8 @@ TEST(Kernel, ReducesAllDimensions) {
       for (const char* reducer : {"add", "mul", "max", "min"}) {
         if (type[0] == 'c' && reducer[1] != 'd' && reducer[1] != 'u') continue;
         const bool exact = type[0] == 's' || type[0] == 'u' || type[0] == 'p';
-        if (reducer[1] == 'u' && !exact) continue;  // Overflows.
+        if (reducer[1] == 'u' && !exact) continue;  // Products of these types overflow.
+        if (number++ % CaseCount(3, 1) != 0) continue;
         batch.Add(Program(absl::StrCat("x = ", type, "[3,17,29] parameter(0)\n z = ", type,
                                        "[] parameter(1)\n ROOT r = ", type, "[", absl::StrJoin(kept, ","),
                                        "] reduce(x, z), dimensions={", dims, "}, to_apply=", reducer),
@@ -173,7 +176,7 @@ TEST(Kernel, ReductionsInsideFusions) {
     v = f32[33] subtract(t, s)
     ROOT r = (f32[33], f32[33], f32[33]) tuple(s, t, v))"),
             Close(1e-5));
-  // A reduction of a reduction.
+  // The operand of the reduction is a reduction.
   batch.Add(Program(R"(
     x = f32[6,7,9] parameter(0)
     z = f32[] constant(0)
@@ -425,7 +428,7 @@ ENTRY e {
   batch.Run();
 }
 
-// Unrolled products of elements of two arrays, which LLVM may combine into vectors.
+// The products of elements of two arrays are unrolled, so LLVM may combine them into vectors.
 TEST(Kernel, OuterProductsOfSmallBatches) {
   Batch batch;
   for (const char* type : {"u64", "s32", "f32", "f64", "u8"}) {
@@ -446,7 +449,7 @@ TEST(Kernel, LinearAlgebra) {
   Batch batch;
   for (const char* type : {"f32", "f64", "c64", "c128"}) {
     for (const char* lower : {"true", "false"}) {
-      // A A^H + 5 is positive definite. It is computed inside the kernel.
+      // A A^H + 5 is positive definite. The matrix is computed inside the kernel.
       batch.Add(absl::StrReplaceAll(R"(HloModule m
 ENTRY e {
   x = $[2,5,5] parameter(0)

@@ -1,5 +1,6 @@
-// Programs of testdata/ and of the folder $XLAD_CASES, partitioned, compiled and run on the devices of their meshes,
-// against the evaluator. Programs with tuple parameters, large arrays or many devices are only parsed and imported.
+// Programs of testdata/ and of the folder $XLAD_CASES are partitioned, compiled, run on the devices of their meshes,
+// and compared with the evaluator. Programs with tuple parameters, large arrays or many devices are only parsed and
+// imported.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 
 #include "base/file_system.h"
 #include "base/random.h"
+#include "base/testing/case_count.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/evaluate.h"
@@ -19,10 +21,11 @@
 namespace xlad {
 namespace {
 
-constexpr int64_t kMaxElements = 1 << 19;  // In one array, because the evaluator is slow.
+constexpr int64_t kMaxElements = 1 << 19;  // The most elements of one array, because the evaluator is slow.
 constexpr int64_t kMaxDevices = 16;
 
-// Sums across devices are in another order than the evaluator's: the error relative to the largest element.
+// The error relative to the largest element. It is not 0, because sums across devices are in another order than the
+// evaluator's.
 constexpr double kRelativeError = 1e-5;
 
 bool CanRun(const hlo::Module& module) {
@@ -54,12 +57,12 @@ double LargestFinite(const tensor::Array& array) {
   return largest;
 }
 
-// How exactly the results for the inputs of `test` must agree.
+// Returns how exactly the results for the inputs of `test` must agree.
 std::vector<compiler::Exactness> ExactnessOf(const hlo::Module& module, const Case& test) {
   const auto random = SeededRandom(test.seed + 1);
   const auto results = hlo::Evaluate(module, LiteralsOf(compiler::RandomInputs(module, random.get(), test.special)));
   std::vector<compiler::Exactness> exactness;
-  if (!results.ok()) return exactness;  // The test of the program reports the error.
+  if (!results.ok()) return exactness;  // The program's own test reports the error.
   for (const tensor::Array& array : compiler::ArraysOf(*results)) {
     exactness.push_back({compiler::Agreement::kNumbers, kRelativeError * LargestFinite(array)});
   }
@@ -79,7 +82,7 @@ void Check(const std::filesystem::path& path) {
   test.mesh = imported->mesh;
   if (test.mesh.devices() > kMaxDevices) return;
   test.special.assign((*module)->entry()->parameters().size(), false);
-  for (test.seed = 1; test.seed <= 3; ++test.seed) {
+  for (test.seed = 1; test.seed <= CaseCount(1, 3); ++test.seed) {
     test.exactness = ExactnessOf(**module, test);
     EXPECT_EQ(InChild(TryAnnotated, **module, test), "") << "seed " << test.seed;
   }

@@ -1,14 +1,16 @@
-// Random programs compiled to machine code and run by the runtime, with collectives between threads, against the
-// evaluator on the program as the user wrote it: one device, many devices, partitioned by annotations, and by hand.
+// Random programs are compiled to machine code and run by the runtime, with collectives between threads. The results
+// are compared with those of the evaluator for the unpartitioned program. Programs run on one device, on many devices,
+// partitioned by annotations, and partitioned by hand.
 //
-// Each program runs in a child process, so that a crash or a hang is one more failure with a seed. A failure prints a
-// shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S: with both,
-// XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S, a failure is run again.
+// Each program runs in a child process, so that a crash or a hang is reported as a failure with its seed. A failure
+// prints a shrunk program. XLAD_RANDOM_PROGRAMS=N tries N programs of each kind, XLAD_SEED=S begins at seed S:
+// XLAD_RANDOM_PROGRAMS=1 XLAD_SEED=S repeats the failure of seed S.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "base/testing/case_count.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/shrink.h"
 #include "hlo/text/text.h"
@@ -38,11 +40,11 @@ void Check(Try run, const hlo::Module& module, const Case& test) {
                 << hlo::PrintText(*small);
 }
 
-// Seeds to try; a few failures are enough.
+// Runs `run` for each seed, until the number of failures reaches XLAD_FAILURES (default 1).
 template <typename F>
-void ForSeeds(int standard, uint64_t first, F&& run) {
+void ForSeeds(uint64_t standard, uint64_t first, F&& run) {
   first = static_cast<uint64_t>(Setting("XLAD_SEED", static_cast<int>(first)));
-  const int count = Setting("XLAD_RANDOM_PROGRAMS", standard), most = Setting("XLAD_FAILURES", 1);
+  const int count = Setting("XLAD_RANDOM_PROGRAMS", static_cast<int>(standard)), most = Setting("XLAD_FAILURES", 1);
   int failures = 0;
   for (int i = 0; i < count && failures < most; ++i) {
     run(first + static_cast<uint64_t>(i));
@@ -53,14 +55,14 @@ void ForSeeds(int standard, uint64_t first, F&& run) {
 }
 
 TEST(RandomPrograms, OneDevice) {
-  ForSeeds(40, 0, [](uint64_t seed) {
+  ForSeeds(CaseCount(15, 40), 0, [](uint64_t seed) {
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 40), 1);
     Check(TryLocal, *made.module, {seed, *sharding::ParseMesh("x=1"), made.exactness, made.special});
   });
 }
 
 TEST(RandomPrograms, ManyDevices) {
-  ForSeeds(20, 100'000, [](uint64_t seed) {
+  ForSeeds(CaseCount(10, 20), 100'000, [](uint64_t seed) {
     const int devices = 2 + static_cast<int>(seed % 5);
     const compiler::RandomModule made = compiler::RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), devices);
     const sharding::Mesh mesh = *sharding::ParseMesh(absl::StrCat("x=", devices));
@@ -69,14 +71,14 @@ TEST(RandomPrograms, ManyDevices) {
 }
 
 TEST(RandomPrograms, Annotated) {
-  ForSeeds(40, 200'000, [](uint64_t seed) {
+  ForSeeds(CaseCount(15, 40), 200'000, [](uint64_t seed) {
     const compiler::RandomUserProgram made = compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 30));
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.exactness, made.program.special});
   });
 }
 
 TEST(RandomPrograms, Manual) {
-  ForSeeds(30, 300'000, [](uint64_t seed) {
+  ForSeeds(CaseCount(12, 30), 300'000, [](uint64_t seed) {
     const compiler::RandomUserProgram made =
         compiler::RandomAnnotatedProgram(seed, 3 + static_cast<int>(seed % 20), true);
     Check(TryAnnotated, *made.program.module, {seed, made.mesh, made.program.exactness, made.program.special});
