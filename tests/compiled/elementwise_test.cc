@@ -29,9 +29,7 @@ void Check(const std::vector<std::string>& opcodes, const std::vector<std::strin
   Batch batch;
   for (const std::string& opcode : opcodes) {
     for (const std::string& type : types) {
-      for (const bool specials : {false, true}) {
-        batch.Add(binary ? Binary(opcode, type, type) : Unary(opcode, type, type), tolerance, specials);
-      }
+      batch.AddOrdinaryAndSpecial(binary ? Binary(opcode, type, type) : Unary(opcode, type, type), tolerance);
     }
   }
   batch.Run();
@@ -43,7 +41,8 @@ TEST(Elementwise, ExactFloatOpcodes) {
   Check({"add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder"}, kFloats, true, {});
 }
 
-// Bits of f16 values: the sign of a zero in a maximum or minimum, and the payloads of NaNs that are only moved.
+// Tests the bits of f16 values: the sign of a zero in a maximum or minimum, and the payloads of NaNs that are only
+// copied.
 TEST(Elementwise, HalfBits) {
   Batch batch;
   const auto add = [&batch](absl::string_view value) {
@@ -74,7 +73,41 @@ TEST(Elementwise, TinyFloats) {
   batch.Run();
 }
 
-// f8e8m0fnu has an exponent alone: tests floats of every exponent, the ties between them, and their neighbors.
+// All values of a tiny float. Values that are only moved keep their bits, also if they are NaNs with a sign or payload.
+TEST(Elementwise, TinyBits) {
+  Batch batch;
+  std::vector<std::string> types = kTinyFloats;
+  types.push_back("f8e8m0fnu");
+  const std::string all =
+      "HloModule m\nENTRY e {\n q = pred[256] parameter(0)\n u = u8[256] iota(), iota_dimension=0\n";
+  for (const std::string& type : types) {
+    const std::string values = absl::StrCat(all, " x = ", type, "[256] bitcast-convert(u)\n");
+    batch.Add(absl::StrCat(values, " y = ", type, "[256] reverse(x), dimensions={0}\n z = ", type,
+                           "[256] select(q, x, y)\n ROOT r = u8[256] bitcast-convert(z)\n}\n"));
+    batch.Add(absl::StrCat(values, " a = ", type, "[256,256] broadcast(x), dimensions={0}\n b = ", type,
+                           "[256,256] broadcast(x), dimensions={1}\n ROOT r = pred[256,256] compare(a, b), ",
+                           "direction=LT, type=TOTALORDER\n}\n"));
+  }
+  batch.Add(Unary("convert", "f32", "f4e2m1fn"), {}, true);
+  batch.Run();
+}
+
+// Subnormal numbers of a small float, which are normal numbers of the f32 that holds them in a register.
+TEST(Elementwise, ReducePrecisionOfSmallFloats) {
+  Batch batch;
+  for (const char* type : {"f8e5m2", "f8e4m3", "f8e3m4", "f16", "bf16"}) {
+    const std::string bits = type[1] == '8' ? "u8" : "u16", size = type[1] == '8' ? "[256]" : "[65536]";
+    for (const char* widths : {"exponent_bits=5, mantissa_bits=2", "exponent_bits=3, mantissa_bits=0",
+                               "exponent_bits=8, mantissa_bits=7", "exponent_bits=1, mantissa_bits=1"}) {
+      batch.Add(absl::StrCat("HloModule m\nENTRY e {\n p = ", bits, size, " parameter(0)\n u = ", bits, size,
+                             " iota(), iota_dimension=0\n v = ", bits, size, " xor(u, p)\n x = ", type, size,
+                             " bitcast-convert(v)\n ROOT r = ", type, size, " reduce-precision(x), ", widths, "\n}\n"));
+    }
+  }
+  batch.Run();
+}
+
+// f8e8m0fnu has only an exponent. Tests floats of every exponent, the ties between them, and their neighbors.
 TEST(Elementwise, PowersOfTwo) {
   Batch batch;
   batch.Add(Unary("convert", "f8e8m0fnu", "f32"));
@@ -143,8 +176,7 @@ TEST(Elementwise, Conversions) {
       if (from[0] == 'c' && to[0] != 'c') continue;
       // Numbers of more than 53 bits may differ by an ulp.
       if ((from == "s64" || from == "u64") && (to == "f64" || to == "c128")) continue;
-      batch.Add(Unary("convert", from, to), {}, false);
-      batch.Add(Unary("convert", from, to), {}, true);
+      batch.AddOrdinaryAndSpecial(Unary("convert", from, to));
     }
   }
   for (const char* pair : {"f32 s32", "s32 f32", "u32 f32", "f64 s64", "u64 f64", "bf16 u16", "s16 f16", "u8 s8"}) {
@@ -204,11 +236,9 @@ TEST(Elementwise, StochasticConvert) {
   for (const auto& [from, random] : std::vector<std::pair<const char*, const char*>>{
            {"f32", "u32"}, {"f64", "u64"}, {"bf16", "u16"}, {"f16", "u16"}, {"f8e5m2", "u8"}}) {
     for (const char* to : {"s8", "s16", "s32", "u8", "s4"}) {
-      for (const bool specials : {false, true}) {
-        batch.Add(absl::StrCat("HloModule m\nENTRY e {\n x = ", from, "[67] parameter(0)\n r = ", random,
-                               "[67] parameter(1)\n ROOT y = ", to, "[67] stochastic-convert(x, r)\n}\n"),
-                  {}, specials);
-      }
+      batch.AddOrdinaryAndSpecial(absl::StrCat("HloModule m\nENTRY e {\n x = ", from, "[67] parameter(0)\n r = ",
+                                               random, "[67] parameter(1)\n ROOT y = ", to,
+                                               "[67] stochastic-convert(x, r)\n}\n"));
     }
   }
   batch.Run();

@@ -80,7 +80,7 @@ std::string Program(const std::string& body, const std::string& type) {
                     "(a, b)\n}\n");
   }
   for (const char* direction : {"LT", "GE"}) {
-    if (type[0] == 'c') break;  // Complex numbers have no order.
+    if (type[0] == 'c') break;  // Complex numbers are not ordered.
     absl::StrAppend(&text, direction, " {\n a = T[] parameter(0)\n b = T[] parameter(1)\n ROOT r = pred[] ",
                     "compare(a, b), direction=", direction, "\n}\n");
   }
@@ -165,7 +165,7 @@ tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool speci
       FillIntegers(random, array.values<uint64_t>(), specials);
       break;
     default: {
-      // Small types: any bit pattern of the type's width.
+      // For small types, returns any bit pattern of the type's width.
       const int bits = tensor::BitWidth(shape.type);
       for (std::byte& byte : array.bytes()) {
         int64_t value = random.Below(uint64_t{1} << bits);
@@ -246,25 +246,56 @@ void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& 
   }
 }
 
+// Compares the results of all launches of one program, on different numbers of threads, with the expected ones.
+template <typename F>
+void CompareRuns(F&& run, const std::vector<Launch>& launches, const std::vector<Array>& expected,
+                 const std::string& text, const hlo::Tolerance& tolerance) {
+  std::vector<Array> of_usual_schedule;
+  for (const Launch& launch : launches) {
+    std::vector<Array> of_one_thread;
+    const std::vector<int> threads = launch.kernel.tiles > 1 ? std::vector<int>{1, 2, 3, 7} : std::vector<int>{1};
+    for (const int count : threads) {
+      const auto actual = run(launch, count);
+      ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << text;
+      if (count == 1) of_one_thread = *actual;
+      if (of_usual_schedule.empty()) of_usual_schedule = *actual;
+      if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, text);
+      if (count == 1) ExpectEqual(*actual, expected, text, tolerance);
+      ExpectSameBits(*actual, of_one_thread, text);
+    }
+  }
+}
+
 }  // namespace
 
 hlo::Tolerance Ulp(uint64_t ulp) { return {hlo::Tolerance::Kind::kUlp, ulp, 0, 0}; }
 hlo::Tolerance Close(double relative) { return {hlo::Tolerance::Kind::kClose, 0, relative, relative}; }
 
+std::vector<Array> Batch::RandomInputsOf(const hlo::Module& module, bool specials) {
+  std::vector<Array> inputs;
+  for (const Instruction* parameter : module.entry()->parameters()) {
+    inputs.push_back(RandomArray(*random_, parameter->shape().array(), specials));
+  }
+  return inputs;
+}
+
 void Batch::Add(const std::string& text, const hlo::Tolerance& tolerance, bool specials) {
   auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
-  std::vector<Array> inputs;
-  for (const Instruction* parameter : (*module)->entry()->parameters()) {
-    inputs.push_back(RandomArray(*random_, parameter->shape().array(), specials));
-  }
-  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance, {}});
+  std::vector<Array> inputs = RandomInputsOf(**module, specials);
+  cases_.push_back({text, *std::move(module), {std::move(inputs)}, tolerance, {}});
+}
+
+void Batch::AddOrdinaryAndSpecial(const std::string& text, const hlo::Tolerance& tolerance) {
+  Add(text, tolerance);
+  if (testing::Test::HasFatalFailure()) return;
+  cases_.back().inputs.push_back(RandomInputsOf(*cases_.back().module, /*specials=*/true));
 }
 
 void Batch::AddOn(const std::string& text, std::vector<Array> inputs, const hlo::Tolerance& tolerance) {
   auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status() << "\n" << text;
-  cases_.push_back({text, *std::move(module), std::move(inputs), tolerance, {}});
+  cases_.push_back({text, *std::move(module), {std::move(inputs)}, tolerance, {}});
 }
 
 void Batch::Run() {
@@ -291,7 +322,7 @@ void Batch::RunOn(const Target& target) {
       const auto kernel = (*emitter)->EmitKernel(request);
       ASSERT_TRUE(kernel.ok()) << kernel.status() << "\n" << cases_[i].text;
       launches[i].push_back({request.symbol, request.root->shape(), *kernel, request.in_place});
-      if (kernel->tiles == 1 || IsGpu(target)) break;  // It cannot be divided, or only in one way.
+      if (kernel->tiles == 1 || IsGpu(target)) break;  // The kernel cannot be divided, or only in one way.
     }
     if (IsGpu(target) || request.kernel == nullptr || !request.in_place.empty()) continue;
     const auto scheduled = RandomScheduled(request.kernel->kernel, random_.get());
@@ -313,21 +344,15 @@ void Batch::RunOn(const Target& target) {
   const auto loaded = device->Load(std::move(executable));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   for (size_t i = 0; i < cases_.size(); ++i) {
-    const auto expected = RunEvaluated(*cases_[i].module, cases_[i].inputs);
-    ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << cases_[i].text;
-    std::vector<Array> of_usual_schedule;
-    for (const Launch& launch : launches[i]) {
-      std::vector<Array> of_one_thread;
-      const std::vector<int> threads = launch.kernel.tiles > 1 ? std::vector<int>{1, 2, 3, 7} : std::vector<int>{1};
-      for (const int count : threads) {
-        const auto actual = RunKernel(device.get(), **loaded, launch, cases_[i].inputs, count);
-        ASSERT_TRUE(actual.ok()) << actual.status() << "\n" << cases_[i].text;
-        if (count == 1) of_one_thread = *actual;
-        if (of_usual_schedule.empty()) of_usual_schedule = *actual;
-        if (launch.has_random_schedule) ExpectSameBits(*actual, of_usual_schedule, cases_[i].text);
-        if (count == 1) ExpectEqual(*actual, *expected, cases_[i].text, cases_[i].tolerance);
-        ExpectSameBits(*actual, of_one_thread, cases_[i].text);
-      }
+    const std::string& text = cases_[i].text;
+    for (const std::vector<Array>& inputs : cases_[i].inputs) {
+      const auto expected = RunEvaluated(*cases_[i].module, inputs);
+      ASSERT_TRUE(expected.ok()) << expected.status() << "\n" << text;
+      const auto run = [&](const Launch& launch, int threads) {
+        return RunKernel(device.get(), **loaded, launch, inputs, threads);
+      };
+      CompareRuns(run, launches[i], *expected, text, cases_[i].tolerance);
+      if (testing::Test::HasFatalFailure()) return;
     }
   }
 }

@@ -1,4 +1,4 @@
-// Compiles single instructions and runs them on the cpu device, for tests: compiled code against hlo::Evaluate.
+// For tests: compiles instructions, runs them on the cpu device, and compares the results with hlo::Evaluate.
 #pragma once
 
 #include <memory>
@@ -14,11 +14,12 @@
 
 namespace xlad::compiler {
 
-// A program whose entry is `body`, with the reducers add, mul, max and min and the comparators LT and GE of `type`.
+// Returns a program whose entry is `body`. It has the reducers add, mul, max and min and the comparators LT and GE of
+// `type`.
 std::string Program(const std::string& body, const std::string& type = "f32");
 
-// The instruction to compile as a kernel: the root of the entry if its operands are the parameters, otherwise a fusion
-// of the whole entry.
+// Returns the instruction to compile as a kernel: the root of the entry if its operands are the parameters, otherwise a
+// fusion of all instructions of the entry.
 const hlo::Instruction* AsKernel(hlo::Module* module);
 
 // Runs hlo::Evaluate and returns the leaves of the result.
@@ -30,17 +31,19 @@ absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& modul
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
-// because a run of LLVM's pipeline takes longer than compiling one kernel in it. Each program is compiled as one tile
-// and, if it can be divided, as about five, which run on 1, 2, 3 and 7 threads and must have the same bits. If it has a
-// kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must not change bits. All
-// programs are compiled and run as code for GPUs too (gpu_sim). The
-// entry of a program becomes one fusion, or stays one instruction if that instruction's operands are the parameters.
+// because one run of LLVM's pipeline costs more than one kernel in it. Each program is compiled as one tile and, if it
+// can be divided, as about five tiles. The tiles run on 1, 2, 3 and 7 threads, and the results must have the same bits.
+// If the program has a kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must
+// not change bits. All programs are also compiled and run as code for GPUs (gpu_sim). The entry of a program becomes
+// one fusion, or stays one instruction if that instruction's operands are the parameters.
 class Batch {
  public:
   explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}
 
-  // Adds a program with random inputs.
+  // Adds a program, which gets random inputs.
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
+  // Adds a program that runs on ordinary inputs and on special ones. It is compiled once for both.
+  void AddOrdinaryAndSpecial(const std::string& text, const hlo::Tolerance& tolerance = {});
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.
   void InPlace(std::vector<std::pair<int, int>> pairs) { cases_.back().in_place = std::move(pairs); }
@@ -48,15 +51,16 @@ class Batch {
   void Run();
 
  private:
-  // The same for a target whose code runs on this CPU.
-  void RunOn(const Target& target);
   struct Case {
     std::string text;
     std::unique_ptr<hlo::Module> module;
-    std::vector<tensor::Array> inputs;
+    std::vector<std::vector<tensor::Array>> inputs;  // The program runs on each of these.
     hlo::Tolerance tolerance;
     std::vector<std::pair<int, int>> in_place;
   };
+  std::vector<tensor::Array> RandomInputsOf(const hlo::Module& module, bool specials);
+  // Compiles, runs and compares all programs for one target, whose code runs on this CPU.
+  void RunOn(const Target& target);
   std::unique_ptr<Random> random_;
   std::vector<Case> cases_;
 };
@@ -66,6 +70,6 @@ void ExpectSame(const std::string& text, const hlo::Tolerance& tolerance = {}, b
                 uint64_t seed = 1);
 
 hlo::Tolerance Ulp(uint64_t ulp);
-hlo::Tolerance Close(double relative);  // A relative and absolute tolerance.
+hlo::Tolerance Close(double relative);  // Returns a tolerance with this relative and absolute error.
 
 }  // namespace xlad::compiler
