@@ -55,7 +55,7 @@ class Shard {
                           loaded_.MakeLauncher(number, stream_.get()));
     collectives::Recorder recorder(number, &set, &RealClock()), of_messages(number, &set, &RealClock());
     XLAD_ASSIGN_OR_RETURN(auto formed, fabric->MakeCommunicator({number, &set, &recorder, 0, &of_messages}));
-    collectives::StagedCommunicator communicator(stream_.get(), &set, std::move(formed));
+    collectives::StagedCommunicator communicator(stream_.get(), &set, number, std::move(formed));
     runtime::StepEnvironment environment;
     environment.stream = stream_.get();
     environment.launcher = launcher.get();
@@ -90,7 +90,7 @@ class Shard {
   std::unique_ptr<runtime::DeviceMemory> scratch_;
 };
 
-// What connects the devices: each worker has its own fabric, as if it were a process.
+// The connections between the devices. Each worker has its own fabric, as if it were a process.
 class Workers {
  public:
   static absl::StatusOr<std::unique_ptr<Workers>> Connect(int devices, int count) {
