@@ -9,6 +9,8 @@ double quotes inside these is an example or a quotation, and is not checked. The
 of which they consist, and the spelling of all names is checked.
 """
 
+import functools
+import os
 import pathlib
 import re
 import sys
@@ -16,7 +18,7 @@ import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only they want anything.
+USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only these may be said to want something.
 # (pattern, what to write). Patterns are case-sensitive only where they begin a sentence: BEGIN matches there.
 BEGIN = r"(?:^|(?<=[.;:!?]) )(?:[-*] )?"
 RULES = [
@@ -41,14 +43,14 @@ RULES = [
     (BEGIN + r"Where [^.;:]*, ", 'a condition: "If ..., ..." (a place: "In ...")'),
     (r"\bif there (?:is|are) (?:such|any) (?:one|ones)\b", '"if any"'),
     (BEGIN + r"Else\b", '"Otherwise"'),
-    # Fragments that hang in the air.
+    # Fragments without a subject or a verb.
     (BEGIN + r"Of (?!these\b|those\b|course\b)", 'a full sentence: say what it is ("The width of the window.")'),
     (BEGIN + r"Gives\b", '"Returns", "Assigns", ...'),
     (BEGIN + r"(?:Behind|Beside|Beneath|Alike|Likewise)\b", 'a full sentence, subject first'),
     (BEGIN + r"So (?:many|much|long|far)\b", 'say what is counted: "The number of ..."'),
     (BEGIN + r"(?:Made|Taken|Told|Kept|Held|Asked|Stands|Lies|Goes|Comes) (?:anew|where|apart|once|of|by|at|up)\b",
      "a full sentence, subject first"),
-    # Negation that turns around.
+    # Inverted negations.
     (r"(?<!there )(?<!There )\b(?:is|are|was|were|be) (?-i:none)\b", '"is not a ..."'),
     (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more|less|fewer|such|different|other|need|point|way|"
      r"reason|guarantee|better|worse|\w+er than)(?=\w)", '"is not a ..."'),
@@ -122,10 +124,20 @@ SPELLING = [
      r"(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|(?<![a-z])learnt|"
      r"(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])", "American spelling"),
     (r"\bk(?:Most|Longest|Largest|Biggest|Highest)[A-Z]\w*", "constants of this kind are called kMax..."),
+    (r"(?<![a-z])(?:un)?heard(?![a-z]| from)|(?:H|Unh)eard(?![a-z]| from)|(?<![A-Za-z])[Hh]ears?_|(?<=[a-z])Hears?(?![a-z])|_hears?\b", '"received", "awaited"'),
 ]
 
 COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice) for pattern, advice in RULES]
-COMPILED_SPELLING = [(re.compile(pattern), advice) for pattern, advice in SPELLING]
+# Texts in lower case, one of which occurs in every finding of a pattern: most lines have none, and need no search.
+PARTS_OF_FINDINGS = [
+    ("ise", "isi", "isa"),
+    ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt", "programme",
+     "licence", "defence", "grey"),
+    ("kmost", "klongest", "klargest", "kbiggest", "khighest"),
+    ("hear",),
+]
+COMPILED_SPELLING = [(re.compile(pattern), advice, parts)
+                     for (pattern, advice), parts in zip(SPELLING, PARTS_OF_FINDINGS, strict=True)]
 QUOTED = re.compile(r'`[^`]*`|"[^"]*"')
 
 
@@ -155,7 +167,12 @@ def test_names(source):
 
 
 def findings_in_names(line):
-    return [(m.start(), m.group(), advice) for pattern, advice in COMPILED_SPELLING for m in pattern.finditer(line)]
+    lower = line.lower()
+    found = []
+    for pattern, advice, parts in COMPILED_SPELLING:
+        if any(part in lower for part in parts):
+            found += [(m.start(), m.group(), advice) for m in pattern.finditer(blank_quotations(line))]
+    return found
 
 
 C_TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -299,17 +316,28 @@ def check(path):
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):
-        problems += [(number, found, advice) for _, found, advice in findings_in_names(blank_quotations(line))]
+        problems += [(number, found, advice) for _, found, advice in findings_in_names(line)]
     return [f'{name}:{line}: "{found}": write {advice}' for line, found, advice in sorted(problems)]
 
 
+def tree_files(root=ROOT):
+    """Every file of the tree except build output, Git's and Python's folders. Other tests may write there meanwhile."""
+    files = []
+    for at, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in (".git", "__pycache__") and
+                      (name != "build" or pathlib.Path(at) != root)]
+        files += [pathlib.Path(at, name) for name in names]
+    return sorted(files)
+
+
+@functools.cache
 def source_files(root=ROOT):
     """Every file whose prose is checked. The rules and their tests are excluded: they quote what is refused."""
     suffixes = {".cc", ".h", ".def", ".c", ".proto", ".py", ".sh", ".md", ".cmake"}
     files = []
-    for path in sorted(root.rglob("*")):
+    for path in tree_files(root):
         parts = path.relative_to(root).parts
-        if any(part in ("build", "__pycache__", "testdata") or part.startswith(".") for part in parts):
+        if any(part == "testdata" or part.startswith(".") for part in parts):
             continue
         if path.name in ("prose.py", "prose_test.py", "references_test.py") or "egg-info" in path.as_posix():
             continue

@@ -118,9 +118,11 @@ class ProseTest(unittest.TestCase):
             self.assertEqual(prose.findings_in(sentence) + prose.findings_in_names(sentence), [], sentence)
 
     def test_spelling_in_names(self):
-        for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode"):
+        for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns", "NoteHeard",
+                     "unheard_ms", "hears_all"):
             self.assertTrue(prose.findings_in_names(name), name)
-        for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses", "Elementwise"):
+        for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses", "Elementwise",
+                     "shear_x", "heartbeat", "RowsSheared", "two_hearts"):
             self.assertEqual(prose.findings_in_names(name), [], name)
 
     def test_names_of_tests(self):

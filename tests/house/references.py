@@ -1,4 +1,4 @@
-"""References in comments and documents: every file and every symbol that they name exists.
+"""Checks that every file and every symbol that comments and documents name exists.
 
     python3 tests/house/references.py [PATH...]    prints FILE:LINE: what was named; exit code 1 if anything is missing
 
@@ -10,7 +10,6 @@ space, a bracket or an upper-case placeholder (`cli/NAME.cc`) is an example and 
 """
 
 import functools
-import pathlib
 import re
 import sys
 
@@ -31,19 +30,14 @@ EXAMPLES = {"remove_double_reverses.cc", "chain.cc"}
 
 @functools.cache
 def tree():
-    """(every path of the tree, every base name)."""
-    paths = set()
-    for path in ROOT.rglob("*"):
-        parts = path.relative_to(ROOT).parts
-        if "build" in parts or any(part in (".git", "__pycache__") for part in parts):
-            continue
-        paths.add("/".join(parts))
+    """Returns (the paths of the tree, the base names of these paths)."""
+    paths = {path.relative_to(ROOT).as_posix() for path in prose.tree_files()}
     return paths, {path.rsplit("/", 1)[-1] for path in paths}
 
 
 @functools.cache
 def symbols():
-    """Every identifier that occurs in the tree outside comments."""
+    """Returns the identifiers that occur in the tree outside comments."""
     found = set()
     for path in prose.source_files():
         if path.suffix == ".md":
@@ -62,7 +56,7 @@ def symbols():
 
 @functools.cache
 def flags():
-    """Every --flag that occurs in a source file."""
+    """Returns the flags (--NAME) that occur in source files."""
     found = set()
     for path in [*prose.source_files(), ROOT / "Makefile"]:
         if path.suffix != ".md":
@@ -80,7 +74,8 @@ def file_exists(name, beside):
 
 
 def missing_in(text, beside, is_page):
-    """The references in `text` that lead nowhere. `beside`: the folder of the file that contains it."""
+    """Returns the references in `text` to files or symbols that do not exist. `beside` is the folder of the file that
+    contains the text."""
     missing = []
     unquoted = re.sub(r'"[^"]*"', '""', text)
     for name in FILE.findall(re.sub(r"https?://\S+", "", BRACES.sub("", unquoted))):

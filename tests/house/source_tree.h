@@ -1,6 +1,6 @@
-// The source tree as the house tests see it: files, their text, and in which folder of the table they are.
+// The source tree for the house tests: files, their text, and their folders in the table of docs/architecture.md.
 //
-// Tests run with the repository's root as working directory.
+// Tests must run with the repository's root as the working directory.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace xlad::house {
 
 struct SourceFile {
-  std::string path;  // From the root, with '/'.
+  std::string path;  // The path from the root, with '/' as the separator.
   std::string text;
 };
 
@@ -43,7 +43,7 @@ inline std::vector<SourceFile> FilesEndingWith(const std::vector<std::string>& e
   for (fs::recursive_directory_iterator it("."), end; it != end; ++it) {
     const std::string path = it->path().generic_string().substr(2);
     const std::string name = it->path().filename().string();
-    if (it->is_directory() && (name == "build" || name == "__pycache__" || name[0] == '.')) {
+    if (it->is_directory() && (path == "build" || name == "__pycache__" || name[0] == '.')) {
       it.disable_recursion_pending();
       continue;
     }
@@ -60,7 +60,8 @@ inline const std::vector<SourceFile>& CppFiles() {
   return *files;
 }
 
-// "collectives/plan" for collectives/plan/algorithms/ring.cc, else the first part of the path.
+// Returns the folder of a path in the table: "collectives/plan" for collectives/plan/algorithms/ring.cc, otherwise the
+// first part of the path.
 inline std::string FolderOf(const std::string& path) {
   for (const char* const two : {"collectives/plan", "collectives/exec"}) {
     if (StartsWith(path, std::string(two) + "/")) return two;
@@ -68,7 +69,7 @@ inline std::string FolderOf(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-// The quoted and bracketed includes of a file, without their marks.
+// Returns the includes of a file, without quotes or angle brackets.
 struct Includes {
   std::vector<std::string> quoted, bracketed;
 };
