@@ -47,7 +47,7 @@ double UlpError(float got, double exact) {
   return std::fabs(static_cast<double>(got) - exact) / ulp;
 }
 
-// A function compiled for arrays of n numbers, with its argument x and result y.
+// A function compiled for arrays of n numbers. x is the memory of its argument, y that of its result.
 class Compiled {
  public:
   Compiled(const std::string& opcode, int64_t n)
@@ -88,7 +88,7 @@ TEST_P(Math, StaysWithinItsBound) {
   const Function& function = GetParam();
   Compiled compiled(function.opcode, kBlock);
   float* const x = compiled.x();
-  // Every 4093rd f32 (a prime, so that all low bits occur), of both signs and with all special values.
+  // Every 4093rd f32 of both signs, and all special values. 4093 is a prime, so all patterns of low bits occur.
   double worst = 0;
   float at = 0;
   uint32_t bits = 0;
@@ -123,8 +123,9 @@ uint32_t BitsOf(float value) {
   return bits;
 }
 
-// Numbers of every exponent beside one another, in vectors, at the end of an array, and alone: the bits are the same.
-TEST_P(Math, DoesNotDependOnTheNumbersBeside) {
+// The bits of a result are the same whether its argument is in a vector, at the end of an array or alone. Neighboring
+// arguments have different exponents.
+TEST_P(Math, DoesNotDependOnNeighboringElements) {
   Compiled one(GetParam().opcode, 1);
   for (const int64_t n : {16, 1021}) {
     Compiled many(GetParam().opcode, n);
@@ -166,7 +167,7 @@ TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
   }
 }
 
-// Scores that are masked have arguments like these. Products that are rounded to zero would take many times as long.
+// Masked scores have arguments like these. Denormal intermediate products would take many times as long.
 TEST(Exponential, DoesNotUnderflowIfItIsZero) {
   Compiled compiled("exponential", 64);
   const float arguments[] = {-104.5f, -110, -200, -1e4f, -1e9f, -1e30f, -3.4028235e38f, -INFINITY};

@@ -1,7 +1,7 @@
 """Conformance cases: programs with inputs and expected results, in a folder with a manifest.jsonl.
 
-A case is HLO text, inputs, and expected results from jaxlib's CPU backend or from a function of the caller's. The
-folder is what `xlad eval --corpus` reads. Element types that safetensors has no name for are stored as bytes.
+A case is HLO text, inputs, and expected results from jaxlib's CPU backend or from a function of the caller. `xlad eval
+--corpus` reads the folder. Element types without a name in safetensors are stored as bytes.
 """
 
 import dataclasses
@@ -40,7 +40,6 @@ F8 = [name for name in DTYPES if name.startswith("f8")]
 FLOATS = ["f16", "bf16", "f32", "f64"]
 COMPLEX = ["c64", "c128"]
 BITS = {name: int(re.search(r"\d+", name).group()) if name != "pred" else 8 for name in DTYPES}
-STORED = {np.dtype(np.bool_): np.uint8}  # What safetensors stores is bytes of this type.
 PLAIN = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "f32", "f64", "pred", "c64"}
 
 
@@ -49,7 +48,7 @@ def shape_text(array):
 
 
 def stored(array):
-    """The array as safetensors holds it."""
+    """Returns the array in the form that safetensors stores."""
     name = NAMES[array.dtype]
     array = np.ascontiguousarray(array).reshape(array.shape)
     if name in PLAIN:
@@ -62,7 +61,7 @@ def stored(array):
 
 @dataclasses.dataclass
 class Case:
-    """`compare`: one entry a result, or one for all; `expected`: the results, None until they are known."""
+    """`compare` has one entry per result, or one for all results. `expected` is None until the results are known."""
 
     name: str
     text: str
@@ -99,7 +98,7 @@ class Case:
 def opcodes_of(text):
     names = set()
     for line in text.splitlines():
-        # The opcode is the first word right before a parenthesis after the shape; a tuple shape begins with one.
+        # The opcode follows the shape, directly before a parenthesis. The shape of a tuple is in parentheses.
         found = re.search(r"^\s*(?:ROOT )?%?[\w.-]+ = (?:\(.*?\)|\S+) ([a-z][\w-]*)\(", line)
         if found:
             names.add(found.group(1))
@@ -123,7 +122,7 @@ def folder_made(folder):
 
 
 def evaluate(xlad, folder, *flags):
-    """name -> (passed, message) of every case."""
+    """Returns {name: (passed, message)} for all cases."""
     done = subprocess.run([xlad, "eval", "--corpus", folder, "--format", "json", *flags], capture_output=True)
     if done.returncode not in (0, 1) or not done.stdout:
         raise RuntimeError(f"xlad eval: exit {done.returncode}: {done.stderr.decode()}")
@@ -131,7 +130,7 @@ def evaluate(xlad, folder, *flags):
 
 
 class Refused(Exception):
-    """The program cannot be run by the reference; the reason is the text."""
+    """The reference cannot run the program; the text is the reason."""
 
 
 def to_proto(xlad, text):
@@ -142,7 +141,7 @@ def to_proto(xlad, text):
 
 
 def run_in_jaxlib(proto, inputs):
-    """The results of a serialised HloModuleProto on XLA's CPU backend, in a flat list."""
+    """Returns the results of a serialized HloModuleProto on XLA's CPU backend, in a flat list."""
     device = jax.devices()[0]
     try:
         module = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(proto))
@@ -150,13 +149,13 @@ def run_in_jaxlib(proto, inputs):
         program = device.client.compile_and_load(module, _jax.DeviceList((device,)), options)
         arguments = [jax.device_put(x, device) for x in inputs]
         results = program.execute_sharded(arguments).disassemble_into_single_device_arrays()
-    except Exception as error:  # jaxlib raises several kinds
+    except Exception as error:  # jaxlib raises several kinds of errors.
         raise Refused(str(error).splitlines()[0][:300]) from error
     return [np.asarray(result[0]) for result in results]
 
 
 class Jaxlib:
-    """jaxlib in a process of its own, for some programs abort it; started again after each abort."""
+    """Runs jaxlib in a separate process, because some programs abort it. The process is restarted after each abort."""
 
     def __init__(self):
         self.process = None

@@ -1,8 +1,8 @@
-"""Runs random programs in jaxlib and in `xlad eval`, and compares.
+"""Runs random programs in jaxlib and in `xlad eval`, and compares the results.
 
     python differential.py --xlad build/release/bin/xlad [--seed 0] [--cases 3000] [--only PREFIX ...] [--keep FOLDER]
 
-Single instructions of random types, shapes and attributes; with --jax, expressions of JAX instead.
+The programs are single instructions of random types, shapes and attributes or, with --jax, expressions of JAX.
 
 Prints the disagreements; exit code 1 if there are any. Programs that jaxlib refuses are counted, by reason.
 """
@@ -22,7 +22,7 @@ import random_structure
 from cases import Jaxlib, Refused, evaluate, to_proto, write
 from program import Program
 
-PIECES = 12  # In one program, for compiling takes most of the time.
+PIECES = 12  # The pieces per program. Programs have several pieces because compilation takes most of the time.
 
 
 def all_generators():
@@ -30,14 +30,14 @@ def all_generators():
 
 
 class Maker:
-    """Makes programs of several pieces each; where jaxlib refuses one, of one piece each."""
+    """Makes programs of several pieces each. If jaxlib refuses a program, makes a program of each of its pieces."""
 
     def __init__(self, arguments):
         self.arguments, self.jaxlib = arguments, Jaxlib()
         self.cases, self.refused, self.faults, self.blocked = [], collections.Counter(), [], set()
 
     def make(self, pieces):
-        """`pieces`: (name, generator, round) each."""
+        """`pieces` is a list of (name, generator, round)."""
         pieces = [piece for piece in pieces if piece[0] not in self.blocked]
         if not pieces:
             return
@@ -64,7 +64,7 @@ class Maker:
     def make_all(self):
         chosen = [g for g in all_generators() if g[0].startswith(tuple(self.arguments.only))]
         count = self.arguments.cases
-        if count < len(chosen):  # A slice: every n-th, others for another seed.
+        if count < len(chosen):  # Takes every n-th generator; the seed decides with which one it begins.
             step = len(chosen) // count + 1
             chosen = chosen[self.arguments.seed % step::step]
         for r in range(max(1, count // max(1, len(chosen)))):
@@ -77,7 +77,7 @@ class Maker:
 
 
 def jax_cases(arguments):
-    """Cases of JAX's expressions, and how often JAX does not take a type, by reason."""
+    """Returns cases of JAX's expressions, and how often JAX does not accept a type, by reason."""
     cases, refused = [], collections.Counter()
     chosen = [(family, expression, name) for family, expression, names in jax_programs.expressions()
               for name in names if family.startswith(tuple(arguments.only))]
@@ -86,7 +86,7 @@ def jax_cases(arguments):
         rng = np.random.default_rng([arguments.seed, zlib.crc32(f"{expression}{name}".encode())])
         try:
             cases.append(jax_programs.make_case(rng, family, expression, name))
-        except Exception as error:  # JAX has many ways to say that a function does not take a type
+        except Exception as error:  # JAX raises many kinds of errors if a function does not accept a type.
             refused[f"{expression} in {name}: {str(error).splitlines()[0][:100]}"] += 1
     return cases, refused
 
@@ -96,8 +96,8 @@ def main():
     parser.add_argument("--xlad", required=True)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--only", nargs="*", default=[""], help="programs whose name begins so")
-    parser.add_argument("--jax", action="store_true", help="expressions of JAX")
+    parser.add_argument("--only", nargs="*", default=[""], help="only programs whose names begin with one of these")
+    parser.add_argument("--jax", action="store_true", help="test expressions of JAX")
     parser.add_argument("--keep", help="folder for the cases; default: a temporary one")
     parser.add_argument("--verbose", action="store_true", help="print what jaxlib refuses")
     arguments = parser.parse_args()

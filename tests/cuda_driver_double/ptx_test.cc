@@ -1,4 +1,4 @@
-// The interpreter of PTX, instruction by instruction and by kernels with barriers, shuffles, calls and tables.
+// Tests of the PTX interpreter: single instructions, and kernels with barriers, shuffles, calls and branch tables.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -32,7 +32,8 @@ class PtxTest : public ::testing::Test {
     return words;
   }
 
-  // The result of an instruction whose operands are loaded from memory. `types` are those of the result and operands.
+  // Returns the result of an instruction whose operands are loaded from memory. `types` are the types of the result and
+  // the operands.
   uint64_t Execute(const std::string& instruction, const std::vector<std::string>& types,
                    std::vector<uint64_t> operands) {
     std::string body = "ld.param.u64 %rd99, [p];\n";
@@ -132,7 +133,7 @@ TEST_F(PtxTest, Conversions) {
   EXPECT_EQ(Execute("cvt.f64.f32", {"f64", "f32"}, {Bits(0.1f)}), Bits(static_cast<double>(0.1f)));
 }
 
-// A sum of 128 bits: the carry goes from one addition to the next.
+// A sum of 128 bits: the carry of one addition is an input of the next.
 TEST_F(PtxTest, Carries) {
   const auto words = Run(R"(.visible .entry k(.param .u64 p) {
     ld.param.u64 %rd1, [p];
@@ -148,7 +149,7 @@ TEST_F(PtxTest, Carries) {
   EXPECT_EQ(words, (std::vector<uint64_t>{0, 6, ~uint64_t{0}, 4}));
 }
 
-// Thread t writes t to shared memory, and reads what thread 63 - t has written.
+// Thread t writes t to shared memory, and reads the value that thread 63 - t has written.
 TEST_F(PtxTest, BarriersOrderSharedMemory) {
   const std::string text = R"(.visible .entry k(.param .u64 p) {
     .shared .align 8 .b8 both[512];
@@ -172,7 +173,7 @@ TEST_F(PtxTest, BarriersOrderSharedMemory) {
   std::vector<uint64_t> expected(64);
   for (uint64_t t = 0; t < 64; ++t) expected[t] = 63 - t;
   EXPECT_EQ(with("bar.sync 0;"), expected);
-  EXPECT_NE(with(""), expected) << "without a barrier, a thread reads what is not there yet";
+  EXPECT_NE(with(""), expected) << "without a barrier, a thread reads a word that is not written yet";
 }
 
 TEST_F(PtxTest, ShufflesExchangeRegistersOfAWarp) {

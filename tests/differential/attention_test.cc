@@ -1,5 +1,5 @@
-// Attention of many sizes and forms, compiled and run, against the evaluator: it must become library ops without scores
-// in memory, and agree.
+// Attention of many sizes and forms, compiled, run and compared with the evaluator. It must become library ops, and the
+// scores must not be stored in memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ std::string Program(const Sizes& sizes, const std::string& mask, const std::stri
   return text;
 }
 
-// All attention that is recognized becomes library ops.
+// Makes all recognized attention a library op.
 absl::StatusOr<Executable> Compiled(const hlo::Module& module) {
   CompileRequest request;
   XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(module));
@@ -73,7 +73,7 @@ int CountAttention(const Executable& executable) {
                                         [](const LibraryOp& op) { return op.has_attention(); }));
 }
 
-// The floats of an array; empty for other types.
+// Returns the floats of an array, or an empty vector for other types.
 std::vector<float> Floats(const Array& array) {
   std::vector<float> floats;
   if (array.shape().type == tensor::ElementType::kF32) {
@@ -130,14 +130,14 @@ TEST(Attention, ManySizesAndMasks) {
   }
 }
 
-// Masks whose constant is not far below the scores, so that masked columns count.
-TEST(Attention, MaskedColumnsThatCount) {
+// The constant of the masks is close to the scores, so masked columns contribute to the results.
+TEST(Attention, MaskedColumnsThatContribute) {
   for (const char* low : {"0", "-3", "50"}) Check(Program({1, 2, 100, 90, 16, 16}, kCausal, low), 2, 5);
 }
 
-TEST(Attention, SmallOnesStaySeparate) { Check(Program({1, 1, 9, 9, 4, 4}, kCausal, "-1e30"), 0, 1); }
+TEST(Attention, SmallAttentionStaysSeparate) { Check(Program({1, 1, 9, 9, 4, 4}, kCausal, "-1e30"), 0, 1); }
 
-// No value with one element for each score is in memory.
+// Values with one element per score must not be in memory.
 TEST(Attention, MemoryGrowsWithTheLength) {
   int64_t bytes[2];
   for (const int64_t i : {0, 1}) {
@@ -154,7 +154,8 @@ TEST(Attention, MemoryGrowsWithTheLength) {
   EXPECT_LT(bytes[1], 2.1 * static_cast<double>(bytes[0]));
 }
 
-// Programs as frameworks write them, with their gradients; the first line says how many attention ops there are.
+// Programs in the forms that frameworks write, with gradients. The first line of each says how many attention ops it
+// has.
 TEST(Attention, FormsOfFrameworks) {
   int tried = 0;
   for (const auto& entry : std::filesystem::directory_iterator("tests/differential/testdata/attention")) {

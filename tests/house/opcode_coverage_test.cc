@@ -1,4 +1,4 @@
-// Checks that each table of opcodes has a row for every opcode in hlo/opcode.def, or gives a reason why it has none.
+// Checks that each table of opcodes has a row for every opcode in hlo/opcode.def, or states why an opcode is missing.
 #include <fstream>
 
 #include "compiler/kernel/cpu_lowering.h"
@@ -12,7 +12,7 @@ namespace xlad::house {
 namespace {
 
 struct Table {
-  const char* file;  // Where the missing row goes.
+  const char* file;  // The place for a missing row.
   bool (*covers)(hlo::Opcode opcode);
 };
 
@@ -24,7 +24,7 @@ constexpr Table kTables[] = {
      [](hlo::Opcode opcode) { return compiler::HasCpuLowering(opcode) == compiler::WhyNoCpuLowering(opcode).empty(); }},
 };
 
-TEST(OpcodeCoverageTest, EveryTableKnowsEveryOpcode) {
+TEST(OpcodeCoverageTest, EveryTableHasEveryOpcode) {
   for (const Table& table : kTables) {
     for (int i = 0; i < hlo::OpcodeCount(); ++i) {
       const auto opcode = static_cast<hlo::Opcode>(i);
