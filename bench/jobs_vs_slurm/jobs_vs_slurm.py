@@ -1,16 +1,18 @@
-"""Acknowledged jobs of Slurm and of xlad, in turns on one machine: are they kept, and how fast are they acknowledged.
+"""Compares Slurm and xlad, alternately on one machine: whether acknowledged jobs survive a crash, and how fast jobs are
+acknowledged.
 
     python3 bench/jobs_vs_slurm/jobs_vs_slurm.py --rounds 10 --jobs 5
 
-Kept: the command submits some jobs, the controller is killed by SIGKILL at once, started again, and asked for the jobs
-that it had acknowledged. Both write to the same disk. `pause` is the time between the last acknowledgement and the
-signal. Fast: the time of one command, and commands per second with several clients; both include the start of the
-command's process. Slurm is Debian's, without accounting; its other settings are the defaults.
+Survival: the command submits some jobs. Then the controller is killed by SIGKILL, started again, and asked for the jobs
+that it had acknowledged. `pause` is the time between the last acknowledgement and the signal. Both controllers write to
+the same disk. Speed: the time of one command, and the commands per second with several clients. Both include the start
+of the command's process. Slurm is Debian's, without accounting; its other settings are the defaults.
 """
 
 import argparse
 import concurrent.futures
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -18,21 +20,25 @@ import sys
 import tempfile
 import time
 
-import slurm_cluster
-
 REPO = pathlib.Path(__file__).resolve().parents[2]
+os.environ.setdefault("XLAD", str(REPO / "build/release/bin/xlad"))
+os.environ.setdefault("XLAD_REPO", str(REPO))
+sys.path.insert(0, str(REPO / "tests/e2e"))
+
+from harness import free_ports  # noqa: E402
+from slurm_cluster import SlurmCluster, missing_programs  # noqa: E402
 
 
 class Slurm:
     name = "slurm"
 
     def __init__(self, folder, args):
-        self.cluster = slurm_cluster.SlurmCluster(folder, nodes=1)
+        self.cluster = SlurmCluster(folder, count=1, settings=["MaxJobCount=100000"])
         self.cluster.start()
 
     def submit(self):
         """Returns the id of a held job."""
-        return self.cluster.run("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap", "true").stdout.strip()
+        return self.cluster.output("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap", "true").strip()
 
     def kill(self):
         self.cluster.kill_controller()
@@ -41,7 +47,7 @@ class Slurm:
         self.cluster.start_controller()
 
     def jobs(self):
-        return self.cluster.jobs()
+        return set(self.cluster.output("squeue", "--all", "--noheader", "--format=%i", "--states=all").split())
 
     def stop(self):
         self.cluster.stop()
@@ -53,7 +59,7 @@ class Xlad:
     def __init__(self, folder, args):
         self.args = args
         self.data = pathlib.Path(folder) / "data"
-        self.address = f"127.0.0.1:{slurm_cluster.free_ports(1)[0]}"
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"
         self.restart()
 
     def run(self, *command):
@@ -61,7 +67,7 @@ class Xlad:
                               capture_output=True, text=True, timeout=60).stdout
 
     def submit(self):
-        """Returns the id of a job that waits, because there are no workers."""
+        """Returns the id of a job that is queued, because there are no workers."""
         return self.run("submit", self.args.job).split()[0]
 
     def kill(self):
@@ -91,7 +97,8 @@ class Xlad:
 
 
 def lost_in_a_round(system, jobs, pause):
-    """How many acknowledged jobs a killed controller has lost, and after how many seconds it served again."""
+    """The number of acknowledged jobs that a killed controller has lost, and the seconds until it served requests
+    again."""
     acknowledged = {system.submit() for _ in range(jobs)}
     time.sleep(pause)
     system.kill()
@@ -139,17 +146,17 @@ def compare(systems, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
+    parser.add_argument("--xlad", type=pathlib.Path, default=os.environ["XLAD"])
     parser.add_argument("--job", type=pathlib.Path, default=REPO / "examples/spiral_mlp")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=5, help="submissions before each kill")
     parser.add_argument("--pauses", type=lambda text: [float(part) for part in text.split(",")], default=[0, 7],
-                        help="seconds between acknowledgement and kill, with commas")
+                        help="seconds between acknowledgement and kill, comma-separated")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--burst", type=int, default=96, help="submissions in each measurement of the rate")
     args = parser.parse_args()
-    if slurm_cluster.missing():
-        sys.exit(f"jobs_vs_slurm: {', '.join(slurm_cluster.missing())} not installed; Debian's packages are slurmctld, "
+    if missing := missing_programs():
+        sys.exit(f"jobs_vs_slurm: {', '.join(missing)} not installed; Debian's packages are slurmctld, "
                  "slurmd and slurm-client")
     with tempfile.TemporaryDirectory(prefix="xlad-slurm-") as one, tempfile.TemporaryDirectory(prefix="xlad-jobs-") as two:
         systems = []
