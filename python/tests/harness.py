@@ -5,6 +5,9 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import random
+import socket
+import time
 import unittest
 
 import jax
@@ -12,15 +15,42 @@ import numpy as np
 
 import xlad
 
+# A test that passes waits much shorter. The limit is for a machine that several other programs keep busy.
+PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
+# Whether tests with many similar cases try all of them, and not only a part in which every kind of case occurs.
+ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
 def example(name):
-    """The script examples/NAME.py as a module, without its main part."""
+    """Returns the script examples/NAME.py as a module, without running its main part."""
     spec = importlib.util.spec_from_file_location(name, REPO / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def free_port():
+    """Returns a port on which nothing listens. It is below the range from which the system takes ports, so that no other
+    test gets it before it is used."""
+    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("0.0.0.0", random.randrange(1024, max(lowest, 2048))))
+            return probe.getsockname()[1]
+
+
+def wait_for(condition, what):
+    """Polls until the condition returns a true value, and returns that value."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        is_last = time.monotonic() >= deadline
+        value = condition()
+        if value:
+            return value
+        if is_last:
+            raise AssertionError(f"waited {PATIENCE_S} s for {what}, which did not happen")
+        time.sleep(0.05)
 
 
 def batches_of(data, batch, steps):

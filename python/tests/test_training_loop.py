@@ -1,4 +1,4 @@
-"""What happens around a training: evaluations, callbacks, other orders of data, resuming, attaching again."""
+"""Features of a training run: evaluations, callbacks, shuffled data, resuming, attaching again."""
 
 import contextlib
 import io
@@ -48,7 +48,7 @@ class Loops(ClusterTest):
         return jax.tree.map(lambda a: a[t % 5 * 4 : t % 5 * 4 + 4], self.data)
 
     def evaluated(self, every, evaluate, steps, first=0, **more):
-        """A run that is at most one step ahead of its evaluations, so that all of them take place."""
+        """Returns a run that is at most one step ahead of its evaluations, so that no evaluation is skipped."""
         permits = threading.Semaphore((first // every + 1) * every + 1 - first)
 
         def batches():
@@ -72,7 +72,7 @@ class Loops(ClusterTest):
         run = self.evaluated(every, lambda state, step: (np.asarray(state["w"]), int(state["seen"]), step), steps,
                              on_step=lambda step: seen.append(step.step))
         for step in run:
-            self.assertEqual(len(run.evaluations), step.step // every)  # Before the steps that follow their state.
+            self.assertEqual(len(run.evaluations), step.step // every)  # It is evaluated before the next step.
         self.assertEqual(seen, list(range(steps)))
         self.assertEqual([e.step for e in run.evaluations], list(expected))
         for evaluation in run.evaluations:
@@ -92,13 +92,13 @@ class Loops(ClusterTest):
         self.assertEqual(longer.evaluations, [(12, 12), (16, 16)])
 
     def test_a_training_that_is_faster_than_its_evaluations(self):
-        """Those that are skipped are reported once; the others have the right state."""
+        """Skipped evaluations are reported once; the other evaluations have the correct state."""
         log = logging.getLogger("xlad")
         with mock.patch.object(log, "warning") as warning:
             run = self.train(300, evaluate=lambda state, step: int(state["seen"]), evaluate_every=2)
             run.wait()
         skipped = set(range(2, 302, 2)) - {e.step for e in run.evaluations}
-        # How many are skipped depends on how fast checkpoints are written.
+        # The number of skipped evaluations depends on the speed at which checkpoints are written.
         texts = [call.args[0] % call.args[1:] for call in warning.call_args_list]
         self.assertEqual(len(texts), 1 if skipped else 0, texts)
         for text in texts:
@@ -212,26 +212,26 @@ class Loops(ClusterTest):
 
 
 class Clusters(unittest.TestCase):
-    def test_all_workers_are_there_at_once(self):
+    def test_all_workers_have_registered_when_local_returns(self):
         with xlad.local(devices=5, workers=3) as cluster:
             self.assertEqual(sorted(worker.devices for worker in cluster.workers()), [1, 2, 2])
         self.assertIn("closed", repr(cluster))
 
     def test_a_session_that_waits_for_devices(self):
-        with xlad.local(devices=2) as cluster, xlad.connect(cluster.address) as other, \
-                self.assertLogs("xlad", logging.WARNING) as logs, mock.patch("xlad.waiting.SAY_AFTER_S", 0.2), \
-                futures.ThreadPoolExecutor() as pool:
-            held = cluster.device_put(np.ones(2), mesh={"dp": 2})
-            waiting = pool.submit(lambda: float(other.jit(lambda x: x + 1, mesh={"dp": 2})(1.0)))
-            while not logs.output:
-                self.assertFalse(waiting.done())
-                time.sleep(0.01)
-            held._session.close()
-            self.assertEqual(waiting.result(), 2)
+        with xlad.local(devices=2) as cluster, xlad.connect(cluster.address) as other:
+            held = cluster.device_put(np.ones(2), mesh={"dp": 2})  # May be slow to start, which is not what is logged.
+            with self.assertLogs("xlad", logging.WARNING) as logs, mock.patch("xlad.waiting.SAY_AFTER_S", 0.2), \
+                    futures.ThreadPoolExecutor() as pool:
+                waiting = pool.submit(lambda: float(other.jit(lambda x: x + 1, mesh={"dp": 2})(1.0)))
+                while not logs.output:
+                    self.assertFalse(waiting.done())
+                    time.sleep(0.01)
+                held._session.close()
+                self.assertEqual(waiting.result(), 2)
         self.assertRegex(logs.output[0], "job-[0-9a-f]+ is PENDING.*waits for 2 devices, 0 are free of 2")
 
     def test_a_training_after_the_loss_of_a_worker(self):
-        """It says what it waits for, until the worker has been replaced."""
+        """The run logs what the job waits for, until the worker has been replaced."""
         with xlad.local(devices=2, workers=2) as cluster, self.assertLogs("xlad", logging.WARNING) as logs, \
                 mock.patch("xlad.waiting.SAY_AFTER_S", 0.2):
             victim = cluster.workers()[1].pid
