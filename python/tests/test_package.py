@@ -4,13 +4,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 import numpy as np
-from harness import REPO
+from harness import PATIENCE_S, REPO
 from safetensors import numpy as reference
 
 from xlad import element_types, safetensors
@@ -19,7 +20,7 @@ from xlad.local import find_program
 
 
 class Formats(unittest.TestCase):
-    def test_safetensors_are_read_and_written_as_others_do(self):
+    def test_safetensors_files_agree_with_the_reference(self):
         rng = np.random.default_rng(1)
         arrays = {f"{name}.{i}": rng.integers(0, 2, shape).astype(name)
                   for name in ("bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64")
@@ -51,7 +52,7 @@ class Formats(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "expected AXIS=SIZE"):
                 parse_axes(bad)
 
-    def test_directories_give_the_text_unless_it_leaves_out_constants(self):
+    def test_directories_return_the_text_unless_it_omits_constants(self):
         with tempfile.TemporaryDirectory() as where:
             folder = pathlib.Path(where)
             mesh = {"name": "single", "axes": {}, "files": ["s.hlo", "s.hlo.pb"]}
@@ -68,17 +69,26 @@ class Installed(unittest.TestCase):
     def test_the_script_of_the_readme(self):
         script = re.search(r"```python\n(.*?)```", (REPO / "README.md").read_text(), re.S).group(1)
         done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "XLAD": find_program()},
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 0, done.stderr)
         losses = [float(line.split()[1]) for line in done.stdout.splitlines()]
         self.assertLess(losses[-1], 0.5 * losses[0])
 
     def test_in_a_fresh_environment(self):
-        """Installs from the checkout as README.md says, with the installed jax."""
-        with tempfile.TemporaryDirectory() as where:
+        """Installs from a checkout as README.md says, with the installed jax. The checkout is a copy, because an
+        installation makes and removes folders in it, which other tests may be reading."""
+        with tempfile.TemporaryDirectory() as where, tempfile.TemporaryDirectory() as copy:
+            for name in ("python", "proto"):
+                shutil.copytree(REPO / name, pathlib.Path(copy) / name,
+                                ignore=shutil.ignore_patterns("build", "bin", "__pycache__", "*.egg-info", "*.binpb"))
             subprocess.run([sys.executable, "-m", "venv", where], check=True)
             python = pathlib.Path(where) / "bin" / "python"
-            subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", REPO / "python"], check=True)
+            done = subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", f"{copy}/python"],
+                                  capture_output=True, text=True)
+            unreachable = "NewConnectionError|NameResolutionError|Temporary failure in name resolution|ConnectTimeout"
+            if done.returncode != 0 and re.search(unreachable, done.stderr):
+                self.skipTest(f"the package index cannot be reached: {done.stderr[-1000:]}")
+            self.assertEqual(done.returncode, 0, done.stderr)
             here = next(path for path in sys.path if path.endswith("site-packages"))
             there = subprocess.run([python, "-c", "import site; print(site.getsitepackages()[0])"], check=True,
                                    capture_output=True, text=True).stdout.strip()
