@@ -79,7 +79,7 @@ class Options(ClusterTest):
             self.assertEqual(jax.tree.map(lambda leaf: leaf.sharding.spec, found), expected)
             jax.tree.map(np.testing.assert_array_equal, xlad.fetch(found), function(x))
 
-    def test_arrays_stay_split_if_nothing_is_said(self):
+    def test_arrays_keep_their_sharding_by_default(self):
         x = np.arange(16.0, dtype=np.float32).reshape(8, 2)
         split = self.cluster.device_put({"x": x}, P("dp"), mesh=MESH)
         self.assertEqual(split["x"].sharding.spec, P("dp"))
@@ -174,7 +174,7 @@ class Messages(ClusterTest):
             found, count = jitted(-x, -n)
             self.assertTrue(np.all(np.isnan(found)))
             self.assertTrue(np.all(np.asarray(count) == np.iinfo(np.int32).max))
-        with self.assertRaisesRegex(Exception, "expected a number of 0 or more"):  # Here it still raises an error.
+        with self.assertRaisesRegex(Exception, "expected a number of 0 or more"):  # jax.jit still raises the error.
             jax.block_until_ready(jax.jit(root)(np.float32(-1), np.int32(1)))
 
     def test_lines_are_those_of_the_user(self):

@@ -1,8 +1,8 @@
 """Programs that use optax, flax, equinox, haiku, numpyro, diffrax and transformers follow jax.jit, with split states.
 
-They run on three devices. XLAD_LIBRARY_DEVICES=1,2,3,6,8 runs them on each of these numbers, with those programs too
-whose libraries scripts/setup.sh does not install: pip install numpyro diffrax "transformers<5". If one of these is
-missing, its programs are skipped with a message.
+The programs run on three devices. With XLAD_LIBRARY_DEVICES=1,2,3,6,8 they run on each of these numbers of devices, and
+so do the programs of libraries that scripts/setup.sh does not install: pip install numpyro diffrax "transformers<5". If
+one of these libraries is missing, its programs are skipped with a message.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ NUMBERS = [int(number) for number in ASKED.split(",")] if ASKED else [3]
 
 
 def split_widest(name, shape):
-    """Splits the largest dimension of every leaf that is larger than four."""
+    """Splits the largest dimension of every leaf if its size is more than four."""
     widest = max(shape.shape, default=0)
     return P() if widest <= 4 else P(*(None,) * shape.shape.index(widest), "dp")
 
@@ -50,7 +50,7 @@ class Libraries(unittest.TestCase):
         self.follow_jax(PROGRAMS)
 
     @unittest.skipUnless(ASKED, "XLAD_LIBRARY_DEVICES is not set")
-    def test_of_more_libraries_follow_jax_at_every_step(self):
+    def test_programs_of_more_libraries_follow_jax_at_every_step(self):
         found = [make for make in MORE_PROGRAMS if importlib.util.find_spec(library_of(make)) is not None]
         self.follow_jax(found)
         missing = sorted({library_of(make) for make in MORE_PROGRAMS if make not in found})

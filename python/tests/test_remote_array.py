@@ -56,7 +56,7 @@ class Arrays(ClusterTest):
         self.check(abs(self.remote_n), abs(self.n))
         self.check(~(self.remote_x > 0), ~(self.x > 0))
         half = self.cluster.device_put(jnp.ones(6, jnp.bfloat16), mesh=MESH)
-        self.check(half * 1.5, jnp.full(6, 1.5, jnp.bfloat16))  # A number has the type of the array.
+        self.check(half * 1.5, jnp.full(6, 1.5, jnp.bfloat16))  # The Python number gets the type of the array.
         self.assertIs(self.remote_x == None, False)  # noqa: E711
         self.assertIs(self.remote_x == "a", False)
         with self.assertRaises(TypeError):
@@ -147,7 +147,7 @@ class Arrays(ClusterTest):
         np.testing.assert_array_equal(jax.random.key_data(found), jax.random.key_data(jax.random.key(3)))
 
     def test_state_dictionaries_of_flax(self):
-        """A stand-in for flax.serialization, which looks functions up by type."""
+        """Uses a fake of flax.serialization, which looks functions up by type."""
         registered = {}
         module = types.ModuleType("flax.serialization")
         module.register_serialization_state = lambda kind, to, of, override: registered.update({kind: (to, of)})
@@ -159,7 +159,7 @@ class Arrays(ClusterTest):
         self.assertIs(type(to_state(array)), np.ndarray)
         self.assertEqual(from_state(array, 5), 5)
 
-    def test_arrays_of_a_mesh_that_made_room(self):
+    def test_arrays_of_a_mesh_whose_devices_were_released(self):
         kept = self.cluster.jit(lambda: jnp.arange(5.0), mesh={"a": 6})()
         self.check(kept + 1, np.arange(5, dtype=np.float32) + 1)
         self.check(self.remote_x + 1, self.x + 1)

@@ -9,7 +9,7 @@ from xlad.errors import Error
 
 
 class FakeConnection:
-    """`answers` are returned or raised in their order. A function is called instead, and returns the answer."""
+    """Each call returns or raises the next one of `answers`. If the answer is a function, its result is used."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -36,7 +36,7 @@ class Places(unittest.TestCase):
         self.ended = None
 
     def place(self, *connections):
-        """Returns a place that makes these connections, one after the other."""
+        """Returns a place that opens these connections, one after the other."""
         coordinator = mock.Mock()
         coordinator.call.return_value = types.SimpleNamespace(address="127.0.0.1:1", key="k")
         place = session_place.Place(coordinator, "job-1", self.wait_for_end)
@@ -59,7 +59,7 @@ class Places(unittest.TestCase):
         self.assertTrue(lost.closed)
         self.assertFalse(good.closed)
 
-    def test_a_worker_that_stays_away_is_given_up(self):
+    def test_calls_to_a_worker_that_stays_unreachable_fail(self):
         lost = [FakeConnection(self.after(1, "UNAVAILABLE")) for _ in range(100)]
         with self.assertRaisesRegex(Error, "it failed"):
             self.place(*lost).call("CallProgram")

@@ -18,7 +18,7 @@ MESH = AbstractMesh((2, 3), ("dp", "tp"), axis_types=(AxisType.Auto,) * 2)
 
 @jax.tree_util.register_pytree_with_keys_class
 class Module:
-    """A callable tree, as modules of equinox and variables of nnx are."""
+    """A callable tree, like a module of equinox or a variable of nnx."""
 
     def __init__(self, weight, bias):
         self.weight, self.bias = weight, bias
@@ -72,8 +72,8 @@ class Trees(unittest.TestCase):
                                   for name, leaf in zip(expected, jax.tree.leaves(self.tree))])
         self.assertEqual(spread({"layers": by_name, "n": P()}, self.tree), [None, P("tp"), None, P()])
 
-    def test_a_function_beside_no_leaf_is_ignored(self):
-        """As a tree has that was made of a module with activation functions."""
+    def test_a_function_in_the_place_of_no_leaf_is_ignored(self):
+        """A tree of shardings that was made from a module contains the activation functions of the module."""
         tree = {"activation": None, "w": np.ones(4)}
         self.assertEqual(spread({"activation": jnp.tanh, "w": P("dp")}, tree), [P("dp")])
 
@@ -104,7 +104,7 @@ class Trees(unittest.TestCase):
 
 
 class Meshes(unittest.TestCase):
-    def test_where_the_mesh_comes_from(self):
+    def test_the_source_of_the_mesh(self):
         for mesh in (AXES, "dp=2,tp=3", MESH):
             self.assertEqual(shardings.placement(mesh, None).axes, AXES)
         self.assertEqual(shardings.placement(None, (None, {"w": NamedSharding(MESH, P())})).axes, AXES)

@@ -16,7 +16,7 @@ from xlad.progress import NotebookProgress, TerminalProgress
 
 
 class Pages:
-    """A connection to a coordinator with 7 jobs, of which a response has 3."""
+    """A connection to a coordinator with 7 jobs. Each response lists at most 3 of them."""
 
     def call(self, method, *, after):
         names = [f"job-{i}" for i in range(7)]
@@ -30,7 +30,7 @@ class Pages:
 
 
 class Jobs(unittest.TestCase):
-    def test_of_all_pages(self):
+    def test_the_list_contains_all_pages(self):
         cluster = Cluster(Pages())
         self.addCleanup(cluster.close)
         self.assertEqual([job.job_id for job in cluster.jobs()], [f"job-{i}" for i in range(7)])
@@ -114,7 +114,7 @@ class Arguments(unittest.TestCase):
                 self.bind(example, (1, 2), {}, **options)
         with self.assertRaisesRegex(TypeError, "example: missing a required argument: 'y'"):
             self.bind(example, (1,))
-        with self.assertRaisesRegex(ValueError, "found donate_argnums=5 and 2 arguments"):
+        with self.assertRaisesRegex(ValueError, "found donate_argnums=5, expected positions of its 2"):
             self.bind(lambda *a: a, (1, 2), donate_argnums=5)
 
 
@@ -133,7 +133,7 @@ class Data(unittest.TestCase):
         self.assertNotEqual(epochs[0], epochs[1])
         self.assertEqual(self.read(data, 6, batch=3, shuffle=5), batches)
         self.assertNotEqual(self.read(data, 6, batch=3, shuffle=6), batches)
-        self.assertEqual(self.read(data, 2, 4, batch=3, shuffle=5), batches[4:])  # A training that is continued.
+        self.assertEqual(self.read(data, 2, 4, batch=3, shuffle=5), batches[4:])  # As in a resumed training.
         of_lists = self.read([np.asarray([i, i]) for i in range(4)], 4, shuffle=True)
         self.assertEqual(sorted(sum(of_lists, [])), [0, 0, 1, 1, 2, 2, 3, 3])
 
@@ -144,7 +144,7 @@ class Data(unittest.TestCase):
         self.assertEqual([safetensors.parse(b)["batch"].tolist() for b in found.read(0)], [[1.0] * 4, [2.0] * 4])
         with self.assertRaisesRegex(ValueError, r"f32\[3\] for batch in batch 1, expected f32\[4\].*drop_last=True"):
             all_batches(batches, DataOptions(), 9)
-        with self.assertRaisesRegex(ValueError, r"found f32\[4,2\] for batch in batch 1"):  # It is not shorter.
+        with self.assertRaisesRegex(ValueError, r"found f32\[4,2\] for batch in batch 1"):  # The batch is not shorter.
             all_batches([np.ones((4, 3)), np.ones((4, 2))], DataOptions(drop_last=True), 9)
         with self.assertRaisesRegex(TypeError, "shuffle the data where it is read"):
             stream(iter(batches), DataOptions(shuffle=True), 9)
@@ -171,7 +171,7 @@ class Data(unittest.TestCase):
 
 
 class Indices(unittest.TestCase):
-    def test_as_numpy(self):
+    def test_indices_select_the_same_elements_as_in_numpy(self):
         x = np.arange(60).reshape(3, 4, 5)
         mask = x[0] % 3 == 0
         for index in [0, -1, np.int32(2), (1, 2), (1, -1, 3), slice(1, None), (slice(None, None, -1), 2), (..., 1),
@@ -182,7 +182,7 @@ class Indices(unittest.TestCase):
                 taken = jax.jit(found.take)(jnp.asarray(x), *found.arrays)
                 expected = x[np.asarray(index) if isinstance(index, list) else index]
                 np.testing.assert_array_equal(taken, expected)
-        self.assertEqual(indexing.split(1, (3,)).static, indexing.split(2, (3,)).static)  # One program for both.
+        self.assertEqual(indexing.split(1, (3,)).static, indexing.split(2, (3,)).static)  # Both use the same program.
 
     def test_mistakes(self):
         for index, words in [(3, "index 3 in dimension 0 of size 3"), ((0, -6), "index -6 in dimension 1 of size 5"),
@@ -210,7 +210,7 @@ class Bars(unittest.TestCase):
             self.now += 0.05
             bar.update("RUNNING", "", step, 100, 1 / step)
         drawn = lines()[4:]
-        self.assertLessEqual(len(drawn), 52)  # At most ten times per second.
+        self.assertLessEqual(len(drawn), 52)  # The bar is drawn at most ten times per second.
         self.assertTrue(drawn[-1].startswith("[########################] step 100 of 100, loss 0.01"), drawn[-1])
         self.assertLessEqual(max(map(len, drawn)), 59)
         bar.close()

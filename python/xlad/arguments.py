@@ -13,13 +13,14 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 class Call(NamedTuple):
-    """The arguments of one call. `static` are pairs of key and value, `donated` are numbers of `keys`."""
+    """The arguments of one call. `static` has pairs of key and value; `donated` has indices into `keys`."""
 
     keys: tuple[Key, ...]
     values: list[Tree]
     static: tuple[tuple[Key, Any], ...]
     donated: tuple[int, ...]
-    slots: list[int | None]  # Positions among the arguments that are not static; None: passed by name only.
+    # For each key, the position among the arguments that are not static, or None if it can only be passed by name.
+    slots: list[int | None]
     slot_count: int
 
     def names(self) -> list[str]:
@@ -48,15 +49,18 @@ class Binder:
         parameters = [] if self._signature is None else list(self._signature.parameters.values())
         self._positional = [p.name for p in parameters if p.kind in _POSITIONAL]
         self._by_name = {p.name for p in parameters if p.kind != inspect.Parameter.POSITIONAL_ONLY}
+        # Whether the function may take more positional arguments than it names, and arguments of any name.
         self._open = self._signature is None or any(p.kind == p.VAR_POSITIONAL for p in parameters)
         self._any_name = self._signature is None or any(p.kind == p.VAR_KEYWORD for p in parameters)
         self._static = self._keys("static", static_argnums, static_argnames)
         self._donated = self._keys("donate", donate_argnums, donate_argnames)
         if both := {self._canonical(key) for key in self._static} & {self._canonical(key) for key in self._donated}:
             raise ValueError(f"{self._name}: found {sorted(both, key=str)} in donate_argnums and in static_argnums, "
-                             "expected them in one")
+                             "expected each in at most one of them")
 
     def bind(self, arguments: Sequence[Tree], named: Mapping[str, Tree]) -> Call:
+        """Binds positional and named arguments. TypeError if the function does not accept them; ValueError if
+        donate_argnums has a position that the call does not have."""
         if self._signature is not None:
             try:
                 bound = self._signature.bind(*arguments, **named)
@@ -67,7 +71,8 @@ class Binder:
         count = len(arguments)
         if wrong := [key for key in self._donated if isinstance(key, int) and not -count <= key < count
                      and self._open]:
-            raise ValueError(f"{self._name}: found donate_argnums={wrong[0]} and {count} arguments")
+            raise ValueError(f"{self._name}: found donate_argnums={wrong[0]}, expected positions of its {count} "
+                             "arguments")
         static = {key for key in given if self._is_in(self._static, key, count)}
         keys = tuple(key for key in given if key not in static)
         donated = tuple(i for i, key in enumerate(keys) if self._is_in(self._donated, key, count))

@@ -14,7 +14,7 @@ PAUSE_S = 0.2
 
 
 class BatchSender:
-    """Sends batches to a job, on a thread of its own; there the iterator is read. The job slows it down to its pace.
+    """Reads batches from an iterator and sends them to a job, on a thread of its own, at the pace of the job.
 
     When the iterator raises an error, the job is canceled and `error` is set.
     """
@@ -25,7 +25,7 @@ class BatchSender:
         self._connection = connection
         self._job_id = job_id
         self._batches = batches
-        self._pause = threading.Event()  # Never set.
+        self._pause = threading.Event()  # Is never set; it is only used to wait with a timeout.
         threading.Thread(target=self._run, name=f"xlad batches of {job_id}", daemon=True).start()
 
     def _run(self) -> None:
@@ -36,7 +36,7 @@ class BatchSender:
             try:
                 self._connection.call("CancelJob", job_id=self._job_id)
             except Error:
-                pass  # It has ended, or the coordinator cannot be reached: then the job waits.
+                pass  # The job has ended, or the coordinator cannot be reached. In the second case the job waits.
 
     def _send_all(self) -> None:
         number = self._patiently(lambda: self._put(0, b"", False)).next
@@ -47,7 +47,7 @@ class BatchSender:
         self._send(number, b"", True)
 
     def _send(self, number: int, batch: bytes, last: bool) -> bool:
-        """Returns whether the job takes more batches."""
+        """Sends one batch, and returns whether the job accepts further batches."""
         while True:
             answer = self._patiently(lambda: self._put(number, batch, last))
             if answer.ended:
@@ -55,8 +55,8 @@ class BatchSender:
             if answer.accepted or answer.next > number:  # The answer to an earlier try may have been lost.
                 return True
             if answer.next < number:
-                raise Error(f"job {self._job_id} needs batch {answer.next} again, which the iterator has passed: the "
-                            "coordinator has lost its data", "DATA_LOSS")
+                raise Error(f"job {self._job_id} needs batch {answer.next} again, which the iterator has already "
+                            "yielded: the coordinator has lost the data of the batch", "DATA_LOSS")
 
     def _put(self, number: int, batch: bytes, last: bool) -> Any:
         put = protos.METHODS["PutBatch"].request

@@ -18,11 +18,11 @@ Tree = Any
 
 @dataclasses.dataclass(frozen=True)
 class DataOptions:
-    """How data is cut into batches and in which order they come."""
+    """How data is cut into batches, and the order of the batches."""
 
-    batch: int | None = None  # Rows; None: all, or `data` consists of batches.
-    shuffle: bool | int = False  # In each epoch another order; a number seeds it.
-    drop_last: bool = False  # Batches with fewer rows than the first one are left out.
+    batch: int | None = None  # Rows per batch. None if a batch has all rows, or if `data` consists of batches.
+    shuffle: bool | int = False  # Whether each epoch has another order; a number is the seed of these orders.
+    drop_last: bool = False  # Whether batches with fewer rows than the first one are skipped.
     start_step: int = 0
 
     def __post_init__(self) -> None:
@@ -31,7 +31,7 @@ class DataOptions:
 
     @property
     def seed(self) -> int | None:
-        """None: no shuffling."""
+        """The seed of the order, or None if data is not shuffled."""
         if self.shuffle is False:
             return None
         return 0 if self.shuffle is True else int(self.shuffle)
@@ -45,7 +45,7 @@ class Batches(NamedTuple):
     arrays: list[np.ndarray]  # count * rows of each leaf (or more), in the order of the batches.
     rows: int
     batches: int
-    stacked: bool  # Leaves have a leading dimension of 1 that the step does not see.
+    stacked: bool  # Whether leaves have a leading dimension of 1, which is removed before the step is called.
 
     def one(self, rows: Any) -> bytes:
         """Returns the batch with these rows as a safetensors file."""
@@ -53,8 +53,8 @@ class Batches(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Batches that are read one by one while the job runs. `read(step)` yields each as a safetensors file, from the
-    first step of the job."""
+    """Batches that are read one by one while the job runs. `read(step)` yields the batches as safetensors files,
+    beginning with that of `step`, which is the first step of the job."""
 
     first: Batches
     read: Callable[[int], Iterator[bytes]]
@@ -75,7 +75,7 @@ def all_batches(data: Any, options: DataOptions, steps: int) -> Batches | None:
 
 
 def stream(data: Any, options: DataOptions, steps: int) -> Stream | None:
-    """Returns the stream that reads the batches one by one; None if they are part of the job."""
+    """Returns the stream that reads the batches one by one, or None if the batches are part of the job."""
     if data is None or steps <= options.start_step:
         return None
     if options.seed is not None:
@@ -91,12 +91,13 @@ def stream(data: Any, options: DataOptions, steps: int) -> Stream | None:
 
 
 def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
-    """Returns the order of `count` things in one epoch: the same in each run, and whatever the first step is."""
+    """Returns the order of `count` rows or batches in one epoch. It is the same in every run and for every first
+    step."""
     return np.random.default_rng([seed & (2**64 - 1), epoch]).permutation(count)
 
 
 def _shuffled(batches: Batches, seed: int, step: int) -> Iterator[bytes]:
-    """Rows are shuffled among all batches; the batches of step `step` and later are yielded."""
+    """Shuffles the rows among all batches, and yields the batches of `step` and of later steps."""
     rows, count = batches.rows, batches.batches
     total = batches.arrays[0].shape[0]
     while True:
@@ -115,7 +116,8 @@ def is_iterable(data: Any) -> bool:
 
 
 def _streamed(data: Any, drop_last: bool) -> Stream:
-    """An object that is not an iterator itself is iterated over again and again."""
+    """Streams the batches of an iterator. If `data` is not an iterator itself, it is iterated over again when it
+    ends."""
     iterator = iter(data)
     try:
         example = next(iterator)
@@ -143,7 +145,7 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
 
 
 def _has_fewer_rows(batch: Tree, first: Tree) -> bool:
-    """Whether the batch looks like the first one, except that it has fewer rows."""
+    """Whether the batch has the structure and shapes of the first one, except that it has fewer rows."""
     (leaves, tree), (others, expected) = _flatten(batch), _flatten(first)
     shapes = [(np.shape(a), np.shape(b)) for a, b in zip(leaves, others)]
     if tree != expected or any(len(a) != len(b) or not b or a[1:] != b[1:] for a, b in shapes):
@@ -161,7 +163,7 @@ def _of_equal_size(batches: Iterable[Tree], drop_last: bool) -> Iterator[Tree]:
 
 
 def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
-    """If `cut` is set, rows after the last complete batch are left out."""
+    """Cuts the rows of `data` into batches. If `cut` is set, rows after the last complete batch are omitted."""
     from xlad import program
 
     leaves, treedef = _flatten(data)
@@ -174,7 +176,7 @@ def _from_rows(data: Tree, rows: int | None, cut: bool) -> Batches:
     total = totals.pop()
     rows = total if rows is None else rows
     if not hasattr(rows, "__index__") or not 1 <= rows <= total:
-        raise ValueError(f"found batch={rows!r}, expected 1 to {total}, as many rows as the data has")
+        raise ValueError(f"found batch={rows!r}, expected 1 to {total}, the number of rows of the data")
     rows = int(rows)
     count = total // rows
     arrays = [array[: count * rows] if cut else array for array in arrays]

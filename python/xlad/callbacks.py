@@ -1,4 +1,4 @@
-"""Calls back into Python, which workers cannot make: they are refused, or replaced."""
+"""Callbacks into Python, which workers cannot execute: they are refused or replaced."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _lock = threading.RLock()
 
 
 def refuse(jaxpr: Any) -> bool:
-    """Raises an error that names the first call back into Python and its line. Returns whether there are calls of
-    equinox.error_if, which `without_errors` replaces."""
+    """Raises an error that names the first callback into Python and its line. Calls of equinox.error_if are not errors,
+    because `without_errors` replaces them. Returns whether there are such calls."""
     found = False
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
@@ -25,7 +25,7 @@ def refuse(jaxpr: Any) -> bool:
             found = True
         elif name in _REFUSED:
             raise TypeError(f"{_place(eqn)}found {_REFUSED[name]}, expected no calls back into Python: workers run no "
-                            "Python; return what is to be seen as a metric or as a result")
+                            "Python; return the values that you need as metrics or results")
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):
                 inner = getattr(inner, "jaxpr", inner)
@@ -36,8 +36,9 @@ def refuse(jaxpr: Any) -> bool:
 
 @contextlib.contextmanager
 def without_errors(found: bool) -> Iterator[dict[str, Any]]:
-    """Yields options of jax.stages.Traced.lower with which equinox.error_if returns NaN (the largest number, true)
-    instead of raising an error, as it does with EQX_ON_ERROR=nan. No options if there are no calls of it."""
+    """Yields options of jax.stages.Traced.lower with which equinox.error_if returns NaN (for integers the largest
+    number, for booleans true) instead of raising an error, as with EQX_ON_ERROR=nan. `found` says whether the program
+    has calls of it; if not, no options are yielded."""
     if not found:
         yield {}
         return

@@ -38,7 +38,7 @@ class Cluster:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sessions: dict[str, Session] = {}
-        self._operations: dict[Any, Jitted] = {}  # What remote arrays compute, by mesh and operation.
+        self._operations: dict[Any, Jitted] = {}  # The operations of remote arrays, by mesh and operation.
         self._host = Host(self._session_for, self._operate)
         self._lock = threading.Lock()
         self._closed = False
@@ -73,34 +73,37 @@ class Cluster:
     ) -> Run:
         """Submits a training job. Iterate over the returned `Run` for its steps, then call its `result()`.
 
-        Arguments are as of `xlad.export`. Instead of a function `step` may be the path of a job directory; then only
-        `mesh` ("dp=4,tp=2"), `steps`, the recovery options, `on_step` and `progress` are looked at.
+        Arguments are those of `xlad.export`. Instead of a function, `step` may be the path of a job directory. In
+        this case `state`, `data`, `batch`, `in_shardings`, `name`, `shuffle`, `drop_last`, `evaluate` and
+        `evaluate_every` must not be given.
 
         A checkpoint is saved every `checkpoint_every` steps (otherwise every 5 minutes). `resume` is a run, a job's id
         or the URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state`
-        only says what the state looks like. `start_step` is the number of the first step of a state that is not a
-        checkpoint. `steps` counts all steps from 0, also those before the first one.
+        only determines the structure, shapes and types. `start_step` is the number of the first step if `state` does
+        not come from a checkpoint. `steps` counts all steps from 0, including those before the first one of this job.
 
         An iterator of batches (a generator, a data loader) is read in a thread while the job runs: training starts with
-        the first batch. The batches since the newest checkpoint are kept by the coordinator, so that recovery replays
-        them; when this program ends early, the job waits (`xlad why`). Each step needs a batch; an object that is not
-        an iterator itself is iterated over again. When training is resumed, the first batch is that of the first step.
+        the first batch. The coordinator keeps the batches since the newest checkpoint, so that recovery replays them.
+        If this program ends early, the job waits (`xlad why`). Each step needs a batch. An object that is not an
+        iterator itself is iterated over again when it ends. If training is resumed, the first batch is that of the
+        first step of this job.
 
-        With `shuffle` the rows of `data` (or the batches of a list) come in another order in each epoch, which the
-        number `shuffle` and the epoch determine; they are sent while the job runs. With `drop_last` batches of an
-        iterator or a list that have fewer rows than the first one are left out.
+        With `shuffle` the rows of `data` (or the batches of a list) are permuted differently in each epoch. The number
+        `shuffle` and the epoch determine the order. Batches are then sent while the job runs. With `drop_last`, batches
+        of an iterator or a list that have fewer rows than the first one are skipped.
 
         With `stop_when_not_finite` the job fails at the first step whose loss or metric is NaN or infinite; the error
         names the step, the value and the first such tensor of the state.
 
-        `mode` is the order of sums among devices: "run-to-run" has the same bits in every run, "canonical" also on any
-        number of devices that divides those of the mesh (a device then runs several shards), "fast" has any order.
+        `mode` determines the order of sums among devices. With "run-to-run" the bits are the same in every run. With
+        "canonical" they are also the same on every number of devices that divides the size of the mesh (a device then
+        runs several shards). With "fast" the order is arbitrary.
 
-        `on_step` is called with each `Step`, and `evaluate(state, step)` with the state before every
-        `evaluate_every`-th step, and with the final one if the number of steps is a multiple, while the run is iterated
-        over or waited for; what it returns is in `run.evaluations`. A bar of progress is drawn on a terminal or in a
-        notebook while `train`, `wait` and `result` wait; with `progress=True` in loops over the run as well, with
-        `progress=False` never.
+        While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
+        with the state before every `evaluate_every`-th step, and with the final state if the number of steps is a
+        multiple of it. The results of `evaluate` are in `run.evaluations`. A progress bar is drawn on a terminal or in
+        a notebook while `train`, `wait` and `result` wait. With `progress=True` it is drawn in loops over the run as
+        well; with `progress=False` it is never drawn.
         """
         if isinstance(resume, Run):
             resume = resume.job_id
@@ -113,7 +116,7 @@ class Cluster:
                      "evaluate": evaluate, "evaluate_every": evaluate_every, "shuffle": shuffle or None,
                      "drop_last": drop_last or None}
             if extra := [key for key, value in given.items() if value is not None]:
-                raise TypeError(f"found {', '.join(extra)} with a job directory, expected mesh and steps only")
+                raise TypeError(f"found {', '.join(extra)} with a job directory, expected none of these arguments")
             axes = parse_axes(mesh or "") if isinstance(mesh, str | None) else dict(mesh)
             steps = None if steps is None else whole_number(steps, "steps")
             return self.submit(read_directory(step, axes, steps), watching, recovery)
@@ -154,15 +157,15 @@ class Cluster:
         donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None,
     ) -> Jitted | Callable[[Callable[..., Any]], Jitted]:
-        """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s. Returns a `Jitted`;
-        without `function` a decorator: `@cluster.jit(mesh={"dp": 4})`.
+        """Like jax.jit, but calls run on the cluster and results stay there, as `RemoteArray`s. Returns a `Jitted`, or
+        a decorator if `function` is missing: `@cluster.jit(mesh={"dp": 4})`.
 
-        `mesh` and `in_shardings` are as of `xlad.export`, with an entry for each argument that is not static; None
-        means that remote arrays stay split as they are, and that other arrays are not split. `out_shardings` is the
-        same for the results, with None for those whose sharding the cluster chooses. Arrays that are passed to donated
-        arguments cannot be used any more; parts of the result that look like them stay where they are. Values of static
-        arguments are part of the program: any that have a hash. All functions on one mesh share its devices and can be
-        called with each other's results.
+        `mesh` and `in_shardings` are those of `xlad.export`, with an entry for each argument that is not static. None
+        means that remote arrays keep their sharding, and that other arrays are not split. `out_shardings` is the same
+        for the results; the cluster chooses the sharding of results whose entry is None. Arrays that are passed to
+        donated arguments cannot be used afterwards; results of the same shapes and types get their sharding and memory.
+        Static arguments are part of the program and must be hashable. All functions on one mesh share its devices and
+        can be called with each other's results.
         """
         options = Options(mesh, in_shardings, out_shardings, static_argnums, static_argnames, donate_argnums,
                           donate_argnames)
@@ -174,7 +177,7 @@ class Cluster:
         """Returns the tree with its arrays on the workers, as `RemoteArray`s, like jax.device_put.
 
         `shardings` is a PartitionSpec, a NamedSharding, a function from a leaf's name to a PartitionSpec, None (not
-        split), or a tree of these that may stop above the leaves. `mesh` is as of `jit`.
+        split), or a tree of these, which may be a prefix of the tree of arrays. `mesh` is that of `jit`.
         """
         def put(tree: Any) -> Any:
             return tree
@@ -183,7 +186,7 @@ class Cluster:
         return self.jit(put, mesh=mesh, in_shardings=split, out_shardings=shardings, donate_argnums=0)(tree)
 
     def submit(self, job: Job, watching: Watching = Watching([]), recovery: Recovery = Recovery()) -> Run:
-        if recovery.mode != "canonical":  # Otherwise the job runs on the devices that there are.
+        if recovery.mode != "canonical":  # A canonical job needs no particular number of devices.
             with self._lock:
                 self._make_room(job.axes)
         spec = job.spec(keep_final_state=True)
@@ -196,9 +199,9 @@ class Cluster:
         return Run(self._connection, answer.job_id, watching, self._check_alive, sender)
 
     def job(self, job_id: str, *, like: Any = None, progress: bool | None = None) -> Run:
-        """Returns the run of a job that was submitted before, here or by another program: iterate over it from its
-        first step, wait for its result, cancel it. The state has the form of `like`, a tree like the initial state;
-        without it, it is a dictionary of numpy arrays by name."""
+        """Returns the run of a job that was submitted before, by this or another program. The run can be iterated over
+        from its first step, waited for, and canceled. Its state has the form of `like`, a tree like the initial state;
+        without `like`, the state is a dictionary of numpy arrays by name."""
         restore = dict if like is None else restore_like(like)
         status = self._connection.call("GetJob", job_id=job_id)
         names = list(status.metric_names)
@@ -278,12 +281,12 @@ class Cluster:
 
 def connect(address: str | None = None, *, join: str | os.PathLike[str] | None = None, ca_file: str | None = None,
             token_file: str | None = None) -> Cluster:
-    """Connects to a running coordinator: that of a join file (`xlad token`), or at HOST:PORT.
+    """Connects to a running coordinator: that of a join file (`xlad token`), or that at HOST:PORT.
 
-    Defaults are XLAD_JOIN, or XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE; without any of them, the join file of
-    this user ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join), which the coordinator has written, and without that
-    the address of `xlad up`, 127.0.0.1:7411. Off loopback a join file, or both other files, are required. Raises an
-    error if no coordinator answers.
+    Defaults are XLAD_JOIN, or XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE. If none of these is set, the default
+    is the join file of this user ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join), which the coordinator has
+    written. If that file does not exist, it is the address of `xlad up`, 127.0.0.1:7411. Off loopback, a join file, or
+    both `ca_file` and `token_file`, are required. Raises an error if no coordinator answers.
     """
     address = address or os.environ.get("XLAD_COORDINATOR")
     join = join or os.environ.get("XLAD_JOIN")

@@ -41,13 +41,14 @@ def _is_loopback(host: str) -> bool:
 
 
 class Connection:
-    """Calls by name, `connection.call("GetJob", job_id=id)`; every error is an xlad.Error. Thread-safe."""
+    """Calls remote methods by name, as in `connection.call("GetJob", job_id=id)`. Every error is an xlad.Error.
+    Thread-safe."""
 
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
                  token: str | None = None, what: str = "coordinator",
                  authority: tuple[str, str] | None = None) -> None:
-        """`what` names the other side in errors. `authority`: instead of `ca_file`, the text of a certificate, and the
-        name that the other side's certificate has."""
+        """`what` names the server in errors. `authority` replaces `ca_file`. It has the text of the
+        authority's certificate, and the name in the server's certificate."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
@@ -73,7 +74,7 @@ class Connection:
             self._channel = grpc.insecure_channel(address, _OPTIONS)
 
     def is_reachable(self, seconds: float) -> bool:
-        """Whether a connection is made within `seconds`."""
+        """Returns whether a connection can be opened within `seconds`."""
         try:
             grpc.channel_ready_future(self._channel).result(timeout=seconds)
         except grpc.FutureTimeoutError:
@@ -89,8 +90,8 @@ class Connection:
             raise self._error(error) from None
 
     def repeat(self, method: str, *, alive: Callable[[], None] = lambda: None, **fields: Any) -> Any:
-        """As `call`, for requests that may be repeated: again and again while the coordinator cannot be reached, for
-        PATIENCE_S. `alive` raises an error if it has ended for good."""
+        """Like `call`, for requests that may be repeated: repeats the request for up to PATIENCE_S while the
+        coordinator cannot be reached. `alive` raises an error if the coordinator has ended permanently."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -138,7 +139,7 @@ class Connection:
     def get_blob(self, digest: str) -> bytes:
         data = b"".join(chunk.data for chunk in self.stream("GetBlob", digest=digest, timeout=TRANSFER_S))
         if sha256(data) != digest:
-            raise Error(f"blob {digest} has other contents than its digest says", "DATA_LOSS")
+            raise Error(f"found contents of blob {digest} that do not match its digest", "DATA_LOSS")
         return data
 
     def close(self) -> None:
@@ -155,7 +156,7 @@ class Connection:
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())
         if error.code() == grpc.StatusCode.UNAVAILABLE:
-            # The coordinator's own answer has details.
+            # Only an answer of the coordinator itself has details.
             answered = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
             what = "cannot serve the call now" if answered else "cannot be reached"
             details = f"{self._what} {self.address} {what}: {details}"

@@ -1,4 +1,4 @@
-"""Indices of arrays, split into what a program contains and what is passed to it."""
+"""Indices of arrays, split into the parts that a program contains and the arrays that are passed to the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 
 class Index(NamedTuple):
-    """`place(*arrays)` is the index of the part, which `take(array, *arrays)` returns. Equal `static` mean equal
+    """An index whose integers and integer arrays are in `arrays`. `place(*arrays)` returns the index, and
+    `take(array, *arrays)` returns the indexed part of `array`. Indices with equal `static` have equal
     functions."""
 
     static: str
@@ -21,13 +22,13 @@ class Index(NamedTuple):
 
 
 def split(index: Any, shape: tuple[int, ...]) -> Index:
-    """Whole numbers and arrays of them are passed to the program, so that x[i] is compiled once for all i. Slices,
-    None and ... are part of the program. Raises IndexError if a number is out of range."""
+    """Splits an index. Integers and arrays of integers are passed to the program, so that x[i] is compiled once for all
+    i. Slices, None and ... are part of the program. Raises IndexError if a number is out of range."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [p for part in parts for p in _without_masks(part)]
     taken = sum(part is not None and part is not Ellipsis for part in parts)
     if taken > len(shape):
-        raise IndexError(f"found {taken} indices, expected at most {len(shape)}, as the array has dimensions")
+        raise IndexError(f"found {taken} indices, expected at most {len(shape)}, the number of dimensions")
     static: list[Any] = []
     arrays: list[Any] = []
     dim = 0
@@ -55,7 +56,7 @@ class _Passed:
 
 
 def _without_masks(part: Any) -> list[Any]:
-    """Replaces a boolean mask, whose number of elements no program knows, by the indices of its elements."""
+    """Replaces a boolean mask by the indices of its true elements, because their number is not known to the program."""
     if isinstance(part, slice):
         return [slice(*(None if end is None else int(end) for end in (part.start, part.stop, part.step)))]
     if part is None or part is Ellipsis or (hasattr(part, "__index__") and not hasattr(part, "shape")

@@ -12,9 +12,9 @@ from xlad import element_types, protos
 from xlad.connection import sha256
 
 Axes = dict[str, int]
-MAX_KEPT = 64  # Checkpoints that are kept for evaluations that come later than the training.
+MAX_KEPT = 64  # The number of checkpoints that are kept for evaluations that are slower than the training.
 
-_MODES = ("run-to-run", "fast", "canonical")  # By their numbers in proto/executable.proto.
+_MODES = ("run-to-run", "fast", "canonical")  # Ordered by their numbers in proto/executable.proto.
 _PARAMETER_KINDS = {"state": 1, "rng": 1, "data": 2, "step": 3}
 _RESULT_KINDS = {"state": 1, "rng": 1, "loss": 2, "metric": 3}
 
@@ -47,15 +47,15 @@ def whole_number(value: Any, what: str) -> int:
 class Recovery:
     """When a job saves its state, the state from which it starts, and the order of its reductions among devices."""
 
-    checkpoint_every: int | None = None  # Steps; None: by time, every 5 minutes.
-    resume: str | None = None  # A job's id or the URI of a checkpoint; None: the initial state of the job.
+    checkpoint_every: int | None = None  # In steps; None means every 5 minutes.
+    resume: str | None = None  # A job's id or the URI of a checkpoint; None means the initial state of the job.
     start_step: int = 0
-    keep: int = 0  # How many checkpoints are kept; 0: 2.
+    keep: int = 0  # The number of checkpoints that are kept; 0 means the default, 2.
     stop_when_not_finite: bool = False
     mode: str = "run-to-run"
 
     def with_evaluation(self, evaluate: Any, every: int | None, steps: int) -> Recovery:
-        """Returns the same with the checkpoints that evaluations need."""
+        """Returns these options, changed so that the checkpoints that evaluations need are saved and kept."""
         if (evaluate is None) != (every is None):
             found, missing = ("evaluate_every", "evaluate") if evaluate is None else ("evaluate", "evaluate_every")
             raise TypeError(f"found {found} without {missing}, expected both")
@@ -66,8 +66,8 @@ class Recovery:
         saved = every if self.checkpoint_every is None else self.checkpoint_every
         if saved < 1 or every % saved:
             raise ValueError(f"found checkpoint_every={saved} and evaluate_every={every}, expected a multiple of "
-                             "checkpoint_every: states are evaluated when they are saved")
-        keep = min(MAX_KEPT, max(2, steps // saved + 1))  # With the final one.
+                             "checkpoint_every as evaluate_every: states are evaluated when they are saved")
+        keep = min(MAX_KEPT, max(2, steps // saved + 1))  # Includes the final checkpoint.
         return dataclasses.replace(self, checkpoint_every=saved, keep=keep)
 
     def fill(self, spec: Any) -> None:
@@ -91,7 +91,7 @@ class Job:
     program: bytes  # HLO text or proto
     state: bytes  # safetensors
     data: bytes  # safetensors; may be empty
-    # Instead of data: yields one safetensors file for each step, from the given first one.
+    # If set, it replaces `data`: it yields one safetensors file for each step, beginning with the given step.
     stream: Callable[[int], Iterator[bytes]] | None = None
 
     @property

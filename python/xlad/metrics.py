@@ -1,7 +1,7 @@
 """Metrics as the f32 scalars that programs return: arrays element by element, 64-bit numbers in parts.
 
-The name of a scalar says what it is part of: "loss", "loss~1" (what f32 does not hold of it), "accuracy[2]",
-"matrix[0,3]~2".
+The name of a scalar consists of the name of the metric, the index of the element and the number of the part: "loss",
+"accuracy[2]", "matrix[0,3]~2". Part 1 of a 64-bit number ("loss~1") is the remainder that does not fit into f32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = re.compile(r"(?P<name>.*?)(\[(?P<index>\d+(,\d+)*)\])?(~(?P<part>\d+))?"
 
 
 def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list[Any]]:
-    """Returns the names and the values of the scalars, traced by JAX."""
+    """Returns the names and the values of the scalars. Called while JAX traces the step."""
     import jax.numpy as jnp
 
     scalars: list[str] = []
@@ -29,7 +29,7 @@ def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list
             raise TypeError(f"the step returned metric {name} of type {array.dtype}, expected real numbers")
         if array.size > MAX_ELEMENTS:
             raise TypeError(f"the step returned metric {name} of shape {list(array.shape)}, expected a scalar or an "
-                            f"array of at most {MAX_ELEMENTS} elements: put larger ones into the state")
+                            f"array of at most {MAX_ELEMENTS} elements; larger arrays can be part of the state")
         parts = _parts(array)
         for index in np.ndindex(array.shape):
             for part, of_array in enumerate(parts):
@@ -40,7 +40,7 @@ def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list
 
 
 def _parts(array: Any) -> list[Any]:
-    """Returns f32 arrays whose exact sum is the array, which is one of them unless elements have 64 bits."""
+    """Returns f32 arrays whose exact sum is the array. Only an array with 64-bit elements has more than one part."""
     import jax.numpy as jnp
 
     parts = [array.astype(jnp.float32)]
@@ -54,12 +54,12 @@ def _parts(array: Any) -> list[Any]:
 
 class _Scalar(NamedTuple):
     name: str
-    at: tuple[int, ...]  # Its place in the array.
+    at: tuple[int, ...]  # Its index in the array.
     part: int
 
 
 class Decoder:
-    """Makes metrics of the scalars of a step: numbers, and arrays of numpy."""
+    """Combines the scalars of a step into metrics: numbers and numpy arrays."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._scalars = [_parse(name) for name in names]

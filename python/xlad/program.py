@@ -27,7 +27,7 @@ from jax.sharding import PartitionSpec as P
 from xlad.shardings import Placement, Specs
 
 try:
-    from jax._src import source_info_util  # Not public. Without it, lines are those of libraries.
+    from jax._src import source_info_util  # Not public. Without it, source lines may be those of libraries.
 except ImportError:
     source_info_util = None  # type: ignore[assignment]
 
@@ -35,14 +35,15 @@ Tree = Any
 
 
 class KeyLeaf(NamedTuple):
-    """A leaf that is a typed random key for the user, and its words (uint32) in programs and files."""
+    """A leaf with random keys. For the user it has JAX's key type; in programs and files it has their words
+    (uint32)."""
 
     impl: Any
 
 
 def leaf_names(tree: Tree, whole: str, before: str = "") -> list[str]:
-    """"layers.0.w": the path of each leaf, prefixed with `before`; `whole` if the tree is one leaf. Names are
-    unlike each other.
+    """Returns the name of each leaf: its path, as in "layers.0.w", prefixed with `before`. If the tree is a single
+    leaf, its name is `whole`. All names are different.
     """
     names: dict[str, None] = {}
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
@@ -70,7 +71,7 @@ def to_array(leaf: Any, place: str) -> np.ndarray:
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.core.Tracer):
         raise TypeError(f"{place}: found a value that JAX is tracing, expected an array: functions of a cluster cannot "
-                        "be called inside jit, grad, vmap or scan; put those inside the function")
+                        "be called inside jit, grad, vmap or scan; use these inside the function")
     if callable(leaf) or isinstance(leaf, (str, bytes)):
         raise TypeError(f"{place}: found {leaf!r}, expected an array or a number{_INSTEAD}")
     array = np.asarray(leaf)
@@ -114,8 +115,8 @@ def positional(function: Callable[..., Any], default: int) -> int:
 
 
 def name_arguments(wrapper: Any, function: Callable[..., Any], keys: Sequence[int | str]) -> None:
-    """Names the wrapper's arguments like those of the function, and gives it the function's place in the source,
-    because programs and messages show these. `keys` are positions or names."""
+    """Copies the names of the function's arguments and its position in the source to the wrapper, because programs and
+    messages show them. `keys` are positions or names."""
     with contextlib.suppress(TypeError, ValueError, IndexError, KeyError):
         given = inspect.signature(function).parameters
         parameters = [list(given.values())[key] if isinstance(key, int) else given[key] for key in keys]
@@ -157,15 +158,15 @@ def _structs(arguments: Sequence[Tree], mesh: AbstractMesh | None, specs: Specs)
 
 
 def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place: Placement, specs: Specs) -> Tree:
-    """ShapeDtypeStructs."""
-    mesh = _mesh_of_doors(place, specs)
+    """Returns the shapes and types of the results as a tree of ShapeDtypeStructs."""
+    mesh = _divisible_mesh(place, specs)
     with jax.sharding.use_abstract_mesh(mesh) if mesh is not None else contextlib.nullcontext():
         return jax.eval_shape(function, *_structs(arguments, mesh, specs))
 
 
-def _mesh_of_doors(place: Placement, specs: Specs) -> AbstractMesh | None:
-    """Returns a mesh on which all sizes are divisible, which JAX requires for arguments. The coordinator does not, and
-    replaces the sizes of the axes."""
+def _divisible_mesh(place: Placement, specs: Specs) -> AbstractMesh | None:
+    """Returns a mesh on which all sizes are divisible, because JAX requires this for arguments. The coordinator does
+    not require it, and replaces the sizes of the axes."""
     mesh = place.mesh
     if mesh is None or specs.even:
         return mesh
@@ -206,7 +207,7 @@ def lower(function: Callable[..., Any], arguments: Sequence[Tree], place: Placem
     """Returns the function's HLO with global shapes and annotations. The mesh is abstract: no devices are needed."""
     options: dict[str, Any] = {"donate_argnums": tuple(donate), "keep_unused": True}
     is_spec = lambda x: isinstance(x, P)
-    mesh = _mesh_of_doors(place, specs)
+    mesh = _divisible_mesh(place, specs)
     with contextlib.ExitStack() as stack:
         if mesh is not None:
             on_mesh = lambda tree: jax.tree_util.tree_map(
@@ -238,7 +239,7 @@ _sources_before: tuple[Any, list[str]] = (None, [])
 
 @contextlib.contextmanager
 def _sources_of(function: Callable[..., Any]) -> Iterator[None]:
-    """Makes the source lines in programs those of the user: an instruction that a library creates gets the line that
+    """Makes instructions refer to source lines of the user: an instruction that a library creates gets the line that
     calls the library. Paths are relative to the working directory, so that messages are the same on every machine."""
     global _sources_before, _sources_users
     name = "jax_hlo_source_file_canonicalization_regex"
@@ -264,8 +265,8 @@ def _excluded() -> list[str]:
 
 
 def _exclude(paths: list[str]) -> None:
-    """Sets the folders whose files are not the user's. Other versions of JAX may lack the list; then lines are those
-    of the libraries."""
+    """Sets the folders whose files are not the user's. Other versions of JAX may lack this list; then source lines may
+    be those of libraries."""
     with contextlib.suppress(AttributeError):
         source_info_util._exclude_paths[:] = paths
         source_info_util._exclude_path_regex.cache_clear()

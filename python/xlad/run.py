@@ -34,7 +34,8 @@ class Step(NamedTuple):
 
 
 class Status(NamedTuple):
-    """job_id, name, state ("PENDING", "COMPILING", "STARTING", "RUNNING", or one of ENDED), steps done and in total."""
+    """The status of a job. `state` is "PENDING", "COMPILING", "STARTING", "RUNNING", or one of ENDED. `step` is the
+    number of finished steps, and `steps` the total number."""
 
     job_id: str
     name: str
@@ -69,16 +70,17 @@ class Evaluation(NamedTuple):
 
 
 class Watching(NamedTuple):
-    """What is done with a job's reports."""
+    """How a run handles the reports of its job."""
 
     metric_names: list[str]
-    restore: Callable[[Mapping[str, Any]], Any] = dict  # Makes the state of arrays by name.
+    restore: Callable[[Mapping[str, Any]], Any] = dict  # Converts arrays by name to the state.
     on_step: Callable[[Step], Any] | None = None
     evaluate: Callable[[Any, int], Any] | None = None  # Called with a state and its step.
     evaluate_every: int = 0
     first_step: int = 0
     progress: Progress = Progress()
-    draws_steps: bool | None = None  # Whether `progress` is drawn in loops over the steps too; None: in wait() alone.
+    # True if `progress` is also drawn in loops over the steps; None if it is drawn only in wait().
+    draws_steps: bool | None = None
 
 
 class Run(Iterator[Step]):
@@ -150,7 +152,8 @@ class Run(Iterator[Step]):
         return Status.of(self._status)
 
     def result(self) -> Any:
-        """Waits and returns the final state: a tree like the initial state (for a job directory: arrays by name)."""
+        """Waits for the end of the job, and returns the final state: a tree like the initial state, or, for a job
+        directory, arrays by name."""
         self.wait()
         if self._status.final_state_blob:
             arrays = safetensors.parse(self._connection.get_blob(self._status.final_state_blob))
@@ -160,8 +163,8 @@ class Run(Iterator[Step]):
         return self._read(self._status.checkpoint_uri)
 
     def checkpoint(self) -> Checkpoint | None:
-        """Returns the newest saved state, also while the job runs; None if none has been saved yet."""
-        for _ in range(3):  # Old checkpoints are dropped during training.
+        """Returns the newest saved state, also while the job runs, or None if no state has been saved yet."""
+        for _ in range(3):  # Tries again, because the checkpoint may be dropped before it is read.
             status = self._connection.call("GetJob", job_id=self.job_id)
             if not status.has_checkpoint:
                 return None
@@ -198,7 +201,7 @@ class Run(Iterator[Step]):
                     self._draw()
                     for metrics in update.metrics:
                         yield self._report(metrics)
-                # The stream ends after the last metrics; before that, the job may have ended already.
+                # The stream ends after the last metrics. The status may say earlier that the job has ended.
                 if self._status is not None and self._has_ended():
                     self._evaluate(self._status.steps)
                     return
@@ -214,11 +217,11 @@ class Run(Iterator[Step]):
             time.sleep(_PAUSE_S)
 
     def _from_step(self) -> int:
-        """The step after the last one that was reported: a resumed job begins later than at 0."""
+        """Returns the step after the last reported one, or 0. The first step of a resumed job is later than 0."""
         return self.history[-1].step + 1 if self.history else 0
 
     def _report(self, metrics: Any) -> Step:
-        """Evaluations come before the first step that follows their state."""
+        """Adds a step to the history. The evaluation of the state before the step is done first."""
         self._evaluate(metrics.step)
         step = Step(metrics.step, self._decode(metrics.values), metrics.step_ms)
         self.history.append(step)
@@ -236,8 +239,8 @@ class Run(Iterator[Step]):
                                            loss if isinstance(loss, float) else None)
 
     def _evaluate(self, step: int) -> None:
-        """Evaluates the states up to the one before `step` that were not yet. The first step that is reported, which is
-        not 0 if the job resumes another one, decides which is the first."""
+        """Evaluates the states that were not evaluated yet, up to that before `step`. The first evaluation is after the
+        first reported step, which is not 0 if the job resumes another one."""
         every, evaluate = self._watching.evaluate_every, self._watching.evaluate
         if evaluate is None or not every:
             return
@@ -250,7 +253,7 @@ class Run(Iterator[Step]):
             self._next_evaluation = wanted + every
 
     def _state_before(self, step: int) -> Checkpoint | None:
-        """Waits for the checkpoint of a step. None if it was not saved, or is not kept any more."""
+        """Waits for the checkpoint of a step. Returns None if it was not saved, or is no longer kept."""
         while True:
             status = self._connection.repeat("GetJob", job_id=self.job_id, alive=self._alive)
             uris = {saved.step: saved.uri for saved in status.checkpoints}
@@ -263,8 +266,9 @@ class Run(Iterator[Step]):
             if state in ENDED or any(saved > step for saved in uris):
                 if not self._skips:
                     logging.getLogger("xlad").warning(
-                        "%s: the state before step %d is not evaluated, because a newer one was saved before it, or it "
-                        "is not kept any more; the same may hold for others (the job does not wait for evaluations)",
+                        "%s: the state before step %d is not evaluated, because only a later state was saved or "
+                        "because it is no longer kept; other states may be skipped too, because the job does not wait "
+                        "for evaluations",
                         self.job_id, step)
                 self._skips = True
                 return None

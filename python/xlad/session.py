@@ -31,7 +31,7 @@ class Held(Protocol):
 
 
 class Loaded(NamedTuple):
-    """A program of a session, and the boxes that devices hold of its parameters and results."""
+    """A program of a session. `parameters` and `results` list, for each array, the box of each device."""
 
     number: int
     parameters: list[list[tuple[tuple[int, int], ...]]]
@@ -83,6 +83,7 @@ class Session:
                       list(loaded.warnings))
 
     def put(self, array: np.ndarray) -> int:
+        """Uploads an array, and returns its number on the workers."""
         request = protos.METHODS["PutArray"].request
         row = element_types.of_dtype(array.dtype, "argument")
         view = memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
@@ -113,9 +114,11 @@ class Session:
         return list(answer.results)
 
     def get(self, array: int) -> bytes:
+        """Returns the elements of an array, row-major. Blocks until they have been computed."""
         return self._place.download("GetArray", lambda chunks: b"".join(chunk.data for chunk in chunks), array=array)
 
     def wait(self, array: int) -> None:
+        """Blocks until an array has been computed."""
         self._place.download("GetArray", lambda chunks: next(chunks, None), array=array)
 
     def add(self, array: Held) -> None:
@@ -140,7 +143,8 @@ class Session:
                 self._calls -= 1
 
     def give_up(self, with_arrays: bool) -> bool:
-        """Closes the session if no call is running and no array is in use; `with_arrays` fetches the arrays first."""
+        """Closes the session if no call is running and it has no arrays, and returns whether it did. With
+        `with_arrays`, a session that has arrays is also closed, after they have been fetched."""
         if self._calls or (self._arrays and not with_arrays):
             return False
         for array in list(self._arrays.values()):
@@ -166,10 +170,10 @@ class Session:
         return self.ended
 
     def _hold(self) -> None:
-        """Holds the session, again when the coordinator returns after a restart."""
+        """Holds the session until it ends. Calls HoldSession again after the coordinator was restarted."""
         lost_since: float | None = None
         while self.ended is None:
-            why = "its coordinator let go of it"
+            why = "its coordinator released it"
             ended = False
             try:
                 for status in self._connection.stream("HoldSession", session_id=self.id):

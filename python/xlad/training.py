@@ -20,7 +20,8 @@ Tree = Any
 class Training:
     """A step, its state and its data.
 
-    If `stream` is set, iterators of batches are read one batch at a time while the job runs, and not before.
+    If `stream` is set, iterators of batches are read batch by batch while the job runs. Otherwise they are read at
+    once.
     """
 
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, options: DataOptions,
@@ -30,7 +31,7 @@ class Training:
         steps = whole_number(steps, "steps")
         if stream and 0 < steps <= options.start_step:
             raise ValueError(f"found steps={steps} and start_step={options.start_step}, expected more steps: steps "
-                             "counts those before start_step too")
+                             "includes those before start_step")
         from xlad import program
 
         self.name = str(name or getattr(step, "__name__", type(step).__name__))
@@ -57,7 +58,7 @@ class Training:
         if self._takes > arguments:
             self._arguments.append(np.int32(0))
             self._argument_names.append(["step"])
-        self._metrics: list[tuple[str, str]] = []  # Name and kind, found when the step is traced.
+        self._metrics: list[tuple[str, str]] = []  # The names and kinds, which are set when the step is traced.
 
     def lower(self, mesh: Any, in_shardings: Any, known_axes: Collection[str] = ()) -> tuple[Axes, Any]:
         """Returns the axes and the program for one mesh."""
@@ -102,13 +103,14 @@ class Training:
 
         found = jax.tree_util.tree_structure(new_state)
         if found != self._treedef:
-            raise TypeError(f"the step returned a state of structure {found}, expected {self._treedef}, as it is given")
+            raise TypeError(f"the step returned a state of structure {found}, expected {self._treedef}, "
+                            "that of the initial state")
         for name, leaf, before in zip(self.state_names, jax.tree_util.tree_leaves(new_state), self._arrays):
             leaf = jax.random.key_data(leaf) if program.is_key(leaf) else leaf
             dtype = jax.dtypes.canonicalize_dtype(leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype)
             if dtype != before.dtype or np.shape(leaf) != before.shape:
                 raise TypeError(f"the step returned {shape_text(dtype, np.shape(leaf), name)} for state {name}, "
-                                f"expected {shape_text(before.dtype, before.shape)}, as it is given")
+                                f"expected {shape_text(before.dtype, before.shape)}, as in the initial state")
 
     def manifest(self) -> dict[str, Any]:
         """Returns manifest.json without the meshes. The step must have been lowered."""
@@ -153,7 +155,7 @@ class Training:
 
 
 def restore_like(state: Tree) -> Callable[[Mapping[str, np.ndarray]], Tree]:
-    """Returns a function that makes a tree like `state` of arrays by name."""
+    """Returns a function that converts arrays by name to a tree like `state`."""
     from xlad import program
 
     leaves, treedef = _flatten(state)
