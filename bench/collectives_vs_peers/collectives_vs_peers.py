@@ -2,8 +2,8 @@
 """Times collectives of xlad, Open MPI, MPICH, Gloo and a ring over Open MPI's messages, alternately, on this host.
 
 All sides use the method of `xlad bench`: the median over batches of the maximum over ranks. A ratio is the time of the
-fastest library divided by that of xlad, so that more than 1 means that xlad is faster. Libraries that are not installed
-are named and left out. Build xlad's side with `ninja -C build/release collectives_vs_peers_xlad`.
+fastest library divided by the time of xlad, so xlad is faster if the ratio is above 1. Libraries that are not installed
+are listed and left out. Build xlad's side with `ninja -C build/release collectives_vs_peers_xlad`.
 """
 
 import argparse
@@ -28,20 +28,20 @@ def arguments():
     parser.add_argument("--min-bytes", type=int, default=8)
     parser.add_argument("--max-bytes", type=int, default=256 << 20)
     parser.add_argument("--factor", type=int, default=2)
-    parser.add_argument("--iterations", type=int, default=0, help="of a batch; 0: 20, fewer for large sizes")
+    parser.add_argument("--iterations", type=int, default=0, help="operations per batch; 0: 20, fewer for large sizes")
     parser.add_argument("--batches", type=int, default=15)
-    parser.add_argument("--rounds", type=int, default=3, help="how often the libraries take turns")
-    parser.add_argument("--in-place", action="store_true", help="on all sides")
-    parser.add_argument("--registered", action="store_true", help="xlad's buffers are those that it allocated")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each library is measured")
+    parser.add_argument("--in-place", action="store_true", help="run collectives in place on all sides")
+    parser.add_argument("--registered", action="store_true", help="use buffers that xlad allocated")
     parser.add_argument("--rotate", type=int, default=0, help="bytes of buffers that iterations use in turn")
-    parser.add_argument("--timeout", type=int, default=120, help="seconds for one library, size and round")
+    parser.add_argument("--timeout", type=int, default=120, help="limit in seconds for one library, size and round")
     parser.add_argument("--only", nargs="+", help="peers to run: openmpi, mpich, gloo, ring")
     parser.add_argument("--json", help="also write all times to this file")
     return parser.parse_args()
 
 
 def compile_sides(folder):
-    """The programs of the libraries that are installed, by name."""
+    """Compiles the programs of the installed libraries, and returns them by name."""
     built = {}
     for name in ("openmpi", "mpich"):
         compiler = shutil.which(f"mpicc.{name}")
@@ -131,7 +131,7 @@ def main():
             sides = {peer: program for peer, program in sides.items() if peer in options.only}
         where = "in place" if options.in_place else "out of place"
         kind = "registered" if options.registered else "plain"
-        print(f"# {options.collective}, float, sum; xlad: {kind} buffers; {where} on both sides; median of {options.rounds} rounds")
+        print(f"# {options.collective}, float, sum; xlad: {kind} buffers; {where} on all sides; median of {options.rounds} rounds")
         peers = list(sides)
         print(f"{'ranks':>5} {'bytes':>10} {'xlad us':>10} " + " ".join(f"{peer + ' us':>11}" for peer in peers) +
               f" {'best peer':>10} {'median':>7} {'mean':>7} {'p99':>7}")

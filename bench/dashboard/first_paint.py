@@ -1,9 +1,10 @@
-"""The time until the dashboard is painted, in headless Chromium, without a job and while 8 workers train.
+"""Measures the time until the dashboard is painted in headless Chromium, without a job and while 8 workers train.
 
     python3 bench/dashboard/first_paint.py --rounds 15
 
-Each round opens a new page. `paint` is the browser's first contentful paint and `rows` the moment at which the page shows
-the workers, both since the navigation began. Needs `chromium` (Debian's package of this name).
+Each round opens a new page. `paint` is the time of the browser's first contentful paint, and `rows` is the time at
+which the page shows the workers. Both are measured from the beginning of the navigation. Needs Debian's package
+chromium.
 """
 
 import argparse
@@ -86,7 +87,7 @@ class Browser:
         while time.monotonic() < deadline:
             answer = self.call("Runtime.evaluate", session, expression=TIMES % WORKERS, awaitPromise=True,
                                returnByValue=True)
-            if "value" in answer["result"]:  # It has none if the page changed while the promise waited.
+            if "value" in answer["result"]:  # There is no value if the page changed while the promise was pending.
                 self.call("Target.closeTarget", targetId=target)
                 return answer["result"]["value"]
         raise RuntimeError(f"{url} did not list {WORKERS} workers within 20 s")
@@ -126,18 +127,19 @@ def report(name, pages):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
-    parser.add_argument("--job", type=pathlib.Path, default=REPO / "examples/spiral_mlp", help="what the workers train")
+    parser.add_argument("--job", type=pathlib.Path, default=REPO / "examples/spiral_mlp", help="job of the workers")
     parser.add_argument("--mesh", default="dp=8")
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     if shutil.which("chromium") is None:
-        sys.exit("first_paint: chromium is not installed; Debian's package has this name")
+        sys.exit("first_paint: chromium is not installed; install Debian's package chromium")
     with tempfile.TemporaryDirectory(prefix="xlad-paint-", ignore_cleanup_errors=True) as name:
         folder = pathlib.Path(name)
         browser = Browser(folder / "browser")
         try:
             with cluster(args.xlad, folder) as (address, http):
-                browser.open_page(f"http://{http}/")  # The first page of a browser also starts its processes.
+                # The first page is not measured, because the browser starts its processes for it.
+                browser.open_page(f"http://{http}/")
                 report("idle", [browser.open_page(f"http://{http}/") for _ in range(args.rounds)])
                 subprocess.run([args.xlad, "submit", args.job, "--mesh", args.mesh, "--steps", "1000000",
                                 "--coordinator", address], check=True, stdout=subprocess.DEVNULL)

@@ -3,11 +3,11 @@
     python3 bench/gpu/ptxas_corpus.py                           every program, for sm_80 and sm_90
     python3 bench/gpu/ptxas_corpus.py --one-per-step --seconds 600 --json ptxas.json
 
-The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with the file of each program. Values that the corpus does
-not have (constants printed as {...}) are replaced by an iota. Programs are compiled for the mesh that they name,
-smallest first. ptxas is that of PyPI's nvidia-cuda-nvcc in build/venv, of XLAD_PTXAS, or of the PATH.
+The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with the file of each program. Constants whose values are not
+in the corpus (printed as {...}) are replaced by an iota. Programs are compiled for the mesh that they name, smallest
+first. ptxas is that of PyPI's nvidia-cuda-nvcc in build/venv, of XLAD_PTXAS, or of the PATH.
 
-kernels   kernels of one device's program, equal ones once. serial: those with one thread in all
+kernels   kernels in the PTX of one device's program, without duplicates. serial: kernels with one thread per block
 accepted  kernels in PTX that ptxas accepted, of all GPUs together
 xlad s, ptxas s   seconds of the compilation and of ptxas, of all GPUs together
 
@@ -48,7 +48,7 @@ def programs(corpus, only, one_per_step):
 
 
 def run(command, seconds):
-    """Returns the time that the command took, and what went wrong or None."""
+    """Returns the time that the command took, and its error or None."""
     start = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
@@ -94,9 +94,9 @@ def main():
     parser.add_argument("--gpus", default="sm_80,sm_90")
     parser.add_argument("--optimize", type=int, default=3, help="ptxas's optimization level, 0 to 3")
     parser.add_argument("--only", help="only programs whose name contains this")
-    parser.add_argument("--one-per-step", action="store_true", help="each step of a model on one mesh only")
-    parser.add_argument("--seconds", type=float, help="begin no program after this time")
-    parser.add_argument("--each", type=float, default=600, help="the most seconds of one compilation or assembly")
+    parser.add_argument("--one-per-step", action="store_true", help="compile each step of a model for one mesh only")
+    parser.add_argument("--seconds", type=float, help="start no program after this many seconds")
+    parser.add_argument("--each", type=float, default=600, help="limit in seconds for one compilation or assembly")
     parser.add_argument("--json", help="also write all rows to this file")
     flags = parser.parse_args()
     if not flags.corpus:

@@ -1,15 +1,16 @@
-"""What a GPU computes and how fast: the curves of the examples, their steps beside jax.jit, and copies and transposes.
+"""Checks a GPU's results and measures its speed: loss curves of the examples, step times compared with jax.jit, and
+copies and transposes.
 
     python3 bench/gpu/run.py                              all job directories of $XLAD_EXAMPLES and of examples/
     python3 bench/gpu/run.py --only cnn,lstm --json gpu.json
 
-Without a GPU it says "no GPU here" with xlad's reason, and the exit code is 2.
+Without a GPU, the script prints "no GPU here" with xlad's reason, and the exit code is 2.
 
-curve   the largest difference of a loss from the job directory's curve.json, relative, beside the manifest's tolerance
+curve   the largest difference of a loss from the job directory's curve.json, relative, next to the manifest's tolerance
 step    milliseconds of a step: the median of `xlad run` (its devices are on one GPU), and that of jax.jit with JAX's
         CUDA plugin, if the Python that runs this has it. A ratio is JAX's time over xlad's: above 1, xlad is faster
-kernels bytes read and written per second, beside those of the driver's copy of the same array: the best of --rounds,
-        each of several launches. The kernels are those that xlad compiles
+kernels bytes read and written per second, next to those of the driver's copy of the same array: the best of --rounds
+        rounds, each with several launches. The kernels are compiled by xlad
 
 The exit code is 1 if a curve leaves the tolerance or a job fails. Collectives are those of xlad, staged through the
 host; NCCL is not used.
@@ -50,7 +51,7 @@ def gpu_row(flags):
 
 
 def curve(job, flags):
-    """Trains, and returns the row of the job, or what went wrong."""
+    """Trains a job, and returns its row or its error."""
     manifest = json.loads((job / "manifest.json").read_text())
     with tempfile.TemporaryDirectory() as where:
         path = pathlib.Path(where) / "curve.json"
@@ -66,7 +67,7 @@ def curve(job, flags):
 
 
 def jax_ms(job, flags):
-    """Milliseconds of a step of jax.jit on the GPU, or None if this Python has no JAX for GPUs."""
+    """Returns the milliseconds of a step of jax.jit on the GPU, or None if this Python has no JAX for GPUs."""
     os.environ["XLAD_BENCH_PLATFORM"] = "cuda"
     script = REPO / "bench/step_vs_jax/jax_side.py"
     side = step_vs_jax.Side("jax", [sys.executable, str(script), str(job), "single", "1"], None)
@@ -81,7 +82,7 @@ def jax_ms(job, flags):
 
 
 class Driver:
-    """The part of the driver that times a kernel."""
+    """The functions of the driver that time a kernel."""
 
     def __init__(self):
         self.library = ctypes.CDLL(os.environ.get("XLAD_CUDA_DRIVER", "libcuda.so.1"))
@@ -103,7 +104,7 @@ class Driver:
         return address
 
     def seconds(self, enqueue, rounds):
-        """The shortest time of one of ten calls in a row."""
+        """The shortest time of one call among ten successive calls."""
         enqueue()
         self.call("cuStreamSynchronize", self.stream)
         best = float("inf")
@@ -117,7 +118,7 @@ class Driver:
 
 
 def compile_kernel(text, where, flags):
-    """The PTX of a program of one kernel, and the number of its blocks."""
+    """Returns the PTX of a program of one kernel, and the number of its blocks."""
     program, ptx, executable = where / "program.hlo", where / "program.ptx", where / "executable"
     program.write_text(f"HloModule kernel\n{text}\n")
     target = ["--target", f"nvptx-{flags.target}"]
@@ -131,7 +132,7 @@ def compile_kernel(text, where, flags):
 
 
 def rates(driver, text, flags):
-    """Bytes per second of the program's kernel, and of a copy of the same array by the driver."""
+    """Returns the bytes per second of the program's kernel, and of a copy of the same array by the driver."""
     size = 4 * flags.side ** 2
     with tempfile.TemporaryDirectory() as where:
         ptx, blocks = compile_kernel(text.format(n=flags.side, tall=flags.side ** 2 // 8), pathlib.Path(where), flags)
@@ -191,10 +192,10 @@ def measure_kernels(flags):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder of xlad")
+    parser.add_argument("--build", type=pathlib.Path, default=REPO / "build/release/bin", help="folder with xlad")
     parser.add_argument("--examples", default=os.environ.get("XLAD_EXAMPLES"))
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
-    parser.add_argument("--steps", type=int, default=0, help="default: as in the manifests")
+    parser.add_argument("--steps", type=int, default=0, help="steps; default: as in the manifests")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--side", type=int, default=8192, help="rows and columns of the array that kernels move")
     parser.add_argument("--target", default="sm_90", choices=("sm_80", "sm_90"), help="the GPU that kernels are for")

@@ -98,7 +98,7 @@ def write(folder, kind, dims, routine):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="words with which names of rows begin, separated by commas")
+    parser.add_argument("--only", default="", help="prefixes of the names of rows, separated by commas")
     parser.add_argument("--types", default=",".join(TYPES), help="element types, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--block-ms", type=float, default=40)
@@ -116,7 +116,7 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 job = write(folder + "/job", kind, dims, routine)
                 row = step_vs_jax.measure(job, {"name": "single", "axes": {}}, args)
-        except Exception as error:  # An error in one row must not end the table.
+        except Exception as error:  # After an error in one row, the table continues with the next row.
             print(label, f"{type(error).__name__}: {error}", flush=True)
             slow += 1
             continue

@@ -1,11 +1,12 @@
-"""Steps and compilation of job directories by two builds of xlad, measured in turns in one run.
+"""Compares the step times and compile times of two builds of xlad on job directories, measured alternately.
 
     python bench/step_vs_jax/before_after.py --before /path/to/an/older/build/release/bin
     python bench/step_vs_jax/before_after.py --before DIR --only cnn,lstm --mesh single
 
-Both sides stay alive and idle while the other one works; a pair is one block of steps of each, one right after the
-other. Ratios are the new build's time (or bytes) over the old one's: above 1, the new build is slower (or larger).
-`best` is the ratio of the fastest blocks, which says more when other programs use the CPUs too.
+The two processes run in turn, and each is idle while the other one works. A pair is one block of steps of each, one
+right after the other. Ratios are the new build's time (or bytes) divided by the old build's: above 1, the new build is
+slower (or larger). `best` is the ratio of the fastest blocks, which is more reliable when other programs use the CPUs
+too.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def main():
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="pairs of blocks")
     parser.add_argument("--builds", type=int, default=5, help="pairs of compilations")
-    parser.add_argument("--block-ms", type=float, default=150, help="about how long a block is")
+    parser.add_argument("--block-ms", type=float, default=150, help="approximate length of a block in milliseconds")
     args = parser.parse_args()
     rows = []
     print(f"{'example':18} {'mesh':14} {'step':>6} {'best':>6} {'compile':>8} {'memory':>7}")
