@@ -1,4 +1,4 @@
-// By which address other machines reach a server of this one.
+// Finds the address at which other machines reach a server of this machine.
 #pragma once
 
 #include <string>
@@ -9,16 +9,18 @@
 
 namespace xlad {
 
-// Whether a server on this host listens on all addresses: "0.0.0.0" or "::".
+// Whether a server that listens on `host` listens on all addresses: "0.0.0.0", "::" or "".
 bool IsWildcard(absl::string_view host);
 
-// The numeric addresses of the interfaces of this machine, IPv4 first. Addresses that are valid on one link only are
-// not among them.
+// Returns the numeric addresses of the interfaces of this machine, IPv4 first. Addresses that are valid on one link
+// only are not included.
 std::vector<std::string> OwnAddresses();
 
-// The address by which others reach a server that listens on `bound`: the host `advertise`, or else the host of
-// `bound`, or, if that stands for all addresses, the first address of this machine that is not on loopback.
-// FailedPrecondition if there is no such address.
+// Returns the HOST:PORT at which other machines reach a server that listens on `bound`, another HOST:PORT. The port is
+// that of `bound`. The host is `advertise` (HOST or [IPV6]) if that is set, and otherwise the host of `bound`. If the
+// host of `bound` stands for all addresses (IsWildcard), the first address of this machine that is not on loopback is
+// returned instead. FailedPrecondition if there is no such address. InvalidArgument if `bound` or `advertise` is
+// malformed.
 absl::StatusOr<std::string> AddressForOthers(const std::string& bound, const std::string& advertise);
 
 }  // namespace xlad

@@ -12,7 +12,7 @@
 namespace xlad {
 namespace {
 
-// dl_iterate_phdr callback: stores the build id note of the main program, if it has one, in the string `out`.
+// A callback of dl_iterate_phdr: stores the build id note of the main program, if it has one, in the string `out`.
 int FindBuildId(dl_phdr_info* info, size_t, void* out) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
@@ -31,7 +31,7 @@ int FindBuildId(dl_phdr_info* info, size_t, void* out) {
       at = contents + (note.n_descsz + 3) / 4 * 4;
     }
   }
-  return 1;  // Stops: the first entry is the main program.
+  return 1;  // A value other than 0 ends the iteration: the first entry is the main program.
 }
 
 }  // namespace

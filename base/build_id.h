@@ -1,11 +1,12 @@
-// Which build of the program runs.
+// Identifies the build of the running program.
 #pragma once
 
 #include <string>
 
 namespace xlad {
 
-// The build id of the running program, or the size and time of its file if it has no build id.
+// Returns the build id of the running program. If it has none, returns the size and modification time of its file,
+// `program_path`.
 std::string BuildId(const std::string& program_path);
 
 }  // namespace xlad

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNames[] = {"HOME", "XDG_CACHE_HOME", "XLAD_CACHE"};
 
-// Each test has the variables to itself.
+// Unsets the variables before each test, and restores them afterwards.
 class CacheFolderTest : public ::testing::Test {
  protected:
   void SetUp() override {

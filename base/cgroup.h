@@ -6,8 +6,8 @@
 
 namespace xlad {
 
-// Calls `visit` with the contents of `file`, as "cpu.max", of the group of this process and of each group around it
-// that has the file. Calls nothing if the process is in no group of version 2.
+// Calls `visit` with the contents of `file`, such as "cpu.max", for the group of this process and for each enclosing
+// group that has the file. Does nothing if the process is not in a group of version 2.
 void ForEachCgroupFile(absl::string_view file, absl::FunctionRef<void(absl::string_view)> visit);
 
 }  // namespace xlad

@@ -1,9 +1,9 @@
-// Child processes: ones that run in parallel to this one, such as the workers of a local cluster (ChildProcess), and
-// ones that turn one input into one output (RunChild). The compiler runs in the latter way, so that a crash, a hang or
-// a lack of memory in it is an error of one job here.
+// Child processes. A ChildProcess, such as a worker of a local cluster, runs concurrently with this process. RunChild
+// runs a child that turns one input into one output. The compiler runs in this way, so that a crash, a hang or a lack
+// of memory in it is only an error of one job.
 //
-// Every child is in its own process group, so that Ctrl-C on the terminal signals only this process, and the kernel
-// kills it when this process or the thread that started it ends (base/spawn.h). If the program of a child cannot be
+// Every child is in its own process group, so Ctrl-C on the terminal signals only this process. The kernel kills a
+// child when this process or the thread that started it ends (base/spawn.h). If the program of a child cannot be
 // executed, the child exits with code 127.
 #pragma once
 
@@ -26,7 +26,7 @@ class ChildProcess {
  public:
   // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
   // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened,
-  // ResourceExhausted if the system has no process left.
+  // ResourceExhausted if the system cannot create another process.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();
@@ -36,11 +36,11 @@ class ChildProcess {
   pid_t pid() const { return process_.pid; }
   // Sends a signal if the process has not ended.
   void Signal(int signal);
-  // Polls, without blocking.
+  // Polls the process without blocking. Returns whether it has ended.
   bool HasEnded();
-  // "exit code 1", "signal 9 (Killed)", or "still running", as of the last HasEnded or WaitFor.
+  // Returns "exit code 1", "signal 9 (Killed)" or "still running", according to the last HasEnded or WaitFor.
   std::string HowEnded() const;
-  // Waits until the process has ended, at most timeout_ms. Returns whether it has.
+  // Waits at most timeout_ms until the process has ended. Returns whether it has.
   bool WaitFor(int64_t timeout_ms);
 
  private:
@@ -50,10 +50,10 @@ class ChildProcess {
   int status_ = 0;
 };
 
-// How a process ended, from the status that waitpid returns: "exit code 1" or "signal 9 (Killed)".
+// Returns how a process ended, given the status of waitpid: "exit code 1" or "signal 9 (Killed)".
 std::string DescribeEnd(int wait_status);
 
-// Cancels blocked work from any thread. Once raised, it stays raised.
+// A signal that cancels blocked work. Any thread may raise it, and it then stays raised.
 class CancelSignal {
  public:
   CancelSignal();
@@ -68,26 +68,27 @@ class CancelSignal {
 };
 
 struct ChildLimits {
-  int64_t timeout_ms = 600'000;
-  int64_t memory_bytes = 0;  // Limit on the address space (RLIMIT_AS), or 0 for none.
-  int64_t cpu_seconds = 0;   // Limit on the processor time of all its threads together, or 0 for none.
-  CancelSignal* cancel = nullptr;  // Kills the child when it is raised; may be null.
+  int64_t timeout_ms = 600'000;  // The limit on the time until the child has ended and its outputs are closed.
+  int64_t memory_bytes = 0;  // The limit on the address space (RLIMIT_AS), or 0 for none.
+  int64_t cpu_seconds = 0;   // The limit on the processor time of all threads of the child together, or 0 for none.
+  CancelSignal* cancel = nullptr;  // If it is raised before the child has ended, the child is killed. May be null.
 };
 
 struct ChildResult {
   int exit_code = 0;   // 127 if the program could not be executed; -1 if a signal ended it.
-  int signal = 0;      // The signal that ended it, or 0.
+  int signal = 0;      // The signal that ended the child, or 0.
   std::string output;  // All of standard output.
   std::string errors;  // The last 64 KiB of standard error.
 };
 
-// Runs `argv` (argv[0] is a path) on `input` and waits for its end. A child that fails is a result, not an error.
-// Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of the signal,
-// ResourceExhausted if the system has no pipe or process left. Thread-safe.
+// Runs `argv` (argv[0] is a path) on `input` and waits until the child has ended. A child that fails is a result, not
+// an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of
+// the signal, ResourceExhausted if the system cannot create another pipe or process. Makes this process ignore SIGPIPE.
+// Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 
-// The path of the file that this process executes.
+// Returns the path of the file that this process executes.
 std::string OwnExecutablePath();
 
 }  // namespace xlad

@@ -1,6 +1,6 @@
 // Time as an interface, so that tests and simulations can run state machines on a virtual clock.
 //
-// Thread-safe. Code outside base/ does not read the system's clocks directly.
+// Thread-safe. Outside base/, only code that waits or measures in real time reads the system's clocks directly.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,9 @@ namespace xlad {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic nanoseconds since an arbitrary start, for intervals and deadlines.
+  // Returns monotonic nanoseconds since an arbitrary start, for intervals and deadlines.
   virtual int64_t NowNs() const = 0;
-  // Nanoseconds since the Unix epoch, for timestamps that are displayed or stored.
+  // Returns nanoseconds since the Unix epoch, for timestamps that are displayed or stored.
   virtual int64_t WallNs() const = 0;
 };
 

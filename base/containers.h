@@ -1,4 +1,4 @@
-// Searches in small containers (dimension lists, operand lists, names), by comparing element after element.
+// Searches in small containers (dimension lists, operand lists, names), by comparing one element after the other.
 #pragma once
 
 #include <algorithm>

@@ -8,15 +8,16 @@
 
 namespace xlad {
 
-// The affinity mask as a bit set: core c is bit c % 64 of element c / 64. Empty if the system does not tell it.
+// Returns the affinity mask as a bit set: core c is bit c % 64 of element c / 64. Empty if the system does not report
+// it.
 std::vector<uint64_t> AffinityMask();
 
-// The smallest CPU quota, in cores, of the control group (version 2) of this process and of the groups around it;
-// infinity if none is limited.
+// Returns the smallest CPU quota, in cores, of the control group (version 2) of this process and of the enclosing
+// groups, or infinity if there is no limit.
 double CpuQuota();
 
-// The quota in cores of the contents of a control group's cpu.max: "150000 100000" is 1.5. Infinity for "max 100000"
-// and for anything unexpected.
+// Returns the quota in cores, given the contents of a control group's cpu.max: "150000 100000" is 1.5. Infinity for
+// "max 100000" and for malformed contents.
 double CpuQuotaOf(absl::string_view cpu_max);
 
 }  // namespace xlad

@@ -15,7 +15,7 @@ class FileDescriptor {
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
   void Close();
-  // The caller owns the descriptor from now on.
+  // Returns the descriptor, which the caller then owns.
   int Release();
 
  private:

@@ -1,7 +1,8 @@
 // Files as an interface, so that tests can inject disk faults and simulations can run without a disk.
 //
-// Relative paths are relative to the working directory of the process. Errors contain the path and the system's reason;
-// a missing file is NotFound, a full disk ResourceExhausted. Thread-safe.
+// Relative paths are relative to the working directory of the process. Errors contain the path and the system's reason.
+// A missing file is NotFound, a full disk is ResourceExhausted, and a read-only file system is PermissionDenied.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,67 +16,67 @@
 
 namespace xlad {
 
-// An open file, closed on destruction. Read may be called by several threads at once; a file that is written is used by
-// one thread at a time.
+// An open file, closed on destruction. Several threads may call Read at once. Only one thread at a time may use a file
+// that is written.
 class File {
  public:
   virtual ~File() = default;
-  // In bytes.
+  // The size in bytes.
   virtual absl::StatusOr<int64_t> Size() const = 0;
-  // Fills `out` with the bytes from `offset`. DataLoss if the file ends before the last of them.
+  // Fills `out` with the bytes from `offset`. DataLoss if the file has too few bytes.
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) const = 0;
   // Adds bytes at the end. After an error, an unknown part of them may have been written.
   virtual absl::Status Append(absl::string_view bytes) = 0;
-  // Returns when the contents are on disk (fsync). After an error nothing is known about them; do not retry, write the
-  // file again.
+  // Returns when the contents are on disk (fsync). After an error, the contents are undefined: do not call Sync again,
+  // but write the file again.
   virtual absl::Status Sync() = 0;
 };
 
 enum class OpenMode {
-  kRead,    // The file must exist.
-  kCreate,  // A new file, for Append. AlreadyExists if there is one of this name.
+  kRead,    // Opens a file, which must exist.
+  kCreate,  // Creates a new file, for Append. AlreadyExists if a file has this name.
 };
 
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // All bytes of a file, pipe or device. InvalidArgument for a directory.
+  // Returns all bytes of a file, pipe or device. InvalidArgument for a directory.
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
-  // The bytes [offset, offset + size). DataLoss if the file ends before them.
+  // Returns the bytes [offset, offset + size). DataLoss if the file has too few bytes.
   virtual absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t offset, int64_t size) = 0;
-  // In bytes. InvalidArgument for a directory.
+  // Returns the size in bytes. InvalidArgument for a directory.
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
-  // Replaces the file, or leaves it as it was if anything fails, even a crash: writes a temporary file in the same
-  // directory, then fsync, rename and fsync of the directory. Follows symbolic links. Devices and pipes are written to
-  // directly.
+  // Replaces the file. After any failure, even a crash, the file has either its old contents or all of the new ones.
+  // Writes a temporary file in the same directory, then calls fsync, rename, and fsync on the directory. Follows
+  // symbolic links. Devices and pipes are written to directly.
   virtual absl::Status WriteAtomically(const std::string& path, absl::string_view bytes) = 0;
   virtual bool Exists(const std::string& path) = 0;
   virtual bool IsDirectory(const std::string& path) = 0;
-  // The names (not paths) of the entries of a directory, sorted, without "." and "..".
+  // Returns the names (not paths) of the entries of a directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& path) = 0;
   // Makes the directory and its missing parents.
   virtual absl::Status MakeDirectories(const std::string& path) = 0;
-  // Removes a file; not a directory.
+  // Removes a file that is not a directory.
   virtual absl::Status Remove(const std::string& path) = 0;
 
-  // The steps of which an atomic write of a large file consists: create a temporary file, append to it, sync it, rename
-  // it, sync its directory.
+  // Open, Rename and SyncDirectory are the steps of an atomic write of a large file: create a temporary file, append to
+  // it, sync it, rename it, and sync its directory.
   virtual absl::StatusOr<std::unique_ptr<File>> Open(const std::string& path, OpenMode mode) = 0;
-  // Replaces `to` if it exists.
+  // Renames a file. Replaces `to` if it exists.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
   // Returns when the names in the directory (new, renamed and removed files) are on disk.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
   // Removes an empty directory.
   virtual absl::Status RemoveDirectory(const std::string& path) = 0;
-  // How many bytes may be written to the file system of an existing path by an unprivileged process.
+  // Returns how many bytes an unprivileged process may write to the file system of an existing path.
   virtual absl::StatusOr<int64_t> FreeBytes(const std::string& path) = 0;
 };
 
 // The files of this machine. The object exists until the process ends.
 FileSystem& RealFileSystem();
 
-// "directory/name", with exactly one slash between them; `name` alone if `directory` is empty.
+// Returns "directory/name" with exactly one slash between them, or `name` if `directory` is empty.
 std::string JoinPath(absl::string_view directory, absl::string_view name);
 
 }  // namespace xlad

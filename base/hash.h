@@ -1,4 +1,4 @@
-// Hashes of byte strings. Both return the same values on all machines and in all versions. Thread-safe.
+// Hashes of byte strings. They have the same values on all machines and in all versions. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace xlad {
 
-// SHA-256 as 64 lower-case hex digits: the content hash that names blobs and executables.
+// Returns SHA-256 as 64 lower-case hex digits. Blobs and executables are named by this hash of their contents.
 std::string Sha256Hex(absl::string_view bytes);
 
-// SHA-256 of bytes that come in pieces: Add any number of times, then FinishHex once.
+// Computes SHA-256 of bytes that arrive in pieces. Call Add any number of times, then FinishHex once.
 class Sha256 {
  public:
   Sha256();
@@ -25,8 +25,8 @@ class Sha256 {
   std::unique_ptr<State> state_;
 };
 
-// XXH3 with 64 bits, for tables and the fingerprints of schedules. Must not be used for input that an adversary
-// chooses.
+// Returns a 64-bit XXH3 hash, for tables and the fingerprints of schedules. Must not be used for input that an
+// adversary chooses.
 uint64_t Hash64(absl::string_view bytes, uint64_t seed = 0);
 
 }  // namespace xlad

@@ -7,7 +7,7 @@
  *               aligned to XLAD_BUFFER_ALIGNMENT; a kernel may read and write exactly the bytes of these slices
  *   scratch     KernelStep.scratch_bytes of memory that is used by this step only; may be NULL if that is 0
  *   api         calls back into the runtime, so that a natively compiled loop may contain library ops
- *   begin, end  the tiles that this call computes, 0 <= begin < end <= KernelStep.tiles
+ *   begin, end  this call computes the tiles [begin, end), 0 <= begin < end <= KernelStep.tiles
  *
  * Tiles are independent: several threads may compute different tiles of one step at once, in any order. What a tile
  * computes depends on its number alone, not on the range that it is called in, so that results do not depend on the
@@ -42,12 +42,13 @@ struct XladKernelApi;
 typedef int32_t (*XladKernel)(void* const* buffers, void* scratch, const struct XladKernelApi* api, int64_t begin,
                               int64_t end);
 
-/* The two functions may be called by a kernel of one tile only. */
+/* Only a kernel with one tile may call the two functions. */
 typedef struct XladKernelApi {
-  /* Runs library op `op` (an index into Executable.library_ops) on the given addresses: operands, then results. */
+  /* Runs library op `op` (an index into Executable.library_ops) on the given addresses: operands, then results.
+   * Returns XLAD_KERNEL_OK or XLAD_KERNEL_LIBRARY_OP_FAILED. */
   int32_t (*run_library_op)(const struct XladKernelApi* api, int32_t op, void* const* arguments);
-  /* Runs all `tiles` of another kernel on the threads of the device and returns its first code other than
-   * XLAD_KERNEL_OK, if there is one. */
+  /* Runs all `tiles` of another kernel on the threads of the device. Returns XLAD_KERNEL_OK, or one of the other codes
+   * that its calls have returned. */
   int32_t (*run_tiles)(const struct XladKernelApi* api, XladKernel kernel, void* const* buffers, void* scratch,
                        int64_t tiles);
   /* The partition that this call computes: its row-major position in the mesh. */

@@ -1,7 +1,8 @@
-// Logging to stderr, one line per event. This is the only header over spdlog.
+// Logs to stderr, one line per event. This header hides spdlog, which only log.cc includes.
 //
 // Lines are text on a terminal and JSON objects otherwise; XLAD_LOG_FORMAT=text|json overrides this. XLAD_LOG_LEVEL
-// (debug, info, warn, error) is the lowest level that is logged; the default is info. Thread-safe.
+// (debug, info, warn, error) is the lowest level that is logged, or off; the default is info. Thread-safe, except that
+// no other thread may log during SetLogsText and LogToFile.
 #pragma once
 
 #include <initializer_list>
@@ -32,13 +33,15 @@ inline void LogError(absl::string_view message, std::initializer_list<LogField> 
 
 void SetLogLevel(LogLevel level);
 
-// Adds these fields to every line of this process from now on, in place of those of an earlier call.
+// Adds these fields to every later line of this process, except for keys that the line has itself. They replace the
+// fields of an earlier call.
 void SetLogContext(std::vector<std::pair<std::string, std::string>> fields);
-// Whether lines are text. Overrides the choice by terminal and environment, for a child that logs through its parent.
+// Returns whether lines are text. SetLogsText replaces the choice that is made from terminal and environment, for a
+// child that logs through its parent.
 bool LogsText();
 void SetLogsText(bool text);
 
-// Appends to this file instead of writing to stderr from now on. Returns false if the file cannot be opened.
+// Appends later lines to this file instead of writing them to stderr. Returns false if the file cannot be opened.
 bool LogToFile(const std::string& path);
 
 }  // namespace xlad

@@ -1,4 +1,4 @@
-// How much memory this process may use.
+// The memory that this process may use.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace xlad {
 
-// The smallest of: the machine's memory, the limit of the control group (version 2) of this process and of the groups
-// around it, and the process's own limit on its data (RLIMIT_DATA).
+// Returns the smallest of these limits: the machine's memory, the limits of this process's control group (version 2)
+// and of the enclosing groups, and the process's own limit on its data (RLIMIT_DATA).
 int64_t UsableMemoryBytes();
 
-// The limit that a control group's memory.max says; INT64_MAX for "max" and for anything unexpected.
+// Returns the limit in a control group's memory.max, or INT64_MAX for "max" and for malformed contents.
 int64_t MemoryLimitOf(absl::string_view memory_max);
 
 }  // namespace xlad

@@ -1,4 +1,5 @@
-// The time that one pass of a pipeline took. Both pipelines (sharding and compiler) report these, in execution order.
+// The time that one pass of a pipeline took. The sharding and the compiler pipelines report these times, in execution
+// order.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace xlad {
 
 struct PassTime {
   std::string pass;  // The pass's name in its pipeline's table. A pass that runs twice is listed twice.
-  int64_t ns = 0;    // Wall-clock time.
+  int64_t ns = 0;    // The wall-clock time.
 };
 
 }  // namespace xlad

@@ -21,7 +21,7 @@
 namespace xlad {
 namespace {
 
-// An address as the kernel's tables have it: an IPv4 address is the first word.
+// An address in the format of the kernel's tables: an IPv4 address is the first word.
 struct Address {
   int family = AF_INET;
   uint32_t words[4] = {};
@@ -38,7 +38,8 @@ absl::StatusOr<Address> Parse(const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("found address ", text, ", expected a numeric one"));
 }
 
-// Asks the kernel for one socket. NotFound if it has none; Unimplemented if this kernel does not answer the question.
+// Asks the kernel for one socket. NotFound if the kernel has no such socket. Unimplemented if it does not answer such
+// questions.
 absl::StatusOr<uid_t> AskKernel(const Address& client, const Address& server) {
   const FileDescriptor netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink.is_open()) return absl::UnimplementedError("no netlink sockets");
@@ -81,7 +82,7 @@ std::string TableText(const Address& address) {
   return absl::AsciiStrToUpper(absl::StrCat(text, ":", absl::Hex(address.port, absl::kZeroPad4)));
 }
 
-// Looks the connection up in the kernel's table of all connections, as text.
+// Finds the connection in the kernel's table of all connections, which is text.
 absl::StatusOr<uid_t> ReadTable(const Address& client, const Address& server) {
   XLAD_ASSIGN_OR_RETURN(const std::string table,
                         RealFileSystem().Read(client.family == AF_INET ? "/proc/self/net/tcp" : "/proc/self/net/tcp6"));

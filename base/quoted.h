@@ -1,4 +1,4 @@
-// Text of unknown origin in error messages.
+// Quotes text of unknown origin for error messages.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace xlad {
 
-// The text in double quotes; bytes that are not printable ASCII are escaped. A text of more than 40 bytes is cut
-// and its size added: "schedule ra..." (1200 bytes).
+// Returns the text in double quotes. Bytes that are not printable ASCII are escaped. A text of more than 40 bytes is
+// truncated and its size is added: "schedule ra..." (1200 bytes).
 std::string Quoted(absl::string_view text);
 
 }  // namespace xlad

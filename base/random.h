@@ -11,18 +11,19 @@ class Random {
  public:
   virtual ~Random() = default;
   virtual uint64_t Next() = 0;
-  // Uniform in [0, n), n > 0. For n below 2^32 each probability is off by a factor of at most 1 + 2^-32.
+  // Returns a uniform number in [0, n) for n > 0. If n is below 2^32, each probability is wrong by a factor of at most
+  // 1 + 2^-32.
   uint64_t Below(uint64_t n) { return Next() % n; }
-  // Uniform in [0, 1).
+  // Returns a uniform number in [0, 1).
   double Unit() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
-  // `bytes` random bytes as lower-case hex.
+  // Returns `bytes` random bytes as lower-case hex.
   std::string Hex(int bytes);
 };
 
-// Numbers from the operating system (getrandom). Thread-safe.
+// Returns a source of random numbers from the operating system (getrandom). Thread-safe.
 std::unique_ptr<Random> SystemRandom();
-// The same sequence for the same seed: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-// generators", OOPSLA 2014). Not thread-safe.
+// Returns a source of the same sequence for the same seed: SplitMix64 (Steele, Lea and Flood, "Fast splittable
+// pseudorandom number generators", OOPSLA 2014). Not thread-safe.
 std::unique_ptr<Random> SeededRandom(uint64_t seed);
 
 }  // namespace xlad

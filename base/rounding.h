@@ -5,10 +5,10 @@
 
 namespace xlad {
 
-// `a` / `b`, rounded up: the number of pieces of `b` that cover `a`. a >= 0, b > 0.
+// Returns `a` / `b`, rounded up: the number of pieces of size `b` that cover `a`. Requires a >= 0 and b > 0.
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The smallest multiple of `multiple` that is at least `a`. a >= 0, multiple > 0.
+// Returns the smallest multiple of `multiple` that is at least `a`. Requires a >= 0 and multiple > 0.
 constexpr int64_t RoundUp(int64_t a, int64_t multiple) { return CeilDiv(a, multiple) * multiple; }
 
 }  // namespace xlad

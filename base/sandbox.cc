@@ -27,23 +27,23 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
 #ifndef SYS_fchmodat2
-#define SYS_fchmodat2 452  // Linux 6.6, the same on both architectures.
+#define SYS_fchmodat2 452  // Added in Linux 6.6. x86-64 and ARM64 have the same number.
 #endif
 
-// System calls that fail. Reading and writing open descriptors, mapping memory and starting threads are still allowed.
-// io_uring is forbidden because it can do what some of the other calls do. ioctl and some commands of fcntl (below) can
-// let the kernel send signals to other processes.
+// The system calls that fail. Reading and writing open descriptors, mapping memory and starting threads are still
+// allowed. io_uring is forbidden because it can do the work of some of the other calls. ioctl and some commands of
+// fcntl (below) are forbidden because they can make the kernel send signals to other processes.
 constexpr int kForbidden[] = {
-    // Network, programs, other processes.
+    // Calls for the network, programs and other processes.
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
     SYS_sendmmsg, SYS_execve, SYS_execveat, SYS_kill, SYS_tkill, SYS_rt_sigqueueinfo, SYS_rt_tgsigqueueinfo,
     SYS_pidfd_open, SYS_pidfd_send_signal, SYS_pidfd_getfd, SYS_ptrace, SYS_process_vm_readv, SYS_process_vm_writev,
     SYS_kcmp, SYS_migrate_pages, SYS_move_pages, SYS_prlimit64, SYS_setpriority, SYS_sched_setscheduler,
     SYS_sched_setparam, SYS_sched_setattr, SYS_ioprio_set, SYS_ioctl,
-    // Properties of files, which Landlock does not restrict.
+    // Calls that change properties of files, which Landlock does not restrict.
     SYS_fchmod, SYS_fchmodat, SYS_fchmodat2, SYS_fchown, SYS_fchownat, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
     SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_utimensat, SYS_truncate, SYS_open_by_handle_at,
-    // The system, and memory that other processes can map.
+    // Calls that change the system, or memory that other processes can map.
     SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_io_uring_setup, SYS_fanotify_init, SYS_mount, SYS_umount2,
     SYS_pivot_root, SYS_chroot, SYS_unshare, SYS_setns, SYS_init_module, SYS_finit_module, SYS_delete_module,
     SYS_kexec_load, SYS_reboot, SYS_swapon, SYS_swapoff, SYS_acct, SYS_syslog, SYS_sethostname, SYS_setdomainname,
@@ -58,7 +58,7 @@ constexpr int kForbidden[] = {
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 
-// A program for the kernel that decides about each system call (seccomp(2)). It allows what no rule refuses.
+// A filter program that the kernel runs for each system call (seccomp(2)). It allows every call that no rule refuses.
 class CallFilter {
  public:
   CallFilter() {
@@ -69,18 +69,19 @@ class CallFilter {
     If(BPF_JGE, kOtherAbi, kRefuse);
   }
 
-  // The call fails with the error of `verdict`.
+  // Makes the call fail with the error of `verdict`.
   void Forbid(int call, uint32_t verdict = kRefuse) { If(BPF_JEQ, static_cast<uint32_t>(call), verdict); }
 
-  // The call is refused unless its argument satisfies the comparison with `value`. Values have 32 bits.
+  // Refuses the call unless its argument satisfies the comparison with `value`. Only the low 32 bits are compared.
   void AllowOnlyIf(int call, int argument, int comparison, uint32_t value) {
     Jump(BPF_JEQ, static_cast<uint32_t>(call), 0, 4);
-    Load(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument);  // The low half on little-endian machines.
+    // The low half of the argument on little-endian machines.
+    Load(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument);
     Unless(comparison, value, kRefuse);
     Give(SECCOMP_RET_ALLOW);
   }
 
-  // The call is refused if its argument is one of these values.
+  // Refuses the call if its argument is one of these values.
   void ForbidIf(int call, int argument, const std::vector<uint32_t>& values) {
     Jump(BPF_JEQ, static_cast<uint32_t>(call), 0, static_cast<uint8_t>(2 * values.size() + 2));
     Load(offsetof(seccomp_data, args) + sizeof(uint64_t) * argument);
@@ -119,17 +120,18 @@ class CallFilter {
 absl::Status ForbidCalls() {
   CallFilter filter;
   for (const int call : kForbidden) filter.Forbid(call);
-  // Threads may be started, but no processes, and therefore no namespaces. A filter cannot read the arguments of
-  // clone3, which are in memory: the C library uses clone if clone3 is not known.
+  // Threads may be started, but not processes, and therefore namespaces cannot be created. A filter cannot read the
+  // arguments of clone3, which are in memory. If clone3 fails with ENOSYS, the C library uses clone.
   filter.AllowOnlyIf(SYS_clone, 0, BPF_JSET, CLONE_THREAD);
   filter.Forbid(SYS_clone3, kUnknown);
-  // Signals may be sent to threads of this process only, which abort() needs.
+  // Signals may be sent only to threads of this process. abort() needs this.
   filter.AllowOnlyIf(SYS_tgkill, 0, BPF_JEQ, static_cast<uint32_t>(getpid()));
   filter.ForbidIf(SYS_fcntl, 1, {F_SETOWN, F_SETOWN_EX, F_SETSIG, F_NOTIFY});
   return filter.Apply();
 }
 
-// The number of threads of this process; 1 if the kernel does not tell. ThreadSanitizer has a thread of its own.
+// Returns the number of threads of this process, or 1 if the kernel does not report it. ThreadSanitizer has a thread of
+// its own.
 int64_t CountThreads() {
 #if defined(__SANITIZE_THREAD__)
   return 1;
@@ -146,13 +148,13 @@ absl::Status ForbidFiles() {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return failure();
   landlock_ruleset_attr all{};
-  all.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;  // All rights of version 1.
-  constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14;        // Versions 2 and 3 added these.
+  all.handled_access_fs = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;  // All rights of version 1 of Landlock.
+  constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14;        // The rights that versions 2 and 3 added.
   if (version >= 2) all.handled_access_fs |= kRefer;
   if (version >= 3) all.handled_access_fs |= kTruncate;
   const long rules = syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
   if (rules < 0) return failure();
-  const long result = syscall(SYS_landlock_restrict_self, rules, 0);  // No rule allows anything.
+  const long result = syscall(SYS_landlock_restrict_self, rules, 0);  // There is no rule that allows anything.
   const absl::Status status = result == 0 ? absl::OkStatus() : failure();
   close(static_cast<int>(rules));
   return status;

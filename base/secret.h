@@ -1,4 +1,4 @@
-// Comparison of tokens and keys.
+// Compares tokens and keys.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace xlad {
 
-// Compares in a time that depends on the lengths only, so that an attacker cannot infer the contents by measuring it.
+// Compares in a time that depends only on the lengths. An attacker cannot infer the contents by measuring the time.
 inline bool SameSecret(absl::string_view a, absl::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;

@@ -1,4 +1,4 @@
-// A clock that runs wrong in a known way, for tests of what has to work although clocks differ.
+// A clock with a known error, for tests of code that must work although clocks differ.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace xlad {
 
-// How much a clock is ahead, and by how many millionths it is too fast.
+// How far a clock is ahead, and by how many millionths it is too fast.
 struct ClockSkew {
   int64_t offset_ns = 0;
   double ppm = 0;
 };
 
-// Thread-safe. `clock` must outlive it. The same skew of the same clock is the same time in any process.
+// Thread-safe. `clock` must outlive this object. If two processes skew the same clock equally, they get the same time.
 class SkewedClock final : public Clock {
  public:
   SkewedClock(const Clock* clock, const ClockSkew& skew) : clock_(*clock), skew_(skew) {}

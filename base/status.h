@@ -15,7 +15,7 @@
 
 namespace xlad {
 
-// An error of the same code whose message is preceded by `context` and ": "; OK if `status` is OK.
+// Returns an error of the same code whose message is preceded by `context` and ": ", or OK if `status` is OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 namespace internal {
@@ -53,7 +53,7 @@ class CheckFailure {
   if (!tmp.ok()) return std::move(tmp).status();    \
   lhs = *std::move(tmp)
 
-// XLAD_CHECK(size > 0) << "found " << size; must not depend on the user's input.
+// XLAD_CHECK(size > 0) << "found " << size; the condition must not depend on the user's input.
 #define XLAD_CHECK(condition)  \
   if (condition) [[likely]] {} \
   else ::xlad::internal::CheckFailure(__FILE__, __LINE__, #condition).stream()
