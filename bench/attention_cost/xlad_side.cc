@@ -1,13 +1,13 @@
-// Measures programs with attention as library ops and as separate steps, in turns, on one thread.
+// Measures programs with attention as library ops and as separate steps, alternately, on one thread.
 //
 //   attention_cost_xlad BLOCKS BLOCK_MS
 //
 // Each line of standard input names a file with HLO. The program answers with a line of JSON:
 //   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 100]}, "separate": {}}
-// The times are CPU times, the least of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is what the
-// compiler chooses by itself: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of
-// the estimates, summed over all attention that is recognized: the count and the nanoseconds of one. After an error,
-// the program prints one line to standard error and exits with code 1.
+// The times are CPU times, the minimum of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is the
+// choice of the compiler: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of the
+// estimates, summed over all attention that is recognized: for each term, its count and the nanoseconds per unit. After
+// an error, the program prints one line to standard error and exits with code 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

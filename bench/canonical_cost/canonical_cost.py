@@ -1,9 +1,9 @@
-"""What the mode canonical costs: the time of a collective in it over the time in the mode fast.
+"""Measures the cost of the mode canonical: the time of a collective in this mode divided by its time in the mode fast.
 
     python3 bench/canonical_cost/canonical_cost.py --ranks 2,4,8 --bytes 64K,1M,16M
 
-Both modes run in turn, several rounds, and each round gives one ratio. Printed are the median of both times and of the
-ratios, and the least and the largest ratio.
+The two modes run in turn for several rounds, and each round gives one ratio. The script prints the medians of both
+times and of the ratios, and the smallest and the largest ratio.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-// xlad's side of the comparison: `xlad bench` as a program of its own.
+// xlad's side of the comparison: `xlad bench` as a separate program.
 #include <CLI/CLI.hpp>
 
 #include "cli/bench_options.h"

@@ -1,12 +1,12 @@
-// What a coordinator costs and how it answers under load: many workers on real gRPC streams, and a flood of connections
-// that never authenticate.
+// Measures a coordinator's CPU time and response times under load: many workers on real gRPC streams, and a flood of
+// connections that never authenticate.
 //
 //   coordinator_load XLAD FOLDER [WORKERS [SECONDS]]
 //
-// Starts `XLAD coordinator` with its data in FOLDER, attaches WORKERS (1000) streams that each send a heartbeat per
-// second for SECONDS (60), and prints the processor time of the coordinator; then the round-trip times of small
-// requests, first without and then with 1,000 unauthenticated connections per second, 1,000 idle ones and 24 stalled
-// bodies. One JSON object on standard output.
+// Starts `XLAD coordinator` with its data in FOLDER, and attaches WORKERS (default 1000) streams that each send a
+// heartbeat per second for SECONDS (default 60). Then measures the round-trip times of small requests, first without
+// and then with 1,000 unauthenticated connections per second, 1,000 idle connections and 24 stalled bodies. Prints one
+// JSON object with the coordinator's CPU time and memory and these round-trip times.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ constexpr char kPutBlob[] = "/xlad.v1.Coordinator/PutBlob";
 constexpr int kProbesPerSecond = 100;
 constexpr int kFloodPerSecond = 1000;
 
-// One worker's stream: sends what it is given, one message at a time, and counts what it receives.
+// One worker's stream: sends messages one at a time, and counts the messages that it receives.
 class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, CoordinatorMessage> {
  public:
   WorkerStream(const Endpoint& endpoint, int number) : stub_(Coordinator::NewStub(*MakeChannel(endpoint))) {
@@ -98,7 +98,7 @@ class WorkerStream final : public grpc::ClientBidiReactor<WorkerMessage, Coordin
   bool done_ = false;
 };
 
-// --- What Linux says of a process.
+// --- Linux's statistics of a process.
 
 double CpuSeconds(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
@@ -120,7 +120,7 @@ double StatusField(pid_t pid, const std::string& field) {
   return 0;
 }
 
-// Round-trip times, in milliseconds, of small authenticated requests during this time.
+// Round-trip times, in milliseconds, of small authenticated requests during `seconds`.
 nlohmann::json Probe(Coordinator::Stub* stub, int seconds) {
   std::vector<double> times;
   auto due = Clock::now();

@@ -1,12 +1,12 @@
-"""Kills a rank of `xlad bench` by SIGKILL at a random moment, many times, and asks the others who it was.
+"""Kills a rank of `xlad bench` by SIGKILL at a random moment, many times, and checks which rank the survivors name.
 
     python3 bench/killed_ranks/killed_ranks.py --transports shm,tcp,ucx --kills 100
 
-For each transport: how often every survivor named the rank and the process, percentiles of the time from the kill
-until the last of them has said so, and of the time from there until the smaller group of the survivors has finished an
-all-reduce. Then a
-rank is stopped by SIGSTOP for a while: no other rank may call it dead, and all must continue when it does. The exit code
-is 1 if a survivor named another rank or did not continue, or a stopped rank was taken for dead.
+For each transport, the script prints how often every survivor named the rank and the process. It also prints
+percentiles of two times: from the kill until the last survivor has named the rank, and from then until the smaller
+group of the survivors has finished an all-reduce. Then a rank is stopped by SIGSTOP for a while: no other rank may
+report it as dead, and all must continue when it does. The exit code is 1 if a survivor named another rank or did not
+continue, or if a stopped rank was reported as dead.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SIZES = ("8", "4K", "64K", "1M")
 
 
 class Rank:
-    """A process, and when each of its lines has arrived."""
+    """A process, and the time at which each line of its output arrived."""
 
     def __init__(self, args, transport, size, number, launch, folder):
         environment = os.environ | {"XLAD_RANK": str(number), "XLAD_RANKS": str(args.ranks), "XLAD_LAUNCH": launch,
@@ -45,7 +45,7 @@ class Rank:
     def read(self, stream, lines):
         for line in stream:
             lines.append((time.monotonic(), line.rstrip()))
-            if "(GB/s)" in line:  # The last line before the first operation, of rank 0.
+            if "(GB/s)" in line:  # The last line that rank 0 prints before the first operation.
                 self.runs.set()
 
     def wait(self):
@@ -69,7 +69,7 @@ def stop_all(ranks):
 
 
 def kill_once(args, transport, choose, folder):
-    """Returns the times in ms, or what went wrong."""
+    """Returns the times in ms, or an error."""
     ranks, _ = start(args, transport, choose.choice(SIZES), folder)
     victim = ranks[choose.randrange(args.ranks)]
     time.sleep(choose.random() * 0.2)
@@ -98,7 +98,7 @@ def kill_once(args, transport, choose, folder):
 
 
 def stop_once(args, transport, folder):
-    """Returns what went wrong, or an empty text."""
+    """Returns the error, or an empty text."""
     ranks, launch = start(args, transport, "4K", folder)
     victim = ranks[-1]
     victim.process.send_signal(signal.SIGSTOP)

@@ -3,16 +3,16 @@
     sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
 
-Two network namespaces are two hosts with half of the cores each; htb limits what each of them sends. A job is trained on
-a device of each host, with --overlap never and by-cost in turn. From the trace of the job (xlad trace), per step of
-device 0:
+Two network namespaces act as two hosts with half of the cores each. htb limits the rate at which each of them sends. A
+job is trained on one device per host, with --overlap never and by-cost in turn. The job's trace (xlad trace) gives
+these numbers, which are per step of device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
-beside       the share of its messages that are sent or received while it computes
-step         the time from the first instruction to the end of the last
+beside       the share of the device's messages that are sent or received while it computes
+step         the time from the beginning of the first instruction to the end of the last
 
-The script prints step / computation for both.
+The script prints step / computation for both settings of --overlap.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def ip(*args):
 
 
 class Hosts:
-    """Two network namespaces, connected by a cable whose ends send at most `mbit` Mbit/s."""
+    """Two network namespaces, connected by a virtual link whose ends send at most `mbit` Mbit/s."""
 
     def __init__(self, mbit):
         self.names = [f"xladov{os.getpid()}{side}" for side in "ab"]
@@ -63,21 +63,22 @@ class Hosts:
 
 
 def cores_of(side):
-    """Half of the cores for each host."""
+    """Returns half of the cores, which the host of this number uses."""
     cores = sorted(os.sched_getaffinity(0))
     half = len(cores) // 2
     return ",".join(map(str, cores[side * half:(side + 1) * half] if half > 0 else cores))
 
 
 def read_trace(trace):
-    """Medians of the steps of device 0: milliseconds of computation, of waiting and of the step; and the share of the
-    messages that are sent or received during computation."""
+    """Returns medians over the steps of device 0: milliseconds of computation, of waiting and of the step, and the
+    share of the messages that are sent or received during computation."""
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] in ("X", "s", "f")]
     devices = {e["pid"]: e["tid"] for e in events if e["ph"] == "X" and e["cat"] == "step"}
     process = next(pid for pid, device in devices.items() if device == 0)
     own = [e for e in events if e["pid"] == process and e["tid"] == 0]
     rows = []
-    for step in [e for e in own if e["ph"] == "X" and e["cat"] == "step"][2:]:  # The first ones fault in their memory.
+    # The first steps are left out, because their times include page faults.
+    for step in [e for e in own if e["ph"] == "X" and e["cat"] == "step"][2:]:
         inside = [e for e in own if step["ts"] <= e["ts"] <= step["ts"] + step["dur"] and e is not step]
         spans = [e for e in inside if e["ph"] == "X" and e["cat"] not in ("loop", "branch")]
         waits = [e for e in spans if e["cat"] in ("collective", "wait")]
@@ -127,7 +128,7 @@ def train(args, overlap, where):
         run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")
         return read_trace(where / "trace.json"), loss
     finally:
-        for process in processes:  # The whole group, because unshare ignores the signal.
+        for process in processes:  # The signal is for the whole process group, because unshare ignores it.
             os.killpg(process.pid, signal.SIGTERM)
         for process in processes:
             process.wait()

@@ -2,10 +2,10 @@
 
     build/venv/bin/python bench/parse_vs_jaxlib/parse_vs_jaxlib.py FILE_OR_FOLDER ... [--rounds 9] [--json out.json]
 
-Reads *.hlo files, and *.hlo.zst files through the zstd program. The proto is jaxlib's serialization of the text. Both
-sides have the bytes in memory; the time is the CPU time of the thread that reads and releases the module. The sides run
-alternately on one core. Each row is one form of one file: megabytes per second of both sides (median over rounds), and
-the ratio xlad / jaxlib of these speeds (median, lowest and highest).
+Reads *.hlo files, and *.hlo.zst files through the zstd program. The proto is jaxlib's serialization of the text. The
+bytes are in memory before the measurement. The time is the CPU time of the thread that reads and releases the module.
+The sides run alternately on one core. Each row is one form of one file: megabytes per second of both sides (median over
+rounds), and the ratio xlad / jaxlib of these speeds (median, lowest and highest).
 
 The exit code is 1 if a file cannot be read.
 """
@@ -72,7 +72,7 @@ def main():
     args = parser.parse_args()
     from jaxlib import _hlo
 
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # The child inherits it.
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # The child process inherits the affinity.
     xlad = Xlad(str(args.binary))
     rows, failed = [], False
     print(f"{'file':44} {'form':5} {'MB':>6} {'xlad MB/s':>10} {'jaxlib MB/s':>12} {'ratio':>6}  lowest to highest")
@@ -96,7 +96,7 @@ def main():
                     print(f"{source.name[-44:]:44} {form:5} {row['bytes'] / 1e6:6.1f} {row['xlad_mb_s']:10.1f} "
                           f"{row['jaxlib_mb_s']:12.1f} {row['ratio']:6.2f}  {row['ratio_low']:.2f} to "
                           f"{row['ratio_high']:.2f}", flush=True)
-            except Exception as error:  # Reported in the file's row; the other files are still measured.
+            except Exception as error:  # The row has the error; other files are still measured.
                 failed = True
                 print(f"{source.name[-44:]:44} {error}", flush=True)
     if args.json:

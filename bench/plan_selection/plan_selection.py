@@ -3,8 +3,9 @@
     python3 bench/plan_selection/plan_selection.py --transport tcp --ranks 2,4,8 --bytes 1K,64K,1M
 
 For each collective, number of ranks and size, `xlad bench` measures the plan that it chooses and each candidate that
-`--explain` lists, in turn, several times. Printed are the chosen plan, its predicted and measured time, the fastest plan,
-and the ratio of both measured times; at the end, the share of points within 10 %, and the median error of predictions.
+`--explain` lists, in turn, several times. The script prints the chosen plan, its predicted and measured time, the
+fastest plan, and the ratio of the two measured times. At the end, it prints the share of ratios that are at most 1.1,
+and the median error of predictions.
 """
 
 import argparse

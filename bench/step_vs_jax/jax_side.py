@@ -4,7 +4,7 @@
 
 XLAD_BENCH_PLATFORM is the platform of JAX; the default is cpu.
 
-The program is compiled and called as by jax.jit: StableHLO (or HLO) to MeshExecutable, then the C++ fast path with
+The program is compiled and called as in jax.jit: StableHLO (or HLO) to MeshExecutable, then the C++ fast path with
 donated arguments. Batches are on the devices before the clock starts. Results that feed the next step stay there.
 """
 

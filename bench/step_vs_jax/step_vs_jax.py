@@ -90,7 +90,7 @@ def middle(values):
 
 
 def block_size(side, milliseconds):
-    """The number of steps that take about this long, measured after warming up."""
+    """Returns the number of steps that take about `milliseconds`, measured after warming up."""
     side.step_ms(3)
     return max(2, min(2000, round(milliseconds / side.step_ms(5))))
 

@@ -3,13 +3,14 @@
     sudo python3 bench/throttled_link/throttled_link.py                        1500 Mbit/s, 1 MB to 64 MB
     sudo python3 bench/throttled_link/throttled_link.py --mbit 400 --bytes 16M --sockets 1,4
 
-htb limits the loopback interface of a network namespace of its own. Both ranks are in it and share the rate, because
-`xlad bench` listens on loopback only. With two ranks, an AllReduce sends as many bytes as its operand has from each
-rank to the other. The loop does the same: each of two processes writes them to its sockets, and a thread reads what
-arrives.
+htb limits the loopback interface of a separate network namespace. Both ranks are in this namespace and share the rate.
+With two ranks, an AllReduce sends as many bytes as its operand has from each rank to the other. The loop does the same:
+each of two processes writes that number of bytes to its sockets, and a thread reads the other's bytes.
 
-For each size, the loop with each number of sockets and xlad run in turn. Printed are the medians of the times, and the
-medians of the ratios of the loop with the first number of sockets to each of the others; above 1, they are faster.
+For each size, the loop with each number of sockets and xlad run in turn. The script prints the median times. For xlad
+and for each other number of sockets, it also prints the median of a ratio: the time of the loop with the first number
+of sockets divided by the time of xlad, or of the loop with the other number. Above 1, the loop with the first number
+of sockets is slower.
 """
 
 import argparse
@@ -29,7 +30,7 @@ UNITS = {"K": 10, "M": 20}
 
 
 class Host:
-    """A network namespace whose loopback interface sends at most `mbit`."""
+    """A network namespace whose loopback interface sends at most `mbit` Mbit/s."""
 
     def __init__(self, mbit):
         self.name = f"xladtl{os.getpid()}"

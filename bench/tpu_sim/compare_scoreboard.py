@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The two models of time of a simulated TPU on the same kernels: bench/tpu_sim/compare_scoreboard.py [--chip v5e]
+"""Compares the two performance models of a simulated TPU on the same kernels.
 
-`xlad simulate` takes each kernel of the compiled program as a whole. The scoreboard times the instructions that
-`xlad compile --emit llo` prints, and issues their bundles one by one. For each example, the table has the time of all
-kernels that both have, once each; loops and branches are not kernels.
+    bench/tpu_sim/compare_scoreboard.py [--chip v5e]
+
+`xlad simulate` estimates each kernel of the compiled program as a whole. The scoreboard model issues the bundles of the
+instructions that `xlad compile --emit llo` prints, one by one. For each example, the table has the total time of the
+kernels that both models have, each kernel counted once. Loops and branches are not kernels.
 """
 import argparse
 import collections
@@ -27,7 +29,7 @@ def run(*command):
 
 
 def scoreboard_of(xlad, example, chip):
-    """Microseconds by instruction, and the instructions that are macro-operations."""
+    """Returns the microseconds of each instruction, and the instructions that are macro-operations."""
     us, macros = collections.Counter(), set()
     for text in run(xlad, "compile", example, "--target", f"tpu-{chip}", "--emit", "llo").splitlines():
         match = KERNEL.match(text)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Published times on TPUs and predictions of `xlad simulate`: bench/tpu_sim/validate.py [--only WORD] [--json FILE]
+"""Compares published times on TPUs with predictions of `xlad simulate`.
 
-Every row names its source, and batch, sharding and what is kept for the backward pass are those of a published recipe.
-A row without a recipe is printed with the reason why it is not done. Rows of models need jax.
+    bench/tpu_sim/validate.py [--only WORD] [--json FILE]
 
-Predictions use the chip files as they are. Models of MaxText are also predicted with rates that are fitted: on v5p the
-rate of the matrix units on one model, on v6e those of the matrix and the vector units on every other model in the order
-of the table (fit). The others are predictions (blind). docs/reference/simulate.md says which choices of the model were
-made after rows had been seen.
+Every row names its source. The batch, the sharding and the values that are kept for the backward pass are those of a
+published recipe. If there is no recipe, the row is printed with the reason why it cannot be predicted. Rows of models
+need jax.
+
+Predictions use the unchanged chip files. Models of MaxText are also predicted with fitted rates. On v5p, the rate of
+the matrix units is fitted to one model. On v6e, the rates of the matrix and vector units are fitted to every second
+model of the table. Rows that are used for the fit are marked (fit), and all others (blind). docs/reference/simulate.md
+says which choices of the performance model were made after rows had been seen.
 
   book     "How to Scale Your Model" (2025), https://jax-ml.github.io/scaling-book
   MaxText  https://github.com/AI-Hypercomputer/maxtext, its page on tiering and the recipes that it links
@@ -35,10 +38,10 @@ ENTRY main {{
 }}
 """
 QUOTED = '{{\\"{0}\\"}}'
-# One core of TPU v2 as a device, and v5e with what the book computes with: its rate of the links, and no time to start.
+# Changes of chip files: one core of TPU v2 becomes a device, and v5e gets the book's link rate and no launch time.
 V2_CORE = [("cores = 2", "cores = 1"), ("46 TFLOP/s", "23 TFLOP/s"), ("716 GB/s", "358 GB/s"), ("16 GB", "8 GB")]
 BOOK_V5E = [("50 GB/s", "45 GB/s"), ('launch = "5 us"', 'launch = "1 ns"')]
-# Factors of the rates that are fitted.
+# Factors for the fitted rates.
 MATRIX_FACTORS = [0.5 + 0.05 * i for i in range(11)]
 VECTOR_FACTORS = [0.5, 1, 2, 4]
 
@@ -94,7 +97,7 @@ def collective(xlad, name, topology, size, plan):
 
 
 def weights_of_a_token(xlad, folder):
-    # One token through 200 billion weights in layers of 16384 x 65536; a step is one of them.
+    # A step is one layer of 16384 x 65536 weights; its time is scaled to 200 billion weights.
     program = dot(folder, "dp=1,tp=32", 1, 16384, 65536)
     step_us = run(xlad, "simulate", program, "--topology", "v4-2x4x4")["step_us"]
     return step_us * 200e9 / (16384 * 65536) / 1e3
@@ -133,8 +136,9 @@ def days_of_llama3(_, folder):
 
 
 def ratio_of_shardings(xlad, folder):
-    """A layer with the sizes of the book's chapter on profiles, on 4 x 2 cores of v2: with activations split over their
-    width and no gathered weights, over with the batch split and Megatron's sharding."""
+    """The ratio of the step times of two shardings of a layer on 4 x 2 cores of v2. The first splits activations over
+    their width and gathers no weights; the second splits the batch and shards the weights as Megatron does. The sizes
+    are those of the book's chapter on profiles."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import PartitionSpec as P
@@ -158,7 +162,7 @@ class Recipe(NamedTuple):
     model: str
     topology: str
     mesh: dict
-    batch: int  # Sequences on a chip.
+    batch: int  # The number of sequences per chip.
     length: int
     save: tuple = ()
     capacity: float = 0
@@ -171,8 +175,8 @@ class Row(NamedTuple):
     source: str
     unit: str
     published: float
-    predict: object  # A function of the binary and a folder, a Recipe, or a text: why the row is not done.
-    fit: bool = False  # Rates are fitted on this row.
+    predict: object  # A function of the binary and a folder, a Recipe, or the reason why the row cannot be predicted.
+    fit: bool = False  # True if rates are fitted to this row.
 
 
 SPEED = "tokens/s/chip"
@@ -183,7 +187,7 @@ ROWS = [
     Row(1, "bf16[32768,8192] x [8192,32768] on 8 cores of v2, 4 x 2", "book, measured", "ms", 96, feed_forward_on_v2),
     Row(2, "reduce-scatter of 134 MB between 2 neighbors of v2", "book, measured", "us", 1130,
         lambda xlad, _: collective(xlad, "reduce_scatter", "v2-2x1", 134217728, "ring")),
-    # The sizes of the notebook that was measured are not published: only the ranking can be compared, over 1.
+    # The sizes of the notebook that was measured are not published, so the only check is that the ratio is above 1.
     Row(3, "a layer with a bad sharding over one with a good one", "book, measured; only > 1 counts", "times", 184 / 67,
         ratio_of_shardings),
     Row(4, "PaLM 540B on 2 x 3072 v4", "PaLM, measured", SPEED, 238.3e3 / 6144,
@@ -219,7 +223,7 @@ ROWS = [
 
 
 def factors_of(row):
-    """The chips that a model is simulated on: as its file says, and with all fitted rates."""
+    """The chips on which a model is simulated: the unchanged chip, and the chip with all fitted rates."""
     vector = VECTOR_FACTORS if "v6e" in row.predict.topology else [1]
     return [(1, 1), *(pair for pair in itertools.product(MATRIX_FACTORS, vector) if pair != (1, 1))]
 
@@ -234,7 +238,7 @@ def scaled(folder, name, factors):
 
 
 def speeds_of(xlad, folder, row):
-    """The predicted tokens per second and chip by factors."""
+    """The predicted tokens per second and chip for each choice of factors."""
     import transformer
     recipe = row.predict
     chips = math.prod(recipe.mesh.values())
@@ -251,7 +255,7 @@ def speeds_of(xlad, folder, row):
 
 
 def fitted(rows):
-    """The factors with the least sum of squared errors of the logarithms on the rows that are for fitting."""
+    """The factors with the least sum of squared errors of the logarithms over the rows that are used for the fit."""
     rows = [row for row in rows if row["fit"]]
     if not rows:
         return None
@@ -283,7 +287,7 @@ def line(row, predicted, note=""):
 
 
 def print_fitted(rows):
-    """The models of v5p and v6e with fitted rates."""
+    """Prints the models of v5p and v6e with fitted rates."""
     for chip in ("v5p", "v6e"):
         models = [row for row in rows if "speeds" in row and f" {chip}" in row["case"]]
         pair = fitted(models)
