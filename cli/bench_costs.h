@@ -18,14 +18,15 @@ struct CostSource {
   int64_t budget_ms = 1000;
 };
 
-// Makes the group choose plans by the parameters of this machine. All ranks call it together; rank 0 reads the file, or
-// keeps what all have measured. If the file cannot be written, rank 0 says so on standard error, and the call succeeds.
+// Makes the group choose plans by the parameters of this machine. All ranks must call this function together. Rank 0
+// reads the file. If there is no valid file, all ranks measure and rank 0 writes the file. If the file cannot be
+// written, rank 0 prints a warning, and the call succeeds. Does nothing in a group of one rank.
 absl::Status UseMachineCosts(const CostSource& source, collectives::MessageGroup* group);
 
-// The same for a group on mapped memory, which does not choose by them.
+// Returns the parameters for a group on mapped memory, which does not choose plans by them.
 absl::StatusOr<collectives::CostModel> MachineCosts(const CostSource& source, collectives::ProcessGroup* group);
 
-// The file of the parameters; empty if there is no cache folder.
+// The path of the file of the parameters, or "" if there is no cache folder.
 std::string CostsPath(const std::string& transport, int ranks);
 
 // A plan, why it was chosen, and the predicted times of all candidates.
@@ -34,7 +35,7 @@ struct PlanChoice {
   std::string why;
   std::vector<collectives::PlanCost> candidates;
 };
-// The same as lines that begin with "# ".
+// The text of a choice, in lines that begin with "# ".
 std::string ExplainChoice(int64_t bytes, const PlanChoice& choice);
 
 }  // namespace xlad::cli

@@ -126,7 +126,7 @@ void BenchData::FillRandom(int rank, std::byte* input) const {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t key[] = {rank, i};
     const uint64_t bits = Hash64(absl::string_view(reinterpret_cast<const char*>(key), sizeof key));
-    // The exponents differ, so that sums in another order have other bits.
+    // The exponents differ, so that the bits of a sum depend on the order of its terms.
     const double real = std::ldexp(static_cast<double>(bits >> 11) * 0x1p-52 - 1, static_cast<int>(bits % 5));
     const double value = is_float ? real : static_cast<double>(bits % 2);
     Encode(spec_.type, value, input + i * width_);

@@ -1,4 +1,4 @@
-// The data of `xlad bench`: inputs whose results are exact in every element type, so that a check needs no tolerance.
+// The data of `xlad bench`: inputs for which collectives are exact in every element type, so checks need no tolerance.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,16 @@ class BenchData {
 
   // Writes the input of `rank`.
   void FillInput(int rank, std::byte* input) const;
-  // Writes random values instead, which depend on the rank and the number of the element alone.
+  // Writes random values, each of which depends only on the rank and the number of the element.
   void FillRandom(int rank, std::byte* input) const;
   // The number of elements of the output of `rank` that differ from the result of the collective.
   int64_t CountWrong(int rank, const std::byte* output) const;
 
  private:
-  // The same for an AllGather or AllToAll whose parts have different sizes.
+  // CountWrong for an AllGather or AllToAll whose parts have different sizes.
   int64_t CountWrongRagged(int rank, const std::byte* output) const;
-  // Element i of a buffer is element (begin + i) % kBenchPeriod of the pattern.
+  // For the following functions, element i of a buffer corresponds to element (begin + i) % kBenchPeriod of the
+  // pattern.
   void Fill(const std::vector<std::byte>& pattern, int64_t begin, int64_t count, std::byte* to) const;
   int64_t Differences(const std::vector<std::byte>& pattern, int64_t begin, int64_t count,
                       const std::byte* found) const;

@@ -1,4 +1,5 @@
-// The groups of `xlad bench` behind one interface: a ProcessGroup, which works on mapped memory, and a MessageGroup.
+// Adapters with a common interface for the two groups of `xlad bench`: a ProcessGroup, which uses mapped memory, and a
+// MessageGroup.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What `xlad bench --shrink` does on the ranks that are left when one has died.
+// The part of `xlad bench --shrink` that the surviving ranks run after a rank has died.
 #pragma once
 
 #include <cstdio>
@@ -11,8 +11,8 @@
 
 namespace xlad::cli {
 
-// Forms a group of the ranks of `group`, after its error at `failed_ns`, that are alive, counts them with an
-// all-reduce, and prints how long that took. `Group` has a function Shrink.
+// Called after `group` has failed at `failed_ns`. Forms a group of the surviving ranks, counts them with an all-reduce,
+// and prints the time since the failure. `Group` has a function Shrink.
 template <typename Group>
 absl::Status FinishOnSurvivors(Group* group, int64_t failed_ns) {
   XLAD_ASSIGN_OR_RETURN(const auto left, group->Shrink());

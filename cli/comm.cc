@@ -17,7 +17,7 @@ namespace xlad::cli {
 namespace {
 
 struct WhyOptions {
-  std::string group;  // A path, or a part of the name of a control file; empty: the newest.
+  std::string group;  // A path, or a part of the name of a control file. If empty, the newest one is used.
   std::string format;
 };
 

@@ -5,7 +5,7 @@
 
 namespace xlad::cli {
 
-// check, schedule and simulate: schedules without processes.
+// The subcommands check, schedule and simulate, which need no processes.
 void AddCommSchedules(CLI::App* comm, Action* action);
 
 }  // namespace xlad::cli

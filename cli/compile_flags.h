@@ -16,7 +16,8 @@ struct CompileFlags {
 };
 
 void AddCompileFlags(CLI::App* app, CompileFlags* flags);
-// Reads the file of schedules. InvalidArgument, with the file and the line, if it cannot be understood.
+// Returns the policy that the flags say, with the contents of the file of schedules. InvalidArgument if the flags
+// contradict each other, or, with the file and the line, if the file is malformed.
 absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags);
 
 }  // namespace xlad::cli

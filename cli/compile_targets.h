@@ -8,10 +8,10 @@
 
 namespace xlad::cli {
 
-// The names, separated by commas, for help and messages.
+// The names of all targets, separated by commas, for help and messages.
 std::string CompileTargetNames();
 
-// What the compiler needs to know of a target. InvalidArgument, with the names, for another one.
+// Returns the description of a target for the compiler. Errors: InvalidArgument, with all names, for an unknown name.
 absl::StatusOr<Target> FindCompileTarget(const std::string& name);
 
 }  // namespace xlad::cli

@@ -12,22 +12,22 @@ namespace xlad::cli {
 
 using DeviceRequests = std::vector<runtime::DeviceRequest>;
 
-// The help of --device ends with `counts`: what COUNT counts in this command and what it is if it is not given.
-// `devices` is filled by parsing; a count that is not given is 0. --devices N is short for --device cpu:N, and only one
-// of the two may be given.
+// `counts` is the end of the help of --device. It says what COUNT means in this command, and its default. Parsing fills
+// `devices`; a count that is not given is 0. --devices N is short for --device cpu:N, and only one of the two may be
+// given.
 CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
-// --device alone, for commands whose --devices has a form of its own.
+// Adds only --device, for commands that declare --devices themselves.
 CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
 // Adds --threads N, the number of cores that may be kept busy. `by_whom` completes its help ("for all devices
 // together"). The value is 0 if it is not given.
 void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom);
 
-// Unavailable, with the reason, if this machine has no device of a requested kind.
+// Returns Unavailable, with the reason, if this machine has no device of a requested kind.
 absl::Status CheckAvailable(const DeviceRequests& devices);
 
-// "cpu:2,opaque:1": the value of --device that requests these devices.
+// The value of --device that requests these devices: "cpu:2,opaque:1".
 std::string DeviceFlagText(const DeviceRequests& devices);
 
 }  // namespace xlad::cli

@@ -20,7 +20,7 @@ namespace {
 constexpr int kPollMs = 20;  // A change of the path takes effect within this time.
 constexpr size_t kBufferBytes = 256 << 10;
 
-// A non-blocking connection to "127.0.0.1:PORT" that is being made, or -1.
+// Begins a non-blocking connection to "127.0.0.1:PORT" and returns its socket, or -1 on failure.
 int BeginDial(const std::string& target) {
   const auto host_port = ParseHostPort(target);
   if (!host_port.ok()) return -1;
@@ -39,7 +39,7 @@ int BeginDial(const std::string& target) {
   return fd;
 }
 
-// Bytes on their way in one direction.
+// The bytes that were received and not yet sent in one direction.
 struct Flow {
   int from = -1, to = -1;
   std::string waiting;
@@ -69,7 +69,7 @@ struct FaultProxy::Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
   ~Link() {
-    // A reset, as a refused path gives, instead of an orderly end.
+    // Closing the sockets resets the connections, as a refused path does, instead of ending them in order.
     const linger reset{1, 0};
     for (const int fd : {requests.from, requests.to}) {
       setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
@@ -103,7 +103,7 @@ void FaultProxy::Run() {
     std::vector<pollfd> polled = {{listener_, POLLIN, 0}};
     for (Link& link : links) {
       const auto events = [](bool read, bool write) {
-        return static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0));  // NOLINT(google-runtime-int): poll's.
+        return static_cast<short>((read ? POLLIN : 0) | (write ? POLLOUT : 0));  // NOLINT(google-runtime-int): poll
       };
       const bool to_coordinator = requests_pass && !link.requests.waiting.empty();
       const bool to_worker = answers_pass && !link.answers.waiting.empty();

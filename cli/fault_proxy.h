@@ -1,4 +1,4 @@
-// A TCP proxy between one worker and the coordinator that cuts the path in the ways in which networks do.
+// A TCP proxy between one worker and the coordinator. It can interrupt the connection in the ways in which networks do.
 #pragma once
 
 #include <atomic>
@@ -18,10 +18,12 @@ enum class Path {
   kNoAnswers    // Nothing is passed from the coordinator to the worker.
 };
 
-// Thread-safe. Bytes that are not passed while the path is cut wait, as TCP's do: they are passed when it opens again.
+// Thread-safe. Bytes that are not passed while the path is interrupted are buffered, as TCP does, and passed when it
+// opens again.
 class FaultProxy {
  public:
-  // Listens on a free port of loopback and passes connections on to `target`.
+  // Listens on a free port of loopback and passes connections on to `target`, a HOST:PORT of which only the port is
+  // used: the connections go to that port of 127.0.0.1.
   static absl::StatusOr<std::unique_ptr<FaultProxy>> Start(const std::string& target);
   ~FaultProxy();
 

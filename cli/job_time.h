@@ -1,4 +1,4 @@
-// What the time of a job was spent on, as `xlad why` and `xlad status` print it.
+// The time of a job by cause, as `xlad why` and `xlad status` print it.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -15,7 +15,7 @@
 namespace xlad::cli {
 namespace {
 
-constexpr int64_t kSoonMs = 5000;  // A worker that runs for less may end again.
+constexpr int64_t kSoonMs = 5000;  // A worker that ends sooner is replaced after a growing delay.
 constexpr int64_t kMaxEarlyEnds = 3;
 constexpr int64_t kMinWaitMs = 500;
 constexpr int64_t kMaxWaitMs = 30'000;
@@ -59,7 +59,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   return cluster;
 }
 
-// The flags by which workers reach the coordinator, and by which other workers reach them.
+// The flags with which workers connect to the coordinator, and with which other workers connect to them.
 absl::StatusOr<std::vector<std::string>> LocalCluster::WorkerConnection(const LocalClusterOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const HostPort listen, ParseHostPort(options.listen));
   if (IsLoopback(listen.host)) return std::vector<std::string>{"--coordinator", Address()};

@@ -1,4 +1,4 @@
-// How fast this machine moves and computes: the bounds against which a profile compares kernels.
+// The speed of this machine in copying and computing. A profile compares kernels with these bounds.
 #pragma once
 
 #include "base/clock.h"
@@ -7,11 +7,11 @@
 namespace xlad::cli {
 
 struct MachineRates {
-  double bytes_per_s = 0;  // Copies of arrays that are larger than the caches read and write these bytes.
-  double flops_per_s = 0;  // The matrix library computes products of f32 matrices of 1024 x 1024.
+  double bytes_per_s = 0;  // Reads and writes of copies of arrays that exceed the caches.
+  double flops_per_s = 0;  // The rate of the matrix library for 1024 x 1024 f32 matrices.
 };
 
-// Measures both on `threads` threads; takes about half a second. The best of several runs counts.
+// Measures both rates on `threads` threads, in about half a second. Each result is the best of several runs.
 absl::StatusOr<MachineRates> MeasureMachine(const Clock& clock, int threads);
 
 }  // namespace xlad::cli

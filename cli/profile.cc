@@ -28,7 +28,7 @@ constexpr size_t kMaxRows = 40;
 
 double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
 
-// Empty for loops and branches, whose time is that of what is in them.
+// Returns "" for loops and branches, because their time is that of the steps inside them.
 std::string KindOf(const Executable& executable, const Step& step) {
   if (step.has_while_() || step.has_if_()) return "";
   return std::string(runtime::StepKind(executable, step));
@@ -127,7 +127,7 @@ int64_t TotalNs(const Profile& profile) {
   return ns;
 }
 
-// "12.3 " of the simulated microseconds of one call, or nothing if there are none.
+// The simulated microseconds of one call, such as "12.30 ", or "" if the devices are not simulated.
 std::string SimulatedColumn(const Profile& profile, const ProfileRow& row) {
   if (profile.simulated.topology().empty()) return "";
   return absl::StrFormat("%9.2f ", row.simulated_us / static_cast<double>(std::max<int64_t>(row.calls, 1)));
@@ -151,7 +151,7 @@ double ProfileRow::RooflineShare(const MachineRates& rates) const {
 std::vector<ProfileRow> ProfileRows(const Executable& executable, const std::vector<runtime::StepTimes>& times) {
   const std::vector<const Step*> steps = runtime::NumberedSteps(executable);
   std::vector<ProfileRow> rows;
-  std::map<std::string, size_t> row_of;  // By the symbol of a kernel, or the number of another step.
+  std::map<std::string, size_t> row_of;  // Keys: the symbol of a kernel, or the number of another step.
   for (size_t s = 0; s < steps.size(); ++s) {
     const Step& step = *steps[s];
     const std::string kind = KindOf(executable, step);

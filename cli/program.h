@@ -18,8 +18,8 @@ struct LoadedProgram {
   bool is_job = false;
 };
 
-// Reads `path`: a program file, "-" for standard input, or a job directory. `mesh` is the value of --mesh. Errors start
-// with the path.
+// Reads `path`: a program file, "-" for standard input, or a job directory. `mesh` is the value of --mesh. A job is
+// checked as the coordinator does before it builds the job. Errors start with the path, except for those of `mesh`.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh);
 
 // Runs the sharding pipeline: verify, import, propagate, partition, check.

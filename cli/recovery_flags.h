@@ -9,9 +9,9 @@
 namespace xlad::cli {
 
 struct RecoveryFlags {
-  std::string checkpoint_every;  // "10" steps, or a time such as "30s"; empty: the coordinator's default.
-  int32_t checkpoint_keep = 0;   // 0: the coordinator's default.
-  std::string checkpoint_to;     // "file:/PATH"; empty: the coordinator keeps them.
+  std::string checkpoint_every;  // "10" (steps) or "30s"; if empty, the coordinator's default.
+  int32_t checkpoint_keep = 0;   // If 0, the coordinator's default.
+  std::string checkpoint_to;     // "file:/PATH"; if empty, the coordinator keeps them.
   int32_t attempts = 0;
   std::string resume, on_loss = "restart";
   std::vector<std::string> shrink_axes;
@@ -19,6 +19,7 @@ struct RecoveryFlags {
 };
 
 void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags);
+// spec->compile() must have been set, because a job that checks numerics also stops when a loss is not finite.
 void ApplyRecoveryFlags(const RecoveryFlags& flags, JobSpec* spec);
 
 }  // namespace xlad::cli

@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kCoordinator[] = "coordinator";
 constexpr char kEnd[] = "end";
-// Rank 0 starts its coordinator in about a second; the others may have been started much earlier.
+// Rank 0 starts its coordinator in about a second, but the other ranks may have been started much earlier.
 constexpr int64_t kArriveMs = 60'000;
 constexpr std::chrono::milliseconds kLookEvery{50};
 

@@ -1,4 +1,4 @@
-// `xlad run` under mpirun: every process of the launch is a worker, and that of rank 0 is the coordinator too.
+// `xlad run` under mpirun: every process of the launch is a worker. The process of rank 0 is also the coordinator.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,12 @@
 
 namespace xlad::cli {
 
-// The launch if mpirun of Open MPI or MPICH has started this process with others, otherwise nullopt. A batch script of
-// Slurm starts `xlad run` as one process: the result is nullopt there too. Errors as of collectives::DetectLaunch.
+// The launch if mpirun of Open MPI or MPICH has started this process with others, otherwise nullopt. Errors are those
+// of collectives::DetectLaunch, such as InvalidArgument in the batch script of a Slurm job of several tasks.
 absl::StatusOr<std::optional<collectives::Launch>> MpirunLaunch();
 
-// The meeting place of the processes of a launch: files of this host. Must exist until the process ends.
+// Exchanges values between the processes of a launch through files of this host. The object must exist until the
+// process ends.
 class LaunchedRun {
  public:
   static absl::StatusOr<std::unique_ptr<LaunchedRun>> Open(const collectives::Launch& launch);
@@ -25,18 +26,19 @@ class LaunchedRun {
   int rank() const { return launch_.rank; }
   int ranks() const { return launch_.ranks; }
 
-  // Called by rank 0: where the coordinator serves; the exit code of the run, at its end.
+  // Rank 0 publishes the address of the coordinator, and at the end the exit code of the run.
   absl::Status PutCoordinator(const std::string& address);
   absl::Status PutEnd(int exit_code);
 
-  // What the worker of another rank needs.
+  // The options of the worker of another rank.
   struct WorkerPart {
     DeviceRequests devices;
     int threads = 0;
     std::string transport;
     bool any_network = false;
   };
-  // Called by the other ranks: runs a worker until rank 0 has ended. Returns the exit code of the run.
+  // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put, or
+  // 1 if the worker ended before or rank 0 did not put the coordinator's address within a minute.
   int RunWorker(const WorkerPart& part);
 
  private:

@@ -14,7 +14,7 @@
 namespace xlad::cli {
 namespace {
 
-using Values = std::map<std::string, std::string>;  // By "section.key".
+using Values = std::map<std::string, std::string>;  // The keys are "section.key".
 
 std::string VariableOf(const std::string& section, const std::string& key) {
   return absl::StrCat(
@@ -51,7 +51,7 @@ absl::StatusOr<std::string> TakeConfig(std::vector<std::string>* arguments) {
   return std::string();
 }
 
-// Whether the file has the setting; otherwise an error that names what is similar.
+// Returns OK if the setting exists, otherwise an error that names the most similar one.
 absl::Status CheckKey(const std::vector<Setting>& settings, const std::string& file, const std::string& section,
                       const std::string& key) {
   std::vector<std::string> keys, sections;
@@ -83,7 +83,7 @@ absl::StatusOr<Values> ReadConfig(const std::vector<Setting>& settings, const st
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", error.what()));
   }
   for (const CLI::ConfigItem& item : items) {
-    if (item.name == "++" || item.name == "--") continue;  // The beginning and the end of a section.
+    if (item.name == "++" || item.name == "--") continue;  // Marks the beginning or end of a section.
     const std::string section = absl::StrJoin(item.parents, ".");
     XLAD_RETURN_IF_ERROR(CheckKey(settings, file, section, item.name));
     values[absl::StrCat(section, ".", item.name)] = absl::StrJoin(item.inputs, ",");
@@ -123,7 +123,7 @@ absl::StatusOr<std::vector<std::string>> WithSettings(
   if (!file.empty()) {
     XLAD_ASSIGN_OR_RETURN(values, ReadConfig(settings, file));
   }
-  // The command, whose flags follow its name.
+  // Finds the command in the arguments. Its flags follow its name.
   const CLI::App* command = &app;
   size_t begin = 0;
   for (; begin < arguments.size(); ++begin) {
@@ -140,7 +140,7 @@ absl::StatusOr<std::vector<std::string>> WithSettings(
     for (const CLI::Option* other : setting.option->get_excludes()) excluded = excluded || IsGiven(*other, given);
     const std::optional<std::string> variable = get(setting.variable);
     const bool is_set = variable.has_value() && !variable->empty();
-    // The parser itself reads the variables that commands share.
+    // The parser reads the variables that commands share, so they are skipped here.
     if (excluded || (is_set && !setting.option->get_envname().empty())) continue;
     const auto in_file = values.find(absl::StrCat(setting.section, ".", setting.key));
     if (is_set) {

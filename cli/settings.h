@@ -1,5 +1,5 @@
-// Every flag of every command is also an environment variable and a key of a configuration file: one table, which
-// follows from the flags themselves. docs/reference/configuration.md describes it; `xlad config` prints it.
+// Every flag of every command is also an environment variable and a key of a configuration file. The table of them is
+// derived from the flags. docs/reference/configuration.md describes it; `xlad config` prints it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,10 +23,11 @@ struct Setting {
 // The settings of `app`'s commands, in the order of the commands and their flags.
 std::vector<Setting> AllSettings(const CLI::App& app);
 
-// Returns the command line (without the program's name) in which flags that it does not have are taken from variables,
-// or else from the file of --config or XLAD_CONFIG, of which --config is removed. A setting that excludes a flag of the
-// command line is left out. `get` returns the value of a variable, if it is set. Errors: that of reading the file;
-// InvalidArgument for sections and keys that do not exist, with the most similar one.
+// Returns the command line without the program's name and without --config. Flags that variables or the configuration
+// file set are added. The file is named by --config or XLAD_CONFIG. A flag of the command line overrides its variable,
+// and a variable overrides the file. A setting that excludes a flag of the command line is ignored. `get` returns the
+// value of a variable, if it is set. Returns the error of reading the file, or InvalidArgument for a section or key
+// that does not exist, with the most similar name.
 absl::StatusOr<std::vector<std::string>> WithSettings(
     const CLI::App& app, std::vector<std::string> arguments,
     const std::function<std::optional<std::string>(const std::string&)>& get);

@@ -1,4 +1,4 @@
-// The timeline of a job, from what its coordinator has kept.
+// The timeline of a job, from the events and traces that its coordinator has stored.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The flags that choose how messages travel between processes.
+// The flags that choose how processes exchange messages.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,9 @@ namespace xlad::cli {
 // Declares --transport and --insecure-network.
 void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network);
 
-// Whether the transport can be used here by `workers` processes. Errors as of collectives::ChooseTransport.
+// Returns OK if `workers` processes can use the transport on this machine. Errors are those of
+// collectives::ChooseTransport, and InvalidArgument for several workers if the transport connects only the threads of
+// one process.
 absl::Status CheckTransport(const std::string& transport, int64_t workers);
 
 }  // namespace xlad::cli

@@ -8,7 +8,7 @@
 
 namespace xlad::cli {
 
-// The path of the file for this machine's CPU; empty if `cache_folder` is.
+// The path of the file for this machine's CPU, or "" if `cache_folder` is empty.
 std::string TunedPath(const std::string& cache_folder);
 // The contents of the file, or "" if the file does not exist. If the file cannot be read or parsed, reports a warning
 // and returns "".
