@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
-constexpr int64_t kRepeatMs = 30'000;  // How long submissions and reads are repeated while there is no answer.
+constexpr int64_t kRepeatMs = 30'000;  // How long calls are repeated while there is no answer.
 constexpr std::chrono::milliseconds kPause{200};
 constexpr size_t kChunkBytes = 1 << 20;
 
@@ -30,7 +30,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     for (const std::string& digest : {job.spec.program_blob(), job.spec.state_blob(), job.spec.data_blob()}) {
       if (!digest.empty()) has.add_digests(digest);
     }
-    // Not repeated, so that a wrong address is an error at once.
+    // The first call is not repeated, so that a wrong address is an error at once.
     XLAD_ASSIGN_OR_RETURN(const HasBlobsResponse blobs, Call(&Coordinator::Stub::HasBlobs, has));
     for (const std::string& missing : blobs.missing()) {
       const std::string& bytes = missing == job.spec.program_blob() ? job.program
@@ -168,7 +168,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
-  // Calls until the coordinator can be reached; returns the last status after kRepeatMs.
+  // Repeats the call while the coordinator cannot be reached. Returns the last status after kRepeatMs.
   template <typename Attempt>
   static absl::Status Repeat(const Attempt& attempt) {
     const int64_t give_up_ns = RealClock().NowNs() + kRepeatMs * kNsPerMs;
@@ -180,7 +180,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
   }
 
-  // The coordinator verifies what it sends.
+  // Reads ranges of a blob without checking its hash, because the coordinator verifies the bytes that it sends.
   class BlobReader final : public storage::RangeReader {
    public:
     BlobReader(GrpcCoordinatorClient* client, std::string digest, int64_t size)
@@ -204,7 +204,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     return bytes;
   }
 
-  // Fills `out`, and sets *size to the size of the blob unless it is null.
+  // Fills `out` with the bytes from `offset` on. If `size` is not null, sets *size to the size of the blob.
   absl::Status GetBlobRange(const std::string& digest, int64_t offset, absl::Span<std::byte> out, int64_t* size) {
     grpc::ClientContext context;
     PrepareCall(&context, token_, kTransferTimeoutMs);
@@ -239,7 +239,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                                                  status.error_message(), "; xlad up starts one on this machine, and ",
                                                  "--coordinator HOST:PORT names another one"));
     }
-    // No call whose status is used is cancelled here: the coordinator ended it, because it is stopping.
+    // This client ignores the status of calls that it cancels itself. A call that is found cancelled here was ended by
+    // the coordinator, which is stopping.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {
       return absl::UnavailableError(absl::StrCat("coordinator ", address_, " ended the call"));
     }

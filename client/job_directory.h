@@ -1,5 +1,5 @@
-// Job directories: manifest, programs, state and data of a job, the input of `xlad run` and `xlad submit`. The format
-// is described in docs/reference/job-directory.md.
+// Job directories, the input of `xlad run` and `xlad submit`: the manifest, programs, state and data of a job. The
+// format is described in docs/reference/job-directory.md.
 #pragma once
 
 #include <string>
@@ -23,14 +23,14 @@ struct Job {
 // Reads and checks a job directory.
 //
 // `mesh` is the value of --mesh, such as "dp=4,tp=2". It selects the program of the manifest's mesh with these axes and
-// sizes, or else of the first mesh with the same axis names, which then runs with the given sizes. "" selects the
-// program for a single device. `steps` replaces the manifest's number of steps unless it is negative. Error messages
-// have the file and the field, what was found and what was expected.
+// sizes. If there is none, it selects the program of the first mesh with the same axis names, which then runs with the
+// given sizes. "" selects the program for a single device. `steps` replaces the manifest's number of steps unless it is
+// negative. Error messages contain the file and the field, what was found and what was expected.
 absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& directory, const std::string& mesh,
                                      int64_t steps);
 
-// The axes of "dp=4,tp=2" in order; none for "" and "single". InvalidArgument if `text` is malformed or has more than
-// 65,536 devices.
+// Parses the axes of "dp=4,tp=2", in order. Returns no axes for "" and "single". Errors: InvalidArgument if `text` is
+// malformed or has more than 65,536 devices.
 absl::StatusOr<std::vector<MeshAxis>> ParseMeshFlag(const std::string& text);
 
 }  // namespace xlad::client

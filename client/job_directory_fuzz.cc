@@ -1,4 +1,4 @@
-// libFuzzer target: arbitrary bytes as the manifest of a job directory. Bad ones are errors.
+// libFuzzer target that parses arbitrary bytes as the manifest of a job directory. A bad manifest must be an error.
 #include <cstddef>
 #include <cstdint>
 

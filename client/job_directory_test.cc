@@ -71,7 +71,7 @@ TEST(JobDirectory, SelectsTheProgramOfTheMesh) {
   EXPECT_EQ(single->program, "single");
   EXPECT_EQ(single->spec.steps(), 10);
   EXPECT_EQ(single->spec.results(1).feeds(), -1);
-  for (const char* mesh : {"dp=2,tp=2", "dp=2, tp=2", "dp=3,tp=1"}) {  // The last has the same names but other sizes.
+  for (const char* mesh : {"dp=2,tp=2", "dp=2, tp=2", "dp=3,tp=1"}) {  // The manifest lacks the last sizes.
     const auto job = ReadJobDirectory(files, "job", mesh, 5);
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_EQ(job->program, "mesh");
