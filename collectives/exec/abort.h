@@ -18,10 +18,10 @@ struct Failure {
   std::string suspect_worker;
 };
 
-// Raised once, by the thread that finds the first error; wakes all waiting threads. Thread-safe.
+// A signal that the thread with the first error raises once, and that wakes all waiting threads. Thread-safe.
 class AbortSignal {
  public:
-  // Returns false if the signal was raised before; the first failure is kept.
+  // Returns false if the signal was raised before. The first failure is kept.
   bool Raise(Failure failure);
 
   bool raised() const { return raised_.load(std::memory_order_acquire); }
@@ -39,7 +39,7 @@ class AbortSignal {
   std::atomic<bool> raised_ = false;
   mutable std::mutex mutex_;
   Failure failure_;
-  std::mutex listeners_mutex_;  // Held while listeners run.
+  std::mutex listeners_mutex_;  // Locked while listeners run.
   bool notified_ = false;
   int64_t next_id_ = 0;
   std::map<int64_t, std::function<void(const Failure&)>> listeners_;

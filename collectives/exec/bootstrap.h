@@ -16,12 +16,13 @@ namespace xlad::collectives {
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
+  // AlreadyExists if the key has been written.
   virtual absl::Status Put(const std::string& key, const std::string& value) = 0;
   // Returns the value, or NotFound if the key has not been written yet.
   virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;
 };
 
-// The worker that runs a device, for connecting to it and for naming it in errors.
+// The worker that runs a device. It is used to connect to the worker and to name it in errors.
 struct PeerInfo {
   std::string worker_id;
   uint64_t incarnation = 0;
@@ -33,14 +34,15 @@ struct PeerInfo {
   friend bool operator==(const PeerInfo&, const PeerInfo&) = default;
 };
 
-// The key of a device ("device/3") and its value.
+// Returns the key of a device ("device/3"). The value is the PeerInfo of its worker as text.
 std::string PeerKey(int device);
 std::string EncodePeer(const PeerInfo& peer);
 absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text);
 
-// In memory, with all values from a launch message.
+// Returns a store in memory that contains `values`, which come from a launch message.
 std::unique_ptr<Bootstrap> MapBootstrap(std::map<std::string, std::string> values);
-// One file per key in a folder that all workers share. The folder is created if it does not exist.
+// Returns a store with one file per key in a folder that all workers share. The first Put creates the folder if it does
+// not exist. `files` must outlive the store.
 std::unique_ptr<Bootstrap> FileBootstrap(FileSystem& files, const std::string& folder);
 
 }  // namespace xlad::collectives

@@ -8,7 +8,7 @@
 
 namespace xlad::collectives {
 
-// The payload is hashed in blocks of equal size, each with the hash of those before as its seed.
+// The payload is hashed in blocks of equal size. The hash of the preceding blocks is the seed of each block.
 uint32_t PayloadChecksum(absl::Span<const ConstPiece> pieces) {
   constexpr size_t kBlock = 4096;
   char block[kBlock];

@@ -1,4 +1,4 @@
-// Checksums of messages, by which a receiver finds payloads that were changed on their way.
+// Checksums of messages. A receiver uses them to detect payloads that were changed on the network.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// A checksum of the concatenation of the pieces, which does not depend on where the pieces begin. Never 0, which stands
-// for a message without a checksum.
+// Returns a checksum of the concatenation of the pieces. It does not depend on where the pieces begin, and is never 0,
+// because 0 means that a message has no checksum.
 uint32_t PayloadChecksum(absl::Span<const ConstPiece> pieces);
 
 }  // namespace xlad::collectives

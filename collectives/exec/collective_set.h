@@ -13,29 +13,29 @@ namespace xlad::collectives {
 
 // One collective of the executable.
 struct Collective {
-  std::string name;  // The user's instruction, for messages.
-  std::string why;   // The instruction that needs it, with the user's file and line; empty if unknown.
+  std::string name;  // The name of the user's instruction, for messages.
+  std::string why;   // The instruction that needs the collective, with the user's file and line. Empty if unknown.
   CollectiveSpec spec;
-  std::vector<std::vector<int>> groups;  // Rank r of group g is device groups[g][r].
+  std::vector<std::vector<int>> groups;  // Rank r of group g is the device groups[g][r].
   CollectivePlan plan;
   uint64_t hash = 0;  // ScheduleHash(plan, spec).
   // "all-reduce.7: all_reduce(sum) f32[8] over 4 ranks"
   std::string ToString() const;
 };
 
-// Immutable after construction. In the order of Executable.collectives.
+// The collectives are in the order of Executable.collectives. Immutable after construction.
 struct CollectiveSet {
   std::vector<Collective> collectives;
   int num_devices = 0;
-  int64_t max_message_bytes = 0;  // The size of the largest message.
+  int64_t max_message_bytes = 0;  // No message is larger.
 };
 
-// The rank of a device and the group that it belongs to, or {nullptr, -1} if it belongs to none.
+// Returns the group that a device belongs to and its rank in the group, or {nullptr, -1} if it does not belong to a
+// group.
 std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device);
 
-// InvalidArgument if a collective is malformed, plans are missing, or the
-// schedule_hash of a plan (unless it is 0) differs from the hash computed here: then coordinator and worker have
-// different versions.
+// InvalidArgument if a collective is malformed, if plans are missing, or if the schedule_hash of a plan is neither 0
+// nor the hash computed here. Different hashes mean that coordinator and worker have different versions.
 absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
                                                 const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
                                                 int num_devices);

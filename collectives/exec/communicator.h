@@ -10,32 +10,34 @@
 namespace xlad::collectives {
 
 // One launch of a collective: the buffers of its operands and results, in order, and its position in the program. All
-// members of a group must launch the same collective at the same position; otherwise the error names both sides.
+// members of a group must launch the same collective at the same position. If they do not, the error names both
+// launches.
 struct CollectiveLaunch {
-  int spec = 0;                               // Index into Executable.collectives.
-  absl::Span<const std::byte* const> inputs;  // Element i has the bytes of the spec's counts[i].
-  absl::Span<std::byte* const> outputs;       // May be the inputs.
+  int spec = 0;  // The index into Executable.collectives.
+  // The sizes of the operands are InputCounts and OutputCounts of layout.h. The outputs may be the inputs.
+  absl::Span<const std::byte* const> inputs;
+  absl::Span<std::byte* const> outputs;
   int64_t step = 0;
-  uint64_t iteration = 0;  // Fingerprint of the counters of the enclosing loops; 0 outside loops.
+  uint64_t iteration = 0;  // A fingerprint of the counters of the enclosing loops; 0 outside loops.
 };
 
-// Threads: used by the thread of its device only.
-// Ownership: buffers belong to the caller, who may reuse them when Launch returns. After Start, the inputs must not be
-// written and the outputs not accessed until Wait has returned.
-// Order: all members of a group must launch and start their collectives in the same order.
-// Errors: an error ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The
-// message names collective, step, rank, the operation of the schedule, and the peer that caused the error, if one did.
+// Threads: only the thread of its device may use a communicator. Ownership: buffers belong to the caller, who may reuse
+// them when Launch returns. After Start, the inputs must not be written and the outputs not accessed until Wait has
+// returned. Order: all members of a group must launch and start their collectives in the same order. Errors: an error
+// ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The message names
+// collective, step, rank, the operation of the schedule, and the peer that caused the error, if one did.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual absl::Status Launch(const CollectiveLaunch& launch) = 0;
-  // Starts a collective, which may run while the caller computes, and returns a number for Wait. By default, and where
-  // a thread beside that of the device would not help, the collective has ended when this returns.
+  // Starts a collective, which may run while the caller computes, and returns a number for Wait. The default
+  // implementation runs the collective before it returns. So do implementations for which another thread would not
+  // help.
   virtual absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) {
     XLAD_RETURN_IF_ERROR(Launch(launch));
     return 0;
   }
-  // Waits for the end of a collective that was started, and returns its error. Call it once for each Start.
+  // Waits until a started collective has finished, and returns its error. Must be called once per Start.
   virtual absl::Status Wait(int64_t number) { return absl::OkStatus(); }
 };
 

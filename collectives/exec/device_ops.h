@@ -1,4 +1,4 @@
-// What a communicator needs from the device whose buffers a collective reads and writes.
+// The operations that a communicator needs on the device whose buffers a collective reads and writes.
 //
 // The implementation is a stream of the device (runtime/device.h): work that is enqueued here happens after all work
 // enqueued on that stream before. A device whose memory the host can access passes its buffers to transports directly;
@@ -18,11 +18,11 @@ class DeviceOps {
   virtual ~DeviceOps() = default;
   // True if the host may read and write the device's buffers by their addresses after Synchronize.
   virtual bool host_can_access() const = 0;
-  // Copies to device memory. `from` may be reused as soon as the call returns.
+  // Copies to device memory. The caller may reuse `from` as soon as the call returns.
   virtual absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) = 0;
-  // Copies to host memory. `to` must stay valid, and has its contents, only after Synchronize.
+  // Copies to host memory. `to` must stay valid until Synchronize returns, and has its contents only then.
   virtual absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) = 0;
-  // Returns when all work enqueued before has finished, with the error of the first that failed.
+  // Waits until all work enqueued before has finished. Returns the first error of this work.
   virtual absl::Status Synchronize() = 0;
 };
 

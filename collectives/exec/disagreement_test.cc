@@ -1,4 +1,4 @@
-// Ranks that run different operations: an error on every rank names both, over every transport.
+// Ranks that run different operations. Over every transport, an error on every rank names both operations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,8 +31,8 @@ CollectiveSpec With(CollectiveSpec spec, tensor::ElementType type, Reduction red
 
 class DisagreementTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // Calls `body` with the group of each rank, on a thread for each. A rank that is still forming its group when another
-  // one has already failed gets the error there, with which `failed` is called.
+  // Calls `body` with the group of each rank, each on a thread of its own. A rank may still be forming its group when
+  // another rank fails. It then gets the error while forming, which is passed to `failed`.
   template <typename Body>
   void OnRanks(const Body& body, const std::function<void(const absl::Status&)>& failed) {
     const auto transport = ChooseTransport(GetParam());
@@ -69,8 +69,8 @@ class DisagreementTest : public ::testing::TestWithParam<std::string> {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // The first error of the operation and of a barrier after it: a rank that waits for no other in the operation sees
-  // the error only then.
+  // Returns the first error of the operation and of the barrier after it. A rank that does not wait for other ranks in
+  // the operation gets the error only in the barrier.
   template <typename Group>
   static absl::Status PrepareAndRun(Group* group, const CollectiveSpec& spec) {
     XLAD_ASSIGN_OR_RETURN(const auto operation, group->Prepare(spec));
@@ -99,7 +99,7 @@ TEST_P(DisagreementTest, SwappedOperationsAreNamedOnEveryRank) {
         [&](auto* group) {
           const auto first = group->Prepare(small), second = group->Prepare(large);
           ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
-          // A rank may still leave the first barrier when another one has already failed.
+          // A rank may still be in the first barrier when another rank has already failed.
           absl::Status status = RunOnce(group, **first);
           if (status.ok()) status = RunOnce(group, group->rank() == kOther ? **second : **first);
           ExpectBothNamed(status, small, large);

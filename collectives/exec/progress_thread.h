@@ -1,4 +1,4 @@
-// A thread that runs pieces of work one after the other, beside the thread that starts them.
+// A thread that runs pieces of work one after the other, concurrently with the thread that starts them.
 #pragma once
 
 #include <condition_variable>
@@ -14,18 +14,18 @@
 
 namespace xlad::collectives {
 
-// Start, Wait and Drain are called by one thread at a time.
+// Start, Wait and Drain must not be called by two threads at the same time.
 class ProgressThread {
  public:
   ProgressThread() : thread_([this] { Run(); }) {}
-  // Drops work that has not begun, and waits for the end of the piece that runs.
+  // Drops work that has not begun, and waits until the running piece of work has finished.
   ~ProgressThread();
 
-  // Runs `work` after all that was started before. Returns a number for Wait, which is never 0.
+  // Runs `work` after all work that was started before. Returns a number for Wait, which is never 0.
   int64_t Start(std::function<absl::Status()> work);
-  // Waits for the end of a piece of work and returns its status. Call it once for each number.
+  // Waits until a piece of work has finished and returns its status. Must be called once for each number.
   absl::Status Wait(int64_t number);
-  // Waits for the end of all work.
+  // Waits until all work has finished.
   void Drain();
 
  private:
@@ -34,10 +34,10 @@ class ProgressThread {
   std::mutex mutex_;
   std::condition_variable started_, ended_;
   std::queue<std::pair<int64_t, std::function<absl::Status()>>> pending_;
-  std::map<int64_t, absl::Status> results_;  // The results of work that has ended, by number.
+  std::map<int64_t, absl::Status> results_;  // The results of finished work, by number.
   int64_t count_ = 0, ended_count_ = 0;
   bool ending_ = false;
-  std::thread thread_;  // Starts when all other members exist.
+  std::thread thread_;  // Declared last, because the thread uses all other members.
 };
 
 }  // namespace xlad::collectives

@@ -27,7 +27,8 @@ void Recorder::End() {
 }
 
 void Recorder::AddMessage(const MessageId& id) {
-  const Place& place = records_[(count_ - 1) % kRecords].place;  // Written by this thread alone.
+  // Only this thread writes records, so it may read them without the lock.
+  const Place& place = records_[(count_ - 1) % kRecords].place;
   const auto [from, to] = id.sent ? std::make_pair(device_, id.peer) : std::make_pair(id.peer, device_);
   uint64_t key = Mix(static_cast<uint64_t>(place.step), static_cast<uint64_t>(place.spec));
   key = Mix(Mix(key, place.iteration), static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to));

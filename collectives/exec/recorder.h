@@ -14,12 +14,13 @@
 
 namespace xlad::collectives {
 
-// When the messages of collectives were sent and received. Used by the device's thread.
+// The times at which the messages of collectives were sent and received. Used by the device's thread only.
 struct MessageLog {
-  static constexpr size_t kMaxMessages = 8192;  // Later ones are only counted.
+  // The number of messages that are kept. Later messages are only counted.
+  static constexpr size_t kMaxMessages = 8192;
   struct Message {
-    uint64_t key = 0;  // Equal at the sender and the receiver, and different from those of other messages.
-    int64_t ns = 0;    // Clock time before it was sent, or after it had arrived.
+    uint64_t key = 0;  // Equal at the sender and the receiver, and different for each message.
+    int64_t ns = 0;    // The clock's time before the message was sent, or after it had arrived.
     bool sent = false;
   };
   void Add(const Message& message) {
@@ -34,7 +35,7 @@ struct MessageLog {
   int64_t dropped = 0;
 };
 
-// Written by the device's thread, read by any thread.
+// Written by the device's thread, readable by any thread.
 class Recorder {
  public:
   static constexpr int kRecords = 16;
@@ -49,7 +50,7 @@ class Recorder {
     int64_t step = 0;
     uint64_t iteration = 0;
   };
-  // `schedule` is what runs; it must stay valid until End.
+  // Records the start of a collective that runs `schedule`, which must stay valid until End.
   void Begin(const Place& place, const Schedule* schedule);
   // Records the start of an operation of the schedule. Lock-free.
   void AtOp(int op) {
@@ -58,10 +59,11 @@ class Recorder {
   }
   void End();
 
-  // From now on, messages are added to `log`; null: no more. Called by the device's thread, as is NoteMessage.
+  // Adds all later messages to `log`, or records none if `log` is null. Only the device's thread may call this and
+  // NoteMessage.
   void KeepMessages(MessageLog* log) { messages_ = log; }
-  // A message that this device is about to send to `peer`, or has received from it. `number` tells the messages of a
-  // collective in one step from each other, in the same way on both sides.
+  // A message that this device is about to send to `peer` or has received from it. `number` distinguishes the messages
+  // of a collective in one step. It is equal on both sides.
   struct MessageId {
     int peer = 0;
     bool sent = false;
@@ -73,8 +75,8 @@ class Recorder {
 
   struct Waiting {
     bool running = false;
-    int64_t since_ns = 0;  // Clock time at which the current operation of the schedule started.
-    std::string text;      // "device 1 is in all-reduce.7 of step 12, rank 1, at \"recv <-2 ...\""
+    int64_t since_ns = 0;  // The clock's time at which the current operation of the schedule started.
+    std::string text;      // "device 1: all-reduce.7, step 12, rank 1 of 4, at \"recv <-2 ...\""
   };
   Waiting Now() const;
 

@@ -11,55 +11,59 @@
 
 namespace xlad::collectives {
 
-// Where the results of a reduction are stored. Streaming stores bypass the cache: they do not read a line before they
+// How the results of a reduction are stored. Streaming stores bypass the cache. They do not read a line before they
 // overwrite it, which is faster for results that are too large to stay in the cache.
 enum class StoreKind : uint8_t { kCached, kStreaming };
 
 // Computes sources[0][i] (+) sources[1][i] (+) ... from left to right and stores it in every dsts[k][i].
 //
-// Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even; integers wrap around;
-// the sum of pred is "or", the product "and"; max and min with a NaN are NaN. A destination may be equal to a source
-// but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
-// Streaming stores are visible to other threads in the usual order when the function returns.
+// Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even. Integers wrap around.
+// The sum of pred is "or", the product "and". The max and the min with a NaN are NaN. A destination may be equal to a
+// source but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
+// A store fence follows streaming stores, so other threads see them before any later store of the calling thread.
 using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count,
                                 StoreKind store);
 
-// Unimplemented if there is no kernel for the pair. ValidateSpec refuses pairs that have no meaning.
+// Unimplemented if there is no kernel for the type and the reduction. ValidateSpec refuses pairs that have no meaning.
 absl::StatusOr<ReduceFunction> FindReduceFunction(tensor::ElementType type, Reduction reduction);
 
-// The same, but combines the sources as the balanced tree of OpKind::kReduceTree (collectives/plan/schedule.h). All
-// partial results have the type in which elements are accumulated, and each result is rounded once to the type of the
-// elements.
+// Returns the function that combines the sources as the balanced tree of OpKind::kReduceTree
+// (collectives/plan/schedule.h). All partial results have the type in which elements are accumulated. Each result is
+// rounded once to the type of the elements. Errors are those of FindReduceFunction.
 absl::StatusOr<ReduceFunction> FindTreeReduceFunction(tensor::ElementType type, Reduction reduction);
 
-// The function for the order of reduction that the spec asks for. The spec reduces.
+// Returns the function that combines sources in the order that the spec requires. The spec's collective must reduce.
 absl::StatusOr<ReduceFunction> ReduceFunctionOf(const CollectiveSpec& spec);
 
-// Internal if the function of ReduceFunctionOf does not combine as the operation, which reduces, says.
+// Returns Internal if the function that ReduceFunctionOf returns combines the sources of `op` in a different order than
+// `op` requires. `op` must be a reduction.
 absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op);
 
-// Whether another order of the sources, or another tree, may give another result: floating-point sums and products.
+// Whether the result may change with the order of the sources or the shape of the tree. This holds for floating-point
+// sums and products.
 bool DependsOnOrder(tensor::ElementType type, Reduction reduction);
 
-// The function that FindReduceFunction returns if the CPU has no vector instructions. The tests compare both.
+// Returns the function that FindReduceFunction returns if the CPU has no vector instructions. Tests compare it with the
+// vector kernels.
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type, Reduction reduction);
-// The same for FindTreeReduceFunction.
+// Does the same for FindTreeReduceFunction.
 absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(tensor::ElementType type, Reduction reduction);
 
-// The same for bytes [offset, offset + bytes) of each source, without the costs of long arrays. The sources have
-// kSmallBytes bytes that may be read, and offset and bytes are multiples of the size of an element.
+// Reduces the bytes [offset, offset + bytes) of each source into the first `bytes` bytes of `dst`, with less overhead
+// than functions for long arrays. Each source must have kSmallBytes readable bytes, and `offset` and `bytes` must be
+// multiples of the size of an element.
 constexpr int64_t kSmallBytes = 48;
 using SmallReduceFunction = void (*)(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes);
 
-// The kernels for the vector instructions of this CPU, or null if there are none for the pair.
+// The kernels for the vector instructions of this CPU. Null if there are no kernels for the type and reduction.
 struct ReduceKernels {
   ReduceFunction reduce = nullptr;
   SmallReduceFunction small = nullptr;
-  ReduceFunction tree = nullptr;  // Null as well if the result does not depend on the order.
+  ReduceFunction tree = nullptr;  // Also null if the result does not depend on the order.
 };
 ReduceKernels FindVectorReduceKernels(tensor::ElementType type, Reduction reduction);
 
-// Copies with streaming stores if `store` says so. The ranges must not overlap.
+// Copies bytes with stores of the kind `store`. The ranges must not overlap.
 void CopyBytes(void* dst, const void* src, int64_t bytes, StoreKind store);
 
 }  // namespace xlad::collectives

@@ -1,5 +1,5 @@
-// Reductions by vector instructions, compiled for several instruction sets by Highway (github.com/google/highway),
-// which chooses one when the program runs.
+// Reductions with vector instructions. Highway (github.com/google/highway) compiles them for several instruction sets
+// and chooses one at run time.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/exec/reduce_vector.cc"
-// On x86, AVX2 and AVX-512 are compiled. Older machines use the scalar loops of reduce.cc.
+// On x86, only AVX2 and AVX-512 are compiled. Older machines use the scalar loops of reduce.cc.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
@@ -30,7 +30,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using tensor::ElementType;
 using tensor::FloatFormat;
 
-// How elements are represented in memory and while they are reduced. kCount elements are loaded at once.
+// The representation of elements in memory and while they are reduced. One load reads kCount elements.
 template <typename T, class Tag = hn::ScalableTag<T>>
 struct Plain {
   using Storage = T;
@@ -47,7 +47,7 @@ struct Plain {
   }
 };
 
-// Zero is false and every other value true; the results are 0 and 1.
+// In pred, zero is false and every other value is true. The results are 0 and 1.
 template <class Tag = hn::ScalableTag<uint8_t>>
 struct Pred : Plain<uint8_t, Tag> {
   static HWY_INLINE hn::Vec<Tag> Load(const uint8_t* from) {
@@ -145,7 +145,7 @@ HWY_INLINE V Combine(D d, V a, V b) {
   }
 }
 
-// What is stored for the combined value of `sources` operands.
+// Returns the stored value, given the combined value of `sources` operands.
 template <Reduction kReduction, class D, class V>
 HWY_INLINE V Final(D d, V value, size_t sources) {
   if constexpr (kReduction == Reduction::kAverage) {
@@ -160,7 +160,7 @@ constexpr int kUnroll = 4;
 // How sources are combined: from left to right, or as a balanced tree.
 enum class Shape { kChain, kTree };
 
-// One vector of the tree over at most the first four of `count` sources.
+// Returns one vector of the tree over the first min(count, 4) sources.
 template <class Access, Reduction kReduction>
 HWY_INLINE typename Access::V TreeOfFour(const void* const* sources, size_t count, int64_t at) {
   const typename Access::D d;
@@ -175,11 +175,12 @@ HWY_INLINE typename Access::V TreeOfFour(const void* const* sources, size_t coun
   return Combine<kReduction>(d, both, Combine<kReduction>(d, load(2), load(3)));
 }
 
-// The number of subtrees that can be kept at once, one for each bit of a number of groups of four sources.
+// The maximum number of kept subtrees: one for each bit of the number of groups of four sources.
 constexpr int kMaxKept = 32;
 
-// Two vectors of the tree over all sources. Four sources at a time are a subtree. Complete subtrees of equal size are
-// combined as soon as there are two, as a binary counter carries, and those that are left at the end.
+// Computes two vectors of the tree over all sources. Each group of four sources is a subtree. Two complete subtrees of
+// equal size are combined at once, like the carries of a binary counter. The remaining subtrees are combined at the
+// end.
 template <class Access, Reduction kReduction, class V>
 HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0, V& v1) {
   const typename Access::D d;
@@ -203,7 +204,8 @@ HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0,
   }
 }
 
-// One vector of the tree over all sources, for `bytes` bytes of each, fewer than a vector has.
+// Returns one vector of the tree over all sources. Only `bytes` bytes of each source are read, which are fewer than a
+// vector has.
 template <class Access, Reduction kReduction>
 typename Access::V TreeOfRest(const void* const* sources, size_t count, int64_t at, size_t bytes) {
   using Storage = typename Access::Storage;
@@ -253,7 +255,7 @@ HWY_INLINE void ReduceBlock(absl::Span<void* const> dsts, absl::Span<const void*
   }
 }
 
-// Reduces fewer elements than a block has, through copies that are padded with zeros.
+// Reduces fewer elements than a block has. The elements of a source are copied to a buffer of one vector.
 template <class Access, Reduction kReduction, Shape kShape>
 void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t at, int64_t count) {
   using Storage = typename Access::Storage;
@@ -278,8 +280,8 @@ void ReduceRest(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   }
 }
 
-// How many elements precede the first one at which all destinations are aligned for streaming stores. -1 if the
-// destinations are never aligned at the same element.
+// Returns the number of elements before the first one at which all destinations are aligned for streaming stores, or -1
+// if the destinations are never aligned at the same element.
 template <typename Storage>
 int64_t ElementsBeforeAligned(absl::Span<void* const> dsts, int64_t vector_bytes) {
   const auto offset = [&](void* dst) { return reinterpret_cast<uintptr_t>(dst) % vector_bytes; };
@@ -314,14 +316,15 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
   ReduceRest<Access, kReduction, kShape>(dsts, sources, at, count - at);
 }
 
-// The tree over up to three sources is the chain.
+// The tree over up to three sources combines them from left to right.
 template <class Access, Reduction kReduction>
 void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count, StoreKind store) {
   if (sources.size() <= 3) return Reduce<Access, kReduction>(dsts, sources, count, store);
   Reduce<Access, kReduction, Shape::kTree>(dsts, sources, count, store);
 }
 
-// Reduces payloads by vectors of 16 bytes, which stay inside the payloads because these have a multiple of 16 bytes.
+// Reduces payloads in vectors of 16 bytes. The size of a payload is a multiple of 16 bytes, so vectors do not exceed
+// it.
 template <class Access, Reduction kReduction>
 void ReduceSmall(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes) {
   using Storage = typename Access::Storage;
@@ -380,7 +383,8 @@ ReduceKernels SmallFloat(Reduction reduction) {
   return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
-// Signed and unsigned integers differ only in comparisons. Products of 8 and 64 bits are left to the scalar loop.
+// Signed and unsigned integers differ only in comparisons. The scalar loop computes products of integers of 8 and 64
+// bits.
 template <typename T>
 ReduceKernels Integer(Reduction reduction) {
   using Full = Plain<T>;

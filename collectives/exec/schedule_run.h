@@ -25,22 +25,24 @@ struct ScheduleLink {
   int channel = 0;
   SendLink* send = nullptr;
   ReceiveLink* receive = nullptr;
-  int64_t sent = 0;  // Messages sent in earlier runs.
+  int64_t sent = 0;  // The number of messages sent in earlier runs.
 };
 
-// A run stores here which operation of the schedule waits, and for which device; -1 if it does not wait.
+// The memory in which a run stores the operation of the schedule that waits, and the device that it waits for (-1 if
+// the run does not wait).
 struct ShownWait {
-  std::atomic<uint32_t>* step = nullptr;  // Both may be null.
+  std::atomic<uint32_t>* step = nullptr;  // Both pointers may be null.
   std::atomic<int32_t>* waits_for = nullptr;
 };
 
 // The links of one device.
 struct ScheduleLinks {
   std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> by_peer;  // By peer and channel.
-  // What is computed by the schedules whose messages the links carry, by hash, for messages about other ranks.
+  // The collectives whose messages use these links, as text, by the hash of their schedule. Error messages about other
+  // ranks contain these texts.
   std::map<uint64_t, std::string> texts;
-  // If communicators share the links: the last runs, by step. A rank that waits for no other may have run another
-  // collective than its peers some steps before it notices.
+  // The last runs, by step, if communicators share the links. A rank that does not wait for other ranks may run a
+  // collective that differs from that of its peers, and notice it only some steps later.
   struct Ran {
     int64_t step = -1;
     uint64_t hash = 0;
@@ -49,7 +51,7 @@ struct ScheduleLinks {
   ShownWait shown_wait;
 };
 
-// A message, if `link` is set, otherwise elements of a buffer.
+// A message if `link` is set, otherwise elements of a buffer.
 struct ScheduleOperand {
   ScheduleLink* link = nullptr;
   uint32_t message_index = 0;
@@ -59,13 +61,13 @@ struct ScheduleOperand {
 
 struct ScheduleInstruction {
   OpKind kind = OpKind::kCopy;
-  ScheduleLink* to = nullptr;  // kSend
-  uint32_t message_index = 0;  // kSend
+  ScheduleLink* to = nullptr;  // Only for kSend.
+  uint32_t message_index = 0;  // Only for kSend.
   std::vector<ScheduleOperand> sources;
   ScheduleOperand dst;
   int64_t bytes = 0;  // The size of dst.
-  // By link: the number of messages of this run that must be released before dst is overwritten, because the receiver
-  // may read them from there.
+  // By link: the number of messages of this run that must be released before dst is overwritten, because receivers may
+  // read them from dst.
   std::vector<std::pair<ScheduleLink*, int64_t>> overwrites;
 };
 
@@ -76,7 +78,7 @@ struct ScheduleProgram {
   Schedule schedule;
   uint32_t sequence = 0;  // The number of earlier runs.
   ReduceFunction reduce = nullptr;
-  bool checksums = false;  // Messages carry checksums of their payloads.
+  bool checksums = false;  // Messages have checksums of their payloads.
   const ScheduleLinks* links = nullptr;
   std::vector<ScheduleInstruction> ops;
   std::vector<std::pair<ScheduleLink*, int64_t>> sent;  // By link: the number of messages per run.
@@ -115,7 +117,7 @@ class ScheduleRun {
   Recorder* const recorder_;
   absl::InlinedVector<const std::byte*, 4> inputs_;
   std::byte* scratch_ = nullptr;
-  uint32_t step_ = 0;  // The operation that runs.
+  uint32_t step_ = 0;  // The index of the running operation.
 };
 
 }  // namespace xlad::collectives

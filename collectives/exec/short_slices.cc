@@ -7,7 +7,7 @@
 namespace xlad::collectives {
 namespace {
 
-// sched_attr of Linux, whose header cannot be included together with <sched.h>.
+// Linux's struct sched_attr, whose header cannot be included together with <sched.h>.
 struct Attributes {
   uint32_t size = sizeof(Attributes);
   uint32_t policy = 0;
@@ -22,7 +22,7 @@ bool Get(Attributes* attributes) { return syscall(SYS_sched_getattr, 0, attribut
 }  // namespace
 
 uint64_t AskForShortSlices() {
-  constexpr uint64_t kSliceNs = 100'000;  // The least that the system accepts.
+  constexpr uint64_t kSliceNs = 100'000;  // The smallest slice that the system accepts.
   Attributes attributes;
   if (!Get(&attributes) || attributes.policy != SCHED_OTHER) return 0;
   attributes.runtime_ns = kSliceNs;

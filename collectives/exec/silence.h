@@ -1,4 +1,4 @@
-// For how long the machines of peers have answered nothing.
+// Measures for how long the machines of peers have not answered.
 #pragma once
 
 #include <algorithm>
@@ -12,19 +12,19 @@
 
 namespace xlad::collectives {
 
-// The silence of all peers of one task. The kernel does not say since when an answer is awaited; so this is asked again
-// and again, about every 100 ms.
+// The silence of all peers of one task. The kernel does not report since when an answer has been awaited, so the caller
+// asks the kernel about every 100 ms whether one is awaited.
 class SilenceWatch {
  public:
-  using Pair = std::pair<int, int>;  // Local device, peer device.
+  using Pair = std::pair<int, int>;  // The local device and the peer device.
 
-  // Begins a round.
+  // Begins a round of questions to the kernel.
   void Begin(int64_t now_ns) {
     now_ns_ = now_ns;
     before_ = std::exchange(awaited_since_, {});
     workers_.clear();
   }
-  // One connection, or attempt to connect, to a device of this worker.
+  // Records one connection, or attempt to connect, to a device of a worker.
   void Note(Pair pair, const std::string& worker_id, const Answers& answers) {
     const int64_t answered_ns = now_ns_ - std::min(answers.last_ms_ago, now_ns_ / kNsPerMs) * kNsPerMs;
     Worker& worker = workers_.try_emplace(worker_id, Worker{now_ns_, answered_ns}).first->second;
@@ -35,8 +35,8 @@ class SilenceWatch {
     awaited_since_[pair] = since_ns;
     worker.since_ns = std::min(worker.since_ns, since_ns);
   }
-  // By worker: the milliseconds for which something has been awaited and no connection has got an answer. Only silences
-  // of at least this long.
+  // Returns, by worker, for how many milliseconds an answer has been awaited while no connection got one. Contains only
+  // silences of at least `at_least_ms`.
   std::map<std::string, int64_t> Silent(int64_t at_least_ms) const {
     std::map<std::string, int64_t> silent;
     for (const auto& [id, worker] : workers_) {
@@ -48,8 +48,8 @@ class SilenceWatch {
 
  private:
   struct Worker {
-    int64_t since_ns = 0;     // Since when the connection that has waited longest waits.
-    int64_t answered_ns = 0;  // The latest answer on any connection.
+    int64_t since_ns = 0;     // The time at which the longest current wait of a connection began.
+    int64_t answered_ns = 0;  // The time of the latest answer on any connection.
   };
   int64_t now_ns_ = 0;
   std::map<Pair, int64_t> before_, awaited_since_;

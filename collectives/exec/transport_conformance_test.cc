@@ -1,5 +1,6 @@
-// The conformance suite of transports, first part: what arrives. Every transport must pass all of it, without
-// exceptions. To run it over a new transport, add a case to Cases() in testing/transport_fixture.h.
+// The conformance suite of transports, first part: which messages arrive, and with which contents. Every transport must
+// pass all of it, without exceptions. To run it over a new transport, add a case to Cases() in
+// testing/transport_fixture.h.
 #include <cstring>
 #include <deque>
 #include <future>
@@ -72,7 +73,7 @@ TEST_P(TransportTest, ChannelsAreIndependent) {
         ASSERT_TRUE(to->Post(Header(0), {Bytes(absl::StrCat("channel ", channel))}).ok());
         ASSERT_TRUE(to->Post(Header(1), {}).ok());
       }
-      // The payloads above were temporaries: small messages are copied by every transport.
+      // The payloads above may be temporaries, because every transport copies small messages.
     } else if (device == 1) {
       for (int channel : {0, 1, 2}) {
         ReceiveLink* from = *world.transport(1).OpenReceive(0, channel);

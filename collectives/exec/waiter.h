@@ -28,29 +28,30 @@ struct WaiterWords {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Wakes the thread that sleeps on the words. The condition must be stored before this call.
+// Wakes the thread that sleeps on the words. The caller must make the condition true before.
 inline void NotifyWords(WaiterWords* words, bool shared) {
   words->epoch.fetch_add(1);
   if (words->sleeping.load() == 0) return;
   syscall(SYS_futex, &words->epoch, shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// One thread waits, any threads notify.
+// One thread waits, and any thread may notify it.
 class Waiter {
  public:
-  // `spins` is the number of times that the condition is tested before sleeping; use 1 if threads outnumber cores.
-  // `shared` are words that other processes notify too; they must outlive the waiter.
+  // `spins` is how often the condition is tested before sleeping; use 1 if there are more threads than cores. `shared`
+  // points to words that other processes notify too, which must outlive the waiter.
   explicit Waiter(int spins = 1, WaiterWords* shared = nullptr)
       : spins_(spins), shared_(shared != nullptr), words_(shared != nullptr ? shared : &own_) {}
 
-  // Sets a function that the waiting thread calls before each test, to receive messages. With `polls`, messages
-  // arrive without a notification: the waiter never sleeps longer than kMaxSleepUs. Call before any wait.
+  // Sets a function that the waiting thread calls before each test, to receive messages. If `polls` is true, messages
+  // may arrive without a notification, so the waiter does not sleep longer than kMaxSleepUs. Must be called before any
+  // wait.
   void SetPump(std::function<void()> pump, bool polls = false) {
     pump_ = std::move(pump);
     polls_ = polls;
   }
 
-  // Waits until `ready()` returns true or the signal is raised. Returns false in the second case.
+  // Waits until `ready()` returns true or the signal is raised. Returns false if the signal is raised.
   template <typename Ready>
   bool Wait(const AbortSignal& abort, const Ready& ready) {
     const auto test = [&] {
@@ -59,13 +60,13 @@ class Waiter {
     };
     const int spins = polls_ ? std::max(spins_, kYields) : spins_;
     const int64_t end_ns = polls_ ? RealClock().NowNs() + kMaxYieldNs : 0;
-    // A yield moves the deadline of the thread by one of its time slices.
+    // A yield moves the thread's deadline in the scheduler by one time slice, so short slices are better.
     if (polls_ && !std::exchange(has_short_slices_, true)) AskForShortSlices();
     for (int spin = 0; spin < spins; ++spin) {
       if (test()) return true;
       if (abort.raised()) return false;
       if (!polls_) continue;
-      // On a busy machine, one yield may last as long as the time slices of all others.
+      // On a busy machine, one yield may last as long as the time slices of all other threads.
       if (RealClock().NowNs() >= end_ns) break;
       sched_yield();
     }
@@ -75,15 +76,16 @@ class Waiter {
       if (test()) return true;
       if (abort.raised()) return false;
       words_->sleeping.store(1);
-      // A notification since `seen` was read has changed the epoch, and the sleep then returns at once.
+      // If there was a notification since `seen` was read, the epoch has changed and the sleep returns at once.
       if (!test() && !abort.raised()) Sleep(seen, sleep_us);
       words_->sleeping.store(0);
-      // After a long wait, a bit more latency costs little, and the processor is left to others.
+      // After a long wait, some more latency has little effect, and other threads can use the processor.
       sleep_us = std::min(sleep_us + sleep_us / 4, kMaxSleepUs);
     }
   }
 
-  // Like Wait, but ignores the signal: for conditions that are certain to become true soon.
+  // Like Wait, but ignores the signal and does not call the pump. Only for conditions that are certain to become true
+  // soon, with a notification.
   template <typename Ready>
   void WaitRegardless(const Ready& ready) {
     while (true) {
@@ -98,12 +100,12 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
-  // A waiter that polls lets other threads run this many times before it sleeps, but not longer than this.
+  // A waiter that polls yields at most kYields times, and for at most about kMaxYieldNs, before it sleeps.
   static constexpr int kYields = 1000;
   static constexpr int64_t kMaxYieldNs = 1'000'000;
   static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;
 
-  // `sleep_us` is 0 to sleep until a notification.
+  // If `sleep_us` is 0, sleeps until a notification.
   void Sleep(uint32_t seen, int64_t sleep_us = 0) {
     const timespec timeout{0, static_cast<long>(sleep_us * 1000)};
     syscall(SYS_futex, &words_->epoch, shared_ ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen,
@@ -116,7 +118,7 @@ class Waiter {
   WaiterWords* const words_;
   std::function<void()> pump_;
   bool polls_ = false;
-  bool has_short_slices_ = false;  // The thread has asked for them.
+  bool has_short_slices_ = false;  // The thread has asked for short time slices.
 };
 
 }  // namespace xlad::collectives

@@ -1,12 +1,13 @@
-// The relation of the bandwidth of a collective's algorithm to that of the links.
+// The ratio between the bandwidth of the links and the bandwidth of a collective's algorithm.
 #pragma once
 
 #include "collectives/plan/spec.h"
 
 namespace xlad::collectives {
 
-// The factor from algbw, which is the larger of the bytes of input and output over the time, to busbw, which can be
-// compared with the rate of a link whatever the number of ranks (nccl-tests, doc/PERFORMANCE.md).
+// Returns busbw divided by algbw. algbw is the number of bytes of the input or the output, whichever is larger, divided
+// by the time. busbw can be compared with the bandwidth of a link for any number of ranks (nccl-tests,
+// doc/PERFORMANCE.md).
 inline double BusFactor(CollectiveKind kind, int ranks) {
   const double n = ranks;
   switch (kind) {

@@ -16,8 +16,8 @@
 namespace xlad::collectives {
 namespace {
 
-// The terms in the order of the unknowns: the time of a round, a message, a sent byte, a reduced byte, a byte that is
-// read through a window, and a wait for signals. Times are in microseconds.
+// The unknowns, in order, are the microseconds per round, message, sent byte, reduced byte, byte read through a window,
+// and wait for signals.
 constexpr int kTerms = 6;
 using Vector = std::array<double, kTerms>;
 
@@ -35,7 +35,7 @@ Vector TimesOf(const CostParameters& costs) {
           costs.signal_us};
 }
 
-// Rates stay finite, so that every byte costs something.
+// Rates stay finite, so every byte has a cost.
 double RateOf(double us_per_byte) { return 1e-3 / std::max(us_per_byte, 1e-6); }
 
 void SetTimes(const Vector& times, CostParameters* costs) {
@@ -47,7 +47,7 @@ void SetTimes(const Vector& times, CostParameters* costs) {
   costs->signal_us = times[5];
 }
 
-// Solves a symmetric system of equations for the unknowns in `subset`; the others are 0. Returns false if it is
+// Solves a symmetric system of equations for the unknowns in `subset`; the others are 0. Returns false if the system is
 // singular.
 bool Solve(std::array<Vector, kTerms> matrix, Vector right, unsigned subset, Vector* solution) {
   solution->fill(0);
@@ -68,9 +68,9 @@ bool Solve(std::array<Vector, kTerms> matrix, Vector right, unsigned subset, Vec
   return true;
 }
 
-// Minimizes the sum of (terms * times - 1)^2 over times >= 0. For each subset of the terms, with 0 for the others, it
-// computes the minimum without the condition, and takes the best one that satisfies the condition. Terms that no row
-// has keep their values of `base`.
+// Minimizes the sum of (terms * times - 1)^2 over times >= 0. For each subset of the terms, it sets the other times to
+// 0 and computes the minimum over all times of the subset, positive or not. It then takes the best of these minima
+// whose times are not negative. Terms that are in no row keep their values of `base`.
 Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
   Vector scale{};
   for (const Vector& row : rows) {
@@ -91,13 +91,14 @@ Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
     }
   }
   Vector best = base;
-  double least = 0;  // The error without the number of rows, which all subsets have.
+  double least = 0;  // The error without the number of rows, which is equal for all subsets.
   for (unsigned subset = 1; subset < 1u << kTerms; ++subset) {
     Vector times;
     if ((subset & ~used) != 0 || !Solve(matrix, right, subset, &times)) continue;
     if (*std::min_element(times.begin(), times.end()) < 0) continue;
     double error = 0;
-    for (int t = 0; t < kTerms; ++t) error -= times[t] * right[t];  // The residual is orthogonal to the terms.
+    // The residual is orthogonal to the terms, so the error is this difference.
+    for (int t = 0; t < kTerms; ++t) error -= times[t] * right[t];
     if (error >= least) continue;
     least = error;
     for (int t = 0; t < kTerms; ++t) best[t] = scale[t] == 0 ? base[t] : times[t] / scale[t];
@@ -109,7 +110,7 @@ absl::Status Malformed(int line, absl::string_view found, absl::string_view expe
   return absl::InvalidArgumentError(absl::StrCat("line ", line, ": found ", Quoted(found), ", expected ", expected));
 }
 
-// The parameters by name, for the text.
+// Returns the parameters by name, for the text.
 std::vector<std::pair<const char*, double*>> Named(CostParameters* costs) {
   return {{"round_us", &costs->round_us},
           {"message_us", &costs->message_us},
@@ -133,7 +134,7 @@ absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, cons
     for (double& term : rows.back()) term /= plan.us;
   }
   SetTimes(Fit(rows, TimesOf(base)), &costs.parameters);
-  // The fastest of several plans with the same key and size counts, because selection takes no other.
+  // Only the fastest of several plans with the same key and size is used, because selection chooses it.
   std::map<std::string, std::map<double, const MeasuredPlan*>> fastest;
   for (const MeasuredPlan& plan : measured) {
     const double bytes = std::max(1.0, static_cast<double>(MovedBytes(plan.spec)));

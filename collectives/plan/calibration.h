@@ -1,4 +1,4 @@
-// The parameters of the cost model from measured times, and their text in a file.
+// Fits the parameters of the cost model to measured times, and reads and writes them as text.
 //
 // All functions are pure and thread-safe.
 #pragma once
@@ -17,23 +17,25 @@ struct MeasuredPlan {
   double us = 0;
 };
 
-// The parameters whose predictions have the least squares of relative errors, and a correction for each algorithm at
-// each measured size. Terms that no measured plan has keep their values of `base`. InvalidArgument if a plan cannot be
-// built or a time is not positive.
+// Returns the parameters that minimize the sum of the squared relative errors, and a correction for each CorrectionKey
+// at each measured size, from the fastest plan with this key and size. Terms that no measured plan has, `directions`
+// and `windows` keep their values of `base`. InvalidArgument if a plan cannot be built or a time is not positive and
+// finite.
 absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, const CostParameters& base = {});
 
-// A line for each parameter and each correction. ParseCosts reads it; it returns InvalidArgument with the line that it
-// does not understand.
+// Returns a line for each correction and each parameter except `directions` and `windows`. ParseCosts reads this text.
+// Parameters without a line have their default values. Empty lines and lines that begin with # are ignored. ParseCosts
+// returns InvalidArgument, with the first malformed line, if the text is malformed.
 std::string PrintCosts(const CostModel& costs);
 absl::StatusOr<CostModel> ParseCosts(absl::string_view text);
 
-// Plans that a user chooses by size: lines such as "all_reduce 64K-1M ring chunks=4". Sizes are in bytes (MovedBytes),
-// both ends included; empty lines and lines that begin with # are left out.
+// Plans that a user chooses by size, in lines such as "all_reduce 64K-1M ring chunks=4". Sizes are in bytes
+// (MovedBytes), and both ends are included. Empty lines and lines that begin with # are ignored.
 class PlanRules {
  public:
   // InvalidArgument, with the number of the line, if the text is malformed.
   static absl::StatusOr<PlanRules> Parse(absl::string_view text);
-  // The text of the first plan for the spec, or an empty one.
+  // Returns the plan of the first rule that applies to the spec, as text, or an empty text if there is no such rule.
   std::string Find(const CollectiveSpec& spec) const;
 
  private:
@@ -45,7 +47,7 @@ class PlanRules {
   std::vector<Rule> rules_;
 };
 
-// A size such as "8", "64K", "256M" or "1G", in bytes; -1 if the text is not a size.
+// Returns a size such as "8", "64K", "256M" or "1g" in bytes, or -1 if the text is not a size of at most 2^40 bytes.
 int64_t ParseByteCount(absl::string_view text);
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// The cost model and the choice among plans.
+// The cost model, and the choice of a plan by predicted time.
 #include "collectives/plan/cost.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const Co
   const AlgorithmCost cost = algorithm.cost(plan, spec);
   const double bytes = static_cast<double>(tensor::ByteWidth(spec.type));
   const int64_t rounds = cost.rounds + cost.pipeline_rounds;
-  // A rank sends its elements one after the other; along the longest chain, each round sends a chunk.
+  // A rank sends its elements one after the other. On the longest chain, each round sends one chunk.
   const int64_t sent = std::max(cost.sent_elements, rounds * cost.round_elements / std::max(plan.chunks, 1));
   CostTerms terms;
   terms.rounds = static_cast<double>(rounds);
@@ -26,7 +26,7 @@ CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const Co
   return terms;
 }
 
-// The factor for this number of bytes, on a logarithmic scale.
+// Returns the factor for this number of bytes, interpolated on a logarithmic scale.
 double FactorAt(const std::vector<CostCorrection>& points, double bytes) {
   const auto is_after = [&](const CostCorrection& point) { return point.bytes >= bytes; };
   const auto after = std::find_if(points.begin(), points.end(), is_after);

@@ -1,8 +1,10 @@
-// Predicted times of plans, and the choice among plans.
+// Predicted times of plans, and the choice of a plan by predicted time.
 //
-// time = rounds * round_us + messages * message_us + bytes on the critical path / bandwidth + reduced bytes /
-// bandwidth, an alpha-beta model (Hockney) with the terms of AlgorithmCost, times a factor that calibration.h measures.
-// Rounds dominate if there are more ranks than cores, because each round wakes up every rank.
+// time = factor * (rounds * round_us + messages * message_us + sent bytes / rate + reduced bytes / rate + ...)
+//
+// This is an alpha-beta model (Hockney) with the terms of AlgorithmCost. calibration.h fits the rates to measured times
+// and, for each algorithm and size, the factor. If there are more ranks than cores, most of the time is that of the
+// rounds, because each round wakes up every rank.
 #pragma once
 
 #include <map>
@@ -13,33 +15,33 @@
 
 namespace xlad::collectives {
 
-// What the predicted time of a plan consists of.
+// The terms of the predicted time of a plan.
 struct CostTerms {
-  double rounds = 0;         // * round_us
-  double messages = 0;       // * message_us
-  double sent_bytes = 0;     // / gigabytes_per_s, one after the other
-  double reduced_bytes = 0;  // / reduce_gigabytes_per_s
-  double window_bytes = 0;   // / window_gigabytes_per_s
-  double signal_rounds = 0;  // * signal_us
+  double rounds = 0;         // Multiplied by round_us.
+  double messages = 0;       // Multiplied by message_us.
+  double sent_bytes = 0;     // Divided by gigabytes_per_s. These bytes are sent one after the other.
+  double reduced_bytes = 0;  // Divided by reduce_gigabytes_per_s.
+  double window_bytes = 0;   // Divided by window_gigabytes_per_s.
+  double signal_rounds = 0;  // Multiplied by signal_us.
 };
 
-// Errors as in BuildSchedules. `directions` as in CostParameters.
+// Returns the terms of a plan. `directions` is that of CostParameters. Errors are those of BuildSchedules.
 absl::StatusOr<CostTerms> TermsOf(const CollectivePlan& plan, const CollectiveSpec& spec, int directions);
 
-// The bytes of the input or the output of a rank, of which there are more.
+// Returns the bytes of the input or of the output of the root (rank 0 if there is no root), whichever is larger.
 int64_t MovedBytes(const CollectiveSpec& spec);
 
-// "all_reduce ring" or "all_reduce ring chunks".
+// Returns "all_reduce ring" or "all_reduce ring chunks", for example.
 std::string CorrectionKey(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// How many times longer than the parameters say plans took that move this number of bytes.
+// The measured time of plans with this number of bytes, divided by the time that the parameters predict.
 struct CostCorrection {
   double bytes = 0;
   double factor = 1;
   friend bool operator==(const CostCorrection&, const CostCorrection&) = default;
 };
 
-// The speed of a machine, as calibration.h measures it.
+// The speed of a machine, which calibration.h fits to measured times.
 struct CostModel {
   CostModel() = default;
   CostModel(const CostParameters& speeds) : parameters(speeds) {}  // NOLINT(google-explicit-constructor)
@@ -54,14 +56,15 @@ struct PlanCost {
   double predicted_us = 0;
 };
 
-// The predicted time of a plan in microseconds. Errors as in BuildSchedules.
+// Returns the predicted time of a plan in microseconds. Errors are those of BuildSchedules.
 absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const CostModel& costs);
 
-// The best numbers of chunks and channels for each algorithm that applies, fastest first. Equally fast ones are in the
-// order of Algorithms().
+// Returns the best plan of each algorithm that applies, with its best numbers of chunks and channels, fastest first.
+// These numbers are powers of two. Algorithms that need windows are omitted unless costs.parameters.windows is true.
+// Plans of equal time are in the order of Algorithms(). InvalidArgument if the spec is invalid.
 absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostModel& costs);
 
-// As MakePlan.
+// Like MakePlan, with the corrections of `costs`.
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs);
 
 }  // namespace xlad::collectives

@@ -1,15 +1,15 @@
-// What the output of each rank must be.
+// Computes the required output of each rank.
 #include "collectives/plan/expected.h"
 
 namespace xlad::collectives {
 namespace {
 
-// The size of the part that `from` sends to `to` in an AllToAll.
+// Returns the size of the part that `from` sends to `to` in an AllToAll.
 int64_t AllToAllSize(const CollectiveSpec& spec, int64_t from, int64_t to) {
   return spec.sizes.empty() ? spec.input_elements() / spec.ranks : spec.sizes[from * spec.ranks + to];
 }
 
-// The size of part `rank` of the other kinds with parts.
+// Returns the size of part `rank` for the other kinds with parts.
 int64_t PartSize(const CollectiveSpec& spec, int rank) {
   if (!spec.sizes.empty()) return spec.sizes[rank];
   return (InputHasParts(spec.kind) ? spec.input_elements() : spec.output_elements()) / spec.ranks;
@@ -22,7 +22,7 @@ int64_t PartBegin(const CollectiveSpec& spec, int rank) {
   return begin;
 }
 
-// The parts of all ranks, one after the other.
+// Returns the parts of all ranks, one after the other.
 std::vector<ExpectedOutput> Gathered(const CollectiveSpec& spec, int rank) {
   const bool is_all_to_all = spec.kind == CollectiveKind::kAllToAll;
   std::vector<ExpectedOutput> out;

@@ -1,4 +1,4 @@
-// What the output of each rank must be, element by element.
+// Defines the required output of each rank, element by element.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,9 @@
 
 namespace xlad::collectives {
 
-// The output elements [begin, end) of a rank: element p is the contribution of rank `source` at element p + shift of
-// its input, or the reduction of that element over all ranks, or zero. Elements in no interval may have any value.
+// The required value of the output elements [begin, end) of a rank. Element p of the output is element p + shift of the
+// input of rank `source`. If `source` is kAllRanks, it is the reduction of the elements p + shift of all ranks' inputs,
+// and if `source` is kZero, it is zero. Elements that are not in an interval may have any value.
 struct ExpectedOutput {
   static constexpr int kAllRanks = -1;
   static constexpr int kZero = -2;
@@ -18,7 +19,7 @@ struct ExpectedOutput {
   int64_t shift = 0;
 };
 
-// In ascending order; empty intervals are omitted.
+// Returns the intervals in ascending order. Empty intervals are omitted.
 std::vector<ExpectedOutput> ExpectedOutputOf(const CollectiveSpec& spec, int rank);
 
 }  // namespace xlad::collectives

@@ -8,14 +8,16 @@
 
 namespace xlad::collectives {
 
-// The grid of the plan, or the one with the most equal sizes if the plan has none: smaller sizes first, so that a prime
-// n gives 1 x n.
+// Returns the grid of the plan. If the plan has none, chooses similar sizes, one after the other: each size is the
+// largest divisor d of the n ranks that are left with d^k <= n, where k is the number of dimensions that are left. In
+// two dimensions, 12 ranks have the grid 3 x 4, and a prime number n has 1 x n.
 std::vector<int> GridOf(const CollectivePlan& plan, int ranks, int dimensions);
 
-// "" if the plan has no grid, or one of that many dimensions whose product is `ranks`; otherwise what is expected.
+// Returns "" if the plan has no grid, or if its grid has `dimensions` sizes whose product is `ranks`. Otherwise returns
+// what is expected.
 std::string RefuseGrid(const CollectivePlan& plan, int ranks, int dimensions);
 
-// Position p has the coordinates p % X, p / X % Y, ...
+// Returns the coordinates of position p: p % X, p / X % Y, ...
 std::vector<int> CoordinatesOf(const std::vector<int>& grid, int position);
 int PositionIn(const std::vector<int>& grid, const std::vector<int>& coordinates);
 

@@ -1,4 +1,5 @@
-// Execution of schedules on numbers, in random order of events: an independent check of what CheckSchedules accepts.
+// Executes schedules on numbers, in random orders of events. This is an independent check of schedules that
+// CheckSchedules accepts.
 #pragma once
 
 #include "absl/types/span.h"
@@ -11,14 +12,15 @@ namespace xlad::collectives {
 struct InterpretOptions {
   int slots = 1;
   bool in_place = false;
-  // Whether the operations of a rank run in the order of the list; otherwise only those of each channel do.
+  // Whether the operations of a rank run in the order of the list. If false, only the operations of each channel do.
   bool list_order = false;
 };
 
-// Runs the schedules of all ranks on 64-bit integers, one operation of a random rank or channel at a time, and compares
-// the outputs with what the spec says. Senders hand out their own memory, which is read when the message is received,
-// or a copy, at random. Sums wrap around, and the values are such that a missing, repeated or misplaced contribution
-// changes them. Returns Internal if the outputs are wrong, the ranks deadlock, or an operation is malformed.
+// Runs the schedules of all ranks on 64-bit integers and compares the outputs with the spec. Each step runs one
+// operation of a random rank or channel. A message is, at random, a copy or the sender's own memory, which is read when
+// the message is received. Sums wrap around. A missing, repeated or misplaced contribution changes the sums. Returns
+// Internal if the outputs are wrong, the ranks deadlock, a message or signal is never received, or an operation is
+// malformed.
 absl::Status Interpret(const CollectiveSpec& spec, absl::Span<const Schedule> schedules,
                        const InterpretOptions& options, Random* random);
 

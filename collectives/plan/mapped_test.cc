@@ -1,4 +1,4 @@
-// The checker accepts the schedules for mapped memory of all kinds of collectives.
+// The checker accepts the schedules for mapped memory for all kinds of collectives.
 #include "collectives/plan/mapped.h"
 
 #include <gmock/gmock.h>

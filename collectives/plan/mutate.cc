@@ -10,7 +10,7 @@
 namespace xlad::collectives {
 namespace {
 
-// A region that the operation uses, or null if it uses none.
+// Returns a random region of the operation, or null if it has no region.
 Region* RandomRegion(Random* random, ScheduleOp* op) {
   std::vector<Region*> regions;
   if (HasDestination(op->kind)) regions.push_back(&op->dst);

@@ -10,19 +10,20 @@
 
 namespace xlad::collectives {
 
-// Makes one random change: an operation is removed, repeated or exchanged with another one; a peer, channel, flag,
-// buffer, position or size is changed; an operand or destination is removed, or two operands are exchanged. Returns
-// what was changed, or "" if the schedules are the same as before.
+// Makes one random change. The change is one of these: an operation is removed, repeated or exchanged with another
+// operation; a peer, channel, flag, buffer, position or size is changed; an operand or destination is removed; two
+// operands are exchanged. Returns a description of the change, or "" if the schedules are the same as before.
 std::string MutateSchedules(Random* random, std::vector<Schedule>* schedules);
 
 // The result of checking random mutants of schedules.
 struct MutationCounts {
   int64_t mutants = 0;
-  int64_t rejected = 0;    // By CheckSchedules.
-  int64_t equivalent = 0;  // Accepted, and right in every execution by Interpret.
+  int64_t rejected = 0;    // The number of mutants that CheckSchedules rejected.
+  int64_t equivalent = 0;  // The number of accepted mutants that are right in every execution by Interpret.
 };
 
-// Checks `mutants` random mutants. Internal, with the change, if the checker accepts one that an execution refutes.
+// Checks `mutants` random mutants. Returns Internal, with the change, if the checker accepts a mutant that an execution
+// refutes.
 absl::StatusOr<MutationCounts> CheckMutants(const ScheduleSet& set, int64_t mutants, Random* random);
 
 }  // namespace xlad::collectives

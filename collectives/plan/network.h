@@ -1,4 +1,4 @@
-// Networks: the physical topology of ranks as a graph of links, for the simulator.
+// Networks: the physical topology of ranks, as a graph of links for the simulator.
 #pragma once
 
 #include <string>
@@ -19,7 +19,8 @@ struct NetworkLink {
   bool broken = false;
 };
 
-// One dimension of a torus or mesh. It has links from the last coordinate to the first if `wraps`.
+// One dimension of a torus or mesh. If `wraps` is true and `size` is at least 3, it has links between the last
+// coordinate and the first.
 struct TorusDimension {
   int size = 1;
   bool wraps = false;
@@ -29,16 +30,18 @@ struct TorusDimension {
 
 class Network {
  public:
-  // A torus or mesh of chips; rank r has the coordinates r % X, r / X % Y, ... A collective takes `launch_us` to start.
+  // Returns a torus or mesh of chips. Rank r has the coordinates r % X, r / X % Y, ... A collective takes `launch_us`
+  // to start.
   static Network Torus(const std::vector<TorusDimension>& dimensions, double launch_us = 0);
-  // The same with equal links, where dimension d wraps around if wraps[d].
+  // Returns a torus or mesh whose links are all equal. Dimension d wraps around if wraps[d] is true.
   static Network Torus(const std::vector<int>& grid, const std::vector<bool>& wraps, double latency_us,
                        double gigabytes_per_s);
-  // All ranks at one switch, in which there is no contention.
+  // Returns a network in which all ranks are connected to one switch without contention. `latency_us` is the latency
+  // between two ranks.
   static Network Switch(int ranks, double latency_us, double gigabytes_per_s);
-  // A preset by name. TPU slices: "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around rules of
-  // the generation: v2, v3, v5e and v6e along dimensions of 16 chips (32 for v3), v4, v5p and 7x along multiples of 4.
-  // Clusters: "switch-64". InvalidArgument, with a list of the presets, for any other name.
+  // Returns a preset by name. TPU slices are "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around
+  // rules of the generation. v2, v3, v5e and v6e wrap around along dimensions of 16 chips (32 for v3); v4, v5p and 7x
+  // along multiples of 4. Clusters are "switch-64". InvalidArgument, with a list of the presets, for any other name.
   static absl::StatusOr<Network> Preset(absl::string_view name);
 
   int ranks() const { return ranks_; }
@@ -48,24 +51,26 @@ class Network {
   // Whether all ranks of a torus have the same neighbors and links, because every dimension wraps around or has at most
   // two ranks, and no link is broken.
   bool IsSymmetric() const;
-  // The dimension of a torus along which a link goes, or -1 for a switched cluster.
+  // Returns the dimension of a torus in which a link connects two ranks, or -1 for a switched cluster.
   int DimensionOf(int link) const;
-  // The link of rank 0 that has the direction of `link`, in a symmetric torus.
+  // Returns the link of rank 0 that has the direction of `link`. The network must be a symmetric torus.
   int LinkOfRankZero(int link) const;
-  // The sum of the rates of the links that leave a rank, for the rank that has the fewest, in GB/s.
+  // Returns the sum of the rates of the unbroken links that leave a rank, in GB/s, for the rank with the smallest sum.
   double InjectionRate() const;
-  // The sum of the rates of all links across the middle of the longest dimension, in one direction, in GB/s.
+  // Returns the sum of the rates of all unbroken links from the lower half of the longest dimension to the upper half,
+  // in GB/s. These include the links of a wrap-around. Returns 0 for a switched cluster.
   double BisectionRate() const;
 
   // Breaks the links between two neighbors, in both directions. InvalidArgument if there is no such connection.
   absl::Status BreakLink(int a, int b);
-  // The links from one rank to another, in order: dimension by dimension along the shorter way, or a shortest way
-  // around broken links. Unavailable if no route is left.
+  // Returns the links from one rank to another, in order. In a torus, the route uses one dimension after the other, in
+  // the shorter direction. If a link of this route is broken, or in a switched cluster, returns a shortest route
+  // without broken links. Unavailable if there is no route.
   absl::StatusOr<std::vector<int>> Route(int from, int to) const;
 
  private:
   void Connect(int a, int b, double latency_us, double gigabytes_per_s);
-  int LinkBetween(int from, int to) const;  // -1 if the two are not neighbors.
+  int LinkBetween(int from, int to) const;  // Returns -1 if the two nodes are not neighbors.
   absl::StatusOr<std::vector<int>> ShortestRoute(int from, int to) const;
 
   int ranks_ = 0;

@@ -1,4 +1,4 @@
-// The text of plans.
+// Parses the text of plans.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -7,7 +7,8 @@
 namespace xlad::collectives {
 namespace {
 
-// The farthest end of the accesses seen so far, the channel that reaches it, and the farthest end of other channels.
+// The farthest end of the accesses so far, the channel of that access, and the farthest end of accesses by other
+// channels.
 class Reach {
  public:
   void Extend(int64_t end, int channel) {
@@ -118,7 +119,8 @@ bool RaceDetector::Write(int thread, int rank, int memory, int64_t begin, int64_
     race = race || !Precedes(ranges[i].write, thread);
     for (const ReadRecord& read : ranges[i].reads) {
       race = race || !Precedes(read.event, thread);
-      // The sender blocks until its message has been received, but other ranks do not.
+      // The owner of the memory is the sender, which blocks until its message has been received. Other ranks do not
+      // block.
       if (read.message < 0 || is_owner) continue;
       const Event& receive = messages_[read.message].receive;
       race = race || receive.thread < 0 || !Precedes(receive, thread);

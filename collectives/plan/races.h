@@ -1,8 +1,8 @@
-// Data races between the channels and ranks of a set of schedules, by vector clocks. Flanagan and Freund, "FastTrack:
-// efficient and precise dynamic race detection", PLDI 2009.
+// Detects data races between the channels and ranks of a set of schedules, by vector clocks. Flanagan and Freund,
+// "FastTrack: efficient and precise dynamic race detection", PLDI 2009.
 //
 // Each channel of each rank is a thread. The operations of a thread are numbered from 1. An operation happens before
-// another one if it precedes it in the thread, or if a message or signal connects them.
+// another operation if it precedes it in the thread, or if a message or signal connects them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ChannelAccess {
   bool writes = false;
 };
 
-// Whether two channels access the same elements, and one of them writes them. If not, they cannot race.
+// Whether two channels access the same elements and at least one of them writes them. Otherwise they cannot race.
 bool ChannelsConflict(std::vector<ChannelAccess> accesses);
 
 class RaceDetector {
@@ -35,7 +35,7 @@ class RaceDetector {
     Event receive{-1, 0};
   };
 
-  // `rank_of[t]` is the rank of thread t. `sizes[r]` has the sizes of the memories of rank r.
+  // `rank_of[t]` is the rank of thread t. `sizes[r]` contains the sizes of the memories of rank r.
   RaceDetector(std::vector<int> rank_of, const std::vector<std::vector<int64_t>>& sizes);
 
   // Starts the next operation of the thread.
@@ -45,20 +45,21 @@ class RaceDetector {
   // Everything in `clock` happens before the current operation of the thread.
   void Join(int thread, const Clock& clock);
 
-  // Records an access of the current operation of a thread. Returns whether there is a race.
+  // Records an access of the current operation of a thread. Returns whether there is a race, or whether the memory
+  // belongs to another rank that may not have entered the collective yet.
   bool Read(int thread, int rank, int memory, int64_t begin, int64_t end);
   bool Write(int thread, int rank, int memory, int64_t begin, int64_t end);
-  // Records the read of a message that the current operation sends. Returns whether there is a race; `message` is an
-  // index for Receive.
+  // Records the read of a message that the current operation sends. Returns whether there is a race. `message` is set
+  // to an index for Receive.
   bool Send(int thread, int memory, int64_t begin, int64_t end, int* message);
   void Receive(int thread, int message) { messages_[message].receive = Now(thread); }
 
-  // Whether a message or signal of the rank happens before the current operation of the thread, so that the rank has
+  // Whether a message or signal of the rank happens before the current operation of the thread. If so, the rank has
   // entered the collective.
   bool Knows(int thread, int rank) const;
-  // The thread of another rank that may still touch memory of `rank` when that leaves, or -1.
+  // Returns the thread of another rank that may still access memory of `rank` when `rank` leaves the collective, or -1.
   int AccessAfterEnd(int rank) const;
-  // Whether `rank`, when it leaves, knows that `other` has entered.
+  // Whether messages or signals guarantee that `other` has entered the collective when `rank` leaves it.
   bool KnowsAtEnd(int rank, int other) const;
 
  private:
@@ -77,9 +78,9 @@ class RaceDetector {
   bool Precedes(const Event& event, int thread) const {
     return event.thread < 0 || clocks_[thread][event.thread] >= event.time;
   }
-  // Splits the ranges so that [begin, end) is a whole number of them. Returns the index of the first.
+  // Splits the ranges at `begin` and `end`. Returns the index of the first range in [begin, end).
   static size_t Split(Ranges* ranges, int64_t begin, int64_t end);
-  // Notes an access to the memory of another rank. Returns whether that rank may not have entered yet.
+  // Records an access to the memory of another rank. Returns whether that rank may not have entered the collective yet.
   bool Foreign(int thread, int rank);
 
   const std::vector<int> rank_of_;

@@ -1,4 +1,4 @@
-// Text and hash of schedules.
+// Prints and hashes schedules.
 #include "collectives/plan/schedule.h"
 
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ std::string Text(const Region& region) {
   return absl::StrCat(kNames[static_cast<int>(region.buffer)], rank, "[", region.begin, ":", region.end(), "]");
 }
 
-// All destinations, and "=" if operands follow.
+// Returns the text of all destinations, with "=" if operands follow.
 std::string Destinations(const ScheduleOp& op, bool has_operands) {
   std::string out = Text(op.dst);
   for (const Region& dst : op.more_dsts) absl::StrAppend(&out, " ", Text(dst));

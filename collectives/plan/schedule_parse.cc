@@ -1,4 +1,4 @@
-// The parser of the text of schedules.
+// Parses the text of schedules.
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -43,7 +43,7 @@ class Words {
 
   absl::Status ReadRegion(Region* out) { return ToRegion(Next(), out); }
 
-  // "output[0:4]", or "output@2[0:4]" for the memory of rank 2.
+  // Parses "output[0:4]", or "output@2[0:4]" for the memory of rank 2.
   absl::Status ToRegion(absl::string_view found, Region* out) {
     static constexpr absl::string_view kNames[] = {"input", "output", "scratch"};
     for (int i = 0; i < 3; ++i) {
@@ -70,7 +70,7 @@ class Words {
     return Error(found, "a region such as \"output[0:4]\" or \"output@2[0:4]\"");
   }
 
-  // The destinations, up to "=" if operands follow, else up to the end of the line.
+  // Reads the destinations, up to "=" if operands follow, otherwise up to the end of the line.
   absl::Status ReadDestinations(bool has_operands, ScheduleOp* op) {
     XLAD_RETURN_IF_ERROR(ReadRegion(&op->dst));
     while (!empty()) {
@@ -155,7 +155,7 @@ absl::Status ParseHead(Words* words, Schedule* schedule) {
   return absl::OkStatus();
 }
 
-// Parses the lines of `text`, of which the first has the number `number`.
+// Parses the lines of `text`. The first line has the number `number`.
 absl::StatusOr<Schedule> ParseLines(absl::Span<const absl::string_view> lines, int number) {
   Schedule schedule;
   bool head = true;

@@ -1,4 +1,4 @@
-// The event-driven simulation.
+// Simulates schedules on a network by events.
 #include "collectives/plan/simulate.h"
 
 #include <algorithm>
@@ -14,9 +14,9 @@
 namespace xlad::collectives {
 namespace {
 
-// What the simulation keeps of an operation of a schedule.
+// The simulation's form of an operation of a schedule.
 struct Step {
-  // kNeed waits until the next message or signal of the flow has arrived, kRelease frees its slot.
+  // kNeed waits until the next message or signal of the flow has arrived. kRelease frees its slot.
   enum Kind : uint8_t { kSend, kNeed, kRelease, kCopy } kind;
   int32_t flow;  // An index into flows_; unused by kCopy.
   double bytes;
@@ -36,14 +36,14 @@ struct Flow {
   int64_t arrived = 0;
   int64_t needed = 0;
   int64_t released = 0;
-  int waiting_sender = -1;  // A lane.
+  int waiting_sender = -1;  // The index of the lane that waits to send, or -1.
   int waiting_receiver = -1;
 };
 
 struct Event {
   double time;
   int64_t sequence;  // Makes the order of simultaneous events unique.
-  int lane;          // Resumes this lane, or moves a message if negative.
+  int lane;          // The lane to resume, or negative if the event moves a message.
   int flow;
   int hop;
   double bytes;
@@ -89,9 +89,9 @@ class Simulation {
   }
 
  private:
-  using Key = std::array<int, 4>;  // From, to, channel or flag, whether it is a signal.
+  using Key = std::array<int, 4>;  // The sender, the receiver, the channel or flag, and whether it is a signal.
 
-  // The distance from one rank to another, as the rank at this distance from rank 0.
+  // Returns the distance from one rank to another: the rank at the same distance from rank 0.
   int DistanceOf(int from, int to) const {
     const std::vector<int>& grid = network_.grid();
     const std::vector<int> start = CoordinatesOf(grid, from);
@@ -193,7 +193,7 @@ class Simulation {
     run_.time_us = std::max(run_.time_us, time);
   }
 
-  // The first byte of a message is at the beginning of its next link, or its last byte at the receiver.
+  // Called when the first byte of a message has reached its next link, or when its last byte has reached the receiver.
   void Forward(const Event& event) {
     Flow& flow = flows_[event.flow];
     if (event.hop == std::ssize(flow.route)) {
@@ -300,7 +300,7 @@ absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network
     }
   }
   for (const char* const name : {"ring", "halving_doubling", "swing", "pat", "direct"}) {
-    // Direct exchanges have as many messages as pairs of ranks.
+    // For more than 64 ranks, only swing and pat are simulated, which send few messages.
     if (spec.ranks > 64 && absl::string_view(name) != "swing" && absl::string_view(name) != "pat") continue;
     candidates.push_back({.algorithm = name});
   }

@@ -1,4 +1,4 @@
-// The parser of the text of specs.
+// Parses the text of specs.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,7 +19,7 @@ absl::Status ParseNumbers(absl::string_view text, std::vector<int64_t>* out) {
   return absl::OkStatus();
 }
 
-// "all_reduce(sum)"
+// Parses "all_reduce(sum)", for example.
 absl::Status ParseKind(absl::string_view word, CollectiveSpec* spec) {
   const std::vector<absl::string_view> parts = absl::StrSplit(word, absl::MaxSplits('(', 1));
   XLAD_ASSIGN_OR_RETURN(spec->kind, ParseCollectiveKind(parts[0]));
@@ -30,7 +30,7 @@ absl::Status ParseKind(absl::string_view word, CollectiveSpec* spec) {
   return absl::OkStatus();
 }
 
-// "f32[10,20]"
+// Parses "f32[10,20]", for example.
 absl::Status ParseOperands(absl::string_view word, CollectiveSpec* spec) {
   absl::string_view text = word;
   const std::vector<absl::string_view> parts = absl::StrSplit(text, absl::MaxSplits('[', 1));
@@ -41,7 +41,7 @@ absl::Status ParseOperands(absl::string_view word, CollectiveSpec* spec) {
   return ParseNumbers(counts, &spec->counts);
 }
 
-// "{0->1,1->2}"
+// Parses "{0->1,1->2}", for example.
 absl::Status ParsePairs(absl::string_view word, CollectiveSpec* spec) {
   absl::string_view text = word;
   if (!absl::ConsumePrefix(&text, "{") || !absl::ConsumeSuffix(&text, "}")) return Malformed(word, "\"{0->1}\"");

@@ -1,5 +1,5 @@
-// Conversion of the messages CollectiveSpec of proto/executable.proto and CollectivePlanProto of proto/worker.proto.
-// These are templates over the message type because this folder does not depend on proto/.
+// Converts the messages CollectiveSpec of proto/executable.proto and CollectivePlanProto of proto/worker.proto. The
+// functions are templates over the message type, because this folder does not depend on proto/.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace xlad::collectives {
 
-// The devices (positions in the mesh) of each group: rank r of group g is groups[g][r]. A collective permute has one
-// group with all `num_devices` devices, because its pairs are pairs of devices.
+// Returns the devices (positions in the mesh) of each group: rank r of group g is groups[g][r]. A collective permute
+// has one group with all `num_devices` devices, because its pairs are pairs of devices.
 template <typename SpecProto>
 std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_devices) {
   std::vector<std::vector<int>> groups;
@@ -24,8 +24,8 @@ std::vector<std::vector<int>> GroupsFromProto(const SpecProto& proto, int num_de
   return groups;
 }
 
-// The spec of all groups of `proto`. InvalidArgument, with the id and op of the collective, if the message is not a
-// valid collective over `num_devices` devices.
+// Returns the spec that all groups of `proto` share. InvalidArgument, with the id and op of the collective, if the
+// message is not a valid collective over `num_devices` devices.
 template <typename SpecProto>
 absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_devices) {
   const auto error = [&](auto&&... what) {
@@ -64,7 +64,7 @@ absl::StatusOr<CollectiveSpec> SpecFromProto(const SpecProto& proto, int num_dev
   return spec;
 }
 
-// The field `algorithm` of the message has the text of the plan without chunks and channels: "ring_2d grid=4x4".
+// The field `algorithm` of the message contains the text of the plan without chunks and channels: "ring_2d grid=4x4".
 template <typename PlanProto>
 absl::StatusOr<CollectivePlan> PlanFromProto(const PlanProto& proto) {
   XLAD_ASSIGN_OR_RETURN(CollectivePlan plan, ParsePlan(proto.algorithm()));

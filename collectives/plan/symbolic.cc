@@ -22,7 +22,7 @@ void AppendSegment(Segments* out, const Segment& segment) {
   out->push_back(segment);
 }
 
-// The index of the first segment that ends after `position`.
+// Returns the index of the first segment that ends after `position`.
 int64_t SegmentAt(const Segments& all, int64_t position) {
   const auto at = std::upper_bound(all.begin(), all.end(), position,
                                    [](int64_t p, const Segment& segment) { return p < segment.end; });
@@ -108,7 +108,7 @@ void WriteSegments(Segments* all, int64_t begin, const Segments& values) {
   if (values.empty()) return;
   const int64_t end = begin + values.back().end;
   const int64_t first = SegmentAt(*all, begin);
-  int64_t last = first;  // The first segment that begins at `end` or later.
+  int64_t last = first;  // The index of the first segment that begins at `end` or later.
   while (last < std::ssize(*all) && (*all)[last].begin < end) ++last;
   Segments out;
   if (first < last && (*all)[first].begin < begin) {

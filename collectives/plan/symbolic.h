@@ -11,7 +11,7 @@
 
 namespace xlad::collectives {
 
-// Reduction trees, hash-consed: equal trees have equal numbers. Tree r < ranks is the contribution of rank r alone.
+// Reduction trees, hash-consed: equal trees have equal numbers. Tree r < ranks is the contribution of rank r.
 class ReductionTrees {
  public:
   static constexpr int kUndefined = -1;
@@ -22,11 +22,11 @@ class ReductionTrees {
   // Returns the tree that combines `operands` from left to right with one rounding; a single operand is returned
   // unchanged. Returns Internal if a rank contributes twice, or if an operand is undefined or zero.
   absl::StatusOr<int> Combine(absl::Span<const int> operands);
-  // Returns the tree that combines `operands` as a balanced tree (OpKind::kReduceTree). Errors as Combine.
+  // Returns the tree that combines `operands` as a balanced tree (OpKind::kReduceTree). Errors are those of Combine.
   absl::StatusOr<int> CombineBalanced(absl::Span<const int> operands);
   // Whether every rank contributes.
   bool IsComplete(int tree) const;
-  // "(0 + (1 + 2))"
+  // Returns a text such as "(0 + (1 + 2))".
   std::string ToString(int tree) const;
 
  private:
@@ -52,7 +52,7 @@ struct Segment {
 // Consecutive segments that cover [0, size).
 using Segments = std::vector<Segment>;
 
-// The part [begin, begin + count) of `all`, with positions relative to `begin`.
+// Returns the part [begin, begin + count) of `all`, with positions relative to `begin`.
 Segments ReadSegments(const Segments& all, int64_t begin, int64_t count);
 // Replaces the elements of `all` that start at `begin` by `values`, whose positions are relative to `begin`.
 void WriteSegments(Segments* all, int64_t begin, const Segments& values);

@@ -1,4 +1,4 @@
-// What a worker takes from its launcher if no flag says it: the coordinator's address and the worker's id.
+// The coordinator's address and the worker's id, which a worker takes from its launcher if no flag sets them.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,14 @@ struct ClusterPlace {
   friend bool operator==(const ClusterPlace&, const ClusterPlace&) = default;
 };
 
-// `coordinator` and `worker_id` are what the user has said, empty if nothing. Otherwise the coordinator is on this
-// machine if all ranks are, or if no launcher has started them. It is on the launcher's first host if ranks are on
-// several hosts, or if the launcher names that host and not how many ranks are here. InvalidArgument if ranks are on
-// several hosts and the first one is unknown.
+// `coordinator` and `worker_id` are set by the user, or empty. An address that the user sets is kept. Otherwise the
+// coordinator is on the launcher's first host if ranks are on several hosts, or if the launcher names that host but
+// does not say how many ranks are on this host. It is on this machine in all other cases. InvalidArgument if ranks are
+// on several hosts and the first host is unknown.
 absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch, const std::string& coordinator,
                                             const std::string& worker_id);
 
-// The launch and the place as one JSON object, for display.
+// Returns the launch and the place as one JSON object, for display.
 std::string PlaceToJson(const std::optional<Launch>& launch, const ClusterPlace& place);
 
 }  // namespace xlad::collectives

@@ -26,7 +26,7 @@ bool IsNumber(absl::string_view text) {
   return true;
 }
 
-// The texts of the contents of a bracket: "1-3,07" is 1, 2, 3, 07.
+// Returns the numbers that the contents of a bracket stand for, as text: "1-3,07" is 1, 2, 3, 07.
 absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, absl::string_view contents) {
   std::vector<std::string> texts;
   for (const absl::string_view range : absl::StrSplit(contents, ',')) {
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<std::string>> ExpandBracket(absl::string_view list, a
   return texts;
 }
 
-// Appends the hosts of `pattern` ("n[1-2]-[0-1]") to `hosts`; `prefix` is what precedes it.
+// Appends the hosts of `pattern` ("n[1-2]-[0-1]") to `hosts`. Every name starts with `prefix`.
 absl::Status ExpandPattern(absl::string_view list, const std::string& prefix, absl::string_view pattern,
                            std::vector<std::string>* hosts) {
   const size_t open = pattern.find('[');

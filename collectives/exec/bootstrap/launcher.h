@@ -1,5 +1,5 @@
-// The position of this process among the processes that a launcher has started: mpirun, srun, torchrun, Kubernetes, or
-// xlad itself. docs/reference/launchers.md lists the launchers with the variables that are read.
+// The position of this process among the processes that a launcher started: mpirun, srun, torchrun, Kubernetes, or xlad
+// itself. docs/reference/launchers.md lists the launchers with the variables that are read.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@ namespace xlad::collectives {
 struct Launch {
   int rank = 0;
   int ranks = 1;
-  std::optional<int> local_rank;   // Among the ranks on this host, if the launcher says it.
-  std::optional<int> local_ranks;  // The number of ranks on this host.
+  std::optional<int> local_rank;   // The rank among those on this host, if the launcher says it.
+  std::optional<int> local_ranks;  // The number of ranks on this host, if the launcher says it.
   std::string launcher;            // "Open MPI", "MPICH", "Slurm", ... or "xlad", for messages.
-  // Equal in all processes of this launch, and different in any other launch on this machine.
+  // Equal in all processes of this launch on this machine, and different in any other launch on this machine.
   std::string key;
-  // The host of rank 0 if the launcher tells it, otherwise empty. Open MPI tells the host of mpirun instead.
+  // The host of rank 0, or empty if the launcher does not name it. Open MPI names the host of mpirun instead.
   std::string first_host;
-  // A name that this process has again when the launcher restarts it; empty if the launcher has no such name.
+  // The name that this process keeps when the launcher restarts it. Empty if the launcher has no such name.
   std::string name;
 
   friend bool operator==(const Launch&, const Launch&) = default;
@@ -29,17 +29,18 @@ struct Launch {
 // Returns the value of an environment variable, if it is set.
 using GetVariable = std::function<std::optional<std::string>(const std::string&)>;
 
-// Reads the variables of all launchers. If several have set theirs, they agree or one was started inside of the other:
-// XLAD_RANK is followed in any case, then torchrun, then the launchers of MPI, then Slurm and Flux, then Kubernetes.
-// Nullopt if no launcher has set its variables. InvalidArgument, with the variables, if they are set but are not a rank
-// and a number of ranks; if launchers of the same kind disagree; and in the batch script of a Slurm job of several
-// tasks, in which Slurm runs one process only.
+// Reads the variables of all launchers. If several kinds of launchers have set their variables, the first of these
+// kinds is used: XLAD_RANK, torchrun, the launchers of MPI, Slurm and Flux, Kubernetes and slices of TPUs, and last
+// RANK and WORLD_SIZE of an unknown program. Nullopt if no launcher has set its variables. InvalidArgument, with the
+// variables, if the values are not a rank and a number of ranks, if launchers of the same kind disagree, or if RANK and
+// WORLD_SIZE disagree with the launcher that is used, unless that is XLAD_RANK. Also InvalidArgument in the batch
+// script of a Slurm job of several tasks, because Slurm runs only one process of the script.
 absl::StatusOr<std::optional<Launch>> DetectLaunch(const GetVariable& get);
 
-// The same with the environment of this process.
+// Does the same with the environment of this process.
 absl::StatusOr<std::optional<Launch>> DetectLaunch();
 
-// Unimplemented if the launcher says that the ranks are on several hosts.
+// Returns Unimplemented if the launcher says that the ranks are on several hosts.
 absl::Status CheckOneHost(const Launch& launch);
 
 }  // namespace xlad::collectives

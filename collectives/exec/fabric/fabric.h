@@ -1,5 +1,6 @@
-// What connects the devices of one task: in-process links and shared memory between the devices on one worker and on
-// others of the same machine, and connections to the devices of other workers; or the transport that was chosen.
+// Connects the devices of one task. Devices on one worker use in-process links and each other's memory. Devices on
+// different workers use connections and, if the workers are on one machine, shared memory. A chosen transport
+// (TransportChoice) can replace these.
 #pragma once
 
 #include <atomic>
@@ -17,17 +18,17 @@
 
 namespace xlad::collectives {
 
-// How messages travel between processes. The rows of transports/registry/ make such choices.
+// How processes exchange messages. Each row of transports/registry/ contains such a choice.
 struct TransportChoice {
   std::string name = "auto";
-  bool one_process = false;             // Devices of other processes are an error.
-  bool shares_memory = true;            // Processes that can map each other's memory use it.
-  bool requires_shared_memory = false;  // Those that cannot are an error.
+  bool one_process = false;             // Devices in other processes are an error.
+  bool shares_memory = true;            // Processes that can map each other's memory use shared memory.
+  bool requires_shared_memory = false;  // Processes that cannot map each other's memory are an error.
   const xlad_transport_api* plugin = nullptr;
   bool any_network = false;  // The plugin may use other networks than the loopback interface.
 };
 
-// Puts a transport around that of a device, for example one that injects faults. `inner` outlives the result.
+// Wraps the transport of a device, for example to inject faults. `inner` outlives the result.
 using DecorateTransport = std::function<std::unique_ptr<Transport>(int device, Transport* inner)>;
 
 struct FabricOptions {
@@ -41,11 +42,11 @@ struct FabricOptions {
   DecorateTransport decorate;  // May be null.
 };
 
-// Thread-safe, except that a device's transport is used by its thread only.
+// Thread-safe, except that only the thread of a device may use its transport.
 class Fabric {
  public:
-  // Reads from `bootstrap` (key PeerKey) which worker has each device that is not in `options.devices`. `abort` and the
-  // objects in `options` must outlive the fabric.
+  // Reads from `bootstrap` (key PeerKey) which worker runs each device that is not in `options.devices`. `abort` and
+  // the objects in `options` must outlive the fabric.
   static absl::StatusOr<std::unique_ptr<Fabric>> Make(const FabricOptions& options, Bootstrap& bootstrap,
                                                       AbortSignal* abort);
   ~Fabric();
@@ -53,17 +54,17 @@ class Fabric {
   Transport& transport(int device);
   // The memory that the devices on this worker share with each other and with other processes of this machine.
   HostMemory& memory() { return *memory_; }
-  // The first of new channels for the collectives of a program. All workers must reserve channels for the same programs
-  // in the same order. ResourceExhausted if there are none left.
+  // Reserves channels for the collectives of a program and returns the first one. All workers must reserve channels for
+  // the same programs in the same order. ResourceExhausted if too few channels are left.
   absl::StatusOr<int> ReserveChannels(const CollectiveSet& collectives);
-  // What the communicator of one device for one program is made of. All of it must outlive the communicator.
+  // The parts of the communicator of one device for one program. They must all outlive the communicator.
   struct Member {
     int device = 0;
     const CollectiveSet* collectives = nullptr;
     Recorder* recorder = nullptr;
-    int first_channel = 0;  // From ReserveChannels.
-    // For collectives by messages, which may run while one on mapped memory does. Null: `recorder` is for both, and
-    // collectives that are started end at once.
+    int first_channel = 0;  // The result of ReserveChannels.
+    // Records collectives by messages, which may run at the same time as a collective on mapped memory. If it is null,
+    // `recorder` records both kinds, and a collective that is started has finished when Start returns.
     Recorder* message_recorder = nullptr;
   };
   // Forms a communicator; see HostCommunicator.
@@ -72,13 +73,13 @@ class Fabric {
   int connections() const { return tcp_ == nullptr ? 0 : tcp_->connections(); }
   // The number of connections to other processes that send messages through shared memory.
   int shared_connections() const { return tcp_ == nullptr ? 0 : tcp_->shared_connections(); }
-  // The workers whose machines are silent; see TcpFabric.
+  // The workers whose machines do not respond; see TcpFabric.
   std::map<std::string, int64_t> SilentWorkers(int64_t now_ns) {
     return tcp_ == nullptr ? std::map<std::string, int64_t>() : tcp_->SilentWorkers(now_ns);
   }
-  // Waits until all peers have finished; see TcpFabric::Finish.
+  // Waits until all peers in other processes have finished; see TcpFabric::Finish.
   absl::Status Finish();
-  // Sends the end of the task to the peers without waiting for theirs; see TcpFabric::Leave.
+  // Tells the peers that the task has ended, without waiting for their answers; see TcpFabric::Leave.
   void Leave();
 
  private:
@@ -91,7 +92,7 @@ class Fabric {
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
   std::atomic<int> next_channel_ = 0;
-  bool own_cores_ = false;  // Every device of the task has a core.
+  bool own_cores_ = false;  // Whether every device of the task has a core of its own.
   std::shared_ptr<HostMemory> memory_;
   int64_t listener_id_ = -1;
   std::unique_ptr<SharedWaiters> shared_;  // Null if no memory is shared with other processes.

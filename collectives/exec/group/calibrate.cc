@@ -6,8 +6,8 @@ namespace xlad::collectives {
 
 namespace {
 
-// One shot, and slots with the number of chunks that the group chooses and a few more. The others are slower by
-// multiples, and would spoil the fit.
+// Returns the plans that are measured: one shot, and slots with up to a few times the number of chunks that the group
+// chooses. The other plans are several times slower and would distort the fit.
 std::vector<CollectivePlan> PlansOf(const ProcessGroup& group, const CollectiveSpec& spec) {
   constexpr int kMoreChunks = 4;
   std::vector<CollectivePlan> plans = group.Plans(spec, /*registered=*/false);

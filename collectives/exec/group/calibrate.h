@@ -7,9 +7,9 @@
 
 namespace xlad::collectives {
 
-// Runs the plans for plain buffers of the common kinds at a few sizes, for at most about `budget_ms`, and fits the
-// parameters to the times, which are those of the slowest rank. All ranks call it together and get the same result.
-// Errors are those of the group.
+// Runs the common kinds of collectives on unregistered buffers of a few sizes, for about `budget_ms` at most. Fits the
+// parameters to the times of the slowest rank. All ranks must call it together and get the same result. Errors are
+// those of the group.
 absl::StatusOr<CostModel> Calibrate(ProcessGroup* group, const Clock& clock, int64_t budget_ms);
 
 }  // namespace xlad::collectives

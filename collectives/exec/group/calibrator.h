@@ -1,6 +1,6 @@
 // Measures the plans that a group can run and fits the cost model to their times.
 //
-// `Group` is a MessageGroup or a ProcessGroup. All ranks do the same together and get the same result.
+// `Group` is a MessageGroup or a ProcessGroup. All ranks make the same calls together and get the same result.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace xlad::collectives {
 
-// A spec for measurements, whose larger buffer has about `bytes` bytes.
+// Returns a spec for measurements. The larger of its buffers has about `bytes` bytes.
 inline CollectiveSpec MeasuredSpec(CollectiveKind kind, int ranks, int64_t bytes) {
   CollectiveSpec spec;
   spec.kind = kind;
@@ -32,11 +32,12 @@ class Calibrator {
  public:
   using Operation = typename Group::Operation;
   struct Options {
-    // Ordered by the value of a measurement: if the time is over, the kinds at the end have no corrections.
+    // In bytes, the most useful sizes first, because the last ones are not measured if the budget is used up.
     std::vector<int64_t> sizes;
-    int iterations = 1;  // How many operations of up to 1 MiB are run back to back for a time.
+    // How many times an operation runs back to back per measurement. One that moves more than 1 MiB runs once.
+    int iterations = 1;
     std::function<std::vector<CollectivePlan>(const CollectiveSpec& spec, int64_t bytes)> plans_of;
-    // An empty plan lets the group choose.
+    // If the plan is empty, the group chooses one.
     std::function<absl::StatusOr<std::unique_ptr<Operation>>(const CollectiveSpec& spec, const std::string& plan)>
         prepare;
     CostParameters base;
@@ -75,7 +76,7 @@ class Calibrator {
   static constexpr int kRepeats = 5;
   static constexpr int64_t kLargeBytes = 1 << 20;
 
-  // The median over the repeats of the time of the slowest rank.
+  // Measures the time of the slowest rank in each repeat, and keeps the median over the repeats.
   absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec) {
     if (left_us_ <= 0) return absl::OkStatus();
     const int64_t begin_ns = clock_.NowNs();
@@ -105,7 +106,7 @@ class Calibrator {
   Group& group_;
   const Clock& clock_;
   const Options options_;
-  double left_us_;  // Equal on all ranks.
+  double left_us_;  // The rest of the budget, which is equal on all ranks.
   std::unique_ptr<Operation> slowest_;
   std::vector<std::byte> input_, output_;
   std::vector<MeasuredPlan> measured_;

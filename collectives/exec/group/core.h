@@ -1,8 +1,8 @@
 // Runs lowered schedules on memory that all ranks of a group map: entries, signals, copies and reductions.
 //
 // A rank enters operation k only after all ranks have entered operation k - 1, and therefore have finished k - 2. So
-// what a rank has written for an operation (its entry, its note, one half of its scratch) stays valid for its peers
-// until they have finished that operation.
+// the entry, the note and the half of the scratch that a rank has written for an operation stay valid until its peers
+// have finished that operation.
 #pragma once
 
 #include <optional>
@@ -17,14 +17,15 @@
 
 namespace xlad::collectives {
 
-// Memory of this rank that its peers can access, and their memory.
+// The memory of this rank that its peers can access, and the memory of the peers.
 class WindowMemory {
  public:
   virtual ~WindowMemory() = default;
-  // The position of [address, address + bytes), or nullopt if peers cannot access it.
+  // Returns the position of [address, address + bytes), or nullopt if peers cannot access this memory.
   virtual std::optional<WindowPosition> Find(const void* address, int64_t bytes) const = 0;
-  // The address in this process of `bytes` bytes from a position in the memory of `peer`, which must not free it
-  // meanwhile. DataLoss if the peer's memory ends before.
+  // Returns the address, in this process, of `bytes` bytes at a position in the memory of `peer`. The peer must not
+  // free the memory meanwhile. DataLoss if the peer's memory is too small. FailedPrecondition if the peer has already
+  // freed it.
   virtual absl::StatusOr<std::byte*> Address(int peer, const WindowPosition& position, int64_t bytes) = 0;
 };
 
@@ -32,59 +33,66 @@ class WindowMemory {
 struct GroupCommand {
   GroupProgram program;
   ReduceFunction reduce = nullptr;
-  SmallReduceFunction small_reduce = nullptr;  // Null unless the only step of a board is to reduce all payloads.
-  bool streams = false;                        // The data of all ranks does not fit into the cache.
+  // Null unless the command is a board whose only step reduces all payloads.
+  SmallReduceFunction small_reduce = nullptr;
+  bool streams = false;  // True if the data of all ranks does not fit into the cache.
   int64_t element_bytes = 0;
-  std::vector<int64_t> input_bytes, output_bytes;  // By operand.
-  std::vector<int64_t> accessed_bytes;             // By base (GroupBases): where the furthest access of a step ends.
+  std::vector<int64_t> input_bytes, output_bytes;  // One element per operand.
+  std::vector<int64_t> accessed_bytes;  // For each base (GroupBases), the end of the furthest access of any step.
 };
 
-// Lowers the schedule of one rank. Errors as in LowerForGroup, and Unimplemented if there is no kernel for the type.
+// Lowers the schedule of one rank. The errors are those of LowerForGroup, and Unimplemented if there is no kernel for
+// the type.
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
                                               GroupProtocol protocol);
 
 // One run of a command.
 struct GroupLaunch {
   const GroupCommand* command = nullptr;
-  uint64_t word = 0;                     // EntryLine::operation; the upper 48 bits must be equal on all ranks.
-  absl::Span<const std::byte> note;      // RankBlock::notes; describes the launch to peers that run another one.
-  absl::Span<const void* const> inputs;  // By operand.
+  uint64_t word = 0;  // The value of EntryLine::operation. Its upper 48 bits must be equal on all ranks.
+  // The value of RankBlock::notes, which describes the launch to peers that run another one.
+  absl::Span<const std::byte> note;
+  absl::Span<const void* const> inputs;  // One address per operand.
   absl::Span<void* const> outputs;
 };
 
-// What a core asks of the object that it belongs to.
+// Callbacks of a core to the object that owns it.
 class GroupOwner {
  public:
   virtual ~GroupOwner() = default;
   // Called regularly while the rank waits. An error ends the wait.
   virtual absl::Status CheckWhileWaiting() = 0;
-  // The error that says that `peer` runs another operation than this rank.
+  // Returns the error that says that `peer` runs another operation than this rank.
   virtual absl::Status Disagreement(int peer) = 0;
-  // Called before each step of a command that is not a board, with the operation of the schedule.
+  // Called before each step of a command that is not a board, with the index of the step's first operation in the
+  // schedule.
   virtual void AtStep(int) {}
 };
 
-// Used by the thread of its rank.
+// Runs the operations of one rank. Only the thread of the rank may use a core.
 class GroupCore {
  public:
   struct Options {
     ControlFile* control = nullptr;
     GroupWaiter* waiter = nullptr;
-    WindowMemory* memory = nullptr;  // Needed by commands with windows.
-    std::byte* scratch = nullptr;    // For each rank, two halves of `scratch_bytes`.
+    WindowMemory* memory = nullptr;  // Required by commands with windows.
+    std::byte* scratch = nullptr;    // Two halves of `scratch_bytes` bytes for each rank.
     int64_t scratch_bytes = 0;
     int rank = 0;
   };
   // Everything in `options`, and `owner`, must outlive the core.
   GroupCore(const Options& options, GroupOwner* owner);
 
-  // Returns when the operation is finished on this rank. After an error the core must not be used again.
+  // Returns when the operation is finished on this rank. After an error the core must not be used again, unless the
+  // error is InvalidArgument and step() is -1: the operation was then refused before this rank entered it.
   absl::Status Run(const GroupLaunch& launch) {
     return launch.command->program.board ? RunBoard(launch) : RunProgram(launch);
   }
 
   uint64_t sequence() const { return sequence_; }  // The number of the last operation that was entered.
-  int step() const { return step_; }               // The operation of the schedule at which it failed, or -1.
+  // After Run has failed: the index of the operation of this run's schedule that failed, or -1 if none ran or the
+  // command is a board.
+  int step() const { return step_; }
   int64_t scratch_bytes() const { return options_.scratch_bytes; }
   const EntryLine& entry(int rank) const { return options_.control->rank(rank).lines[sequence_ % 2]; }
 
@@ -112,9 +120,9 @@ class GroupCore {
   const int rank_, ranks_;
   int step_ = -1;
   uint64_t sequence_ = 0;
-  uint64_t settled_ = 0;                                               // All ranks have entered this operation.
-  std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // Signals to and from each rank.
-  std::vector<std::byte*> bases_;                                      // The addresses of the operation that runs.
+  uint64_t settled_ = 0;  // All ranks have entered the operation with this number.
+  std::vector<uint64_t> sent_[kSignalFlags], expected_[kSignalFlags];  // The number of signals to and from each rank.
+  std::vector<std::byte*> bases_;                                      // The addresses of the running operation.
   std::vector<bool> mapped_;                                           // Whether the buffers of a peer are in bases_.
   std::vector<const void*> payloads_[2];
 };

@@ -6,11 +6,12 @@
 
 namespace xlad::collectives {
 
-// Whether processes with these affinity masks (base/cores.h) can all run at the same time, each on a core of its own,
-// if they may use `quota` cores together.
+// Whether each process can have a core of its own, given the affinity masks of the processes (base/cores.h): whether
+// `quota` is at least their number, and a matching of processes and the cores of their masks contains all processes.
+// The matching is found by augmenting paths (Berge, "Two theorems in graph theory", 1957).
 bool EachHasACore(const std::vector<std::vector<uint64_t>>& masks, double quota);
 
-// The size in bytes of the last-level cache of core 0; 32 MiB if the system does not tell.
+// Returns the size in bytes of the last-level cache of core 0, or 32 MiB if the system does not report it.
 int64_t LastLevelCacheBytes();
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// The folder in which the ranks of a group that forms find each other.
+// The folder in which the ranks of a group find each other while the group forms.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 
 namespace xlad::collectives {
 
-// A rank has the folder open while it forms a group. The last one to close it removes it, no matter whether the group
-// has formed; the locks of a process that is killed end with it.
+// A rank has the folder open while it forms a group. The last rank that closes the folder removes it, whether or not
+// the group has formed. A killed process loses its locks, so it does not keep the folder.
 class MeetingFolder {
  public:
-  // Creates the folder, readable by this user only, if it does not exist.
+  // Creates the folder, readable by this user only, if it does not exist. Errors are those of MakeOwnFolder, for a
+  // private folder, and of PathError.
   static absl::StatusOr<std::unique_ptr<MeetingFolder>> Open(const std::string& path);
   ~MeetingFolder();
   MeetingFolder(const MeetingFolder&) = delete;
@@ -27,7 +28,7 @@ class MeetingFolder {
   MeetingFolder(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
 
   const std::string path_;
-  const int lock_;  // A file in the folder, on which every rank has a shared lock.
+  const int lock_;  // The descriptor of a file in the folder on which every rank has a shared lock.
 };
 
 }  // namespace xlad::collectives

@@ -13,17 +13,18 @@
 
 namespace xlad::collectives {
 
-// The memory that this rank has allocated, and what it has mapped of the memory of others.
-// Thread-safe, except that Address is used by one thread.
+// The memory that this rank has allocated, and the memory of other ranks that it has mapped. Thread-safe, except that
+// only one thread may call Address.
 class GroupMemory final : public WindowMemory {
  public:
   // `control` must outlive this object.
   GroupMemory(ControlFile* control, int rank) : control_(control), rank_(rank), peers_(control->ranks()) {}
 
-  // Zeros, aligned to 4096 bytes, on huge pages if the system has any. ResourceExhausted if this rank has too many
-  // allocations or there is not enough memory.
+  // Returns memory that is zero, aligned to 4096 bytes, and on huge pages if the system has any. ResourceExhausted if
+  // this rank has too many allocations or there is not enough memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
-  // `address` is what Allocate returned. Peers that use the memory in a running operation can still do so.
+  // `address` is a result of Allocate. A peer that has mapped the memory for a running operation can continue to use
+  // it.
   absl::Status Free(std::byte* address);
 
   std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;
@@ -47,7 +48,7 @@ class GroupMemory final : public WindowMemory {
   std::vector<std::map<uint32_t, Mapped>> peers_;
 };
 
-// Asks the system to use huge pages for a segment. Without effect if it has none.
+// Asks the system to use huge pages for a segment. Has no effect if the system does not support them.
 void PreferHugePages(const SharedSegment& segment);
 
 }  // namespace xlad::collectives

@@ -7,20 +7,23 @@
 namespace xlad::collectives {
 namespace {
 
-// In one round, every rank reads the data of all others; in two, it reads only its part of them. With more ranks than
-// cores, a round costs a change of processes on each core, so that one round pays for more bytes.
+// In one round, every rank reads the data of all others; in two rounds, it reads only its own part of them. If there
+// are more ranks than cores, each round switches processes on every core. One round ("one shot") is then faster up to a
+// larger size.
 constexpr int64_t kOneShotBytesWithOwnCore = 16 << 10;
 constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
-// An AllGather reads no more in slots than in one shot.
+// For an AllGather, slots do not read more than one shot, so one shot is faster only for small sizes.
 constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
-// Below, the two rounds of an operation on registered buffers cost more than the copies of one shot, which needs one.
+// Below this size, an operation on registered buffers, with two rounds, is slower than one shot with its copies and one
+// round.
 constexpr int64_t kWindowBytes = 16 << 10;
-// The data that one rank copies into a slot at once: large enough to hide the round, small enough for the second-level
-// cache.
+// The data that one rank copies into a slot at once. It is large enough to hide the cost of the round, and fits into
+// the second-level cache.
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 
-// While ranks with own cores copy from a slot, the root can fill the other one, and the other way around.
+// The smallest number of chunks. If each rank has a core of its own, the root of a broadcast can fill one slot while
+// the other ranks copy from the other slot. A reduction does the opposite.
 int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
   const bool has_busy_root = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kReduce;
   return has_busy_root && machine.exclusive ? 2 : 1;

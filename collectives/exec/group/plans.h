@@ -1,4 +1,4 @@
-// Which plan a process group uses if the caller does not say.
+// Chooses the plan of a process group if the caller does not choose one.
 #pragma once
 
 #include <vector>
@@ -8,23 +8,24 @@
 
 namespace xlad::collectives {
 
-// What the choice depends on. Equal on all ranks.
+// The properties that the choice depends on. They are equal on all ranks.
 struct GroupMachine {
   int ranks = 1;
-  bool exclusive = true;      // Every rank has a core.
-  int64_t scratch_bytes = 0;  // What an operation may use on each rank.
-  int64_t cache_bytes = 0;    // The last-level cache, which the ranks share.
+  bool exclusive = true;      // Every rank has a core of its own.
+  int64_t scratch_bytes = 0;  // The scratch that an operation may use on each rank.
+  int64_t cache_bytes = 0;    // The size of the last-level cache, which the ranks share.
 };
 
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
-// The plans that a group can run: that of ChooseGroupPlan, and those of all algorithms, slots with several numbers of
-// chunks. Windows need registered buffers.
+// Returns the plans that a group can run. The first is that of ChooseGroupPlan; the others are those of all algorithms,
+// with several numbers of chunks for slots. Windows need registered buffers.
 std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec);
 
-// Whether the data of all ranks together does not stay in the cache, so that results are stored past it.
+// Returns true if the data of all ranks together needs more than three quarters of the cache. Results are then written
+// with stores that bypass the cache.
 bool StreamsResults(const CollectiveSpec& spec, const GroupMachine& machine);
 
 }  // namespace xlad::collectives

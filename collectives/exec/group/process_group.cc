@@ -1,4 +1,4 @@
-// The run of operations. Forming and preparing are in process_group_form.cc.
+// Runs operations. process_group_form.cc forms groups and prepares operations.
 #include "collectives/exec/group/process_group.h"
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,7 @@ absl::Status ProcessGroup::Disagreement(int peer) {
 }
 
 absl::Status ProcessGroup::Fail(const GroupOperation& operation, const absl::Status& status) {
-  // A buffer that is not registered is found before the operation is entered: nothing has happened.
+  // Unregistered buffers are refused before the operation is entered, so the group can still be used after this error.
   if (absl::IsInvalidArgument(status) && core_->step() < 0) return status;
   absl::Status failure = status;
   if (core_->step() >= 0) {

@@ -29,7 +29,7 @@ RankState ReadRank(const RankBlock& block, const std::function<ProcessState(int6
   return state;
 }
 
-// "ranks 0, 1 and 2" or "rank 3".
+// Returns a text such as "ranks 0, 1 and 2" or "rank 3".
 std::string Ranks(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return absl::StrCat("rank ", ranks[0]);
   return absl::StrCat("ranks ", absl::StrJoin(ranks.begin(), ranks.end() - 1, ", "), " and ", ranks.back());
@@ -39,7 +39,7 @@ std::string Describe(const RankState& state, int rank) {
   return absl::StrCat("rank ", rank, " (host ", state.host, ", pid ", state.pid, ")");
 }
 
-// "after operation 3" or "in operation 4 (all_reduce(sum) ...)".
+// Returns a text such as "after operation 3" or "in operation 4 (all_reduce(sum) ...)".
 std::string Where(const RankState& state) {
   if (state.entered <= state.finished) return absl::StrCat("after operation ", state.finished);
   return absl::StrCat("in operation ", state.entered, " (", state.operation, ")");
@@ -47,7 +47,7 @@ std::string Where(const RankState& state) {
 
 void AddSentence(std::string text, std::string* to) { absl::StrAppend(to, to->empty() ? "" : "\n", text, "."); }
 
-// Why the others wait for `rank`; empty if this rank only waits itself.
+// Returns why other ranks wait for `rank`, or an empty text if `rank` itself waits or has stopped after an error.
 std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
   const RankState& state = verdict.ranks[rank];
   const std::string who = Describe(state, rank);
@@ -57,7 +57,7 @@ std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
   if (state.process == ProcessState::kStopped) {
     return absl::StrCat(who, " is stopped by a signal or a debugger ", Where(state));
   }
-  // Ranks that exchange messages may wait for another one in an earlier operation.
+  // A rank that exchanges messages may wait for another rank in an earlier operation.
   const bool waits = state.finished < state.entered && state.waits_for >= 0;
   if (state.entered < operation && !waits) {
     return absl::StrCat(who, " never entered operation ", operation, "; it is ", Where(state));
@@ -84,7 +84,7 @@ Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessStat
     verdict.ranks.push_back(ReadRank(control.rank(rank), state_of));
     last = std::max(last, verdict.ranks.back().entered);
   }
-  // Those in the last operation that have not finished it, by operation text: different texts are a disagreement.
+  // The ranks that entered the last operation, by operation text. Different texts mean that the ranks disagree.
   std::map<std::string, std::vector<int>> in_operation;
   std::vector<int> inside;
   for (int rank = 0; rank < control.ranks(); ++rank) {

@@ -1,5 +1,5 @@
-// What the ranks of a process group have done last, and which of them the others wait for, from the group's control
-// file. Works while the ranks hang, and after they have been killed.
+// Explains, from the control file of a process group, what each rank did last and for which ranks the others wait. Can
+// be used while the ranks hang, and after they have been killed.
 #pragma once
 
 #include <functional>
@@ -10,33 +10,34 @@
 
 namespace xlad::collectives {
 
+// kStopped: by a signal or a debugger. kGone: the process has ended.
 enum class ProcessState { kRunning, kStopped, kGone };
 
 struct RankState {
   int64_t pid = 0;
   std::string host;
   ProcessState process = ProcessState::kGone;
-  bool left = false;      // It left the group in order.
-  bool gave_up = false;   // It stopped after an error, such as the death of another rank.
-  uint64_t entered = 0;   // The number of the last operation that it entered; 0 if none.
-  uint64_t finished = 0;  // The number of the last operation that it finished.
-  std::string operation;  // The text of the operation that it entered last.
-  int waits_for = -1;     // The rank for which it has waited for at least a millisecond, or -1.
-  int step = 0;           // The operation of the schedule at which it waits.
+  bool left = false;      // The rank left the group without an error.
+  bool gave_up = false;   // The rank left the group after an error, such as the death of another rank.
+  uint64_t entered = 0;   // The number of the last operation that the rank entered, or 0 if there is none.
+  uint64_t finished = 0;  // The number of the last operation that the rank finished.
+  std::string operation;  // The text of the operation that the rank entered last.
+  int waits_for = -1;     // The rank for which this rank has waited at least a millisecond, or -1.
+  int step = 0;           // The step of the schedule at which the rank waits.
 };
 
 struct Verdict {
   std::vector<RankState> ranks;
-  // The ranks for which the others wait, directly or not. If no rank is in an operation: those that are stopped or
-  // dead.
+  // The ranks for which the others wait, directly or indirectly. If no rank is in an operation, these are the ranks
+  // whose process is stopped or gone.
   std::vector<int> culprits;
   std::string text;  // One sentence for each finding.
 };
 
-// `state_of` tells the state of a process of this host. The file may change meanwhile.
+// `state_of` returns the state of a process of this host. Ranks may write to the file at the same time.
 Verdict ExplainGroup(const ControlFile& control, const std::function<ProcessState(int64_t pid)>& state_of);
 
-// The state of a process of this host, by /proc.
+// Returns the state of a process of this host, according to /proc.
 ProcessState StateOfProcess(int64_t pid);
 
 }  // namespace xlad::collectives

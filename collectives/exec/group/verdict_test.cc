@@ -1,4 +1,4 @@
-// Verdicts on control files that were written by hand.
+// Verdicts on control files that the tests write.
 #include "collectives/exec/group/verdict.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class VerdictTest : public ::testing::Test {
   }
   ~VerdictTest() override { control_->Unlink(); }
 
-  // The rank has entered `entered` and finished `finished`, and waits for `peer`.
+  // Sets the operations that the rank has entered and finished, and the peer that it waits for.
   void Set(int rank, uint64_t entered, uint64_t finished, int peer, uint64_t operation = 1) {
     RankBlock& block = control_->rank(rank);
     block.lines[entered % 2].sequence.store(entered);

@@ -20,11 +20,11 @@
 namespace xlad::collectives {
 namespace {
 
-// The phases of a wait. A pause takes about 15 ns. A yield takes 0.3 us, or as long as other processes run.
+// The phases of a wait. A pause takes about 15 ns. A yield takes 0.3 us, or as long as the other processes run.
 constexpr int kSpins = 4000;
 constexpr int kSpinsBetweenYields = 500;
 constexpr int kWaitsOnSameCore = 4;
-constexpr int kFirstYields = 8;  // Without reading the clock.
+constexpr int kFirstYields = 8;  // The first yields do not read the clock.
 constexpr int64_t kYieldNsWithOwnCore = 50'000;
 constexpr int64_t kYieldNsWithSharedCore = 1'000'000;
 constexpr int64_t kFirstSleepNs = 2'000'000;
@@ -34,7 +34,7 @@ long Futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* 
   return syscall(SYS_futex, word, op, value, timeout, nullptr, 0);
 }
 
-// Leaves a core for any other that this process may use.
+// Moves this thread to any other core that the process may use.
 void MoveToAnotherCore(int core) {
   cpu_set_t allowed, others;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
@@ -50,8 +50,8 @@ bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 
 GroupWaiter::GroupWaiter(ControlFile* control, int rank, bool exclusive)
     : control_(control), rank_(rank), exclusive_(exclusive), first_spins_(exclusive ? 200 : 0) {
-  // A sleeper announces itself and then makes all other processes of the group pass a memory barrier, so that they do
-  // not need one after each store. Without membarrier, Wake has one.
+  // A sleeper announces itself and then makes all other processes of the group execute a memory barrier. The others
+  // then do not need a barrier after each store. Without membarrier, Wake executes one.
   if (!Membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)) control_->head().needs_fence.store(1);
 }
 
@@ -95,8 +95,9 @@ absl::Status GroupWaiter::Died(int rank) const {
   return absl::UnavailableError(absl::StrCat(Describe(rank), " has died ", where));
 }
 
-// The error of a peer that has stopped after an error, though none has died. If one of the last two operations of this
-// rank differed from that of another, for which this rank did not have to wait, then that is the cause.
+// Returns the error for a peer that has stopped after an error while all processes are alive. If one of the last two
+// operations of this rank differs from the same operation of another rank, the error names both. This rank need not
+// have waited for that rank.
 absl::Status GroupWaiter::Stopped(int rank) const {
   for (const int parity : {0, 1}) {
     const EntryLine& own = control_->rank(rank_).lines[parity];
@@ -125,13 +126,13 @@ absl::Status GroupWaiter::CheckPeers() {
   std::atomic<int32_t>& failed = control_->head().failed_rank;
   const uint64_t current = std::max(self.lines[0].sequence.load(), self.lines[1].sequence.load());
   for (int rank = 0; rank < static_cast<int>(process_handles_.size()); ++rank) {
-    // A peer that finished the current operation has done its part in it, even if it ended afterwards.
+    // A peer that finished the current operation has done its part, even if its process has ended since.
     const RankBlock& block = control_->rank(rank);
     if (rank == rank_ || block.finished.load(std::memory_order_acquire) >= current) continue;
     const uint32_t left = block.left.load(std::memory_order_acquire);
     if (left == RankBlock::kLeftInOrder) return Died(rank);
     if (left == RankBlock::kLeftAfterError) {
-      // It has noticed the death of another rank, or its operation differs from that of the others.
+      // The peer has noticed the death of another rank, or its operation differs from that of the others.
       if (failed.load() >= 0) return Died(failed.load());
       return Stopped(rank);
     }
@@ -139,7 +140,7 @@ absl::Status GroupWaiter::CheckPeers() {
     if (handle.fd < 0 || poll(&handle, 1, 0) <= 0) continue;
     int none = -1;
     failed.compare_exchange_strong(none, rank);
-    WakeSleepers();  // Otherwise the others would notice it only when they next check their peers.
+    WakeSleepers();  // Otherwise the other ranks would notice the death only when they next check their peers.
     return Died(failed.load());
   }
   return absl::OkStatus();
@@ -148,7 +149,7 @@ absl::Status GroupWaiter::CheckPeers() {
 absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()> ready,
                                    absl::FunctionRef<absl::Status()> check) {
   RankBlock& self = control_->rank(rank_);
-  // The scheduler may have put both ranks on the same core although there is another one.
+  // The scheduler may have put both ranks on the same core although another core is free.
   const int core = sched_getcpu();
   self.core.store(core, std::memory_order_relaxed);
   const bool same_core = exclusive_ && control_->rank(peer).core.load(std::memory_order_relaxed) == core;
@@ -163,8 +164,8 @@ absl::Status GroupWaiter::WaitLong(int peer, int step, absl::FunctionRef<bool()>
     PauseCpu();
     if (spin % kSpinsBetweenYields == kSpinsBetweenYields - 1) sched_yield();
   }
-  // A yield moves the deadline of the thread by one of its time slices. If other programs run too, it would get the
-  // core back only after them.
+  // Each yield postpones the thread's deadline in the scheduler by one time slice. With long slices, the thread would
+  // run again only after all other programs on this core.
   if (!std::exchange(has_short_slices_, true)) AskForShortSlices();
   for (int yield = 0; yield < kFirstYields; ++yield) {
     sched_yield();
@@ -188,7 +189,7 @@ absl::Status GroupWaiter::Sleep(absl::FunctionRef<bool()> ready, absl::FunctionR
   int64_t sleep_ns = kFirstSleepNs;
   while (!ready()) {
     XLAD_RETURN_IF_ERROR(check());
-    // A peer that did its part and ended leaves nothing to wait for, hence the second test.
+    // A peer may have done its part and then ended. `ready` is therefore tested again after an error.
     const absl::Status peers = CheckPeers();
     if (!peers.ok()) return ready() ? absl::OkStatus() : peers;
     self.asleep.store(1);

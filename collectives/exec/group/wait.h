@@ -1,6 +1,6 @@
-// How a rank of a process group waits for another one: it spins if every rank has a core of its own and otherwise
-// yields to other processes, and it sleeps after about a millisecond. A rank that sleeps checks regularly whether its
-// peers are alive and run the same operation.
+// How a rank of a process group waits for another rank. If every rank has a core of its own, it spins, and sleeps after
+// about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A rank that sleeps checks
+// regularly whether its peers are alive and run the same operation.
 #pragma once
 
 #include <functional>
@@ -20,22 +20,23 @@ inline void PauseCpu() {
 #endif
 }
 
-// Threads: used by the thread of its rank.
+// Waits of one rank. Only the thread of the rank may use a waiter.
 class GroupWaiter {
  public:
-  // `control` must outlive the waiter. `exclusive`: every rank has a core.
+  // `control` must outlive the waiter. `exclusive` is true if every rank has a core of its own.
   GroupWaiter(ControlFile* control, int rank, bool exclusive);
   ~GroupWaiter();
   GroupWaiter(const GroupWaiter&) = delete;
   GroupWaiter& operator=(const GroupWaiter&) = delete;
 
-  // Call once, after all ranks have made their waiters and before the first wait. WatchPeers also opens handles by
-  // which the ends of the peers' processes are noticed; with Start alone, `check` must end the waits for them.
+  // Call one of these once, after all ranks have made their waiters and before the first wait. WatchPeers also opens
+  // handles that report the end of the peers' processes. With Start alone, `check` must end waits for peers that have
+  // died.
   void Start() { needs_fence_ = control_->head().needs_fence.load() != 0; }
   absl::Status WatchPeers();
 
-  // Waits until `ready()`. `peer` and `step` describe the wait. `check` is called regularly, and ends the wait if it
-  // returns an error. Unavailable, naming the rank, host and process, if a peer has died or left.
+  // Waits until `ready()` is true. `peer` and `step` describe the wait to observers. After some time, `check` and
+  // CheckPeers are called regularly. An error of either ends the wait and is returned.
   template <typename Ready>
   absl::Status Until(int peer, int step, const Ready& ready, absl::FunctionRef<absl::Status()> check) {
     for (int spin = 0; spin < first_spins_; ++spin) {
@@ -45,17 +46,20 @@ class GroupWaiter {
     return ready() ? absl::OkStatus() : WaitLong(peer, step, ready, check);
   }
 
-  // Call after a store for which others may wait.
+  // Must be called after a store that other ranks may wait for.
   void Wake() {
     if (needs_fence_) std::atomic_thread_fence(std::memory_order_seq_cst);
     if (control_->head().sleepers.load(std::memory_order_relaxed) != 0) WakeSleepers();
   }
 
-  // An error that names the first peer that has died or left before it finished the current operation; otherwise OK.
+  // Unavailable, naming the rank, host and process, if a peer has died, left or stopped after an error before it
+  // finished the current operation. FailedPrecondition, naming both operations, if a peer has stopped and the ranks ran
+  // different operations. Without WatchPeers, always OK.
   absl::Status CheckPeers();
-  // Whether the process of a rank runs and the rank has not left in order.
+  // Returns false if the process of a rank has ended, or if the rank has left the group without an error. WatchPeers
+  // must have been called.
   bool IsAlive(int rank) const;
-  // "rank 3 (host node7, pid 4711)"
+  // Returns a text such as "rank 3 (host node7, pid 4711)".
   std::string Describe(int rank) const;
 
  private:
@@ -70,9 +74,9 @@ class GroupWaiter {
   const bool exclusive_;
   const int first_spins_;
   bool needs_fence_ = false;
-  bool has_short_slices_ = false;     // The thread has asked for them.
+  bool has_short_slices_ = false;     // The thread has asked for short time slices.
   int waits_on_same_core_ = 0;        // The number of successive long waits for a rank on the same core.
-  std::vector<int> process_handles_;  // By rank; -1 for the own rank.
+  std::vector<int> process_handles_;  // By rank; -1 for this rank.
 };
 
 }  // namespace xlad::collectives

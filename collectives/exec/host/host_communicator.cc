@@ -8,7 +8,7 @@
 
 namespace xlad::collectives {
 
-// Short texts between this device and its peers, on a channel of their own.
+// Exchanges short texts between this device and its peers, on a channel of its own.
 class HostCommunicator::Meeting {
  public:
   Meeting(Transport* transport, int channel) : transport_(*transport), channel_(channel) {}
@@ -30,7 +30,7 @@ class HostCommunicator::Meeting {
     return text;
   }
 
-  // Peers may read the texts until then.
+  // Waits until the peers have read the texts, which must exist until then.
   absl::Status WaitUntilReceived() {
     for (const auto& [peer, texts] : sent_) {
       XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));
@@ -38,7 +38,7 @@ class HostCommunicator::Meeting {
     }
     return absl::OkStatus();
   }
-  // The same after an error.
+  // Withdraws the texts after an error, so that they can be destroyed.
   void Revoke() {
     for (const auto& [peer, texts] : sent_) {
       const absl::StatusOr<SendLink*> link = transport_.OpenSend(peer, channel_);
@@ -46,7 +46,7 @@ class HostCommunicator::Meeting {
     }
   }
 
-  std::map<int, HostAddress> addresses;  // By device, including this one.
+  std::map<int, HostAddress> addresses;  // The addresses by device, including this device.
 
  private:
   Transport& transport_;
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<HostCommunicator>> HostCommunicator::Form(const O
       Annotate(status, absl::StrCat("device ", options.messages.device, " cannot form its communicator")));
 }
 
-// All devices go through the collectives in the same order, so that no two of them wait for each other in different
+// All devices form their groups in the order of the collectives, so two devices cannot wait for each other in different
 // groups.
 absl::Status HostCommunicator::FormGroups() {
   const std::vector<Collective>& collectives = options_.messages.collectives->collectives;
@@ -101,7 +101,8 @@ absl::Status HostCommunicator::FormGroups() {
   return status;
 }
 
-// Rank 0 creates the area and names it to the others, which answer whether they can map it and each other's memory.
+// Rank 0 creates the area and sends its name to the others. They answer whether they can map the area and each other's
+// memory.
 absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& devices, int rank, Meeting* meeting) {
   const auto [found, is_new] = groups_.try_emplace(devices);
   if (!is_new) return found->second.get();

@@ -1,7 +1,8 @@
-// Runs the collectives of one device: those among devices of this host on mapped memory, all others by messages.
+// Runs the collectives of one device. Collectives among devices of this host use mapped memory, all others use
+// messages.
 //
-// A collective by messages that is started runs on a thread of its own while the device computes. One on mapped memory
-// runs when it is started, because it needs the cores that would compute.
+// A collective by messages that is started runs on another thread while the device computes. A collective on mapped
+// memory has finished when Start returns, because it needs the cores that would compute.
 #pragma once
 
 #include <map>
@@ -19,14 +20,15 @@ class HostCommunicator final : public Communicator {
   struct Options {
     ScheduledCommunicator::Options messages;
     std::shared_ptr<HostMemory> memory;
-    bool exclusive = false;  // Every device of the task has a core.
-    Recorder* recorder = nullptr;  // For collectives on mapped memory. It may be that of the messages, and then
-                                   // messages are not sent while the device computes.
+    bool exclusive = false;  // Every device of the task has a core of its own.
+    // Records collectives on mapped memory. If it is also the recorder of the messages, collectives by messages do not
+    // run while the device computes.
+    Recorder* recorder = nullptr;
   };
 
-  // Forms a ScheduledCommunicator, then a HostGroup for each group of devices that can reach each other's memory and
-  // has a collective that HostGroup can run. The members of a group decide together; if one of them cannot map the
-  // memory, all use messages, with the same results. Blocks until the peers call Form too.
+  // Forms a ScheduledCommunicator. Then forms a HostGroup for each group of devices that can reach each other's memory
+  // and has a collective that HostGroup can run. The members of a group decide together: if one of them cannot map the
+  // memory, all use messages. Only results in mode kFast depend on this. Blocks until the peers call Form too.
   static absl::StatusOr<std::unique_ptr<HostCommunicator>> Form(const Options& options);
 
   absl::Status Launch(const CollectiveLaunch& launch) override;
@@ -47,13 +49,14 @@ class HostCommunicator final : public Communicator {
 
   const Options options_;
   std::unique_ptr<ScheduledCommunicator> messages_;
-  std::map<std::vector<int>, std::unique_ptr<HostGroup>> groups_;  // By devices; null if they use messages.
+  std::map<std::vector<int>, std::unique_ptr<HostGroup>> groups_;  // By devices; null if the group uses messages.
   struct Mapped {
     HostGroup* group = nullptr;
     std::unique_ptr<HostOperation> operation;
   };
-  std::vector<Mapped> mapped_;  // By spec; null if it runs by messages, or the device takes no part.
-  std::unique_ptr<ProgressThread> progress_;  // Uses `messages_`; null before the first start.
+  // By spec. The group is null if the collective uses messages or the device does not take part.
+  std::vector<Mapped> mapped_;
+  std::unique_ptr<ProgressThread> progress_;  // Runs collectives on `messages_`. Null before the first start.
 };
 
 }  // namespace xlad::collectives

@@ -1,8 +1,9 @@
-// One device's membership in a group of devices of one host, which run collectives on mapped memory.
+// The membership of one device in a group of devices of one host that run collectives on mapped memory.
 //
-// The devices are threads of one or several processes. Small operations are one round over a board; larger ones read
-// and write the buffers of all devices directly (collectives/plan/mapped.h). Both reduce in order of the ranks with one
-// rounding, so that the bits are those of any plan whose ReductionOrder is ascending.
+// The devices are threads of one or several processes. Small operations take one round over a board. Larger operations
+// read and write the buffers of all devices directly (collectives/plan/mapped.h). Both round once, and reduce in the
+// order of the ranks, or as a tree in canonical mode. In the order of the ranks, the results have the same bits as
+// those of any plan whose ReductionOrder is ascending.
 #pragma once
 
 #include <memory>
@@ -28,10 +29,10 @@ struct HostOperation {
   uint32_t runs = 0;
 };
 
-// Used by the thread of the device.
+// Only the thread of the device may use a group.
 class HostGroup final : private WindowMemory, private GroupOwner {
  public:
-  // A member of the group, by rank.
+  // The members of the group, by rank.
   struct Member {
     int device = 0;
     std::string text;  // "device 3 (worker w2, host node7, pid 4711)"
@@ -40,36 +41,37 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   struct Options {
     std::vector<Member> members;
     int rank = 0;
-    bool exclusive = false;  // Every device of the task has a core.
+    bool exclusive = false;  // Every device of the task has a core of its own.
     std::shared_ptr<HostMemory> memory;
     AbortSignal* abort = nullptr;
     Recorder* recorder = nullptr;
   };
 
   static constexpr int64_t kMaxOperands = 512;
-  // The bytes of an area in which `ranks` devices meet.
+  // Returns the size in bytes of an area for `ranks` devices.
   static int64_t AreaBytes(int ranks);
-  // Whether a group can run the collective of its plan with the same bits.
+  // Whether a group can run the collective. Unless its mode is kFast, the results have the same bits as those of its
+  // plan.
   static bool CanRun(const Collective& collective);
 
-  // `area` is the same for all members; `create` for the one member that calls Make before the others. Everything in
+  // `area` is the same memory for all members. `create` is true for the first member that calls Make. Everything in
   // `options` must outlive the group.
   static absl::StatusOr<std::unique_ptr<HostGroup>> Make(const Options& options, SharedSegment* area, bool create);
-  // Call before the first Run, when all members have called Make.
+  // Must be called before the first Run, when all members have called Make.
   void Start() { waiter_->Start(); }
 
   absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective, int spec_index) const;
-  // Waits for all members as far as the collective needs them. An error ends the group; the message names the operation
-  // of the schedule.
+  // Waits for other members only as far as the collective needs their data. An error ends the group. Except for boards,
+  // the error message names the operation of the schedule.
   absl::Status Run(HostOperation* operation, const CollectiveLaunch& launch);
-  // Returns when no member in this process reads or writes the buffers of this device any longer. The abort signal must
-  // have been raised.
+  // Waits until no other member in this process reads or writes the buffers of this device. The abort signal must have
+  // been raised.
   void WaitUntilUnused() const;
   ~HostGroup() override;
 
  private:
   struct Staged {
-    std::byte* address = nullptr;  // In the arena, or in `heap` if all members are in this process.
+    std::byte* address = nullptr;  // Memory of the arena, or of `heap` if all members are in this process.
     int64_t bytes = 0;
     std::unique_ptr<std::byte[]> heap;
   };
@@ -87,14 +89,14 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   bool IsLocal(int rank) const;
 
   const Options options_;
-  bool all_local_ = false;                 // All members are in this process: positions are addresses.
-  std::vector<HostMemory::Arena> arenas_;  // By rank; empty if all are local.
+  bool all_local_ = false;                 // All members are in this process, so a position is an address.
+  std::vector<HostMemory::Arena> arenas_;  // By rank; empty if `all_local_` is true.
   std::unique_ptr<ControlFile> control_;
   std::unique_ptr<GroupWaiter> waiter_;
   std::unique_ptr<GroupCore> core_;
-  MessageHeader header_;  // Identifies the operation that runs.
+  MessageHeader header_;  // Identifies the running operation.
   int64_t bytes_ = 0;
-  std::vector<Staged> staged_;  // Copies of buffers that the peers cannot access where they are.
+  std::vector<Staged> staged_;  // Copies of buffers that the peers cannot access in place.
 };
 
 }  // namespace xlad::collectives

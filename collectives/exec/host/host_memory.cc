@@ -20,17 +20,17 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kPage = 4096;
-// Freed ranges of this size or more are given back to the system.
+// Freed ranges of at least this size are returned to the system.
 constexpr int64_t kGivenBackBytes = 1 << 20;
 
-// The arena takes address space only; its pages take memory when they are first used. It is as large as the memory that
-// the process may use, because the limits of the process do not count shared memory.
+// The arena reserves only address space; a page takes memory when it is first used. The arena is not larger than the
+// memory that the process may use, because RLIMIT_DATA does not count shared memory.
 int64_t ArenaBytes() {
   int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * kPage;
   rlimit limit{};
   for (const auto what : {RLIMIT_DATA, RLIMIT_AS}) {
     if (getrlimit(what, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
-    // A part of the address space must remain for everything else.
+    // The rest of the address space is left for other uses.
     bytes = std::min<int64_t>(bytes, static_cast<int64_t>(what == RLIMIT_AS ? limit.rlim_cur / 4 : limit.rlim_cur));
   }
   return RoundUp(std::max<int64_t>(bytes, kPage), kPage);
@@ -65,7 +65,7 @@ std::unique_ptr<HostMemory> HostMemory::Make(bool with_arena) {
   return memory;
 }
 
-// First fit: buffers are allocated when a program is loaded, not while it runs.
+// Uses first fit, which is fast enough because buffers are allocated when a program is loaded, not while it runs.
 absl::StatusOr<std::byte*> HostMemory::Allocate(int64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const int64_t size = RoundUp(std::max<int64_t>(bytes, 1), kAlignment);

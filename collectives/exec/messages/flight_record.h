@@ -1,5 +1,5 @@
-// What a rank that exchanges messages does, in a control file (group/control.h) that `xlad comm why` can read while the
-// ranks hang, and after they were killed.
+// Records what a rank that exchanges messages does, in a control file (group/control.h). `xlad comm why` can read it
+// while the ranks hang, and after they were killed.
 #pragma once
 
 #include <memory>
@@ -13,23 +13,24 @@
 
 namespace xlad::collectives {
 
-// Used by the thread of its rank.
+// The record of one rank. Only the thread of the rank may use it.
 class FlightRecord {
  public:
   // Rank 0 creates the file; the others open it. Null if there are more ranks than a control file has room for.
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
-  // The file stays after an error; otherwise the last rank removes it.
+  // Removes the file if this is the last rank that leaves and Fail has not been called on it.
   ~FlightRecord();
 
-  // Keeps the text of an operation until Remove. Returns what Begin takes.
+  // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
+  // Remove.
   uint64_t Add(const std::string& text);
   void Remove(uint64_t word);
-  // The rank enters an operation, and has finished it.
+  // Begin records that the rank enters an operation, and End that it has finished it.
   void Begin(uint64_t word);
   void End() { self().finished.store(sequence_, std::memory_order_release); }
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
-  // The members of the record in which a run says for which rank it waits.
+  // The members of the record in which a run stores the rank and step that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }
 
  private:
@@ -40,7 +41,7 @@ class FlightRecord {
   const std::unique_ptr<ControlFile> control_;
   const int rank_;
   uint64_t sequence_ = 0;
-  std::vector<bool> used_texts_;  // If all others are in use, operations share the last text.
+  std::vector<bool> used_texts_;  // If all other texts are in use, operations share the last one.
 };
 
 }  // namespace xlad::collectives

@@ -1,4 +1,4 @@
-// For tests: collectives of every kind by every algorithm, with data whose results are exact.
+// For tests: collectives of every kind with every algorithm, on data whose results are exact.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ inline Collective MakeCollective(const CollectiveSpec& spec, const CollectivePla
   return collective;
 }
 
-// Every kind, several sizes, operands, types and algorithms over all n devices.
+// Collectives of every kind, with several sizes, operands, types and algorithms, over all n devices.
 inline CollectiveSet EverythingOver(
     int n, const std::vector<ElementType>& types = {ElementType::kF32, ElementType::kBF16, ElementType::kS32},
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
@@ -67,7 +67,7 @@ inline CollectiveSet EverythingOver(
   return set;
 }
 
-// The value of an input element: small integers, so that sums are exact in every type.
+// Returns an input element. The values are small integers, so sums are exact in every type.
 inline int ValueAt(int spec, int device, size_t operand, int64_t element) {
   return static_cast<int>((spec * 5 + device * 3 + static_cast<int64_t>(operand) * 7 + element) % 11) - 5;
 }
@@ -101,7 +101,7 @@ inline int ReadElement(ElementType type, const std::byte* in) {
   return static_cast<int>(v);
 }
 
-// The expected result, by the definition of the kind.
+// Returns the expected result, by the definition of the kind.
 inline int ExpectedAt(const CollectiveSpec& spec, int index, int rank, size_t operand, int64_t element) {
   const int64_t count = spec.counts[operand], n = spec.ranks;
   const auto value = [&](int64_t from, int64_t at) { return ValueAt(index, static_cast<int>(from), operand, at); };

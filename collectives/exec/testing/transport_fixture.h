@@ -1,4 +1,4 @@
-// The worlds in which the conformance suites of transports run.
+// The test worlds in which the conformance suites of transports run.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -19,13 +19,13 @@ struct TransportCase {
   std::string name;
   DevicesOfWorkers placement;
   size_t ring_bytes = 0;
-  std::string plugin;  // The file of the plugin, or "skeleton"; empty: none.
+  std::string plugin;  // The name of the plugin, or empty for no plugin. "skeleton" is linked into the tests.
 };
 
 inline const DevicesOfWorkers kApart = {{0}, {1}, {2}, {3}};
 inline const DevicesOfWorkers kMixed = {{0, 2}, {1, 3, 4}};
 
-// Rings of 200 bytes: no frame fits, so that every frame is split and wraps around.
+// Returns all transports. In rings of 200 bytes no frame fits, so every frame is split and wraps around.
 inline std::vector<TransportCase> Cases() {
   return {{"in_process", {{0, 1, 2, 3}}},
           {"tcp", kApart},
@@ -42,7 +42,7 @@ inline std::vector<TransportCase> Cases() {
 
 class TransportTest : public ::testing::TestWithParam<TransportCase> {
  protected:
-  // A plugin that was not built has no tests.
+  // Skips the tests of a plugin that was not built.
   void SetUp() override {
     choice_.shares_memory = GetParam().ring_bytes > 0;
     if (GetParam().plugin.empty()) return;
@@ -72,7 +72,7 @@ class TransportTest : public ::testing::TestWithParam<TransportCase> {
     EXPECT_EQ(std::ssize(text), message.bytes);
     return text;
   }
-  // Receives one message and releases it.
+  // Receives one message, releases it, and returns its text.
   static std::string Take(ReceiveLink* link) {
     const absl::StatusOr<Incoming> message = link->Next();
     EXPECT_TRUE(message.ok()) << message.status();
@@ -87,7 +87,7 @@ class TransportTest : public ::testing::TestWithParam<TransportCase> {
     header.index = index;
     return header;
   }
-  // A text that differs for each seed.
+  // Returns a text that differs for each seed.
   static std::string Pattern(size_t size, uint64_t seed) {
     std::string text(size, '\0');
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(seed * 31 + i * 7 + i / 251);

@@ -11,10 +11,10 @@
 namespace xlad::collectives {
 
 enum class FrameKind : uint32_t {
-  kMessage = 1,   // A message of a link: header, then `bytes` of payload.
-  kReleased = 2,  // The receiver released `count` messages of channel `channel`.
-  kAbort = 3,     // The sender's task failed. Payload: worker id of the suspect, a newline, the error.
-  kBye = 4,       // The sender's task is finished; no frame follows. `bytes` counts the frames on its FramePath.
+  kMessage = 1,   // A message of a link: this head, the message's header, then `bytes` bytes of payload.
+  kReleased = 2,  // The receiver has released `count` messages of channel `channel`.
+  kAbort = 3,     // The sender's task has failed. `count` is the code of the error. See AbortFrame for the payload.
+  kBye = 4,       // The sender's task has finished; no frame follows. `bytes` is the number of frames on its FramePath.
 };
 
 // The fixed start of every frame, in memory order (little-endian hosts only).
@@ -26,22 +26,24 @@ struct FrameHead {
   uint64_t bytes = 0;
   MessageHeader message;
 
-  static constexpr uint32_t kFrameMagic = 0x786c6131;  // "1alx"
+  static constexpr uint32_t kFrameMagic = 0x786c6131;  // The bytes "1alx" in memory.
 };
 static_assert(sizeof(FrameHead) == 64);
 
-// DataLoss unless the head is one that a FramePath carries: a message or releases.
+// Returns DataLoss unless the frame may be sent over a FramePath, which carries only messages and releases.
 absl::Status CheckPathFrame(const FrameHead& head);
 
 constexpr uint64_t kMaxReasonBytes = 16 * 1024;
 
-// Returns a complete kAbort frame. The reason is truncated to kMaxReasonBytes.
+// Returns a complete kAbort frame. Its payload is the worker id of the suspect, a newline and the message of the error,
+// truncated to kMaxReasonBytes.
 std::string AbortFrame(const Failure& failure);
 
 // Reads exactly bytes.size() bytes. Unavailable if the connection ends first.
 absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes);
 
-// Writes or reads a serialized message with a length prefix, at most 64 KiB.
+// Writes or reads a serialized message with a length prefix. ReadBlock returns InvalidArgument if the message has more
+// than 64 KiB.
 absl::Status WriteBlock(Connection* connection, const std::string& block);
 absl::StatusOr<std::string> ReadBlock(Connection* connection);
 

@@ -8,8 +8,8 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Copies blocks [first, first + count) of scratch memory, of which block i is the part of the rank `i` positions after
-// this one, to the output.
+// Copies blocks [first, first + count) of the scratch memory to the output. Block i is the part of the rank `i`
+// positions after this one.
 template <typename PartOf>
 void CopyToOutput(int64_t scratch, int64_t size, const PartOf& part, ScheduleBuilder* builder) {
   const int n = builder->ranks();
@@ -36,8 +36,8 @@ void AllGather(const CollectivePlan& plan, const Unit& unit, ScheduleBuilder* bu
   CopyToOutput(scratch, size, part, builder);
 }
 
-// Block i of the scratch memory moves i positions ahead: in round j if bit j of i is set. The blocks of a round are
-// packed into one message.
+// Block i of the scratch memory is sent i positions ahead. It is sent in round j if bit j of i is set. The blocks of a
+// round are packed into one message.
 void AllToAll(const CollectivePlan& plan, const Unit& unit, ScheduleBuilder* builder) {
   const int n = builder->ranks(), self = builder->position();
   const auto part = [&](int p) { return UnitOf(plan, unit, builder->PartAt(p)); };
@@ -69,8 +69,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish(/*in_place=*/true);
 }
 
-// ceil(log2 n) rounds, of which floor(log2 n) depend on each other, because no block i < n moves more often than that.
-// AllGather: n - 1 parts. AllToAll: in round j the blocks i < n that have bit j, about n / 2 parts.
+// There are ceil(log2 n) rounds, of which floor(log2 n) depend on each other, because no block i < n is sent more
+// often. An AllGather sends n - 1 parts. An AllToAll sends, in round j, the blocks i < n with bit j, about n / 2 parts.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, part = LargestPart(spec), levels = CeilLog2(n);
   if (spec.output_elements() == 0) return {};

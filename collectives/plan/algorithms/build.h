@@ -15,30 +15,30 @@ struct Interval {
   int64_t size() const { return end - begin; }
 };
 
-// Part i of `all` split into n parts. Sizes differ by at most one, the larger parts first; some parts are empty if
-// there are fewer than n elements. The parts of [0, 8) for n = 3 are [0, 3), [3, 6), [6, 8).
+// Returns part i of `all` split into n parts. Their sizes differ by at most one, and the larger parts are first. If
+// there are fewer than n elements, some parts are empty. The parts of [0, 8) for n = 3 are [0, 3), [3, 6), [6, 8).
 inline Interval Part(Interval all, int64_t n, int64_t i) {
   const int64_t base = all.size() / n, rest = all.size() % n;
   const int64_t begin = all.begin + i * base + std::min(i, rest);
   return {begin, begin + base + (i < rest ? 1 : 0)};
 }
 
-// All n parts.
+// Returns all n parts.
 std::vector<Interval> Parts(Interval all, int64_t n);
 
-// i modulo n in [0, n).
+// Returns i modulo n, in [0, n).
 inline int Mod(int64_t i, int n) { return static_cast<int>(((i % n) + n) % n); }
 
-// The smallest h with 2^h >= n.
+// Returns the smallest h with 2^h >= n.
 int CeilLog2(int64_t n);
-// The largest h with 2^h <= n.
+// Returns the largest h with 2^h <= n.
 inline int FloorLog2(int64_t n) { return CeilLog2(n + 1) - 1; }
 inline bool IsPowerOfTwo(int n) { return (n & (n - 1)) == 0; }
 
 inline Region InputRegion(Interval at) { return {ScheduleBuffer::kInput, at.begin, at.size()}; }
 inline Region OutputRegion(Interval at) { return {ScheduleBuffer::kOutput, at.begin, at.size()}; }
 inline Region ScratchRegion(Interval at) { return {ScheduleBuffer::kScratch, at.begin, at.size()}; }
-// The same region in the memory of a peer.
+// Returns the same region in the memory of a peer.
 inline Region OnRank(Region region, int rank) {
   region.rank = rank;
   return region;
@@ -56,12 +56,14 @@ class Positions {
  private:
   int ranks_;
   int root_ = 0;
-  std::vector<int> order_;      // Empty: position p has rank p + root.
-  std::vector<int> positions_;  // The inverse.
+  // Position p has the rank order_[p]. If it is empty, position p has the rank p + root, modulo the number of ranks.
+  std::vector<int> order_;
+  std::vector<int> positions_;  // The inverse of order_.
 };
 
-// Appends operations to the schedule of one rank. Peers are positions. Operations on empty regions are omitted; this is
-// consistent because both ends of a message have the same size. Without At, operations are in the order of the calls.
+// Appends operations to the schedule of one rank. Peers are positions. Operations on empty regions are omitted, except
+// by SendEmpty and RecvEmpty. A send and its receive have the same size, so both or neither are omitted. If At is not
+// called, operations are in the order of the calls.
 class ScheduleBuilder {
  public:
   ScheduleBuilder(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);
@@ -70,40 +72,41 @@ class ScheduleBuilder {
   int ranks() const { return positions_.size(); }
   const Positions& positions() const { return positions_; }
   int rank() const { return schedule_.rank; }
-  // The elements of the part of the rank at a position, in the buffer that has n parts.
+  // Returns the elements of the part of the rank at a position, in the buffer that has n parts.
   Interval PartAt(int position) const;
-  // The beginning of the part of this rank.
+  // Returns the beginning of the part of this rank.
   int64_t PartBegin() const { return PartAt(position_).begin; }
 
   void set_channel(int channel) { channel_ = channel; }
-  // Later calls append operations of this round. Finish orders the operations by round, and within a round sends and
-  // signals before all others: if messages are received in the round in which they are sent, then no order of rounds
-  // can deadlock. A rank must not send two messages to the same peer on the same channel in the same round, and `step`
-  // divides a round for that purpose.
+  // Later calls append operations of this step of this round. Finish orders the operations by round and step. Within a
+  // step, it orders sends and signals before all others. If messages are received in the step in which they are sent,
+  // this order cannot deadlock. A rank that sends several messages to the same peer on the same channel in one round
+  // must send them in different steps. `step` is less than 2^20.
   void At(int64_t round, int step = 0) { time_ = (round << 20) + step; }
 
   void Send(int peer, Region src);
   void Recv(int peer, Region dst);
   void RecvReduce(int peer, Region dst, Region src);
-  // dst = the smaller position's operand first. `own` is this rank's operand, the other is the next message from
-  // `peer`.
+  // Reduces two operands to dst, the operand of the smaller position first. `own` is this rank's operand. The other one
+  // is the next message from `peer`.
   void RecvReduceInOrder(int peer, Region dst, Region own);
   void Copy(Region dst, Region src);
   void Zero(Region dst);
-  // Combines the sources in order, as a balanced tree if the spec is canonical. Peers of the sources are positions.
+  // Combines the sources in order, or as a balanced tree if the spec is canonical. Peers of the sources are positions.
   void Reduce(Region dst, std::vector<ReduceSource> sources, std::vector<Region> more_dsts = {});
-  // Messages without elements.
+  // Sends a message without elements.
   void SendEmpty(int peer) { Push(OpKind::kSend, peer, InputRegion({}), {}); }
   void RecvEmpty(int peer) { Push(OpKind::kRecv, peer, {}, OutputRegion({})); }
   void Signal(int peer, int flag);
   void Wait(int peer, int flag);
-  // Orders two channels of this rank: operations appended to channel `to` at or after this round follow the operations
-  // appended to channel `from` before this round.
+  // Orders two channels of this rank: operations appended to channel `to` after this step follow the operations
+  // appended to channel `from` before this step.
   void Order(int from, int to, int flag);
 
-  // Reserves scratch memory.
+  // Reserves scratch memory for `count` elements.
   Interval Scratch(int64_t count);
 
+  // Returns the schedule. It is marked as in place if `in_place` is true and the kind can run in place. Called once.
   Schedule Finish(bool in_place);
 
  private:
@@ -119,34 +122,35 @@ class ScheduleBuilder {
   int64_t time_ = 0;
 };
 
-// One message's share of the data: a chunk of the part of a channel.
+// The share of one message in the data: a chunk of the part of a channel.
 struct Unit {
   int channel = 0;
   int chunk = 0;
   Interval at;
 };
-// The units of `all`: it is split into the parts of the channels, and each of these into chunks. Ordered by chunk.
+// Returns the units of `all`, ordered by chunk. `all` is split into the parts of the channels, and each of these into
+// chunks.
 std::vector<Unit> Units(const CollectivePlan& plan, Interval all);
-// The share of `part` that the unit carries, if every part is split into units.
+// Returns the elements of `part` that the unit carries if every part is split into units.
 inline Interval UnitOf(const CollectivePlan& plan, const Unit& unit, Interval part) {
   return Part(Part(part, plan.channels, unit.channel), plan.chunks, unit.chunk);
 }
 inline int64_t NumUnits(const CollectivePlan& plan) { return int64_t{plan.chunks} * plan.channels; }
 
-// The elements of the collective, rounded up so that they divide evenly by `parts` and the units of the plan: formulas
-// are exact if this is no more than `count`.
+// Returns `count`, the number of elements of the collective, rounded up to a multiple of `parts` times the number of
+// units of the plan. The formulas are exact if the result is `count`.
 inline int64_t EvenElements(const CollectivePlan& plan, int64_t count, int64_t parts) {
   const int64_t unit = parts * NumUnits(plan);
   return (count + unit - 1) / unit * unit;
 }
 
-// The elements of the largest part of a spec whose kind has n parts.
+// Returns the number of elements of the largest part of a spec whose kind has n parts.
 int64_t LargestPart(const CollectiveSpec& spec);
 
-// Merges adjacent intervals.
+// Returns the intervals in order, without empty ones. Adjacent intervals are merged.
 std::vector<Interval> Merged(std::vector<Interval> intervals);
 
-// Refusals that many algorithms share.
+// Refusals that many algorithms share. They return what is expected, or "" if nothing is refused.
 std::string RefuseUnless(bool condition, absl::string_view expected);
 std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds);
 

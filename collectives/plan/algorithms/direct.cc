@@ -1,9 +1,9 @@
-// Direct algorithms: every rank exchanges messages with every other. They have the fewest rounds, and each element is
-// reduced on one rank, in order of the ranks, with one rounding at the end.
+// Direct algorithms: every rank exchanges messages with every other rank. They have the fewest rounds. Each element is
+// reduced on one rank, in the order of the ranks, with one rounding at the end.
 //
-// "direct" runs AllReduce in two rounds (rank j reduces part j of all ranks, then sends it to all) with as few bytes as
-// a ring, and all other kinds in one. "pairwise" runs AllToAll as n - 1 exchanges, in each of which a rank sends to one
-// peer and receives from one.
+// "direct" runs AllReduce in two rounds with as few bytes as a ring: rank j reduces part j of all ranks, and then sends
+// it to all. It runs all other kinds in one round. "pairwise" runs AllToAll as n - 1 exchanges. In each exchange, a
+// rank sends to one peer and receives from one peer.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// One source per rank, in order: `own` for this rank, messages for all others.
+// Returns one source per rank, in order: `own` for this rank, and messages for all others.
 std::vector<ReduceSource> SourcesInOrder(const ScheduleBuilder& builder, Region own) {
   std::vector<ReduceSource> sources(builder.ranks());
   for (int rank = 0; rank < builder.ranks(); ++rank) {
@@ -47,7 +47,7 @@ void ReduceScatter(Interval own, const PartOf& part, ScheduleBuilder* builder) {
 
 template <typename PartOf>
 void AllGather(Interval own, const PartOf& part, ScheduleBuilder* builder) {
-  // The copy is first: in place, it would wait until the messages have been received.
+  // The copy is first, because in place it would otherwise wait until the messages have been received.
   builder->Copy(OutputRegion(part(builder->position())), InputRegion(own));
   ForEachPeer(*builder, [&](int to, int) { builder->Send(to, InputRegion(own)); });
   ForEachPeer(*builder, [&](int, int from) { builder->Recv(from, OutputRegion(part(from))); });
@@ -104,7 +104,7 @@ void Barrier(ScheduleBuilder* builder) {
   ForEachPeer(*builder, [&](int, int from) { builder->RecvEmpty(from); });
 }
 
-// The kinds whose parts have the sizes of the ranks' parts.
+// Runs the kinds whose buffers are split into the ranks' parts.
 void RunOnParts(const CollectivePlan& plan, const CollectiveSpec& spec, const Unit& unit, ScheduleBuilder* builder) {
   const auto part = [&](int position) { return UnitOf(plan, unit, builder->PartAt(position)); };
   const Interval own = UnitOf(plan, unit, {0, builder->PartAt(builder->position()).size()});
@@ -133,7 +133,8 @@ void RunOnAll(const CollectiveSpec& spec, Interval at, ScheduleBuilder* builder)
   }
 }
 
-// The begins of the parts of an AllToAll: of the parts that this rank sends, by receiver, or receives, by sender.
+// Returns the parts of an AllToAll for this rank: those that it sends, by receiver, or those that it receives, by
+// sender.
 std::vector<Interval> AllToAllParts(const CollectiveSpec& spec, int rank, bool sent) {
   std::vector<Interval> parts(spec.ranks);
   int64_t begin = 0;
@@ -187,8 +188,8 @@ bool Moves(const CollectiveSpec& spec) {
                      [](const RankPair& pair) { return pair.source != pair.target; });
 }
 
-// In an AllReduce, a rank sends n - 1 parts in each of two rounds. In the other kinds it sends its input, or the parts
-// of it, to n - 1 ranks in one round. Ragged parts count as n of the largest size.
+// In an AllReduce, a rank sends n - 1 parts in each of two rounds. In the other kinds it sends its input, or its parts,
+// to n - 1 ranks in one round. Parts of different sizes count as n parts of the largest size.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
   if (spec.kind == Kind::kBarrier) return {.rounds = n > 1 ? 1 : 0, .messages = n - 1};

@@ -6,8 +6,9 @@
 
 namespace xlad::collectives {
 
-// The largest power of two m <= n ranks take part. The first n - m of them also represent the rank after them:
-// positions 2i and 2i + 1 have member i, position p >= 2 (n - m) has member p - (n - m).
+// If there are n ranks, m of them take part ("members"): the largest power of two m <= n. Each of the first n - m also
+// represents the rank at the next position. So positions 2i and 2i + 1 with i < n - m belong to member i, and position
+// p >= 2 (n - m) belongs to member p - (n - m).
 class Fold {
  public:
   Fold(int ranks, int position) : position_(position) {
@@ -16,7 +17,7 @@ class Fold {
   }
   int members() const { return members_; }
   int levels() const { return CeilLog2(members_); }
-  // Whether this position is represented by the one before it, or represents the one after it.
+  // Whether this position is represented by the position before it, or represents the position after it.
   bool is_folded() const { return position_ < 2 * extra_ && position_ % 2 == 1; }
   bool has_folded() const { return position_ < 2 * extra_ && position_ % 2 == 0; }
   bool any_folded() const { return extra_ > 0; }

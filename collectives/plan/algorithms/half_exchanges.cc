@@ -19,7 +19,7 @@ void AllReduceByHalves(const Fold& fold, const std::vector<HalfExchange>& exchan
     builder->RecvReduceInOrder(self + 1, OutputRegion(all), InputRegion(all));
     is_input = false;
   }
-  std::vector<Interval> left = {all};  // What this rank has after each exchange.
+  std::vector<Interval> left = {all};  // The interval of this rank before the first and after each exchange.
   for (const HalfExchange& exchange : exchanges) {
     builder->At(++round);
     const int peer = fold.PositionOf(exchange.peer);

@@ -1,4 +1,5 @@
-// AllReduce by exchanges of halves, which the orders of exchanges of halving and doubling and of Swing share.
+// AllReduce by exchanges of halves. The algorithms halving_doubling and swing share this code, and differ in the order
+// of the exchanges.
 #pragma once
 
 #include <vector>
@@ -7,21 +8,21 @@
 
 namespace xlad::collectives {
 
-// One exchange of a rank: it keeps half `half` (0: the lower, 1: the upper) of what it has left, and sends the other
-// half to member `peer` of the fold.
+// One exchange of a rank. The rank keeps half `half` (0: the lower, 1: the upper) of its remaining interval, and sends
+// the other half to member `peer` of the fold.
 struct HalfExchange {
   int peer = 0;
   int half = 0;
 };
 
-// Appends the operations of one rank that reduce the elements `all` from `round` on: the rank reduces by halves in the
-// order of `exchanges`, of which there are fold.levels(), and then gathers in the reverse order. A folded rank sends
-// its input to the rank that represents it and receives the result.
+// Appends the operations of one rank that all-reduce the elements `all`, starting in `round`. The rank reduces by
+// halves in the order of `exchanges`, which has fold.levels() elements, and then gathers in the reverse order. A folded
+// rank sends its input to the rank that represents it, and receives the result.
 void AllReduceByHalves(const Fold& fold, const std::vector<HalfExchange>& exchanges, Interval all, int64_t round,
                        ScheduleBuilder* builder);
 
-// The cost of the AllReduce of `spec` by halves: 2 (m - 1) / m of the elements for the largest power of two m <= n, and
-// all elements once more if ranks are folded.
+// Returns the cost of the AllReduce of `spec` by halves. If m is the number of members of the fold, a rank sends
+// 2 (m - 1) / m times the elements, plus all elements once if ranks are folded.
 AlgorithmCost CostByHalves(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 }  // namespace xlad::collectives

@@ -1,5 +1,5 @@
 // AllReduce in two levels: reduce-scatter within each host, AllReduce of each part across hosts, all-gather within each
-// host. Only 1 / L of the data of each of the L ranks of a host crosses between hosts.
+// host. Each of the L ranks of a host sends only 1 / L of the data to other hosts.
 //
 // The ranks of a host exchange directly. Hosts exchange in a ring, or directly if the order of reduction is canonical.
 #include "collectives/plan/algorithms/build.h"
@@ -9,7 +9,7 @@
 namespace xlad::collectives {
 namespace {
 
-// A level of the hierarchy as seen by one rank: its members in order, and its own place among them.
+// A level of the hierarchy from the view of one rank: its members in order, and the index of the rank among them.
 struct Level {
   std::vector<int> members;
   int self = 0;
@@ -29,7 +29,7 @@ std::vector<ReduceSource> SourcesOf(const Level& level, Region own) {
   return sources;
 }
 
-// Member i has part i, reduced, in its output afterwards.
+// Appends a reduce-scatter among the members. Member i then has the reduced part i in its output.
 void DirectReduceScatter(const Level& level, const std::vector<Interval>& parts, bool from_input,
                          ScheduleBuilder* builder) {
   const auto own = [&](int i) { return from_input ? InputRegion(parts[i]) : OutputRegion(parts[i]); };
@@ -87,7 +87,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish(/*in_place=*/true);
 }
 
-// 2 (n - 1) / n of the elements; two rounds within the host and 2 (H - 1) across H hosts, or two if they are direct.
+// Sends 2 (n - 1) / n of the elements. There are two rounds within the host, and 2 (H - 1) rounds across H hosts, or
+// two if hosts exchange directly.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
   if (count == 0) return {};
@@ -113,7 +114,8 @@ Algorithm HierarchicalAlgorithm() {
           .refuses = Refuses,
           .build = Build,
           .cost = Cost,
-          // The default hierarchy has a power of two of ranks per host only if the number of ranks is one.
+          // In the default hierarchy, the number of ranks per host is a power of two only if the number of all ranks is
+          // a power of two.
           .is_canonical = [](const CollectiveSpec& spec) { return IsPowerOfTwo(spec.ranks); }};
 }
 

@@ -1,5 +1,6 @@
-// k-nomial trees: position p has the digits of p to base k. Its parent clears the lowest digit that is not zero, so
-// that the subtree of p has adjacent positions. With k = 2 these are binomial trees. Chunks are pipelined.
+// k-nomial trees: position p has the digits of p to base k. Its parent has the same digits, but the lowest digit that
+// is not zero is cleared. The subtree of p therefore has adjacent positions. With k = 2 these are binomial trees.
+// Chunks are pipelined.
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
@@ -12,7 +13,7 @@ using Kind = CollectiveKind;
 struct Node {
   int parent = -1;
   std::vector<int> children;  // In ascending order.
-  int64_t span = 0;           // The subtree has the positions [position, position + span).
+  int64_t span = 0;           // The subtree contains the positions [position, position + span).
 };
 
 Node NodeOf(int n, int position, int64_t radix) {
@@ -29,7 +30,7 @@ Node NodeOf(int n, int position, int64_t radix) {
   return node;
 }
 
-// The depth of the deepest node.
+// Returns the depth of the deepest node.
 int64_t DepthOf(int n, int64_t radix) {
   int64_t depth = 0;
   for (int p = 0; p < n; ++p) {
@@ -59,8 +60,8 @@ void BroadcastDown(const Node& node, Interval at, bool from_input, ScheduleBuild
   }
 }
 
-// Parts that move through a subtree together: those of a run of positions whose ranks are adjacent, so that the parts
-// are adjacent too.
+// Splits the positions [first, first + count) of a subtree into runs whose ranks are adjacent. The parts of a run are
+// adjacent too and are sent in one message.
 std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& positions) {
   std::vector<Interval> runs;
   for (int64_t p = first; p < first + count; ++p) {
@@ -75,8 +76,9 @@ std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& posi
   return runs;
 }
 
-// The memory in which a rank of a Gather or Scatter keeps the parts of its subtree: for the root its buffer with n
-// parts, for a leaf its buffer with one part, and for other ranks scratch memory in order of position.
+// The memory in which a rank of a Gather or Scatter keeps the parts of its subtree. For the root it is the buffer with
+// n parts, and for a leaf the buffer with one part. For other ranks it is scratch memory, in the order of the
+// positions.
 class Subtree {
  public:
   Subtree(const CollectiveSpec& spec, const Node& node, ScheduleBuilder* builder)
@@ -91,7 +93,7 @@ class Subtree {
     is_leaf_ = node.span == 1;
   }
 
-  // The parts of a run of positions.
+  // Returns the parts of a run of positions.
   Region Of(Interval run) const {
     if (is_root_) {
       const Interval first = builder_.PartAt(static_cast<int>(run.begin));
@@ -175,8 +177,8 @@ Schedule BuildWith(const CollectivePlan& plan, const CollectiveSpec& spec, int r
   return builder.Finish(/*in_place=*/true);
 }
 
-// The depth of the tree is ceil(log_k n) rounds, or two times that if data move up and down. The root sends all
-// elements to each of its up to (k - 1) ceil(log_k n) children.
+// The number of rounds is the depth of the tree, which is at most ceil(log_k n), or twice the depth if data is sent up
+// and down the tree. The root sends all elements to each of its up to (k - 1) ceil(log_k n) children.
 AlgorithmCost CostWith(const CollectivePlan& plan, const CollectiveSpec& spec, int64_t radix) {
   const int64_t n = spec.ranks, count = spec.input_elements(), depth = DepthOf(spec.ranks, radix);
   const int64_t children = std::ssize(NodeOf(spec.ranks, 0, radix).children);

@@ -8,7 +8,7 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr int kFilled = 0, kReduced = 1, kRead = 2;  // Flags of signals.
+constexpr int kFilled = 0, kReduced = 1, kRead = 2;  // The flags of signals.
 constexpr int64_t kLineBytes = 64;
 
 struct Range {
@@ -16,15 +16,15 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Part i of n of `all`, with boundaries at multiples of `align` elements from its begin, so that no two ranks write to
-// the same cache line. Later parts may be empty.
+// Returns part i of n of `all`. Boundaries are at multiples of `align` elements from the start of `all`, so two ranks
+// do not write to the same cache line. Later parts may be empty.
 Range AlignedPart(Range all, int64_t n, int64_t i, int64_t align) {
   const int64_t step = (all.size() + n * align - 1) / (n * align) * align;
   return {std::min(all.end, all.begin + i * step), std::min(all.end, all.begin + (i + 1) * step)};
 }
 
-// Builds the schedule of one rank. Empty regions are omitted, but not signals. It has more than 25 methods because it
-// has one for each collective and each protocol.
+// Builds the schedule of one rank. Operations on empty regions are omitted, but signals are not. The class has more
+// than 25 methods because it has one for each collective and each protocol.
 class Builder {
  public:
   Builder(const CollectiveSpec& spec, int rank) : spec_(spec), n_(spec.ranks), me_(rank) {
@@ -34,7 +34,7 @@ class Builder {
     schedule_.output = spec.output_elements(rank);
     schedule_.in_place = InPlaceOffsetsOf(spec, rank).valid;
     align_ = std::max<int64_t>(1, kLineBytes / tensor::ByteWidth(spec.type));
-    // The elements of the largest part, for the kinds that have parts; otherwise all elements.
+    // The number of elements of the largest part if the kind has parts, otherwise of all elements.
     part_ = InputHasParts(spec.kind) || OutputHasParts(spec.kind) ? LargestPart(spec) : spec.input_elements();
   }
 
@@ -66,7 +66,7 @@ class Builder {
     op.dst = dst;
     schedule_.ops.push_back(op);
   }
-  // The first destination is `dsts[0]`. `source(rank)` is the region of each rank.
+  // The first destination is `dsts[0]`. `source(rank)` returns the region of each rank.
   template <typename F>
   void Reduce(std::vector<Region> dsts, const F& source) {
     if (dsts[0].count == 0) return;
@@ -87,7 +87,8 @@ class Builder {
     }
   }
 
-  // The ranks that read what this rank offers, and the ranks whose data this rank reads, without itself.
+  // Returns the ranks that read the data of this rank. Writers returns the ranks whose data this rank reads. Both
+  // exclude this rank.
   std::vector<int> Readers() const {
     return Select([&](int peer) { return Reads(peer, me_); });
   }
@@ -109,7 +110,7 @@ class Builder {
     Peers(OpKind::kWait, kRead, Readers());
   }
 
-  // One phase: the data that others read goes through two slots.
+  // Runs one phase, in which the data that other ranks read is copied through two slots.
   void Slots(int64_t chunks) {
     const int64_t unit = UnitSize(chunks), slot = unit * PartsInSlot();
     const auto at = [&](int64_t c) { return Range{std::min(part_, c * unit), std::min(part_, (c + 1) * unit)}; };
@@ -168,7 +169,8 @@ class Builder {
   }
 
   void Windows() {
-    // All ranks are in the collective before one touches the buffers of another, and stay until all have done so.
+    // A rank accesses the buffers of other ranks only after all ranks have entered the collective. No rank leaves it
+    // before all ranks have finished with its buffers.
     const std::vector<int> partners = Partners();
     Peers(OpKind::kSignal, kFilled, partners);
     Peers(OpKind::kWait, kFilled, partners);
@@ -192,7 +194,7 @@ class Builder {
     Peers(OpKind::kWait, kRead, partners);
   }
 
-  // The number of parts of the input that go through a slot.
+  // Returns the number of parts of the input that are copied through a slot.
   int64_t PartsInSlot() const { return InputHasParts(spec_.kind) ? n_ : 1; }
   int64_t UnitSize(int64_t chunks) const {
     const int64_t unit = (part_ + chunks - 1) / chunks;
@@ -204,7 +206,7 @@ class Builder {
  private:
   template <typename F>
   std::vector<int> Select(const F& wanted) const {
-    // In each step of the loop, different ranks name different peers.
+    // The peers are ordered so that different ranks use different peers at the same time.
     std::vector<int> peers;
     for (int distance = 1; distance < n_; ++distance) {
       const int peer = (me_ + distance) % n_;
@@ -213,7 +215,7 @@ class Builder {
     return peers;
   }
 
-  // Whether `reader` needs data of `writer`, another rank.
+  // Whether `reader` needs data of `writer`, which is another rank.
   bool Reads(int reader, int writer) const {
     switch (spec_.kind) {
       case CollectiveKind::kBroadcast:
@@ -233,13 +235,13 @@ class Builder {
   bool Offers() const { return !Readers().empty(); }
 
   std::vector<int> Partners() const {
-    // The ranks of a reduction to a root all read each other's inputs.
+    // In a reduction to a root, all ranks read each other's inputs.
     if (spec_.kind == CollectiveKind::kReduce) return Others();
     return Select([&](int peer) { return Reads(peer, me_) || Reads(me_, peer); });
   }
 
-  // The elements `at` of a part of the input or output of a rank, which may have fewer. Inputs and outputs that have no
-  // parts are one.
+  // Returns the elements `at` of a part of the input or output of a rank, which may have fewer elements. A buffer
+  // without parts counts as one part.
   Range InPart(int rank, int part, Range at) const {
     if (!InputHasParts(spec_.kind)) return Within({0, spec_.input_elements(rank)}, at);
     return Within(PartOf(int64_t{rank} * n_, 1, part), at);
@@ -251,7 +253,8 @@ class Builder {
   static Range Within(Range part, Range at) {
     return {std::min(part.end, part.begin + at.begin), std::min(part.end, part.begin + at.end)};
   }
-  // Part i of several. In an AllToAll, their sizes are spec.sizes[first + stride * i].
+  // Returns part i of a buffer with several parts. In an AllToAll, the sizes of the parts are spec.sizes[first + stride
+  // * i].
   Range PartOf(int64_t first, int64_t stride, int part) const {
     if (spec_.sizes.empty()) return {part * part_, (part + 1) * part_};
     if (spec_.kind != CollectiveKind::kAllToAll) first = 0, stride = 1;
@@ -260,8 +263,8 @@ class Builder {
     return range;
   }
 
-  // What this rank does with the elements `at` of each part. `source(rank, part, range)` is where it finds the range of
-  // the input of a rank, in part `part`.
+  // Appends the work of this rank on the elements `at` of each part. `source(rank, part, range)` returns the location
+  // of the range in part `part` of the input of a rank.
   template <typename F>
   void Consume(Range at, const F& source) {
     const auto from = [&](int rank, int part) { return source(rank, part, InPart(rank, part, at)); };
@@ -309,7 +312,8 @@ class Builder {
     if (spec_.kind == CollectiveKind::kCollectivePermute) Zero(Out(at));
   }
 
-  // The root writes the last n-th of each output, and the other ranks copy the rest, so that all have as much to do.
+  // The root writes the last n-th of each output, and the other ranks copy the rest. All ranks then do the same amount
+  // of work.
   void BroadcastByWindows() {
     const Range all{0, part_}, last = AlignedPart(all, n_, n_ - 1, align_);
     if (!IsRoot()) return Copy(Out({0, last.begin}), In({0, last.begin}, spec_.root));
@@ -358,7 +362,7 @@ Schedule BuildWindows(const CollectivePlan&, const CollectiveSpec& spec, int ran
   return builder.Finish(0);
 }
 
-// No messages: a rank reads its share of all inputs. The share of a reduction is an n-th of the elements.
+// There are no messages: a rank reads its share of all inputs. Its share of a reduction is 1 / n of the elements.
 AlgorithmCost WindowsCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
   AlgorithmCost cost{.window_elements = count, .signal_rounds = 2};
@@ -369,13 +373,13 @@ AlgorithmCost WindowsCost(const CollectivePlan& plan, const CollectiveSpec& spec
   return cost;
 }
 
-// Every rank copies its input once and then reads all others.
+// Every rank copies its input once and then reads the inputs of all others.
 AlgorithmCost OneShotCost(const CollectivePlan&, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
   return {.reduced_elements = Reduces(spec.kind) ? n * count : 0, .window_elements = n * count, .signal_rounds = 1};
 }
 
-// The windows of the slots, and the copies to and from them.
+// The cost is that of windows, plus that of the copies to and from the slots.
 AlgorithmCost SlotsCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   AlgorithmCost cost = WindowsCost(plan, spec);
   cost.window_elements += 2 * spec.input_elements();

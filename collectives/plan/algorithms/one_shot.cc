@@ -22,7 +22,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
     }
     builder.Reduce(OutputRegion(unit.at), sources);
   }
-  // Not in place: the ranks would deadlock, each waiting for the others to receive its input before it overwrites that.
+  // The schedule is not in place. In place, each rank could overwrite its input only after the others have received it,
+  // and would receive their inputs only then. The ranks would deadlock.
   return builder.Finish(/*in_place=*/false);
 }
 

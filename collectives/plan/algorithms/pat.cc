@@ -1,9 +1,10 @@
-// Parallel aggregated trees: log n rounds for any number of ranks, in which the far exchanges are the small ones.
-// Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv 2506.20252.
+// Parallel aggregated trees: log n rounds for any number of ranks, with small messages between distant ranks. Jeaugey,
+// "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", arXiv 2506.20252.
 //
-// Each part is sent along a binomial tree that is shifted with its owner, first to the farthest rank. "Offset x" is the
-// part of the rank x positions before this one. A rank keeps parts in scratch memory in the order in which they arrive,
-// which is the same on all ranks, so that a round needs one message, or two if an offset in the middle is not sent.
+// Each part is sent along a binomial tree that is rotated so that its owner is the root. The farthest rank gets the
+// part first. "Offset x" is the part of the rank x positions before this one. A rank keeps parts in scratch memory in
+// the order of arrival, which is the same on all ranks. A round therefore needs one message, or two if an offset in the
+// middle is not sent.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// One round: the items (indices into the list of offsets) that are sent to the rank `distance` ahead, as ranges, and
-// the index at which they are appended there.
+// One round: the items that are sent to the rank `distance` positions ahead, as ranges of indices into the list of
+// offsets, and the index at which that rank appends them.
 struct Round {
   int distance = 0;
   std::vector<Interval> items;
@@ -61,7 +62,7 @@ class PatUnit {
     }
   }
 
-  // The AllGather in reverse: partial sums are sent back along the trees, and added where the part came from.
+  // Runs the AllGather in reverse: partial sums are sent back along the trees, and each rank adds them to its own.
   void ReduceScatter() {
     builder_.At(round_++);
     for (int64_t i = 0; i < std::ssize(tree_.offsets); ++i) {
@@ -118,7 +119,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish(/*in_place=*/true);
 }
 
-// n - 1 parts in ceil(log2 n) rounds, of which floor(log2 n) depend on each other, because no part moves more often.
+// A rank sends n - 1 parts in ceil(log2 n) rounds. Only floor(log2 n) of these depend on each other, because no part is
+// sent more often.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, levels = CeilLog2(n), sent = (n - 1) * LargestPart(spec);
   if (sent == 0) return {};

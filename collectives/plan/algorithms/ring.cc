@@ -1,7 +1,7 @@
 // Rings: each rank exchanges messages only with its two neighbors. Patarasuk and Yuan, "Bandwidth optimal all-reduce
 // algorithms for clusters of workstations", JPDC 2009.
 //
-// Odd channels use the ring in reverse, so that both directions of each link carry data. Chunks split each message.
+// Odd channels use the ring in reverse, so both directions of each link carry data. Each message is split into chunks.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -17,11 +17,11 @@ struct Ring {
   int direction;  // 1 or -1.
   int next() const { return Mod(self + direction, n); }
   int previous() const { return Mod(self - direction, n); }
-  // The position `steps` before this one in the direction of the ring.
+  // Returns the position `steps` before this one in the direction of the ring.
   int Before(int steps) const { return Mod(self - int64_t{direction} * steps, n); }
 };
 
-// part(p) is the share of position p, which has the result of the reduction afterwards.
+// `part(p)` is the share of position p. Each position has its own share at the start, and all shares at the end.
 template <typename PartOf>
 void AllGatherRounds(const Ring& ring, int first_round, const PartOf& part, ScheduleBuilder* builder) {
   for (int step = 0; step < ring.n - 1; ++step) {
@@ -42,8 +42,8 @@ void AllReduce(const Ring& ring, int round, Interval all, ScheduleBuilder* build
   AllGatherRounds(ring, round + ring.n - 1, part, builder);
 }
 
-// Partial sums alternate between two scratch buffers of the size of the largest part, so that one can be sent while the
-// next is received. The last one is in the output.
+// Partial sums alternate between two scratch buffers of the size of the largest part, so that one buffer can be sent
+// while the next one is received. The last partial sum is in the output.
 template <typename PartOf>
 void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interval (&scratch)[2],
                    ScheduleBuilder* builder) {
@@ -61,7 +61,7 @@ void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interv
   }
 }
 
-// A chain from the root, in which chunks are pipelined.
+// Sends chunks along a chain from the root, pipelined.
 void Broadcast(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
   const int place = Mod(int64_t{ring.direction} * ring.self, ring.n);
   builder->At(round + place);
@@ -71,9 +71,10 @@ void Broadcast(const Ring& ring, int round, Interval at, ScheduleBuilder* builde
   if (place + 1 < ring.n) builder->Send(ring.next(), place == 0 ? InputRegion(at) : OutputRegion(at));
 }
 
-// A chain to the root.
+// Reduces chunks along a chain to the root, pipelined.
 void Reduce(const Ring& ring, int round, Interval at, ScheduleBuilder* builder) {
-  const int place = Mod(int64_t{ring.direction} * (ring.self - ring.direction), ring.n);  // The root is the last.
+  // The root is the last rank of the chain.
+  const int place = Mod(int64_t{ring.direction} * (ring.self - ring.direction), ring.n);
   const Region partial = ring.self == 0 ? OutputRegion(at) : ScratchRegion(at);
   builder->At(round + place);
   if (place > 0) builder->RecvReduce(ring.previous(), partial, InputRegion(at));
@@ -121,7 +122,7 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
 }
 
 // In an AllReduce, a rank sends n - 1 parts in the reduce-scatter phase and n - 1 in the all-gather phase. Chains send
-// all elements once; k chunks pass n - 1 links in n - 2 + k rounds.
+// all elements once: k chunks pass n - 1 links in n - 2 + k rounds.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
   if (spec.output_elements() == 0) return {};

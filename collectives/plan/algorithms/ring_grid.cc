@@ -1,10 +1,11 @@
-// Rings along the dimensions of a grid: as few bytes as one ring, in about 2(X + Y) rounds instead of 2XY. Ying et al.,
-// "Image classification at supercomputer scale", 2018.
+// Rings along the dimensions of a grid, which send as few bytes as one ring, in about 2(X + Y) rounds instead of 2XY.
+// Ying et al., "Image classification at supercomputer scale", 2018.
 //
 // Each channel reduce-scatters along one dimension after the other, and all-gathers in reverse. Channel c starts with
-// dimension c / 2, in the negative direction if c is odd: with twice as many channels as dimensions, all directions of
-// a torus carry data at the same time. Each chunk has its own channels and starts one phase after the chunk before it,
-// so that the small messages of one chunk's later phases are hidden by the large ones of the next chunk's first phase.
+// dimension c / 2, in the negative direction if c is odd. If there are twice as many channels as dimensions, all
+// directions of a torus carry data at the same time. Each chunk has its own channels. The chunks start in pairs, each
+// pair one phase after the previous pair. The small messages of a pair's later phases are then hidden by the large
+// messages of the next pair's first phase.
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +18,10 @@ namespace {
 
 using Kind = CollectiveKind;
 
+// Chunk c starts after the first phase of chunk c - kChunksAtATime.
 constexpr int kChunksAtATime = 2;
 
-// The share of one unit in the data, and the order of the phases.
+// The phases of one unit: their order, their peers, and the elements that each of them sends and receives.
 class Lane {
  public:
   Lane(const CollectivePlan& plan, const CollectiveSpec& spec, const std::vector<int>& grid, const Unit& unit,
@@ -41,7 +43,7 @@ class Lane {
   void AllGather(int64_t* round) {
     for (size_t phase = order_.size(); phase-- > 0;) AllGatherPhase(phase, round);
   }
-  // The rounds of the first phase.
+  // Returns the number of rounds of the first phase.
   int64_t FirstPhase() const { return grid_[order_[0]] - 1; }
 
  private:
@@ -52,7 +54,8 @@ class Lane {
     return PositionIn(grid_, at);
   }
 
-  // The elements that the group of ranks with coordinate `at` in the phase's dimension is left with after the phase.
+  // Returns the elements that are left, after the reduce-scatter phase, to the ranks that have the coordinate `at` in
+  // the phase's dimension and this rank's coordinates in the dimensions of the earlier phases.
   std::vector<Interval> Set(size_t phase, int at) const {
     if (spec_.kind == Kind::kAllReduce) {
       Interval all = unit_.at;
@@ -68,7 +71,7 @@ class Lane {
     }
     return Merged(std::move(parts));
   }
-  // The set of the member that is `steps` before this rank in the direction of the ring.
+  // Returns the Set of the rank that is `steps` before this rank in the direction of the ring.
   std::vector<Interval> SetBefore(size_t phase, int steps) const {
     const int d = order_[phase];
     return Set(phase, Mod(self_[d] - int64_t{direction_} * steps, grid_[d]));
@@ -150,7 +153,7 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank,
   return builder.Finish(/*in_place=*/true);
 }
 
-// Along dimension d of size s, a phase has s - 1 rounds. The phases send (n - 1) / n of the elements in total.
+// Along a dimension of size s, a phase has s - 1 rounds. All phases together send (n - 1) / n of the elements.
 AlgorithmCost CostOf(const CollectivePlan& plan, const CollectiveSpec& spec, int dimensions) {
   const int64_t n = spec.ranks;
   if (spec.output_elements() == 0) return {};

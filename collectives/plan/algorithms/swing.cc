@@ -10,7 +10,7 @@
 namespace xlad::collectives {
 namespace {
 
-// The exchanges among `grid` members: peers[s][m] is the peer of member m in exchange s.
+// Returns the exchanges among the members of `grid`: peers[s][m] is the peer of member m in exchange s.
 std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
   int members = 1;
   for (const int size : grid) members *= size;
@@ -26,14 +26,14 @@ std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
         row[m] = PositionIn(grid, at);
       }
       length[d] *= 2;
-      distance[d] = 1 - 2 * distance[d];  // The sum of (-2)^i up to the exchange: 1, -1, 3, -5, 11, ...
+      distance[d] = 1 - 2 * distance[d];  // The sum of (-2)^i up to this exchange: 1, -1, 3, -5, 11, ...
     }
   }
   return peers;
 }
 
-// The exchanges of one member. It keeps the half of the group of members that can still be reached from it by later
-// exchanges. The group with the smallest member keeps the lower half.
+// Returns the exchanges of one member. In each exchange, it keeps the half for the group of members that later
+// exchanges can still reach from it. The group with the smallest member keeps the lower half.
 std::vector<HalfExchange> ExchangesOf(const std::vector<std::vector<int>>& peers, int member) {
   std::vector<int> smallest(peers.empty() ? 1 : peers[0].size());
   for (size_t m = 0; m < smallest.size(); ++m) smallest[m] = static_cast<int>(m);

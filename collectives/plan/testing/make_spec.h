@@ -5,9 +5,9 @@
 
 namespace xlad::collectives {
 
-// A valid f32 spec over `ranks` ranks with `count` elements in each part of the data (none if it is a barrier). Sums if
-// the kind reduces; the root, if the kind has one, is in the middle; if the kind has pairs, every rank sends to the
-// next.
+// Returns a valid f32 spec over `ranks` ranks with `count` elements in each part of the data (none if it is a barrier).
+// The reduction is a sum if the kind reduces. The root, if the kind has one, is the rank in the middle. If the kind has
+// pairs, every rank but the last sends to the next rank.
 inline CollectiveSpec MakeSpec(CollectiveKind kind, int ranks, int64_t count) {
   CollectiveSpec spec;
   spec.kind = kind;

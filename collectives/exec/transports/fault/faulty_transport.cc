@@ -54,7 +54,7 @@ class FaultyLink final : public SendLink {
     return inner_->Post(header, {ConstPiece(payload_)});
   }
 
-  // The number of messages that the first `messages` have become.
+  // Returns how many messages were posted on the inner link for the first `messages` messages of this link.
   int64_t InnerMessages(int64_t messages) const {
     if (at_ < 0 || messages <= at_) return messages;
     if (swallows_) return at_;
@@ -66,9 +66,10 @@ class FaultyLink final : public SendLink {
   SendLink* const inner_;
   FaultState& state_;
   int64_t posted_ = 0;
-  int64_t at_ = -1;  // The message of this link that the fault has changed.
+  int64_t at_ = -1;  // The index of the message of this link that the fault has affected, or -1.
   bool swallows_ = false;
-  std::vector<std::byte> payload_;  // The changed one, which receivers may read until the link is destroyed.
+  // The payload of the corrupted message, which receivers may read until the link is destroyed.
+  std::vector<std::byte> payload_;
 };
 
 class FaultyTransport final : public Transport {

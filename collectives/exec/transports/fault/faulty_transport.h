@@ -1,5 +1,5 @@
-// A transport for tests that injects a fault at a chosen message, as a broken network, a broken library or a dying
-// process would. It wraps any other transport (FabricOptions::decorate).
+// A transport for tests that injects a fault at a chosen message, like a broken network, a broken library or a dying
+// process. It wraps any other transport (FabricOptions::decorate).
 #pragma once
 
 #include <atomic>
@@ -15,22 +15,25 @@ enum class Fault {
   kDrop,           // The message is not sent.
   kDuplicate,      // The message is sent twice.
   kDelay,          // The message waits until `at_fault` returns.
-  kCorrupt,        // One bit of the payload changes.
+  kCorrupt,        // One bit of the payload changes, unless the payload is empty.
   kCorruptHeader,  // One bit of the header changes.
-  kHalfClose,      // Neither this nor any later message on its channel is sent; those of the peer arrive.
-  kKill,           // `at_fault` ends the sender, for example by destroying its connections; it sends nothing more.
+  kHalfClose,      // No message on its channel is sent from this one on. Messages of the peer arrive.
+  // `at_fault` ends the sender, for example by destroying its connections. The call that sends the message returns
+  // Cancelled, and no later message on its channel to the peer is sent.
+  kKill,
 };
 
 struct FaultPlan {
   Fault fault = Fault::kDrop;
-  int device = 0;                         // The sender.
-  int peer = -1;                          // The receiver, or -1 for any.
-  int first_channel = kFirstDataChannel;  // Messages of lower channels are not affected.
-  int64_t message = 0;                    // Counts the messages of the device to the peer on these channels, from 0.
-  std::function<void()> at_fault;         // Called by the sender's thread when it comes to the message; may be null.
+  int device = 0;                         // The device that sends the message.
+  int peer = -1;                          // The device that receives the message, or -1 for any device.
+  int first_channel = kFirstDataChannel;  // The first affected channel.
+  int64_t message = 0;  // The index of the message among those of the device to the peer on these channels, from 0.
+  std::function<void()> at_fault;  // Called by the sender's thread when it reaches the message; may be null.
 };
 
-// Whether the message of a plan has been reached. Shared by the transports of all devices.
+// The number of messages that the plan counts, and whether its message has been reached. The transports of all devices
+// share this state.
 struct FaultState {
   std::atomic<int64_t> messages = 0;
   std::atomic<bool> happened = false;

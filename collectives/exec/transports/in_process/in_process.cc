@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// A ring of slots. posted_ and released_ count messages. Message i is in slot i % slots, which belongs to the sender if
-// posted_ <= i < released_ + slots, and to the receiver from the time when it is posted until it is released.
+// A ring of slots. posted_ and released_ count messages. Message i is in slot i % slots. The slot belongs to the
+// receiver from the time when the message is posted until it is released, and otherwise to the sender.
 class InProcessFabric::Link final : public SendLink, public ReceiveLink {
  public:
   Link(Waiter* sender, Waiter* receiver, AbortSignal* abort, const InProcessOptions& options)
@@ -51,7 +51,8 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
 
   absl::StatusOr<Incoming> Next() override {
     if (!receiver_->Wait(*abort_, [&] { return posted_.load() > received_; })) return abort_->status();
-    // Marks the message as being read before testing for revocation. Revoke does these in the opposite order.
+    // The message is marked as being read before revocation is tested. Revoke sets `revoked_` before it tests for
+    // messages that are being read. Therefore, either the message is not read or Revoke waits for its release.
     held_.fetch_add(1);
     if (revoked_.load()) {
       Drop();
@@ -91,14 +92,14 @@ class InProcessFabric::Link final : public SendLink, public ReceiveLink {
   AbortSignal* const abort_;
   const InProcessOptions options_;
   std::vector<Slot> slots_;
-  std::atomic<int> held_ = 0;  // Messages that Next returned and that are not released.
+  std::atomic<int> held_ = 0;  // The number of messages that Next returned and that are not released.
   std::atomic<bool> revoked_ = false;
-  int64_t received_ = 0;  // Messages that Next returned; used by the receiver's thread only.
+  int64_t received_ = 0;  // The number of messages that Next returned. Used by the receiver's thread only.
   alignas(64) std::atomic<int64_t> posted_ = 0;
   alignas(64) std::atomic<int64_t> released_ = 0;
 };
 
-// Registered memory of a device, which the other devices of the process access at its address.
+// Registered memory of a device, which the other devices of the process access directly at its address.
 class InProcessFabric::Window final : public RegisteredMemory {
  public:
   Window(InProcessFabric* fabric, int device, absl::Span<std::byte> memory)

@@ -1,4 +1,5 @@
-// The transport between devices of one process: the receiver reads the sender's memory; small messages are copied.
+// The transport between devices of one process. The receiver reads large messages from the sender's memory; small
+// messages are copied.
 #pragma once
 
 #include <map>
@@ -14,17 +15,19 @@ namespace xlad::collectives {
 
 struct InProcessOptions {
   int slots = 4;
-  int64_t copy_below_bytes = 4096;  // Smaller messages are copied, so that the sender need not wait.
+  // Messages below this size are copied, so the sender does not need to wait for the receiver.
+  int64_t copy_below_bytes = 4096;
 };
 
-// All links among a set of devices of this process. Thread-safe, except that a device's transport may be used only by
-// the thread of that device.
+// All links among a set of devices of this process. Thread-safe, except that only the thread of a device may use the
+// device's transport.
 class InProcessFabric {
  public:
-  // `waiters` has the waiter of each device. Waiters and `abort` must outlive the fabric.
+  // `waiters` contains the waiter of each device. The waiters and `abort` must outlive the fabric.
   InProcessFabric(const std::map<int, Waiter*>& waiters, AbortSignal* abort, InProcessOptions options = {});
   ~InProcessFabric();
 
+  // The device must be one of the devices in `waiters`.
   Transport& transport(int device);
 
  private:
@@ -39,7 +42,7 @@ class InProcessFabric {
   std::mutex mutex_;
   std::map<std::tuple<int, int, int>, std::unique_ptr<Link>> links_;
   int64_t last_window_ = 0;
-  std::map<std::pair<int, int64_t>, absl::Span<std::byte>> windows_;  // Registered memory by device and number.
+  std::map<std::pair<int, int64_t>, absl::Span<std::byte>> windows_;  // The registered memory, by device and number.
   std::map<int, std::unique_ptr<Transport>> transports_;
 };
 

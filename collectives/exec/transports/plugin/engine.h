@@ -1,4 +1,4 @@
-// The engine of one device in a transport plugin (xlad_transport.h), with its errors as statuses.
+// The engine of one device in a transport plugin (xlad_transport.h). Its errors are converted to statuses.
 #pragma once
 
 #include <condition_variable>
@@ -14,13 +14,13 @@
 
 namespace xlad::collectives {
 
-// Thread-safe. A thread of the engine makes progress regularly, so that messages move while the device computes.
+// Thread-safe. A thread of the engine makes progress regularly, so messages are transferred while the device computes.
 class Engine {
  public:
   enum Stream : int32_t { kHeads = 0, kBodies = 1 };
 
-  // `any_network`: other networks than the loopback interface may be used. Unavailable, naming the library, if it
-  // cannot be used here.
+  // If `any_network` is true, the library may use other networks than the loopback interface. Unavailable, naming the
+  // library, if the library cannot be used on this host. Internal if the library fails.
   static absl::StatusOr<std::unique_ptr<Engine>> Open(const xlad_transport_api* api, int device, bool any_network);
   ~Engine();
   Engine(const Engine&) = delete;
@@ -28,27 +28,28 @@ class Engine {
 
   std::string name() const { return api_->name; }
   std::string library() const { return api_->library; }
-  // What peers pass to Connect.
+  // The address that peers pass to Connect.
   const std::string& address() const { return address_; }
-  // Whether memory that is lent to the library may have to stay allocated until the process ends.
+  // Whether posted memory may have to stay allocated until the process ends.
   bool keeps_memory() const { return (api_->flags & XLAD_TRANSPORT_KEEPS_MEMORY) != 0; }
 
+  // `address` comes from the peer's worker. InvalidArgument if it is empty; the library checks the rest.
   absl::StatusOr<xlad_transport_peer*> Connect(int peer_device, const std::string& address);
-  // Waits up to flush_ms until what was posted has left this process.
+  // Disconnects from the peer. First waits up to `flush_ms` milliseconds until posted messages have left this process.
   void Disconnect(xlad_transport_peer* peer, int flush_ms);
 
-  // An operation that was started. The request is null if it has ended.
+  // An operation that was started. The request is null if the operation has already ended.
   struct Started {
     xlad_transport_request* request = nullptr;
-    size_t received = 0;
+    size_t received = 0;  // The number of bytes of a message whose receive has ended.
   };
   absl::StatusOr<Started> Post(xlad_transport_peer* peer, Stream stream, absl::Span<const std::byte> data);
   absl::StatusOr<Started> PostReceive(xlad_transport_peer* peer, Stream stream, absl::Span<std::byte> data);
-  // Whether the operation has ended; then its request does not exist any more. After an error neither.
+  // Returns whether the operation has ended. After true or an error, its request must not be used again.
   absl::StatusOr<bool> Test(Started* started);
   void Progress();
 
-  // Memory that is prepared for faster transfers while the object exists.
+  // Memory that is prepared for faster transfers while the object exists. The engine must outlive the object.
   class Registration {
    public:
     Registration(Engine* engine, void* handle) : engine_(engine), handle_(handle) {}
@@ -60,7 +61,8 @@ class Engine {
     Engine* const engine_;
     void* const handle_;
   };
-  // Null if the library needs no registration. `kind` is one of XLAD_TRANSPORT_HOST to XLAD_TRANSPORT_DEVICE.
+  // Returns null if the library does not need registration. `kind` is one of XLAD_TRANSPORT_HOST to
+  // XLAD_TRANSPORT_DEVICE.
   absl::StatusOr<std::unique_ptr<Registration>> Register(absl::Span<std::byte> memory, int kind);
 
  private:

@@ -10,15 +10,15 @@ namespace {
 
 constexpr size_t kPacketBytes = sizeof(FrameHead) + EnginePath::kInlineBytes;
 constexpr size_t kMaxSparePackets = 64;
-// How long a peer that has not confirmed the end of the task may take to receive what was sent.
+// How long messages may take to leave this process at the end if the peer has not confirmed the end of the task.
 constexpr int kFlushMs = 500;
 
-// Memory that a library may still access, until the process ends.
+// Keeps memory that a library may still access until the process ends.
 void KeepUntilExit(std::unique_ptr<std::byte[]> memory) {
   if (memory != nullptr) static_cast<void>(memory.release());
 }
 
-// Copies pieces one after another.
+// Copies the pieces one after another to `to`.
 void Join(absl::Span<const ConstPiece> pieces, std::byte* to) {
   for (const ConstPiece& piece : pieces) {
     if (!piece.empty()) std::memcpy(to, piece.data(), piece.size());

@@ -1,7 +1,7 @@
-// The frames of a connection through a transport plugin.
+// Sends the frames of a connection through a transport plugin.
 //
-// The head of a frame is a message on the first stream; a small payload travels with it, a larger one is a message on
-// the second stream, received in the memory that the sink returns.
+// The head of a frame is a message on the first stream. A small payload is part of that message. A larger payload is a
+// message on the second stream, which is received in the memory that the sink returns.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace xlad::collectives {
 
 class EnginePath final : public FramePath {
  public:
-  static constexpr size_t kInlineBytes = 8 << 10;  // Larger payloads are messages of their own.
+  static constexpr size_t kInlineBytes = 8 << 10;  // Payloads above this size are messages of their own.
 
-  // Connects to the engine of `peer_device` at its first use, by the device's thread. `engine` must outlive the path.
+  // The device's thread connects to the engine of `peer_device` at the first use. `engine` must outlive the path.
   EnginePath(Engine* engine, int peer_device, std::string peer_address)
       : engine_(engine), peer_device_(peer_device), peer_address_(std::move(peer_address)) {}
   ~EnginePath() override;
@@ -32,14 +32,14 @@ class EnginePath final : public FramePath {
   void Revoke() override;
 
  private:
-  static constexpr size_t kHeadsAhead = 4;  // Receives of heads that are posted at any time.
+  static constexpr size_t kHeadsAhead = 4;  // The number of receives for heads that are always posted.
 
   using Memory = std::unique_ptr<std::byte[]>;
   struct Sending {
-    uint64_t number = 0;  // As returned by Send; 0 if the memory belongs to the path.
+    uint64_t number = 0;  // The result of Send, or 0 if the memory belongs to the path.
     Engine::Started started;
     Memory memory;           // Null if the memory belongs to the sender.
-    bool is_packet = false;  // `memory` is a packet, which can be used again.
+    bool is_packet = false;  // `memory` is a packet that can be reused.
   };
   struct HeadReceive {
     Engine::Started started;
@@ -70,7 +70,7 @@ class EnginePath final : public FramePath {
   uint64_t last_number_ = 0;
   std::list<Sending> sending_;
   std::deque<HeadReceive> heads_;
-  std::deque<Arriving> arriving_;  // In the order of their heads, in which they are delivered.
+  std::deque<Arriving> arriving_;  // In the order of their heads, which is the order of delivery.
   std::vector<Memory> spare_packets_;
 };
 

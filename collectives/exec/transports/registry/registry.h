@@ -1,5 +1,5 @@
-// The table of transports: how messages travel between devices. To add one, write its folder in transports/ and a row
-// here; transport_test.cc then runs the conformance suite over it.
+// The table of transports, which send messages between devices. To add a transport, write its folder in transports/,
+// add a row in registry.cc, and add a case to Cases() in testing/transport_fixture.h for the conformance suite.
 #pragma once
 
 #include <string>
@@ -13,17 +13,19 @@ namespace xlad::collectives {
 struct TransportRow {
   absl::string_view name;
   absl::string_view summary;  // One line for display.
-  // What a fabric needs to use it. An error, with the package to install, if it cannot be used here.
+  // Returns what a fabric needs to use the transport. An error that says what to install or how to start the process if
+  // the transport cannot be used.
   absl::StatusOr<TransportChoice> (*choose)();
 };
 
 absl::Span<const TransportRow> AllTransports();
 
-// All names, separated by commas.
+// Returns all names, separated by commas.
 std::string TransportNames();
 
-// The transport with that name. InvalidArgument, with all names, if no transport has it; errors of
-// TransportRow::choose. `any_network`: a plugin may use other networks than the loopback interface, without encryption.
+// Returns the transport with that name. InvalidArgument, with all names, if there is no such transport; otherwise the
+// errors of TransportRow::choose. If `any_network` is true, a plugin may use other networks than the loopback
+// interface, without encryption.
 absl::StatusOr<TransportChoice> ChooseTransport(absl::string_view name, bool any_network = false);
 
 }  // namespace xlad::collectives

@@ -1,7 +1,7 @@
-// Memory that two processes of one machine share, and a pair of byte rings in it.
+// Memory that two processes of one machine share, and pairs of byte rings in such memory.
 //
-// Segments are anonymous files (memfd) of the process that creates them, which other processes open through /proc. The
-// system frees them with their last mapping, no matter how the processes end.
+// Segments are anonymous files (memfd) of the process that creates them. Other processes open them through /proc. The
+// system frees a segment with its last mapping, no matter how the processes end.
 #pragma once
 
 #include <atomic>
@@ -16,15 +16,17 @@
 
 namespace xlad::collectives {
 
-// Returns a name that is equal in processes that can probably open each other's segments: same boot of the same
-// machine, same process namespace. Empty if it cannot be determined.
+// Returns a name that is equal in processes that can probably open each other's segments. These are processes of the
+// same boot of the same machine and of the same process namespace. Returns an empty name if it cannot be determined.
 std::string MachineName();
 
 class SharedSegment {
  public:
   // Creates a segment of zeros. Its size never changes.
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Create(size_t bytes);
-  // Opens a segment by the name that Create gave it. NotFound if it does not exist, InvalidArgument if it is not one.
+  // Opens a segment by the name that Create gave it. If `bytes` is not 0, the segment must have this size. Unavailable
+  // if the segment cannot be opened, for example because its process has ended. NotFound if the name belongs to another
+  // segment now. InvalidArgument if the name is malformed, or if the file is not a segment of this size.
   static absl::StatusOr<std::unique_ptr<SharedSegment>> Open(const std::string& name, size_t bytes);
   ~SharedSegment();
 
@@ -57,14 +59,14 @@ class SharedWaiters {
   int devices_ = 0;
 };
 
-// One side of a pair of byte rings between two devices. Used by the thread of that device only.
+// One side of a pair of byte rings between two devices. Only the thread of that device may use it.
 //
-// Positions written by the other side are checked: impossible ones are DataLoss.
+// Positions written by the other side are checked: an impossible position is DataLoss.
 class SharedPipe {
  public:
-  // The dialing side creates the segment. `waiters` are those of this side, `index` is that of the device.
+  // Creates the segment on the dialing side. `waiters` are those of this side, and `index` is that of the device.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Create(const SharedWaiters& waiters, int index, size_t ring_bytes);
-  // The accepting side maps the segment `name` and stores the name of its waiters in it.
+  // Maps the segment `name` on the accepting side, and stores the name of the waiters of this side in it.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Open(const std::string& name, const SharedWaiters& waiters,
                                                           int index);
   // Called by the dialing side when the other side has opened the segment.
@@ -72,12 +74,12 @@ class SharedPipe {
 
   const std::string& name() const { return segment_->name(); }
 
-  // Writes as much as there is room for and returns the number of bytes.
+  // Writes as many bytes as there is room for, and returns their number.
   absl::StatusOr<size_t> Write(absl::Span<const std::byte> bytes);
   absl::StatusOr<size_t> Room() const;
-  // Makes the other side notify this one when it has read, so that there is room.
+  // Asks the other side to notify this side when it has read bytes and there is room again.
   void WantRoom(bool wanted);
-  // Reads as much as there is and returns the number of bytes.
+  // Reads as many bytes as there are, up to the size of `bytes`, and returns their number.
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes);
   absl::StatusOr<size_t> Readable() const;
   // Wakes the other side's device.

@@ -35,7 +35,7 @@ absl::Status SharedPath::Write(ConstPiece bytes) {
   }
 }
 
-// An error of the ring is found by Receive.
+// Returns false if the ring has an error, because Receive reports it.
 bool SharedPath::CanSend() {
   const absl::StatusOr<size_t> room = pipe_->Room();
   return !sending_ && room.ok() && *room >= sizeof(FrameHead);

@@ -1,4 +1,4 @@
-// The frames of a connection through a pair of rings in memory that both processes map.
+// Sends the frames of a connection through a pair of rings in memory that both processes map.
 #pragma once
 
 #include <atomic>
@@ -11,10 +11,11 @@
 
 namespace xlad::collectives {
 
-// The waiter's pump must call Receive, because the peer may wait for room too.
+// The waiter's pump must call Receive, because the peer may also wait for room.
 class SharedPath final : public FramePath {
  public:
-  // `peer_finished` becomes true when the peer reads nothing more. All but the pipe must outlive the path.
+  // `peer_finished` becomes true when the peer will not read any more frames. All arguments except the pipe must
+  // outlive the path.
   SharedPath(std::unique_ptr<SharedPipe> pipe, Waiter* waiter, const AbortSignal* abort,
              const std::atomic<bool>* peer_finished);
 
@@ -32,8 +33,8 @@ class SharedPath final : public FramePath {
   Waiter* const waiter_;
   const AbortSignal& abort_;
   const std::atomic<bool>& peer_finished_;
-  bool sending_ = false;  // A frame is partly written.
-  // The frame that is being received.
+  bool sending_ = false;  // A frame has been written in part.
+  // The head of the frame that is being received.
   FrameHead head_;
   size_t head_bytes_ = 0;
   FrameBuffer payload_;

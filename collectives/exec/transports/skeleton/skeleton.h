@@ -1,13 +1,13 @@
-// A transport plugin to begin a new one from: messages between engines of one process, through a table in its memory.
-// It has all parts of xlad_transport.h, and the conformance suite runs over it. Large payloads are read from the
-// sender's memory when their receive is posted, so that sends stay pending as they do with libraries for networks.
+// A starting point for new transport plugins. It sends messages between engines of one process through a table in
+// memory. It implements all of xlad_transport.h, and the conformance suite runs over it. Large payloads are read from
+// the sender's memory when their receive is posted. Sends therefore stay pending, as with network libraries.
 #pragma once
 
 #include "collectives/exec/transports/plugin/xlad_transport.h"
 
 namespace xlad::collectives {
 
-// Linked into the program; a plugin exports a function xlad_transport instead.
+// This plugin is linked into the program. Other plugins export the function xlad_transport instead.
 const xlad_transport_api* SkeletonTransport();
 
 }  // namespace xlad::collectives

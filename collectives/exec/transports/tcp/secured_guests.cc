@@ -44,7 +44,7 @@ void SecuredGuests::Take(std::unique_ptr<Connection> connection, const PeerHello
 }
 
 void SecuredGuests::Greet(Guest* guest, const PeerHello& hello) {
-  // Only this thread moves the connection.
+  // No other thread replaces guest->connection, so it can be read without the lock.
   auto secured = security::SecureServer(guest->connection.get(), key_, ContextOf(hello));
   std::unique_ptr<Connection> ready;
   {

@@ -1,5 +1,5 @@
-// Connections that peers have opened and that are being secured, each on a thread of its own, so that a peer that
-// stalls does not delay the others.
+// Secures connections that peers have opened. Each connection has a thread of its own, so that a slow peer does not
+// delay the others.
 //
 // Thread-safe.
 #pragma once
@@ -21,9 +21,9 @@ class SecuredGuests {
  public:
   using Ready = std::function<void(std::unique_ptr<Connection> connection, const PeerHello& hello)>;
 
-  // `key` is that of the attempt; `ready` gets the connections that have been secured, on other threads.
+  // `key` is the key of the attempt. `ready` is called with each secured connection, on the connection's thread.
   SecuredGuests(std::string key, Ready ready) : key_(std::move(key)), ready_(std::move(ready)) {}
-  ~SecuredGuests();  // As Close.
+  ~SecuredGuests();  // Closes the connections as Close does, and joins the threads.
 
   // Begins to secure a connection. It is closed if its handshake fails, or if too many are in progress.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
@@ -46,7 +46,7 @@ class SecuredGuests {
   std::list<Guest> guests_;
 };
 
-// The bytes that both sides of a connection know before it is secured.
+// Returns the bytes that both sides of a connection know before it is secured.
 std::string ContextOf(const PeerHello& hello);
 
 }  // namespace xlad::collectives

@@ -1,5 +1,5 @@
-// The transport plugin "ucx": tagged messages of UCX's protocol layer (openucx.readthedocs.io, UCP). One worker for
-// each engine; the tag of a message has the device that sends it and the stream.
+// The transport plugin "ucx": tagged messages of UCX's protocol layer (openucx.readthedocs.io, UCP). Each engine has
+// one UCX worker. The tag of a message contains the device that sends it and the stream.
 #include <time.h>
 #include <ucp/api/ucp.h>
 
@@ -32,7 +32,7 @@ struct xlad_transport_engine {
 
 namespace {
 
-// How long operations that were cancelled may take to end.
+// How long cancelled operations may take to end.
 constexpr int64_t kEndMs = 1000;
 
 int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
@@ -141,7 +141,7 @@ bool ProgressUntil(xlad_transport_engine* engine, int64_t ms, const Done& done) 
 
 bool HasEnded(void* request) { return ucp_request_check_status(request) != UCS_INPROGRESS; }
 
-// Receives are cancelled, sends end with the endpoint.
+// Cancels receives. Sends end with the endpoint.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
   const auto sends_have_ended = [&] {
     for (const xlad_transport_request* request : peer->requests) {
@@ -170,7 +170,7 @@ void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_
     delete request;
   }
   peer->requests.clear();
-  // UCX may still call OnFailure for an endpoint that has not ended.
+  // While an endpoint has not ended, UCX may still call OnFailure, so the peer is not deleted.
   if (ended) delete peer;
 }
 
@@ -209,7 +209,7 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
       request->receives ? ucp_tag_recv_request_test(request->ucx, &info) : ucp_request_check_status(request->ucx);
   xlad_transport_peer* const peer = request->peer;
   if (status == UCS_INPROGRESS) {
-    // The request stays for `disconnect`, which must end it before its memory is used again.
+    // The request is kept until `disconnect`, which must end it before its memory is used again.
     return peer->failure == UCS_OK ? XLAD_TRANSPORT_PENDING : Fail("the peer", peer->failure, error);
   }
   if (received != nullptr) *received = info.length;
