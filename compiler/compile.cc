@@ -11,8 +11,8 @@
 namespace xlad::compiler {
 namespace {
 
-// Adds one entry value per leaf, with its shape and buffer. Keeps what the request says about it: name, global shape
-// and boxes.
+// Adds one entry value per leaf, with its shape and buffer. Keeps the name, the global shape and the boxes that the
+// request gives for the leaf.
 void FillEntry(const google::protobuf::RepeatedPtrField<EntryValue>& given, const std::vector<const Shape*>& leaves,
                const std::vector<BufferSlice>& slices, google::protobuf::RepeatedPtrField<EntryValue>* entry) {
   for (int i = 0; i < std::ssize(leaves); ++i) {
@@ -52,7 +52,7 @@ void FillProgram(const CompileRequest& request, const Compilation& compilation, 
   for (const CollectiveSpec& spec : compilation.steps.collectives) *executable->add_collectives() = spec;
 }
 
-// A dump may elide the values of large constants ("{...}"); such a module can be verified, but not compiled.
+// A dump may elide the values of large constants ("{...}"). Such a module can be verified, but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& i : computation->instructions()) {

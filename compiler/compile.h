@@ -20,33 +20,34 @@ namespace xlad::compiler {
 
 // Everything between the request and the object code, for tests and listings.
 struct Compilation {
-  std::unique_ptr<hlo::Module> module;  // After the passes. `program` and `steps` refer to it.
+  std::unique_ptr<hlo::Module> module;  // The module after the passes. `program` and `steps` refer to it.
   LinearProgram program;
   BufferAssignment assignment;
-  StepProgram steps;  // Loops are lists of steps, not yet native.
+  StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
   std::vector<PassTime> times;
 };
 
 struct CompileOptions {
-  bool verify = false;  // Run the verifier after every pass.
-  // kByCost is kAlways if the request has a memory limit.
+  bool verify = false;  // Whether to run the verifier after every pass.
+  // kByCost has the effect of kAlways if the request has a memory limit.
   AttentionChoice attention = AttentionChoice::kByCost;
-  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, gets those of all recognized attention.
+  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, receives the costs of all recognized
+                                                          // attention.
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.
 // `request.parameters` and `request.results` are either empty or have one entry for each leaf of the module's entry
 // computation.
 absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const CompileOptions& options = {});
-// The same for a module that was read and verified before. Ignores `request.partitioned_module`.
+// The same for a module that has already been read and verified. Ignores `request.partitioned_module`.
 absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, const CompileRequest& request,
                                            const CompileOptions& options = {});
 
-// Compiles in this process. Errors: InvalidArgument for a bad module, Unimplemented naming the instruction for which
-// there is no code, Internal for a bug in the compiler.
+// Compiles in this process. Errors: InvalidArgument for a bad module or request, Unimplemented naming the instruction
+// for which there is no code, ResourceExhausted if the memory limit is exceeded, Internal for a bug in the compiler.
 struct CompileResult {
   Executable executable;
-  std::unique_ptr<hlo::Module> module;  // After the passes: its instructions have the names of the steps.
+  std::unique_ptr<hlo::Module> module;  // The module after the passes. Its instructions have the names of the steps.
   std::vector<PassTime> times;
   std::string ir, assembly;  // Empty unless `want_listings`.
 };

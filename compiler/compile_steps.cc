@@ -11,7 +11,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Runs `work` and appends its time under `name`.
+// Runs `work` and appends its time to the list of times as `name`.
 template <typename Work>
 auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   const int64_t start = RealClock().NowNs();
@@ -20,8 +20,8 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   return result;
 }
 
-// A label for each device: devices with equal boxes hold equal shards. All devices do if there is no box, or one for
-// all.
+// One label for each device. Devices with equal boxes hold equal shards and have equal labels. If there is no box, or
+// one box for all devices, all labels are equal.
 std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
   std::vector<int> labels(devices, 0);
   if (value.boxes_size() != devices) return labels;
@@ -64,7 +64,7 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
-  // A simulated chip computes the products of attention by itself.
+  // A simulated chip computes the products of an attention as separate steps.
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
   XLAD_ASSIGN_OR_RETURN(const ScheduleTables schedules, ScheduleTables::Read(policy));
@@ -74,7 +74,7 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_RETURN_IF_ERROR(CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
   XLAD_ASSIGN_OR_RETURN(result.program,
                         Timed("lower", &result.times, [&] { return Linearize(*result.module, donation); }));
-  // Numerics are checked after each step, and an op-by-op program runs as it is written.
+  // Collectives are not overlapped if numerics are checked after each step, or if the program runs op by op.
   const bool by_steps = policy.op_by_op() || policy.check_numerics();
   const double min_ns = policy.overlap() == CompilePolicy::ALWAYS ? 0 : kMinOverlapNs;
   if (!by_steps && policy.overlap() != CompilePolicy::NEVER) {
@@ -89,7 +89,7 @@ absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, steps);
                         }));
-  // The time of a simulated chip is stated for each step, and the device computes the products of each step itself.
+  // On a simulated chip, time is reported for each step, so loops do not become native programs.
   const bool is_simulated = !request.target().chip().empty();
   result.steps.native_loops = !policy.op_by_op() && !policy.check_numerics() && !is_simulated && !is_gpu;
   return result;

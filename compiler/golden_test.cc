@@ -5,7 +5,7 @@
 //   // --->
 //   the entry (and fused computations) after the pass
 //
-// With XLAD_UPDATE_GOLDEN=1 the test writes the present results into the files; review the difference before
+// With XLAD_UPDATE_GOLDEN=1, the test writes the current results into the files. Review the difference before
 // committing.
 #include <gtest/gtest.h>
 

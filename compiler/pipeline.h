@@ -15,19 +15,19 @@ struct PassEntry {
   PassFunction pass;
 };
 
-// The rows of passes.def. A name occurs once for each time the pass runs.
+// The names in passes.def, in order. A name occurs once for each time that the pass runs.
 absl::Span<const PassEntry> PassTable();
 
 struct PipelineOptions {
   // If not empty, the module's text is written to this directory: 00.input.hlo, then NN.NAME.hlo after every pass.
   std::string dump_directory;
-  bool verify = false;               // Run hlo::Verify after every pass; an error names the pass.
+  bool verify = false;               // Whether to run hlo::Verify after every pass. An error names the pass.
   std::vector<std::string> only;     // If not empty, run only the passes with these names.
   std::vector<std::string> without;  // Do not run the passes with these names.
 };
 
 // Runs the table on the module. Appends the time of each pass to `times`, which may be null. An error of a pass is
-// returned with the name of the pass in front; the module is then in an unspecified state.
+// returned with the name of the pass as a prefix. The module is then in an unspecified state.
 absl::Status RunPipeline(hlo::Module& module, PassContext& context, const PipelineOptions& options,
                          std::vector<PassTime>* times);
 

@@ -10,41 +10,42 @@
 namespace xlad::compiler {
 namespace {
 
-// Nanoseconds, fitted by bench/attention_cost/attention_cost.py --fit.
+// The terms of a library op, in nanoseconds, fitted by bench/attention_cost/attention_cost.py --fit.
 constexpr CostTerm kFused[] = {
-    {"call", 0, 100},          // Ops.
-    {"batch", 0, 230},         // Entries of the batch.
+    {"call", 0, 100},          // Library ops.
+    {"batch", 0, 230},         // Batch entries.
     {"multiply", 0, 0.016},    // Multiplications in products.
-    {"scores", 0, 0.43},       // Elements of products that make scores.
-    {"sums", 0, 0.06},         // Elements of products over rows that are added to sums, for each block.
+    {"scores", 0, 0.43},       // Elements of products that compute scores.
+    {"sums", 0, 0.06},         // Elements that a block adds to the results of products over rows.
     {"expensive", 0, 0.025},   // Elements of exp, tanh and log.
     {"round", 0, 0.02},        // Elements that are rounded to bf16.
-    {"chunk_step", 0, 65},     // Operations on the rows that are in the first-level cache together.
-    {"transposed", 0, 0.02},   // Elements of operands that are rearranged into columns.
+    {"chunk_step", 0, 65},     // Operations, each on a chunk of rows that fits into the first-level cache.
+    {"transposed", 0, 0.02},   // Elements of operands that are transposed.
     {"packed", 0, 0.71},       // Other elements of operands and results that are copied.
-    {"stored_bf16", 0, 0.17},  // Elements of results that become bf16.
+    {"stored_bf16", 0, 0.17},  // Elements of results that are converted to bf16.
 };
 constexpr CostTerm kSeparate[] = {
     {"call", 0, 70},               // Products.
-    {"batch", 0, 415},             // Their entries of the batch.
-    {"multiply", 0, 0.02},         // Their multiplications in f32,
-    {"multiply_bf16", 0, 0.0065},  // and in bf16.
+    {"batch", 0, 415},             // Batch entries of the products.
+    {"multiply", 0, 0.02},         // Multiplications of the products in f32.
+    {"multiply_bf16", 0, 0.0065},  // Multiplications of the products in bf16.
     {"cheap", 0, 0.08},            // Elements of operations on scores.
-    {"select", 0, 0.17},           // Those of masks.
+    {"select", 0, 0.17},           // Elements of masks.
     {"round", 0, 0.19},            // Elements that are rounded to bf16.
-    {"expensive", 0, 0.46},        // Those of exp, tanh and log.
-    {"reduced", 0, 0.015},         // Those of reductions,
-    {"rest", 0, 1},                // and those at the ends of rows, after the last whole number of lanes.
+    {"expensive", 0, 0.46},        // Elements of exp, tanh and log.
+    {"reduced", 0, 0.015},         // Elements of operands of reductions.
+    {"rest", 0, 1},                // Reduced elements in the last, incomplete group of lanes of each row.
     {"near_bytes", 0, 0.002},      // Bytes of scores that are written or read in a cache of the core.
-    {"far_bytes", 0, 0.045},       // The same outside of it.
+    {"far_bytes", 0, 0.045},       // Bytes of scores that are written or read outside of these caches.
 };
 
-// Sizes of a vector of floats, and of the memory that holds the rows to which an operation is applied at once
-// (runtime/devices/cpu/attention.cc).
+// The number of floats in a vector, and the maximum numbers of rows and of elements in a chunk, to which an operation
+// is applied at once (runtime/devices/cpu/attention.cc).
 constexpr int64_t kLanes = 16, kMaxChunkRows = 16, kChunkElements = 2048;
-// Reductions over rows have as many lanes (compiler/kernel); the remaining columns are not vectorized.
+// The lanes of a reduction along a row (compiler/kernel). Columns in the last, incomplete group of lanes are not
+// vectorized.
 constexpr int64_t kReductionLanes = 64;
-// Arrays of scores that are larger do not stay in the second-level cache from one step to the next.
+// Larger arrays of scores do not stay in the second-level cache from one step to the next.
 constexpr double kCacheBytes = 1 << 20;
 
 void Count(absl::string_view name, double count, CostTerms* terms) {
@@ -77,14 +78,14 @@ class FusedCounter {
   }
 
  private:
-  // `count`: in one entry of the batch.
+  // `count` is the count for one batch entry.
   void Add(absl::string_view name, double count) { Count(name, batches_ * count, &terms_); }
 
   bool IsBf16(int operand) const {
     return op_.operands(operand).shape().element_type() == static_cast<int>(ElementType::kBF16);
   }
   bool HasColumns(int operand) const { return op_.operands(operand).strides(op_.batch_size() + op_.rows_size()) != 0; }
-  // Whether rows are used where they are, not copied.
+  // Whether the library op uses rows of the operand without copying them.
   bool IsDirect(int operand) const {
     const AttentionOp::Operand& array = op_.operands(operand);
     return array.shape().element_type() == static_cast<int>(ElementType::kF32) && op_.rows_size() == 1 &&
@@ -161,10 +162,10 @@ class FusedCounter {
   CostTerms& terms_;
   double batches_ = 1;
   int64_t rows_ = 1;
-  // In one entry of the batch: scores that are computed, and the sum of the columns of all blocks.
+  // For one batch entry: the number of scores that are computed, and the sum of the columns of all blocks.
   double computed_ = 0, block_columns_ = 0;
-  std::vector<bool> wide_;
-  double steps_ = 0;
+  std::vector<bool> wide_;  // For each value that has been counted, whether it has one element for each column.
+  double steps_ = 0;        // The number of operations on each chunk.
 };
 
 // Counts the work of separate steps.
@@ -218,7 +219,7 @@ class SeparateCounter {
     Count("batch", batches_, &terms_);
     const bool is_bf16 = dot.operand(0)->shape().type() == ElementType::kBF16;
     Count(is_bf16 ? "multiply_bf16" : "multiply", elements * depth, &terms_);
-    if (space_.IsScoreProduct(dot)) Move(dot, 2);  // Written, and read by what uses it.
+    if (space_.IsScoreProduct(dot)) Move(dot, 2);  // The scores are written once and read once.
     for (const Instruction* operand : dot.operands()) {
       if (!IsScores(*operand) || space_.IsScoreProduct(*operand)) continue;
       Move(*operand, stored_.insert(operand).second ? 2 : 1);

@@ -29,7 +29,7 @@ AttentionOp::Opcode ComparisonOf(hlo::Comparison comparison) {
   return AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// Elementwise opcodes, and whether they are for floats, for s32, for predicates.
+// Elementwise opcodes, and whether they are supported for floats, for s32 and for predicates.
 struct Entry {
   Opcode from;
   AttentionOp::Opcode to;
@@ -77,7 +77,8 @@ AttentionOp::Opcode OpcodeOf(const Instruction& instruction) {
   return AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// The maximum or sum over the columns, from its neutral element.
+// ROW_MAX or ROW_SUM if the instruction is such a reduction over the columns that starts from its neutral element;
+// otherwise OPCODE_UNSPECIFIED.
 AttentionOp::Opcode ReductionOf(const Instruction& reduce, const ScoreSpace& space) {
   if (reduce.opcode() != Opcode::kReduce || reduce.operand_count() != 2 || !IsFloat(reduce.shape().type())) {
     return AttentionOp::OPCODE_UNSPECIFIED;
@@ -96,7 +97,7 @@ AttentionOp::Opcode ReductionOf(const Instruction& reduce, const ScoreSpace& spa
   return plain == Opcode::kAdd && *start == 0 ? AttentionOp::ROW_SUM : AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// Distances of neighbors along each dimension of an array.
+// The stride of each dimension of a row-major array, in elements.
 Dims StridesOf(const Shape& shape) {
   Dims strides(static_cast<size_t>(shape.ndim()), 1);
   for (int64_t d = shape.ndim() - 2; d >= 0; --d) strides[d] = strides[d + 1] * shape.dim(d + 1);
@@ -126,7 +127,7 @@ class Maker {
   }
 
  private:
-  // The number among the dimensions of Operand.strides: batch, rows, column, feature.
+  // The position in Operand.strides of a dimension of the scores. Operand.strides has batch, rows, column, feature.
   size_t Position(int d) const {
     const std::vector<int>&batch = space_.batch(), &rows = space_.rows();
     const auto in_batch = std::find(batch.begin(), batch.end(), d), in_rows = std::find(rows.begin(), rows.end(), d);
@@ -135,7 +136,7 @@ class Maker {
   }
   size_t Feature() const { return space_.batch().size() + space_.rows().size() + 1; }
 
-  // `dims`: the dimension of the scores of each dimension of the array; kFeature for features.
+  // `dims` has, for each dimension of the array, the corresponding dimension of the scores, or kFeature.
   static constexpr int kFeature = -2;
   AttentionOp::Operand Describe(const Shape& shape, const ScoreDims& dims) const {
     AttentionOp::Operand operand;
@@ -151,7 +152,8 @@ class Maker {
     return operand;
   }
 
-  // One entry for each parameter, first; parameters that are read in several ways have more.
+  // Returns the number of a parameter's operand, or -1 if the parameter has been read with other strides. There is one
+  // operand per parameter.
   int OperandNumber(const Instruction& parameter, const ScoreDims& dims) {
     while (op_.operands_size() < fusion_.operand_count()) {
       const Instruction& next = *fusion_.called()[0]->parameter(op_.operands_size());
@@ -173,7 +175,8 @@ class Maker {
     return op_.values_size() - 1;
   }
 
-  // The number of the value of an instruction whose dimensions are `dims`, or -1.
+  // Returns the number of the value of an instruction whose dimensions are `dims`. Returns -1 if an AttentionOp cannot
+  // have such a value.
   int Emit(const Instruction& at, const ScoreDims& dims) {
     const auto known = numbers_.find({&at, dims});
     if (known != numbers_.end()) return known->second;
@@ -244,8 +247,8 @@ class Maker {
     return Add(std::move(value), at);
   }
 
-  // The dimensions of an operand of a dot, if those of its batch and free dimensions are `batch` and `free`. Nullopt
-  // unless it has at most one dimension of features; `features` are the dimensions that may be.
+  // Returns `rest` with kFeature at the dimension in `features` whose size is not 1. Nullopt if more than one has such
+  // a size.
   std::optional<ScoreDims> SideDims(const Shape& shape, const Dims& features, const ScoreDims& rest) const {
     ScoreDims dims = rest;
     bool found = false;
@@ -299,7 +302,7 @@ class Maker {
     return added->value() >= 0;
   }
 
-  // A product of scores and another matrix, summed over the column or over the rows.
+  // Adds a product of scores and another matrix that sums over the column or over the rows.
   bool AddProductResult(const Instruction& dot) {
     if (dot.opcode() != Opcode::kDot || !IsFloat(dot.shape().type())) return false;
     const int side = space_.DimsOf(*dot.operand(0)) != nullptr && space_.IsFull(*dot.operand(0)) ? 0 : 1;

@@ -1,8 +1,8 @@
 // Attention as a library op: a fusion of kind kCustom whose computation is an attention.
 //
-// The pass fuse-attention makes such fusions. Their computation has the matrix products that make scores, everything
-// between them and the products that use the scores, and as results these products and values with one element for each
-// row. The evaluator runs it as any other fusion; the runtime runs its descriptor.
+// The pass fuse-attention makes such fusions. Their computation has the matrix products that compute scores, the
+// products that use scores, and everything between them. The results are products that use scores, and values with one
+// element for each row. The HLO evaluator runs such a fusion like any other one. The runtime executes its descriptor.
 #pragma once
 
 #include <optional>
@@ -17,10 +17,10 @@ inline bool IsAttention(const Instruction& instruction) {
   return instruction.opcode() == Opcode::kFusion && instruction.attributes().fusion_kind == "kCustom";
 }
 
-// Whether an instruction of a space, elementwise or a reduction over its columns, may be in the computation.
+// Whether an instruction of `space` that is not a matrix product may be in the computation of an attention.
 bool IsScoreOperation(const Instruction& instruction, const ScoreSpace& space);
 
-// The descriptor. Nullopt if the computation is not an attention.
+// Returns the descriptor, or nullopt if the fusion is not an attention.
 std::optional<AttentionOp> MakeAttentionOp(const Instruction& fusion);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// Editing computations: lists of instructions that stay valid meanwhile, copies, and what follows the last edit.
+// Functions for editing computations: lists of their instructions, copies, and the cleanup after the last edit.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace xlad::compiler {
 
-// The instructions of a computation at this moment, in order. Adding instructions does not change the list; removing
-// one leaves a dangling pointer in it.
+// Returns the current instructions of a computation in order. Adding instructions to the computation does not change
+// the list. Removing an instruction leaves a dangling pointer in the list.
 std::vector<Instruction*> Snapshot(const Computation& computation);
 
-// Appends a copy of `instruction` with other operands to `to`. Shares its called computations.
+// Appends a copy of `instruction` with other operands to `to`. The copy has the same name and called computations.
 Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instruction* const> operands,
                                Computation* to);
 
@@ -20,9 +20,11 @@ Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instru
 // of the root.
 Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> arguments, Computation* to);
 
-// To be called after edits: restores the order of operands before users, and removes dead instructions.
+// Must be called after the last edit. Sorts instructions such that operands come before users, and removes dead
+// instructions.
 void FinishEdits(Computation* computation);
-// To be called after edits: removes unused computations, and restores the order of callees before callers.
+// Must be called after the last edit. Removes unused computations, and sorts computations such that callees come before
+// callers.
 void FinishEdits(Module* module);
 
 }  // namespace xlad::compiler

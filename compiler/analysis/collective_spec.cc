@@ -79,11 +79,11 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction
                               instruction.opcode() != Opcode::kCollectiveBroadcast &&
                               !attributes.use_global_device_ids && !attributes.replica_groups.mesh_axes.has_value();
   if (!attributes.channel_id.has_value() && !attributes.use_global_device_ids) {
-    // Groups of replicas. There is one replica, so that every device is in a group by itself.
+    // The groups are groups of replicas. There is only one replica, so each device is a group of its own.
     for (int64_t d = 0; d < devices; ++d) groups.push_back({d});
     return groups;
   }
-  // With a channel but without global ids, a group of replicas contains all partitions of each of them.
+  // If there is a channel id but no global ids, a group of replicas contains all partitions of each of its replicas.
   groups = names_replicas ? OneGroup(devices) : attributes.replica_groups.Expand(devices);
   std::vector<bool> seen(devices, false);
   for (const std::vector<int64_t>& group : groups) {

@@ -1,4 +1,4 @@
-// From a collective instruction to the CollectiveSpec that the runtime executes.
+// Converts a collective instruction into the CollectiveSpec that the runtime executes.
 #pragma once
 
 #include <vector>
@@ -9,12 +9,15 @@
 namespace xlad::compiler {
 
 // The groups of partition ids among which a collective runs, for one replica and `devices` partitions. HLO's
-// replica_groups name replicas, partitions or both, depending on channel_id and use_global_device_ids; this resolves
-// them. InvalidArgument if a device is out of range or in two groups, or if the groups have different sizes.
+// replica_groups name replicas, partitions or both, depending on channel_id and use_global_device_ids; this function
+// converts them to partitions. InvalidArgument if a device is out of range or in two groups, or if the groups have
+// different sizes.
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices);
 
-// Needs the form that CanonicalizeCollectives leaves. The spec's collective_id is the channel id, or 0 if the
-// instruction has none. Unimplemented if the runtime has no such collective or reduction.
+// The instruction must have the form that CanonicalizeCollectives produces. The spec's collective_id is the channel id,
+// or 0 if the instruction has none. Unimplemented if the runtime has no such collective or reduction, or if the
+// operands have different types. InvalidArgument if a pair of a collective permute has a device out of range. Other
+// errors are those of DeviceGroups.
 absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction, int64_t devices);
 
 }  // namespace xlad::compiler

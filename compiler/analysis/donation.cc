@@ -1,4 +1,4 @@
-// Which parameters the entry lets be overwritten.
+// Finds the parameters that may be overwritten.
 #include "compiler/analysis/donation.h"
 
 #include "hlo/analysis/leaves.h"
@@ -18,7 +18,7 @@ int64_t LeafAt(const Shape& shape, const Dims& index) {
   return at->is_array() ? leaf : -1;
 }
 
-// The leaves of all entry parameters, numbered in order.
+// The leaves of all entry parameters. Leaves are numbered from 0 across parameters.
 class ParameterLeaves {
  public:
   explicit ParameterLeaves(const Computation& entry) {
@@ -70,7 +70,7 @@ absl::StatusOr<Donation> DonationOf(const Module& module) {
     const Shape& to = *results[output];
     donation.parameter_is_donated[parameter] = true;
     if (!from.SameIgnoringLayout(to)) {
-      if (!alias.must_alias) continue;  // Only a donation.
+      if (!alias.must_alias) continue;  // The parameter is donated, but this result does not use its memory.
       return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter, ": found ",
                                                      from.ToString(false), " and ", to.ToString(false),
                                                      ", expected equal shapes"));

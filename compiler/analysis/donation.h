@@ -1,4 +1,4 @@
-// Which parameters of the entry computation may be overwritten by results.
+// The parameters of the entry computation that results may overwrite.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 namespace xlad::compiler {
 
 struct Donation {
-  std::vector<bool> parameter_is_donated;    // For each parameter leaf: the caller gives up its memory.
-  std::vector<int64_t> result_to_parameter;  // For each result leaf: the donated parameter leaf whose memory it takes,
+  std::vector<bool> parameter_is_donated;    // For each parameter leaf, whether the caller donates its memory.
+  std::vector<int64_t> result_to_parameter;  // For each result leaf, the donated parameter leaf whose memory it uses,
                                              // or -1.
 };
 
-// Reads the module's input_output_alias and buffer_donor. A may-alias of different shapes is a donation only.
-// InvalidArgument if an entry names an array that does not exist, if an array is aliased twice, or if a must-alias
-// pairs different shapes.
+// Reads the module's input_output_alias and buffer_donor. If the shapes of a may-alias differ, the parameter is
+// donated, but the result does not use its memory. InvalidArgument if an entry names an array that does not exist, if
+// an array is aliased twice, or if a must-alias pairs different shapes.
 absl::StatusOr<Donation> DonationOf(const Module& module);
 
 }  // namespace xlad::compiler

@@ -19,7 +19,7 @@ double ElementsOf(const Shape& shape) {
   return most;
 }
 
-// The elementwise instructions on floats in a computation on scalars.
+// Counts the elementwise instructions on floats in a computation on scalars.
 double InstructionsOf(const Computation& computation) {
   double count = 0;
   for (const auto& instruction : computation.instructions()) {
@@ -37,7 +37,7 @@ double DotFlops(const Instruction& dot) {
   return 2 * ElementsOf(dot.shape()) * contracted;
 }
 
-// Each result is a sum over the elements of the kernel that belong to one output feature.
+// Each element of the result is a sum over the elements of the kernel that belong to one output feature.
 double ConvolutionFlops(const Instruction& convolution) {
   const Shape& kernel = convolution.operand(1)->shape();
   const int64_t feature = convolution.attributes().convolution->kernel_output_feature;

@@ -5,10 +5,11 @@
 
 namespace xlad::compiler {
 
-// Multiplications and additions of dots and convolutions count as one operation each; elementwise instructions on
-// floats count one for each element, whatever they cost; a reduction counts one for each element and instruction of its
-// computation. Instructions that only move data, and those of linear algebra, count 0. A fusion has the sum of what is
-// in it.
+// Each multiplication and each addition of a dot or convolution counts as one operation. An elementwise instruction on
+// real or complex floats counts as one operation per element, whatever it costs. A reduction or scan counts, for each
+// element of its operand, one operation per such instruction of its computation. A reduce-window does so for each
+// element of each window. An fft of n points counts as 5 n log2(n). A fusion counts as the sum of its instructions. All
+// other instructions count as 0, also conversions and linear algebra.
 double FlopsOf(const hlo::Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -24,7 +24,7 @@ Pairs ElementwisePairs(const Instruction& instruction) {
   return pairs;
 }
 
-// For each parameter of a fusion: whether element i of every root reads it at index i only.
+// For each parameter of a fusion, whether element i of every root depends only on element i of the parameter.
 std::vector<bool> ReadAtSameIndex(const Computation& fused, const std::vector<const Instruction*>& roots) {
   struct Reached {
     bool same_index = false, other_index = false;

@@ -1,4 +1,4 @@
-// Which results of an instruction may be written over which of its operands.
+// The pairs of a result and an operand of an instruction that may share memory.
 #pragma once
 
 #include <utility>
@@ -8,9 +8,9 @@
 
 namespace xlad::compiler {
 
-// Returns (result leaf, operand leaf) pairs of equal size in bytes; operand leaves are counted over all operands. Empty
-// if no result may share memory with an operand. compiler/kernel/object_emitter.h says what code for the instruction
-// does to make this right. For example
+// Returns (result leaf, operand leaf) pairs of equal size in bytes; operand leaves are numbered across all operands.
+// Empty if no result may share memory with an operand. compiler/kernel/object_emitter.h states what generated code must
+// do for this to be correct. For example
 //
 //   add(x, y)                              {0, 0}, {0, 1}: over either operand
 //   dynamic-update-slice(x, update, i)     {0, 0}: over x

@@ -1,4 +1,4 @@
-// What error messages say about an instruction.
+// The description of an instruction in error messages.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace xlad::compiler {
 
-// For error messages: "%name (opcode) from file:line". The source is left out if it is unknown.
+// Returns "%name (opcode) from file:line". The source line is omitted if it is unknown.
 std::string Describe(const Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -12,14 +12,14 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Starting and joining threads costs about two microseconds.
+// Shorter kernels have one tile, because starting and joining threads costs about two microseconds.
 constexpr double kMinNsOfTiled = 12000;
 constexpr double kNsOfTile = 3000;
 constexpr int64_t kMaxTiles = 1024;
 
-// Nanoseconds of one core, for one element in vectorized code and for one byte of memory.
+// Nanoseconds on one core: for one element in vectorized code, and for one byte of memory.
 constexpr double kNsOfCheap = 0.03, kNsOfExpensive = 0.3, kNsOfByte = 0.04;
-// For elements of code that is not vectorized.
+// Nanoseconds for one element in code that is not vectorized.
 constexpr double kNsOfScalar = 2;
 
 int64_t ElementsOf(const hlo::Shape& shape) {
@@ -70,8 +70,8 @@ double NsOf(const Instruction& instruction) {
   return elements * (cost == OpCost::kCheap ? kNsOfCheap : kNsOfExpensive);
 }
 
-// The most elements of one operand that a kernel reads: it may read a small part of a large one (gather,
-// dynamic-slice).
+// An upper bound of the elements that a kernel reads of one operand. The operand may have more elements: a gather or
+// dynamic-slice reads only a small part of a large operand.
 double ElementsRead(const Instruction& root) {
   double elements = static_cast<double>(ElementsOf(root.shape()));
   const auto count_reduced = [&](const Instruction& reduce) {

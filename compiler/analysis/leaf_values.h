@@ -1,5 +1,5 @@
-// Analyses that map each instruction to a list with an entry for each leaf of its value (hlo/analysis/leaves.h): how
-// tuples and their elements pass the entries on.
+// Helpers for analyses that map each instruction to a list with one entry for each leaf of its value
+// (hlo/analysis/leaves.h). They return the lists of tuples and of elements of tuples.
 #pragma once
 
 #include "compiler/analysis/hlo_names.h"

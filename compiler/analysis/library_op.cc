@@ -17,8 +17,9 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
   return false;
 }
 
-// Whether the convolution is one of the library's three: forward, gradient by input, gradient by kernel. Not supported:
-// dilated bases with strides or groups, batch groups, negative padding, reversal of some dimensions only, empty arrays.
+// Whether oneDNN supports the convolution: as a forward convolution, a gradient by input or a gradient by kernel. It
+// does not support dilated bases with strides or groups, batch groups, negative low padding, reversal of some
+// dimensions only, or empty arrays.
 bool IsLibraryConvolution(const Instruction& conv) {
   const hlo::Attributes& attributes = conv.attributes();
   const hlo::Window& window = *attributes.window;
@@ -38,7 +39,8 @@ bool IsLibraryConvolution(const Instruction& conv) {
   const bool by_kernel =
       !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
   for (const hlo::WindowDimension& w : window) {
-    // The padding of the forward convolution must not be negative, except on the high side by less than a stride.
+    // The low padding of the forward convolution must not be negative. The high padding may be negative by at most a
+    // stride.
     const int64_t reach = (w.size - 1) * w.window_dilation;
     fits &= (dilated ? reach - w.padding_low : w.padding_low) >= 0;
     fits &= dilated ? reach - w.padding_high + w.base_dilation > 0 : by_kernel || w.padding_high + w.stride >= 0;
@@ -96,7 +98,7 @@ void SetFft(const Instruction& instruction, FftOp* fft) {
   fft->set_dimensions(static_cast<int32_t>(instruction.attributes().fft_length.size()));
 }
 
-// Smaller matrices are factorized and solved by kernels, without the cost of a call.
+// Kernels factorize and solve smaller matrices, to avoid the cost of a call to LAPACK.
 constexpr int64_t kMinLapackSize = 8;
 
 bool IsLapackOp(const Instruction& instruction) {

@@ -1,4 +1,5 @@
-// Which instructions the runtime computes by a library or by code of its own, and their descriptors.
+// The instructions that the runtime computes itself or by a library, instead of by compiled kernels, and their
+// descriptors.
 #pragma once
 
 #include "compiler/analysis/hlo_names.h"
@@ -11,7 +12,7 @@ namespace xlad::compiler {
 // (attention_op.h). All other instructions are kernels.
 bool IsLibraryOp(const Instruction& instruction);
 
-// The descriptor of a library op: shapes and attributes. Needs IsLibraryOp.
+// The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.
 LibraryOp MakeLibraryOp(const Instruction& instruction);
 
 ArrayShape ToProto(const Shape& shape);  // An array's element type and dimensions.

@@ -25,7 +25,8 @@ OpCost CostOf(const hlo::Instruction& instruction) {
     case Opcode::kBitcastConvert:
     case Opcode::kReverse:
       return OpCost::kFree;
-    case Opcode::kConvert:  // Free if it widens: storing the narrow value and widening at each read moves fewer bytes.
+    case Opcode::kConvert:  // A widening conversion counts as free, because storing the narrow value and widening it
+                            // at each read moves fewer bytes.
       return tensor::ByteWidth(instruction.shape().type()) >= tensor::ByteWidth(instruction.operand(0)->shape().type())
                  ? OpCost::kFree
                  : OpCost::kCheap;

@@ -1,4 +1,4 @@
-// The cost of computing one element of an instruction once more, and whether the instruction may be fused.
+// The cost of recomputing one element of an instruction, and whether the instruction may be fused.
 #pragma once
 
 #include "hlo/module.h"
@@ -6,7 +6,7 @@
 namespace xlad::compiler {
 
 enum class OpCost {
-  kFree,        // Index arithmetic or a register move: broadcast, reshape, slice, convert, iota, scalar constant.
+  kFree,        // Index arithmetic or a register move: broadcast, reshape, slice, widening convert, scalar constant.
   kCheap,       // A few machine instructions: add, multiply, compare, select.
   kExpensive,   // Tens of cycles, or a loop: divide, exponential, gather, reduce.
   kNotFusible,  // Must be a step by itself.

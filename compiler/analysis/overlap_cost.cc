@@ -25,7 +25,7 @@ double NsOfAll(const hlo::Computation& computation) {
   return ns;
 }
 
-// Rounds of an all-reduce by halving and doubling.
+// The number of rounds of an all-reduce by recursive halving and doubling.
 double RoundsOf(int64_t ranks) { return 2 * std::ceil(std::log2(static_cast<double>(std::max<int64_t>(ranks, 2)))); }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Estimated times of computation and of collectives, from which the compiler decides which collectives to combine and
-// what to compute while one runs. They are functions of the program alone: the machines that will run it are not known.
+// what to compute while one runs. They depend only on the program, because the machines that will run it are not known.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 namespace xlad::compiler {
 
 // The time of one instruction on one core, in nanoseconds: a kernel, a library op, or a loop or conditional with
-// everything inside. A loop whose number of iterations is unknown counts once; a conditional counts as the mean of its
-// branches. Collectives take no time here.
+// everything inside. A loop whose trip count is unknown is assumed to have one iteration. A conditional takes the mean
+// of its branches. The time of collectives is not included.
 double ComputeNs(const hlo::Instruction& instruction);
 
 // A network between hosts.
@@ -18,17 +18,19 @@ struct NetworkSpeed {
   double latency_ns = 0;
   double bytes_per_ns = 0;
 };
-// Networks that a program must suit: 8, 0.8 and 0.08 Gbit/s.
+// A program must be suitable for all of these networks: 8, 0.8 and 0.08 Gbit/s.
 inline constexpr NetworkSpeed kNetworks[] = {{50e3, 1}, {50e3, 0.1}, {50e3, 0.01}};
 
-// The time of a collective among `ranks` devices on different hosts, in nanoseconds: latency and transfer.
+// The time of a collective among `ranks` devices on different hosts, in nanoseconds: the latency plus the transfer.
 double TransferNs(const hlo::Instruction& collective, int64_t ranks, const NetworkSpeed& network);
 
-// The size of the buckets into which all-reduces of `total` bytes in all, among `ranks` devices, are combined.
+// The size in bytes of the buckets into which all-reduces among `ranks` devices are combined. `total` is the sum of the
+// bytes of all of these all-reduces.
 //
-// With b buckets, the latency of b collectives and the transfer of the last bucket, which no computation overlaps, are
-// not hidden: b latency + total / (b rate). That is least if a bucket has sqrt(total * l) bytes, where l is the number
-// of bytes whose transfer takes as long as the latency. More than l bytes are never in one bucket.
+// With b buckets, the latency of b collectives is not hidden. Nor is the transfer of the last bucket, because no
+// computation overlaps it. The sum b * latency + total / (b * rate) is least if a bucket has sqrt(total * l) bytes,
+// where l is the number of bytes whose transfer takes as long as the latency. If `total` is at most l, there is one
+// bucket. Otherwise there are at least two.
 int64_t BucketBytes(int64_t total, int64_t ranks);
 
 }  // namespace xlad::compiler

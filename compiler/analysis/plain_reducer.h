@@ -1,4 +1,5 @@
-// Reducers that apply one opcode. Inline, because the library with LLVM does not depend on the other folders.
+// Reducers that apply one opcode. The functions are inline because the library that includes LLVM does not link the
+// libraries of the other folders.
 #pragma once
 
 #include <optional>
@@ -19,8 +20,8 @@ inline std::optional<Opcode> PlainReducer(const Computation& computation) {
   return root->opcode();
 }
 
-// Whether it is a sum, product, maximum or minimum of f32 or f64: these have an identity, and may be combined in any
-// order within the accuracy of floating-point arithmetic.
+// Whether the reduction is a sum, product, maximum or minimum of f32 or f64. These have an identity, and may be
+// combined in any order within the accuracy of floating-point arithmetic.
 inline bool HasNeutralFloat(const Computation& computation) {
   const ElementType type = computation.root()->shape().is_array() ? computation.root()->shape().type()
                                                                   : ElementType::kPred;

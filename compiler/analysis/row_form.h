@@ -1,12 +1,14 @@
-// Row form: fusions that compute each row of their arrays from the same row, with sums along it.
+// Row form: fusions that compute each row of their results from the same row of their operands, with reductions along
+// the row.
 //
 // Softmax is an example. It has 8192 rows of 1024 columns; `x` and `y` have an element for each row and column (full
 // values), `m` and `s` have one for each row (row values):
 //
 //   m = reduce-max(x)   e = exp(x - m)   s = reduce-add(e)   y = e / s
 //
-// All of it can be computed row by row while the row is in the cache, so that memory is read and written once. The
-// passes decide by this analysis what they fuse, and compiler/kernel/build_kernel.h makes kernels of it.
+// All of these values can be computed row by row while the row is in the cache, so that memory is read and written
+// once. The passes use this analysis to decide what to fuse, and compiler/kernel/build_kernel.h makes a kernel from the
+// row form.
 #pragma once
 
 #include <optional>
@@ -23,21 +25,24 @@ struct RowForm {
   // two loops unless reshapes divide rows or columns.
   Dims loops;
   size_t row_loops = 0;
-  Affine full, row;  // The positions of full values and of row values at their own iteration.
+  Affine full, row;  // The position of an iteration's own element in full values and in row values.
   // For each value of the fusion, the positions at which its elements are needed.
   absl::flat_hash_map<const Instruction*, std::vector<Affine>> positions;
 
   bool IsFull(const Instruction& value) const { return value.shape().elements() == rows * columns; }
-  // Whether each iteration needs the element of its own row and column, or row, and no other.
+  // Whether each iteration needs only one element of the value: that of its own row and column, or that of its own row
+  // if it is a row value.
   bool IsOwn(const Instruction& value) const;
 };
 
-// The row form of a fusion or of a single instruction for these numbers of rows and columns. Nullopt if it has none:
-// operands must be arrays, results different full values or row values, every reduction must be along the columns, and
-// everything else an elementwise opcode, an iota, a scalar constant or one of those that OperandPosition supports.
+// The row form of a fusion or of a single instruction for these numbers of rows and columns. Nullopt unless all of this
+// is true: operands are arrays; results are full values or row values, and no result occurs twice; every reduction is
+// along the columns; every other instruction is elementwise, an iota, a scalar constant, or supported by
+// OperandPosition; and no value is needed at more than four positions.
 std::optional<RowForm> RowFormOf(const Instruction& fusion, int64_t rows, int64_t columns);
 
-// The same for the numbers of rows and columns of the reductions in the fusion; nullopt if it has none.
+// The row form for the numbers of rows and columns of the last reduction in the fusion. Nullopt if there is no
+// reduction or no such row form.
 std::optional<RowForm> RowFormOf(const Instruction& fusion);
 
 // Whether the value is an input of the fusion: a parameter of it, or an operand of a single instruction.
@@ -47,11 +52,12 @@ bool IsInput(const Instruction& fusion, const Instruction& value);
 std::vector<const Instruction*> ResultsOf(const Instruction& fusion);
 
 // The number of reductions that must have been computed before each value: 0 for inputs, 1 for the exponentials in the
-// example above, 2 for its result. Row by row, one loop over the columns computes all full values of one level.
+// example above, 2 for its result. In each row, one loop over the columns computes all full values of one level.
 absl::flat_hash_map<const Instruction*, int> LevelsOf(const Instruction& fusion, const RowForm& form);
 
-// (result leaf, operand leaf) pairs that may share memory if the kernel computes the levels of a row one after another:
-// the operand is needed at its own position only, and not after the level of the result.
+// The (result leaf, operand leaf) pairs of full values that may share memory if the kernel computes the levels of a row
+// one after another. Both have the same size in bytes. The operand is needed at its own position only, and is not
+// needed after the level of the result.
 std::vector<std::pair<int, int>> RowPairs(const Instruction& fusion, const RowForm& form);
 
 }  // namespace xlad::compiler

@@ -37,7 +37,7 @@ bool SameComputation(const Computation& a, const Computation& b) {
   return matched.at(a.root()) == b.root();
 }
 
-// The first position of the same operand.
+// The first position at which an instruction has the same operand.
 int64_t FirstUse(const Instruction& instruction, int64_t operand) {
   int64_t first = 0;
   while (instruction.operand(first) != instruction.operand(operand)) ++first;
@@ -62,7 +62,7 @@ bool SameCode(const Instruction& a, const Instruction& b) {
     const Instruction& x = *a.operand(k);
     const Instruction& y = *b.operand(k);
     if (!x.shape().SameIgnoringLayout(y.shape())) return false;
-    // Code for a repeated operand reads the first of the equal arguments only.
+    // If an operand is repeated, the code reads only the first of the equal arguments.
     if (FirstUse(a, k) != FirstUse(b, k)) return false;
     // Code may contain the value of a constant operand.
     const bool is_constant = x.opcode() == hlo::Opcode::kConstant;

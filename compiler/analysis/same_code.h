@@ -9,14 +9,14 @@ namespace xlad::compiler {
 
 // True if code for `a` is code for `b` too: equal opcodes, result and operand shapes, attributes, called computations
 // (instruction by instruction), values of constant operands, and positions of repeated operands. Names, metadata and
-// the other operands may differ. Structural equality, as in hash consing: instructions are found by CodeHash and
-// compared by SameCode.
+// the other operands may differ. This is structural equality, as in hash consing: CodeHash finds candidates, and
+// SameCode compares them.
 //
 //   add(x, x) and add(y, y)    same code, which reads one pointer twice
-//   add(x, y)                  other code
+//   add(x, y)                  different code
 bool SameCode(const hlo::Instruction& a, const hlo::Instruction& b);
 
-// Equal for instructions with the same code.
+// A hash that is equal for instructions with the same code.
 size_t CodeHash(const hlo::Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -5,10 +5,11 @@
 namespace xlad::compiler {
 namespace {
 
-// Larger neighborhoods are not attention.
+// A larger number of related instructions is not an attention.
 constexpr size_t kMaxSize = 1000;
 
-// The order of the dimensions of size greater than 1 of two shapes with equal elements must be the same.
+// Returns the dimensions of `to`, a reshape of `from`. Nullopt unless both shapes have the same dimensions of size
+// greater than 1, in the same order.
 std::optional<ScoreDims> ThroughReshape(const Shape& from, const Shape& to, const ScoreDims& dims) {
   ScoreDims result(static_cast<size_t>(to.ndim()), -1);
   int64_t d = 0;
@@ -33,7 +34,7 @@ std::vector<int> Named(const ScoreDims& dims) {
   return named;
 }
 
-// The result dimensions of a dot by kind.
+// The dimensions of the result of a dot: batch, free dimensions of the lhs, free dimensions of the rhs.
 struct ProductDims {
   std::vector<int> batch, lhs, rhs;
 };
@@ -125,7 +126,8 @@ std::optional<ScoreSpace> ScoreSpace::Around(const Instruction& seed) {
   return space;
 }
 
-// Enters an instruction and what it is computed from, as far as the dimensions are known.
+// Adds an instruction and, recursively, its operands, as far as their dimensions are known. Returns false if there are
+// too many.
 bool ScoreSpace::Enter(const Instruction& start, ScoreDims dims) {
   std::vector<std::pair<const Instruction*, ScoreDims>> pending = {{&start, std::move(dims)}};
   while (!pending.empty()) {
@@ -145,7 +147,7 @@ bool ScoreSpace::Enter(const Instruction& start, ScoreDims dims) {
   return true;
 }
 
-// Whether the instruction is computed from scores, as far as is known.
+// Whether the instruction is computed from scores, as far as its operands are known.
 bool ScoreSpace::IsHeavy(const Instruction& instruction) {
   if (heavy_.contains(&instruction)) return true;
   if (light_.contains(&instruction)) return false;
@@ -167,7 +169,7 @@ void ScoreSpace::AddHeavy(const Instruction& instruction) {
   if (heavy_.insert(&instruction).second) pending_.push_back(&instruction);
 }
 
-// Follows what is computed from scores to its users, and everything to its operands.
+// Adds users of values that are computed from scores, and operands of all values, until nothing changes.
 bool ScoreSpace::Grow(const Instruction& seed) {
   ScoreDims all;
   for (size_t d = 0; d < sizes_.size(); ++d) all.push_back(sizes_[d] == 1 ? -1 : static_cast<int>(d));
@@ -178,7 +180,7 @@ bool ScoreSpace::Grow(const Instruction& seed) {
     const ScoreDims dims = dims_.at(at);
     if (CountDims(dims) == 0) continue;  // Scalars.
     for (const Instruction* user : at->users()) {
-      // A reduction, and what is computed from it, may have been entered before its operand.
+      // A broadcast of a reduction may have been added before the operand of the reduction.
       if (user->opcode() == Opcode::kBroadcast && dims_.contains(user)) AddHeavy(*user);
       for (int64_t k = 0; k < user->operand_count(); ++k) {
         if (user->operand(k) != at) continue;
@@ -207,7 +209,7 @@ bool ScoreSpace::ChooseRoles() {
     column = reduced[0];
   }
   has_reduction_ = column.has_value();
-  // The first product in the order of the program decides, so that the result does not depend on hashing.
+  // The first product in instruction order determines the roles, so that the result does not depend on hashing.
   for (const auto& at : dims_.begin()->first->parent()->instructions()) {
     if (at->opcode() != Opcode::kDot || !heavy_.contains(at.get())) continue;
     const ProductDims dims = SplitDims(*at, dims_.at(at.get()));

@@ -1,10 +1,10 @@
 // The dimensions that the arrays of an attention have in common.
 //
 // Attention computes scores[batch, row, column], applies elementwise operations and reductions over the columns to
-// them, and multiplies the result by other matrices. A ScoreSpace says for each array around such scores which of its
-// dimensions is which dimension of the scores. Transposes, reshapes that add or drop dimensions of size 1, and
-// broadcasts are followed. Example: for f32[8,64,64] scores (dimensions 0, 1 and 2), a mask pred[64,64] that is
-// broadcast along the first dimension has dimensions {1,2}, and the sum over columns f32[8,64] has {0,1}.
+// them, and multiplies the result by other matrices. For each array that is connected with such scores, a ScoreSpace
+// maps the dimensions of the array to dimensions of the scores. It looks through transposes, broadcasts, and reshapes
+// that add or drop dimensions of size 1. Example: for f32[8,64,64] scores (dimensions 0, 1 and 2), a mask pred[64,64]
+// that is broadcast along the first dimension has dimensions {1,2}, and the sum over columns f32[8,64] has {0,1}.
 #pragma once
 
 #include <optional>
@@ -16,23 +16,25 @@
 
 namespace xlad::compiler {
 
-// For each dimension of an array: the dimension of the scores, or -1 if its size is 1.
+// For each dimension of an array, the corresponding dimension of the scores, or -1 if its size is 1.
 using ScoreDims = std::vector<int>;
 
 class ScoreSpace {
  public:
-  // The space of the scores that `seed`, an array with all their dimensions, is computed from. Nullopt if it is not
-  // computed from a matrix product, or if dimensions contradict each other. Reductions tell which dimension is the
-  // column.
+  // The space of the scores from which `seed` is computed, which must have all dimensions of the scores. Nullopt if
+  // `seed` is not computed from a matrix product, if dimensions contradict each other, or if the space has more than
+  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the only free dimension
+  // of one side of the first product is the column.
   static std::optional<ScoreSpace> Around(const Instruction& seed);
 
   // The dimensions of an instruction; null if it is not in the space.
   const ScoreDims* DimsOf(const Instruction& instruction) const;
-  // Whether it has all dimensions, one element for each score.
+  // Whether the instruction has one element for each score.
   bool IsFull(const Instruction& instruction) const;
-  // Whether it is computed from scores.
+  // Whether the instruction is computed from scores.
   bool DependsOnScores(const Instruction& instruction) const { return heavy_.contains(&instruction); }
-  // Whether it is a product that makes scores: its batch dimensions are `batch`, its two sides `rows` and `column`.
+  // Whether the dot is a product that computes scores: its batch dimensions are `batch`, and the free dimensions of its
+  // two sides are `rows` and `column`.
   bool IsScoreProduct(const Instruction& dot) const;
 
   const std::vector<int>& batch() const { return batch_; }
@@ -41,7 +43,7 @@ class ScoreSpace {
   // Whether scores are reduced over the column.
   bool has_reduction() const { return has_reduction_; }
   int64_t SizeOf(int dimension) const { return sizes_[dimension]; }
-  // Everything that depends on scores, in no order.
+  // All instructions that depend on scores, in no particular order.
   const absl::flat_hash_set<const Instruction*>& scores() const { return heavy_; }
 
  private:
@@ -57,9 +59,11 @@ class ScoreSpace {
   int column_ = -1;
   size_t full_ = 0;  // The number of dimensions whose size is not 1.
   absl::flat_hash_map<const Instruction*, ScoreDims> dims_;
-  absl::flat_hash_set<const Instruction*> ambiguous_;  // Arrays without scores that are used with several dimensions.
+  absl::flat_hash_set<const Instruction*> ambiguous_;  // Instructions for which different dimensions were found. None
+                                                       // of them may depend on scores.
+  // The instructions that depend on scores, and other instructions that were visited.
   absl::flat_hash_set<const Instruction*> heavy_, light_;
-  std::vector<const Instruction*> pending_;  // Members of heavy_ whose users have not been looked at.
+  std::vector<const Instruction*> pending_;  // Members of heavy_ whose users have not been visited.
   bool has_reduction_ = false;
 };
 
@@ -67,10 +71,11 @@ class ScoreSpace {
 // transpose, or a reshape that adds or drops dimensions of size 1.
 std::optional<ScoreDims> OperandScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
 
-// The dimensions of `user` if those of its operand `k` are `dims`; also for reductions.
+// The dimensions of `user` if those of its operand `k` are `dims`. Nullopt unless the user is elementwise, a transpose,
+// a reduction, or a reshape that adds or drops dimensions of size 1.
 std::optional<ScoreDims> UserScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
 
-// A dot whose free dimensions are known on one side only, because the other side has features.
+// The free dimensions of the two operands of a dot.
 struct FreeDimensions {
   Dims lhs, rhs;  // Dimensions of the operands that are neither batch nor contracting.
 };

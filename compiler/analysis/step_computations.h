@@ -7,8 +7,8 @@
 
 namespace xlad::compiler {
 
-// The entry computation and, recursively, the conditions, bodies and branches of whiles and conditionals in it; callees
-// before callers. Reducers, comparators and fused computations are not step computations.
+// The entry computation and, recursively, the conditions, bodies and branches of its whiles and conditionals. Callees
+// come before callers. Reducers, comparators and fused computations are not step computations.
 std::vector<Computation*> StepComputations(const Module& module);
 
 }  // namespace xlad::compiler

@@ -14,13 +14,13 @@ struct Block {
   int64_t first, last;
 };
 
-// Offsets in the arena, by best fit.
+// Chooses offsets in the arena by best fit.
 class Arena {
  public:
   explicit Arena(const BufferClasses& classes) : classes_(classes) {}
 
-  // Returns the offset of class `number`: the smallest gap between the classes that are live at the same time and were
-  // placed before, or the end of the last of them.
+  // Returns the offset of class `number`. Considers the classes that were placed before and are live at the same time:
+  // the offset is the start of the smallest sufficient gap between them, or the end of the last one.
   int64_t Place(int number, int64_t bytes) {
     const Intervals& live = classes_.live[number];
     std::vector<Block> taken;
@@ -70,7 +70,7 @@ class Assigner {
   }
 
  private:
-  // Parameters (unused ones too), results and constants, in this order.
+  // Adds the allocations of parameters, including unused ones, then of results, then of constants.
   void AddAllocations() {
     for (BufferValue::Kind kind :
          {BufferValue::Kind::kParameter, BufferValue::Kind::kResult, BufferValue::Kind::kConstant}) {
@@ -92,7 +92,7 @@ class Assigner {
       allocation.set_kind(Allocation::CONSTANT);
       auto bytes = program_.constants[value.index]->array.bytes();
       allocation.set_blob(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      allocation.mutable_blob()->resize(value.bytes);  // Elided constants are zeros.
+      allocation.mutable_blob()->resize(value.bytes);  // If the constant is elided, its bytes are zeros.
     }
     const int32_t number = result_.allocations.size();
     result_.allocations.push_back(std::move(allocation));

@@ -1,10 +1,11 @@
 // Buffer assignment: memory for every value of a LinearProgram.
 //
-// Two steps. Coalescing (coalesce.h) merges values that can have one buffer: the two sides of a copy, the operand and
-// result of an operation in place, a result and the donated parameter that it is aliased with. Then every merged class
-// is placed: parameters, results and constants get allocations of their own; temporaries get offsets in one arena, by
-// greedy best fit in order of size (largest first; each into the smallest gap between classes that are live at the same
-// time), known as "greedy by size" from Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference.
+// There are two steps. Coalescing (coalesce.h) merges values that can share a buffer: the operand and result of an
+// operation in place, and the source and destination of a copy. A result that is aliased with a donated parameter is
+// copied to this parameter. Then every merged class is placed. Parameters, results and constants get allocations of
+// their own. Temporaries get offsets in one arena: the largest class first, each in the smallest sufficient gap between
+// classes that are live at the same time. This is "greedy by size" of Pisarchyk and Lee, Efficient Memory Management
+// for Deep Neural Net Inference.
 #pragma once
 
 #include "compiler/buffers/linear_program.h"
@@ -15,16 +16,19 @@ namespace xlad::compiler {
 
 struct BufferAssignment {
   std::vector<BufferSlice> slices;      // The memory of each value.
-  std::vector<Allocation> allocations;  // 0 is the arena; then parameters, results and constants, in this order.
+  std::vector<Allocation> allocations;  // Allocation 0 is the arena. After it come parameters, results and constants,
+                                        // in this order.
   int64_t arena_bytes = 0;
-  int64_t peak_bytes = 0;  // The most bytes of temporaries that are live at one point: a lower bound of arena_bytes.
+  int64_t peak_bytes = 0;  // The maximum over all points of the bytes of live temporaries: a lower bound of
+                           // arena_bytes.
 };
 
 BufferAssignment AssignBuffers(const LinearProgram& program);
 
 // Checks an assignment independently of how it was made, by abstract interpretation of the program over the contents of
-// memory: whenever an operation reads a value, the value's slice still holds it; and an operation writes over one of
-// its operands only if may_share allows it. Otherwise an Internal error names the operation and the value.
+// memory. Whenever an operation reads a value, the memory of this value must still hold it. An operation may overwrite
+// one of its operands only if may_share allows it. Returns an Internal error that names the operation and the value if
+// one of these rules is broken.
 absl::Status CheckAssignment(const LinearProgram& program, const BufferAssignment& assignment);
 
 }  // namespace xlad::compiler

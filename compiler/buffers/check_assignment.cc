@@ -9,8 +9,8 @@
 namespace xlad::compiler {
 namespace {
 
-// The contents of memory: for each (allocation, offset), the end of a range and the values that it holds, which are
-// several after a copy onto itself. Ranges are disjoint.
+// The contents of memory: for each (allocation, offset), the end of a range and the values that the range holds. It
+// holds several values if the source and destination of a copy share memory. Ranges are disjoint.
 struct Range {
   int64_t end;
   std::vector<int> values;
@@ -86,7 +86,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // No operation may read what a running collective writes, or write what it reads or writes.
+  // While a collective runs, no operation may read memory that the collective writes, or write memory that the
+  // collective reads or writes.
   absl::Status CheckRunning(const LinearOp& op, int v, bool writes) const {
     for (const LinearOp* running : running_) {
       const auto touches = [&](const std::vector<int>& values) {
@@ -101,9 +102,10 @@ class Checker {
   }
 
   absl::Status RunLoop(const LinearOp& loop, Memory* memory) {
-    // The greatest fixed point: the contents at the condition in every iteration. The search starts at the fixed point
-    // of the last visit, because the contents before a loop only shrink while an outer loop is iterated. A new search
-    // at each visit would take time exponential in the depth of nested loops.
+    // Finds the greatest fixed point: the values that memory holds at the condition in every iteration. The search
+    // starts at the fixed point of the last visit of this loop. That is correct because the contents before a loop only
+    // shrink while an outer loop is iterated. A new search at each visit would take time exponential in the depth of
+    // nested loops.
     const auto [known, is_first] = heads_.try_emplace(&loop, *memory);
     Memory head = is_first ? *memory : Meet(*memory, known->second);
     for (;;) {
@@ -135,7 +137,7 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // Runs for the effects on memory alone: reads are not checked before the fixed point is reached.
+  // Updates the contents of memory without checking reads, which can be checked only after the fixed point is reached.
   absl::Status RunQuietly(const std::vector<LinearOp>& ops, Memory* memory) {
     const bool was_quiet = std::exchange(quiet_, true);
     absl::Status status = RunOps(ops, memory);
@@ -178,7 +180,7 @@ class Checker {
             std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
         if (!allowed || !SamePlace(from, to)) return Shares(op, from, to);
         for (int other = 0; other < i; ++other) {
-          // The code reads them by two pointers of which it writes one.
+          // The code reads the value through two pointers, and writes through one of them.
           if (op.inputs[other] == from && !IsSameOperand(op, other, i)) return Shares(op, from, to);
         }
       }
@@ -204,7 +206,7 @@ class Checker {
     return slice(a).offset() == slice(b).offset() && slice(a).bytes() == slice(b).bytes();
   }
 
-  // The values that a range holds in both.
+  // The ranges that are in both memories, with the values that they hold in both.
   static Memory Meet(const Memory& a, const Memory& b) {
     Memory meet;
     for (const auto& [place, range] : a) {
@@ -222,9 +224,10 @@ class Checker {
 
   const LinearProgram& program_;
   const BufferAssignment& assignment_;
-  bool quiet_ = false;                                  // Reads are not checked.
-  std::vector<const LinearOp*> running_;                // Collectives that were started.
-  absl::flat_hash_map<const LinearOp*, Memory> heads_;  // The contents at the condition of each loop, as known so far.
+  bool quiet_ = false;                                  // If true, reads are not checked.
+  std::vector<const LinearOp*> running_;                // Collectives that were started and have not ended.
+  absl::flat_hash_map<const LinearOp*, Memory> heads_;  // The contents at the condition of each loop, from its last
+                                                        // visit.
 };
 
 }  // namespace

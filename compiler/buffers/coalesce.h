@@ -1,9 +1,10 @@
-// Coalescing: decides which values share one buffer, so that copies between them disappear.
+// Coalescing: decides which values share a buffer. A copy between values that share a buffer is removed.
 //
-// The method is aggressive coalescing as in register allocation (Chaitin): each copy and each operation that may write
-// in place is a candidate pair; candidates are tried in order of the bytes that they save, weighted by how often they
-// run; a pair is merged unless the two classes are live at the same time. A class is a set of values that share a
-// buffer.
+// The method is aggressive coalescing as in register allocation (Chaitin): a class is a set of values that share a
+// buffer, and each copy and each operation that may write in place is a candidate pair. Candidates are tried in order
+// of the bytes that they save, weighted by how often they are executed. The classes of a pair are merged if they are
+// not live at the same time except during an operation in place, if all their values are writable and have the same
+// size, and if at most one of these values is not a temporary.
 #pragma once
 
 #include "compiler/buffers/liveness.h"
@@ -12,8 +13,8 @@ namespace xlad::compiler {
 
 struct BufferClasses {
   std::vector<int> class_of;              // The class of each value.
-  std::vector<std::vector<int>> members;  // The values of each class; empty if it was merged into another.
-  std::vector<Intervals> live;            // Each class: the union of its members' intervals.
+  std::vector<std::vector<int>> members;  // The values of each class. Empty if the class was merged into another.
+  std::vector<Intervals> live;            // For each class, the union of its members' intervals.
 };
 
 BufferClasses Coalesce(const LinearProgram& program, const Liveness& liveness);

@@ -1,16 +1,16 @@
-// The step computations flattened into one list of operations over values, before the values have memory.
+// A LinearProgram has the step computations as a list of operations on values. No memory is assigned to the values yet.
 //
-// Linearize takes the module apart: tuples, get-tuple-elements and reshapes disappear, calls to bodies and branches
-// become nested lists, and every array leaf of an instruction's result becomes a value. For example
+// Linearize removes tuples, get-tuple-elements, reshapes and optimization barriers. Bodies and branches become nested
+// lists, and every array leaf of an instruction's result becomes a value. For example
 //
 //   t = (f32[4], f32[]) fusion(x, y)       // fusion %t(v0, v1) -> v2, v3
 //   a = f32[4] get-tuple-element(t), index=0
 //   r = f32[2,2] reshape(a)                // also v2
 //   w = f32[2,2] while(r), ...             // copy v2 -> v4, then while over v4: its carried value
 //
-// Most values are written once. The exceptions: a loop-carried value is written before the loop and again at the end
-// of the body, a conditional's result is written once in every branch, and a donated parameter is written again when
-// the result that is aliased with it is stored.
+// Most values are written once, with three exceptions. A loop-carried value is written before the loop and again at the
+// end of the body. The result of a conditional is written once in every branch. A donated parameter is written again
+// when the result that is aliased with it is stored.
 #pragma once
 
 #include <string>
@@ -29,25 +29,27 @@ struct BufferValue {
   int64_t bytes = 0;
   int64_t index = 0;        // The parameter leaf, result leaf or constant number. Unused for temporaries.
   bool is_writable = true;  // False for constants and for parameters that are not donated.
-  std::string name;         // The instruction that makes the value, for display.
+  std::string name;         // The name of the instruction that computes the value, for display.
 };
 
 // One operation of the program.
 struct LinearOp {
   enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kWhile, kIf };
   Kind kind = Kind::kKernel;
-  const Instruction* instruction = nullptr;    // For a copy: the instruction that needs it.
+  const Instruction* instruction = nullptr;    // For a copy: the instruction for which the copy is made.
   int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.
-  std::vector<std::pair<int, int>> may_share;  // (position in outputs, position in inputs) that may have one buffer.
-  std::vector<LinearOp> condition;             // For kWhile; computes `predicate`.
+  std::vector<std::pair<int, int>> may_share;  // Pairs (position in outputs, position in inputs) that may share a
+                                               // buffer.
+  std::vector<LinearOp> condition;             // For kWhile: the operations that compute `predicate`.
   int predicate = -1;
   std::vector<std::vector<LinearOp>> bodies;  // For kWhile: the body. For kIf: the branches.
 };
 
-// Whether two inputs of an operation are the same operand of its instruction, so that code for the instruction reads
-// them by one pointer. Equal values need not be: a branch may be called with tuple(y, y).
+// Whether two inputs of an operation are the same operand of its instruction. If so, the code of the instruction reads
+// them through one pointer. Inputs with equal values may be different operands: a branch may be called with tuple(y,
+// y).
 bool IsSameOperand(const LinearOp& op, int input, int other_input);
 
 struct LinearProgram {
@@ -55,16 +57,16 @@ struct LinearProgram {
   std::vector<LinearOp> ops;
   std::vector<int> parameters;                 // The value of each entry parameter leaf.
   std::vector<int> results;                    // The value of each result leaf.
-  std::vector<const hlo::Literal*> constants;  // By constant number; owned by the module.
+  std::vector<const hlo::Literal*> constants;  // By constant number. Owned by the module.
 };
 
-// Needs: every instruction is a parameter, constant, tuple, get-tuple-element, reshape, or becomes an operation; the
-// order of the instructions is the execution order. Unimplemented, naming the instruction, if there is no operation
-// for one; ResourceExhausted if an array or the whole program is larger than any memory. The result refers to
-// instructions and literals of `module`, which must outlive it.
+// Operations are in the order of the instructions. Unimplemented, naming the instruction, if there is no operation for
+// an instruction that is not removed. The error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if
+// an array or the whole program is larger than any memory. The result refers to instructions and literals of `module`,
+// which must outlive it.
 absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
 
-// For display: one operation per line.
+// The text for display, with one operation per line.
 std::string ToString(const LinearProgram& program);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// Linearize: from step computations to a LinearProgram.
+// Linearize: converts step computations to a LinearProgram.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -35,8 +35,8 @@ class Linearizer {
   // Appends the operations of a computation whose parameters have the values `arguments`. Returns the root's values.
   absl::StatusOr<ValueIds> LinearizeComputation(const Computation& computation, const std::vector<ValueIds>& arguments,
                                                 std::vector<LinearOp>* ops);
-  // Appends copies with the effect of making all moves (from, to) at once: a value is overwritten only after every move
-  // that reads it. A cycle of moves needs one temporary (parallel move resolution).
+  // Appends copies that have the effect of making all moves (from, to) at once: a value is overwritten only after all
+  // moves that read it. A cycle of moves needs one temporary. This is parallel move resolution.
   void AddMoves(std::vector<std::pair<int, int>> moves, const Instruction& why, std::vector<LinearOp>* ops);
 
  private:
@@ -70,7 +70,7 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeComputation(const Computation& com
   return known.at(computation.root());
 }
 
-// Keeps sums of sizes from overflowing. The limit is far above the memory of any machine.
+// Limits the size of an array, so that sums of sizes do not overflow. The limit is far above the memory of any machine.
 absl::Status CheckSize(const Instruction& instruction) {
   constexpr int64_t kMaxBytes = int64_t{1} << 46;
   for (const Shape* leaf : Leaves(instruction.shape())) {
@@ -177,7 +177,7 @@ void Linearizer::AddMoves(std::vector<std::pair<int, int>> moves, const Instruct
       moved = true;
     }
     if (moved || moves.empty()) continue;
-    // Only cycles remain. Saving one value to a temporary breaks the cycle that it is in.
+    // Only cycles remain. Saving one of its values to a temporary breaks a cycle.
     const int from = moves[0].first;
     const int saved = Temporary(why, program_->values[from].bytes);
     copy(from, saved);
@@ -189,8 +189,8 @@ void Linearizer::AddMoves(std::vector<std::pair<int, int>> moves, const Instruct
   }
 }
 
-// Follows leaf `leaf` of `instruction` through tuples. Returns the leaf of the parameter that it is, or -1 if it is
-// computed.
+// Looks through tuples for the source of leaf `leaf` of `instruction`. Returns the parameter leaf that is its source,
+// or -1 if the leaf is computed.
 int64_t ParameterLeaf(const Instruction* instruction, int64_t leaf) {
   for (;;) {
     switch (instruction->opcode()) {
@@ -222,7 +222,7 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeWhile(const Instruction& loop, con
   std::vector<std::pair<int, int>> moves;
   for (int64_t i = 0; i < std::ssize(init); ++i) {
     const int from = init[i];
-    if (ParameterLeaf(body.root(), i) == i) {  // Loop-invariant: needs no memory of its own.
+    if (ParameterLeaf(body.root(), i) == i) {  // The leaf is loop-invariant, and needs no memory of its own.
       carried.push_back(from);
       continue;
     }
@@ -265,7 +265,7 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeConditional(const Instruction& con
   return results;
 }
 
-// Returns which leaf of which operand an input of an operation is.
+// Returns the operand of the instruction, and the leaf of this operand, to which an input of the operation corresponds.
 std::pair<const Instruction*, int64_t> OperandLeaf(const LinearOp& op, int input) {
   int64_t leaf = input;
   for (const Instruction* operand : op.instruction->operands()) {
@@ -321,7 +321,7 @@ absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& do
     moves.emplace_back(roots[r], target);
   }
   lowering.AddMoves(moves, root, &program.ops);
-  double total = 0;  // Offsets in the arena are sums of sizes.
+  double total = 0;  // Offsets in the arena are sums of sizes, which must not overflow.
   for (const BufferValue& value : program.values) total += value.bytes;
   if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));
   return program;

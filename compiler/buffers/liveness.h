@@ -1,8 +1,8 @@
 // Liveness: the intervals of time in which each value of a LinearProgram must keep its memory.
 //
-// Operations are numbered in program order, those of a body inside their loop or branch. Operation t reads at point 2t
-// and writes at point 2t + 1. A value is live from the point at which it is written to the point 2t + 1 of its last
-// reader t, because its memory must not be overwritten while t runs, unless t may write in place. For example
+// Operations are numbered in program order, including those of bodies and branches. Operation t reads at point 2t and
+// writes at point 2t + 1. A value is live from the point at which it is written to the point 2t + 1 of its last reader
+// t. Its memory must not be overwritten while t runs, unless t may write in place. For example
 //
 //   0: v1 = negate(v0)       v1 is live in [1, 5]
 //   1: v2 = cosine(v1)       v2 is live in [3, 5]
@@ -20,15 +20,16 @@
 namespace xlad::compiler {
 
 struct Interval {
-  int64_t first = 0, last = 0;  // Points, both inclusive.
+  int64_t first = 0, last = 0;  // Both points are included.
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 using Intervals = std::vector<Interval>;  // Sorted, disjoint.
 
 struct Liveness {
-  std::vector<Intervals> values;       // By value.
-  std::vector<const LinearOp*> op_at;  // By number; null at the end of a body or branch. Points into the program.
-  int64_t points = 0;                  // All points are below this.
+  std::vector<Intervals> values;       // One for each value.
+  std::vector<const LinearOp*> op_at;  // For each number, the operation of the program, or null at the end of a body or
+                                       // branch. Points into the program.
+  int64_t points = 0;                  // All points are less than this.
 };
 
 Liveness ComputeLiveness(const LinearProgram& program);

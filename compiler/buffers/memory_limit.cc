@@ -29,13 +29,14 @@ const char* KindName(Allocation::Kind kind) {
   }
 }
 
-// "(model.py:12)", or nothing if the line is not known.
+// Returns " (model.py:12)", or an empty string if the line is not known.
 std::string LineOf(const Instruction* instruction) {
   const std::string source = instruction == nullptr ? "" : instruction->parent()->parent()->SourceOf(*instruction);
   return source.empty() ? "" : absl::StrCat(" (", source, ")");
 }
 
-// By value: the instruction of the operation that writes it first; null for parameters and constants.
+// Finds, for each value, the instruction of the operation that writes it first. Values that no operation writes keep
+// null.
 void FindWriters(const std::vector<LinearOp>& ops, std::vector<const Instruction*>* writers) {
   for (const LinearOp& op : ops) {
     FindWriters(op.condition, writers);
@@ -47,14 +48,14 @@ void FindWriters(const std::vector<LinearOp>& ops, std::vector<const Instruction
   }
 }
 
-// The moment at which the most bytes of temporaries are live.
+// The point at which the most bytes of temporaries are live.
 struct Peak {
   int64_t point = 0;
   int64_t bytes = 0;
 };
 
 Peak FindPeak(const LinearProgram& program, const Liveness& liveness, const BufferAssignment& assignment) {
-  // Values at one place share its bytes.
+  // Values that share memory are counted once.
   std::map<std::pair<int64_t, int64_t>, std::pair<int64_t, Intervals>> places;
   for (int v = 0; v < std::ssize(program.values); ++v) {
     const BufferSlice& slice = assignment.slices[v];
@@ -63,7 +64,7 @@ Peak FindPeak(const LinearProgram& program, const Liveness& liveness, const Buff
     bytes = slice.bytes();
     live = Unite(live, liveness.values[v]);
   }
-  std::map<int64_t, int64_t> changes;  // By point.
+  std::map<int64_t, int64_t> changes;  // For each point, the change of the live bytes.
   for (const auto& [place, bytes_and_live] : places) {
     for (const Interval& interval : bytes_and_live.second) {
       changes[interval.first] += bytes_and_live.first;
@@ -79,12 +80,12 @@ Peak FindPeak(const LinearProgram& program, const Liveness& liveness, const Buff
   return peak;
 }
 
-// "; the most temporaries are needed at dot.3 (model.py:12), operation 7 of 31: 4096 bytes", or nothing if there are
-// none.
+// Returns "; the most temporaries are needed at dot.3 (model.py:12), operation 7 of 31: 4096 bytes", or an empty string
+// if there are no temporaries.
 std::string PeakText(const Liveness& liveness, const Peak& peak) {
   if (peak.bytes == 0) return "";
   const auto number = static_cast<size_t>(peak.point / 2);
-  size_t at = number;  // If it is the end of a body, the operation before it.
+  size_t at = number;  // If `number` is the end of a body, the last operation before it is named.
   while (at > 0 && (at >= liveness.op_at.size() || liveness.op_at[at] == nullptr)) --at;
   const LinearOp* const op = at < liveness.op_at.size() ? liveness.op_at[at] : nullptr;
   if (op == nullptr || op->instruction == nullptr) return "";
@@ -95,8 +96,8 @@ std::string PeakText(const Liveness& liveness, const Peak& peak) {
                       ", operation ", before, " of ", all, ": ", peak.bytes, " bytes");
 }
 
-// The largest values that have memory of their own, largest first: parameters, results and constants, and the
-// temporaries that are live at the peak.
+// Lists the largest values with memory of their own, largest first. These are parameters, results and constants, and
+// the temporaries that are live at the peak.
 std::string LargestValues(const LinearProgram& program, const BufferAssignment& assignment, const Liveness& liveness,
                           const Peak& peak) {
   std::vector<const Instruction*> writers(program.values.size());

@@ -9,15 +9,16 @@
 namespace xlad::compiler {
 
 struct EmittedCode {
-  Target target;             // With all fields filled in.
-  std::string object;        // The format of BundleObjects in compiler/kernel/object_emitter.h.
-  std::vector<Step> steps;   // The program's steps, with native programs in place and all scratch sizes set.
+  Target target;             // The target, with all fields set.
+  std::string object;        // In the format of BundleObjects in compiler/kernel/object_emitter.h.
+  std::vector<Step> steps;   // The program's steps, including native programs, with all scratch sizes set.
   std::string ir, assembly;  // Empty unless `want_listings`.
 };
 
-// Distributes kernels over a few objects and optimizes each object in a thread. A native program and the kernels that
-// it calls are in one object, so that they can be inlined. The distribution depends on the program alone, not on the
-// number of cores, so that equal programs have equal code. Errors are those of ObjectEmitter.
+// Distributes kernels over a few objects (one for PTX) and optimizes each object in its own thread. A native program
+// and the kernels that it calls are in one object, so that the kernels can be inlined. The distribution depends only on
+// the program and the target, not on the number of cores, so that equal programs have equal code. Errors are those of
+// ObjectEmitter.
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings);
 
 }  // namespace xlad::compiler

@@ -13,12 +13,13 @@
 namespace xlad::compiler {
 namespace {
 
-// The cost of an expensive instruction, in cheap ones; values of at least this cost are held rather than recomputed.
+// The cost of an expensive instruction, in units of a cheap instruction. Values of at least this cost are stored in an
+// array instead of recomputed.
 constexpr int64_t kExpensive = 12;
 constexpr int64_t kMaxCost = 1000;
-// The memory that a row's temporaries may take: a part of the second-level cache and of a thread's stack.
+// The maximum memory for the temporaries of a row: a part of the second-level cache and of a thread's stack.
 constexpr int64_t kMaxHeldBytes = 256 << 10;
-// Lanes of a reduction: four vectors of 16, so that additions do not wait for one another.
+// The lanes of a reduction: four vectors of 16 floats, so that an addition does not depend on the one just before it.
 constexpr int64_t kMaxLanes = 64;
 
 bool IsReduction(const Instruction& value) { return value.opcode() == Opcode::kReduce; }
@@ -120,10 +121,11 @@ class KernelBuilder {
     return std::min(total, kMaxCost);
   }
 
-  // Decides which values are held in arrays.
+  // Decides which values are stored in arrays.
   void ChooseStatements() {
     for (const Instruction* value : values_) costs_[value] = CostOfElement(*value);
-    absl::flat_hash_map<const Instruction*, absl::flat_hash_set<const Instruction*>> readers;  // Statements.
+    // For each value, the statements that read it.
+    absl::flat_hash_map<const Instruction*, absl::flat_hash_set<const Instruction*>> readers;
     int64_t held_bytes = 0;
     for (auto it = values_.rbegin(); it != values_.rend(); ++it) {
       const Instruction& value = **it;
@@ -159,7 +161,8 @@ class KernelBuilder {
     return true;
   }
 
-  // Statements of one phase may share a loop over the columns; those of the row come before it.
+  // Statements of one phase may share a loop over the columns. Statements that compute values of the row come before
+  // this loop.
   int PhaseOf(const Instruction& value) const {
     if (IsInput(fusion_, value)) return 0;
     return levels_.at(&value) - (IsReduction(value) ? 1 : 0);
@@ -230,10 +233,10 @@ class KernelBuilder {
   const Instruction& fusion_;
   const RowForm form_;
   const absl::flat_hash_map<const Instruction*, int> levels_;
-  std::vector<const Instruction*> values_;  // Operands first.
+  std::vector<const Instruction*> values_;  // Operands come before users.
   absl::flat_hash_map<const Instruction*, int64_t> costs_;
   absl::flat_hash_map<const Instruction*, int> places_, outputs_;
-  std::vector<const Instruction*> passed_through_;  // Results that are inputs.
+  std::vector<const Instruction*> passed_through_;  // Results that are also inputs. They are copied.
   std::vector<int> rows_, columns_;
   std::vector<std::pair<int, int>> roundings_;  // Arrays of sums, and of their rounded values.
   int temporaries_ = 0;

@@ -1,4 +1,4 @@
-// From fusions to kernels.
+// Builds kernels from fusions.
 #pragma once
 
 #include <memory>
@@ -8,23 +8,25 @@
 
 namespace xlad::compiler {
 
-// The kernel of a fusion, or of a single instruction, in row form (compiler/analysis/row_form.h); nullopt for all
-// others, which are emitted without a kernel (compiler/codegen/llvm/loops.cc). Its inputs are the operands, in order,
-// and its outputs the results.
+// The kernel of a fusion, or of a single instruction, in row form (compiler/analysis/row_form.h). Nullopt for all
+// others, for which code is emitted without a kernel (compiler/codegen/llvm/loops.cc). The inputs of the kernel are the
+// operands, in order, and its outputs are the results.
 //
-// Every reduction and every result is a statement. So is a value that several statements need and that costs more to
-// compute again than to hold for the length of a row (compiler/analysis/op_cost.h). Everything else is computed again
-// in each statement that needs it. Sums of small floats are computed in f32 and rounded once.
+// Every reduction and every result is a statement. A value that several statements need is also a statement if
+// recomputing it is more expensive than storing it for a row (compiler/analysis/op_cost.h), and if the stored values of
+// a row are not too large. Most other values are computed again in each statement that needs them. Sums, products,
+// maxima and minima of floats with fewer than 32 bits are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 
-// The kernel with the compiler's own schedule for about this number of tiles, or null if it has none.
+// The kernel with the compiler's own schedule for about `wanted_tiles` tiles, or null if the instruction has no kernel.
 std::shared_ptr<const ScheduledKernel> ScheduleFusion(const Instruction& fusion, int64_t wanted_tiles);
 
 struct KernelRequest;
 class ScheduleTables;
 
-// The same for a request. A schedule that `tables` have for the kernel replaces the compiler's own; `tables` may be
-// null. InvalidArgument, with the line of the table, if the schedule does not fit the kernel (ScheduleTables::Find).
+// The kernel of a request, or null if the instruction has no kernel. If `tables` have a schedule for the kernel, it
+// replaces the compiler's own schedule. `tables` may be null. InvalidArgument, with the line of the table, if the
+// schedule does not fit the kernel (ScheduleTables::Find).
 absl::StatusOr<std::shared_ptr<const ScheduledKernel>> ScheduleRequest(const KernelRequest& request,
                                                                        const ScheduleTables* tables);
 

@@ -10,7 +10,7 @@ namespace {
 
 using hlo::Opcode;
 
-// Opcodes without kernels: passes remove them, they only name buffers, or they are steps of another kind.
+// Opcodes that run but have no kernels: passes remove them, they only rename buffers, or they are other kinds of steps.
 constexpr Opcode kWithoutCode[] = {
     Opcode::kAddDependency,     Opcode::kAfterAll,
     Opcode::kAllGather,         Opcode::kAllGatherDone,

@@ -34,7 +34,7 @@ class Chooser {
   void ChooseLoops() {
     int64_t lanes = 1;
     for (const Statement& statement : kernel_.statements) lanes = std::max(lanes, statement.lanes);
-    // Rows outside.
+    // The loops over rows are outside of the loops over columns.
     for (const std::vector<int>* part : {&rows_, &columns_}) {
       for (const int d : *part) {
         const std::string& name = kernel_.dims[d].name;

@@ -25,7 +25,7 @@ Scalars ScalarsOf(const Literal& literal) {
   return scalars;
 }
 
-// The identity of a reducer with several lanes.
+// The identity element of a reducer that has several lanes.
 Array Neutral(const Computation& reducer) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double value = -0.0;
@@ -96,7 +96,7 @@ class Interpreter {
     return absl::OkStatus();
   }
 
-  // The last iteration of the outer loop of a split may have fewer inner ones.
+  // In a split, the last iteration of the outer loop may have fewer inner iterations.
   int64_t SizeOf(int loop) const {
     for (size_t outer = 0; outer < scheduled_.loops.size(); ++outer) {
       if (scheduled_.loops[outer].inner != loop) continue;
@@ -142,7 +142,7 @@ class Interpreter {
     }
   }
 
-  // Whether the element moves between memory and the cache.
+  // Whether this access of the element moves it between memory and the cache.
   bool Touch(int array, int64_t place) {
     return scheduled_.staged[array].elements == 0 && cached_.insert({array, place}).second;
   }
@@ -205,9 +205,9 @@ class Interpreter {
 
   const ScheduledKernel& scheduled_;
   const Kernel& kernel_;
-  std::vector<int64_t> iterations_;                 // For each loop.
-  std::vector<Array> memory_;                       // For each array.
-  std::vector<std::vector<Scalars>> accumulators_;  // For each reduction and lane.
+  std::vector<int64_t> iterations_;                 // For each loop, the current iteration.
+  std::vector<Array> memory_;                       // For each array, its contents.
+  std::vector<std::vector<Scalars>> accumulators_;  // For each statement and lane, its partial results.
   absl::flat_hash_set<std::pair<int, int64_t>> cached_;
   KernelRun run_;
 };

@@ -1,5 +1,5 @@
-// The interpreter of scheduled kernels: runs the loops as they are written, element by element, on the reference
-// evaluator. Tests compare it with the evaluator on the whole program, and compiled kernels with it.
+// The interpreter of scheduled kernels: runs the loops as written, element by element, with the reference evaluator.
+// Tests compare its results with those of the evaluator on the complete program, and with those of compiled kernels.
 #pragma once
 
 #include <vector>
@@ -11,14 +11,14 @@ namespace xlad::compiler {
 
 struct KernelRun {
   std::vector<tensor::Array> outputs;  // In the order of the kernel's arrays.
-  // The bytes that move between memory and a cache that holds one iteration of the bound loops: elements of inputs that
-  // such an iteration reads, each counted once, and elements of outputs and unstaged temporaries that it reads or
-  // writes first.
+  // The bytes that are moved between memory and a cache that holds one iteration of the bound loops. Each element of an
+  // input, output or unstaged temporary is counted once per iteration, at its first access: as read or as written.
   int64_t bytes_read = 0, bytes_written = 0;
 };
 
-// `inputs` are the arrays with the role of inputs, in their order, in any shape with the right number of elements.
-// InvalidArgument if they do not fit. Elements of outputs that no statement writes are zeros.
+// `inputs` are the values of the arrays with the role kInput, in their order. Each may have any shape with the right
+// number of elements. InvalidArgument if one is missing or has the wrong type or number of elements. Elements of
+// outputs that no statement writes are zeros.
 absl::StatusOr<KernelRun> InterpretKernel(const ScheduledKernel& kernel, const std::vector<tensor::Array>& inputs);
 
 }  // namespace xlad::compiler

@@ -1,20 +1,21 @@
-// Kernels: what a fusion computes, as statements over named dimensions, without saying in which order.
+// A kernel specifies the values that a fusion computes, as statements over named dimensions, but not the order of
+// computation.
 //
-// A statement computes one scalar for each index of its dimensions by an HLO computation on scalars, from elements of
-// arrays at affine positions. Row-wise softmax of x = f32[8192,1024] is four statements:
+// For each index of its dimensions, a statement computes one scalar from elements of arrays at affine positions, by an
+// HLO computation on scalars. Row-wise softmax of x = f32[8192,1024] is four statements:
 //
 //   m[r]    = maximum over c of x[1024*r + c]
 //   e[r,c]  = exp(x[1024*r + c] - m[r])
 //   s[r]    = sum over c of e[1024*r + c]
 //   y[r,c]  = e[1024*r + c] / s[r]
 //
-// In which order, in which loops and in which memory this happens is a kernel schedule (kernel_schedule.h), which never
-// changes bits: the order of a reduction belongs to the kernel. A reduction has `lanes` partial results; lane l
-// combines the elements whose index along the last reduced dimension is l modulo the lanes, in row-major order. Then
-// lane i is combined with lane i + lanes/2, and so on by halves, and last the initial value with the result:
-// combine(initial, total). With one lane, the lane starts with the initial value instead.
+// A kernel schedule (kernel_schedule.h) determines the loops, their order, and the memory of temporaries. It never
+// changes the bits of results, because the kernel fixes the order of each reduction. A reduction has `lanes` partial
+// results. Lane l combines the elements whose index along the last reduced dimension is l modulo `lanes`, in row-major
+// order. Then lane i is combined with lane i + lanes/2, and so on by halves. Finally, the initial value is combined
+// with the result: combine(initial, total). If there is only one lane, it starts with the initial value instead.
 //
-// Statements over named dimensions are those of the polyhedral model and of Halide's algorithms.
+// Such statements are used in the polyhedral model and in Halide's algorithms.
 #pragma once
 
 #include <memory>
@@ -40,11 +41,11 @@ struct KernelArray {
   int64_t elements = 0;
 };
 
-// Element `at` of an array; or the number `at` itself, as an s64, if `array` is kPosition.
+// Element `at` of an array. If `array` is kPosition, the number `at` itself, as an s64.
 struct KernelRead {
   static constexpr int kPosition = -1;
   int array = 0;
-  Affine at;  // Its factors are those of the kernel's dimensions.
+  Affine at;  // Has one factor for each dimension of the kernel.
 };
 
 // A computation on scalars: the entry of `code` applied to the elements that are read.
@@ -58,15 +59,15 @@ struct KernelCode {
 struct Statement {
   std::string name;
   std::vector<int> over;     // The dimensions of the results.
-  std::vector<int> along;    // The dimensions that are reduced, in row-major order; none unless it is a reduction.
-  std::vector<int> results;  // The arrays that it writes, one for each value of its code, and where.
-  Affine at;                 // Positions of different indices of `over` differ.
+  std::vector<int> along;    // The dimensions that are reduced, in row-major order. Empty unless this is a reduction.
+  std::vector<int> results;  // The arrays that the statement writes, one for each value of its code.
+  Affine at;                 // The position that is written. It must be different for different indices of `over`.
   KernelCode value;
-  // Reductions only: (accumulators, values) -> accumulators, and the initial values.
+  // For reductions only: the computation (accumulators, values) -> accumulators, and the initial values.
   std::shared_ptr<const Module> combine;
   KernelCode initial;
   int64_t lanes = 1;  // A power of two. More than one only if `combine` is a sum, product, maximum or minimum of f32 or
-                      // f64, so that a lane without elements can be neutral.
+                      // f64, so that a lane without elements can hold the neutral element.
 
   bool is_reduction() const { return combine != nullptr; }
   // All dimensions: `over`, then `along`.
@@ -74,7 +75,7 @@ struct Statement {
 };
 
 // Statements are in an order in which arrays are written before they are read. Every temporary and output is written by
-// one statement. Inputs may be read at any position in them.
+// exactly one statement. Inputs may be read at any of their positions.
 struct Kernel {
   std::string name;
   std::vector<KernelDim> dims;
@@ -82,13 +83,13 @@ struct Kernel {
   std::vector<Statement> statements;
 
   Dims sizes() const;
-  // The statement that writes an array; -1 for inputs.
+  // The statement that writes an array, or -1 for inputs.
   int WriterOf(int array) const;
-  // The number of elements of reductions: the product of the reduced dimensions.
+  // The product of the sizes of these dimensions. For Statement.along, the number of elements that are reduced.
   int64_t Extent(const std::vector<int>& dims) const;
 };
 
-// InvalidArgument, naming the statement, unless the kernel is as described above.
+// InvalidArgument, naming the statement, array or dimension, unless the kernel is as described above.
 absl::Status VerifyKernel(const Kernel& kernel);
 
 // The text form, which ParseKernel reads. Equal kernels have equal texts. For example

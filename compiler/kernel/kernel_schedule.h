@@ -1,4 +1,5 @@
-// Kernel schedules: in which loops the statements of a kernel are computed, and where temporaries are held.
+// A kernel schedule specifies the loops in which the statements of a kernel are computed, and the memory of
+// temporaries.
 //
 // A kernel schedule is a list of primitives. For the softmax of kernel.h:
 //
@@ -11,8 +12,8 @@
 //   stage e r                temporary e holds one iteration of r: a row, which stays in the cache
 //   vectorize c.i            compute several iterations at once, if the backend can
 //
-// The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). None changes
-// the results: ApplySchedule refuses orders in which a value would be read before it is written, or a lane of a
+// The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). They never
+// change results: ApplySchedule rejects a schedule in which a value would be read before it is written, or a lane of a
 // reduction would be combined in another order.
 #pragma once
 
@@ -35,8 +36,8 @@ struct KernelSchedule {
     friend bool operator==(const Place&, const Place&) = default;
   };
   std::vector<Split> splits;       // At most one for each dimension.
-  std::vector<std::string> order;  // Every loop once.
-  std::vector<std::string> bind;   // The outermost loops whose iterations are divided, and how many are one tile.
+  std::vector<std::string> order;  // Every loop exactly once, from the outermost to the innermost.
+  std::vector<std::string> bind;   // The outermost loops, whose iterations are divided into tiles of `tile` iterations.
   int64_t tile = 0;
   std::vector<Place> at, stage;
   std::vector<std::string> vectorize, unroll;
@@ -48,44 +49,47 @@ struct KernelSchedule {
 struct KernelLoop {
   std::string name;
   int dim = 0;
-  int64_t size = 1;    // Iterations. The last iteration of an outer loop may have fewer inner ones.
-  int64_t factor = 1;  // What one iteration adds to the index of `dim`.
-  int inner = -1;      // For an outer loop of a split: the inner one.
+  int64_t size = 1;    // The number of iterations. In a split, the last iteration of the outer loop may have fewer
+                       // inner iterations.
+  int64_t factor = 1;  // The number that one iteration adds to the index of `dim`.
+  int inner = -1;      // For the outer loop of a split, the number of the inner loop. Otherwise -1.
   bool vectorize = false, unroll = false;
 };
 
-// Loops and what they contain, in order of execution. A reduction is computed by three nodes: start (outside its
+// A node of the loop nest. Nodes are in order of execution. A reduction is computed by three nodes: start (outside its
 // reduced loops), compute, and finish.
 struct NestNode {
   enum class Kind { kLoop, kStart, kCompute, kFinish };
   Kind kind = Kind::kLoop;
-  int index = 0;  // A loop, or a statement.
+  int index = 0;  // The number of a loop or of a statement.
   std::vector<NestNode> body;
 };
 
-// Memory of a temporary that holds one iteration of the loops that its writer and readers share.
+// Memory of a temporary that holds one iteration of the loop in its primitive `stage`, which the statements that write
+// and read it share.
 struct StagedArray {
   int64_t elements = 0;
-  std::vector<int64_t> factors;  // The position of an element in it: for each loop, the factor of its iteration.
+  std::vector<int64_t> factors;  // For each loop, the stride of its index in this memory, in elements.
 };
 
-// A kernel with a schedule that has been checked, as loops. This is what backends lower and the interpreter runs.
+// A kernel with a valid schedule, as a loop nest. Backends lower it, and the interpreter runs it.
 struct ScheduledKernel {
   Kernel kernel;
   KernelSchedule schedule;
   std::vector<KernelLoop> loops;
   std::vector<NestNode> nest;
-  std::vector<StagedArray> staged;  // For each array; `elements` is 0 unless it is staged.
+  std::vector<StagedArray> staged;  // For each array. `elements` is 0 unless the array is staged.
   std::vector<int> bound;           // The loops that are divided into tiles.
   int64_t tiles = 1;
 };
 
-// InvalidArgument, naming the primitive, if the schedule names something that the kernel does not have, or would change
-// results. The kernel must be verified.
+// InvalidArgument, naming the primitive, if a primitive does not fit the kernel (for example, if it names a loop that
+// the kernel does not have) or would change results. The kernel must be verified.
 absl::StatusOr<ScheduledKernel> ApplySchedule(Kernel kernel, KernelSchedule schedule);
 
-// The schedule that the compiler chooses by itself: rows are bound to about `wanted_tiles` tiles, statements of one
-// level of reductions share a loop over the columns, temporaries hold one row. A function of its arguments alone.
+// The compiler's own schedule: rows are divided into about `wanted_tiles` tiles, and consecutive statements share a
+// loop over the columns if none needs a reduction that another one computes. A temporary holds one row, or one element
+// if only the loop that writes it reads it. The result depends only on the arguments.
 KernelSchedule DefaultSchedule(const Kernel& kernel, int64_t wanted_tiles);
 
 // The text form, as in the example above, one primitive on each line.

@@ -38,7 +38,7 @@ add {
 }
 )";
 
-// A program whose entry is a fusion of `body` on its parameters.
+// Returns a program whose entry is a fusion of `body` on the entry's parameters.
 std::string Fused(const std::string& body, const std::string& parameters, const std::string& result,
                   const std::string& names) {
   return absl::StrCat("HloModule m\n", kReducers, "fused {\n", body, "}\nENTRY e {\n", parameters, "ROOT f = ", result,
@@ -147,7 +147,7 @@ TEST(Kernel, RandomSchedulesHaveTheResultsOfTheEvaluator) {
       bound += !scheduled->schedule.bind.empty();
     }
   }
-  // The random schedules must use the primitives.
+  // The random schedules must use all primitives.
   EXPECT_GT(shared, count / 4);
   EXPECT_GT(staged, count / 50);
   EXPECT_GT(bound, 0);
@@ -205,7 +205,7 @@ TEST(Kernel, SoftmaxAndLayerNormReadAndWriteMemoryOnce) {
     ASSERT_TRUE(scheduled.ok()) << scheduled.status();
     const auto run = InterpretKernel(*scheduled, RandomInputs(*module, random.get()));
     ASSERT_TRUE(run.ok()) << run.status();
-    // x once, and the scale of the norm in each of its 6 rows, where it is in the cache.
+    // The bytes read are x once, and the scale of the norm once for each of the 6 rows.
     const int64_t scales = kernel.arrays.size() > 1 && kernel.arrays[1].name == "x1" ? 6 * 100 * 4 : 0;
     EXPECT_EQ(run->bytes_read, 600 * 4 + scales);
     EXPECT_EQ(run->bytes_written, 600 * 4);
@@ -252,7 +252,7 @@ TEST(Kernel, TextIsReadable) {
             "vectorize c.i\n");
 }
 
-// Parses `text` with one replacement, which must be refused with these words.
+// Parses `text` with one replacement. The error must contain `expected`.
 void ExpectRefused(const std::string& text, const std::string& from, const std::string& to, const std::string& words) {
   ASSERT_TRUE(absl::StrContains(text, from)) << from << "\n" << text;
   const auto parsed = ParseKernel(absl::StrReplaceAll(text, {{from, to}}));

@@ -179,7 +179,7 @@ class KernelParser {
     return absl::OkStatus();
   }
 
-  // Lines of reads, the keyword, a module, and "end".
+  // Parses the lines that start with "read" or "position", a line with `keyword`, a module, and a line "end".
   absl::Status ParseCode(absl::string_view keyword, KernelCode* code) {
     while (!lines_.AtEnd()) {
       const std::vector<std::string> words = lines_.Words();
@@ -231,7 +231,7 @@ class KernelParser {
     return dims->back() >= 0;
   }
 
-  // "1024*r+c+3"; factors and the constant may be negative.
+  // Parses a position such as "1024*r+c+3". Factors and the constant may be negative.
   bool ParseAffine(absl::string_view text, Affine* position) const {
     position->factors.assign(kernel_.dims.size(), 0);
     for (const absl::string_view term : absl::StrSplit(text, '+')) {

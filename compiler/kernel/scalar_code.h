@@ -11,19 +11,20 @@ namespace xlad::compiler {
 
 class ScalarCode {
  public:
-  // Returns the array that holds a value, or nullopt if the value is to be computed.
+  // Returns the array that holds a value, or nullopt if the value must be computed.
   using Places = std::function<std::optional<int>(const Instruction& value, const Affine& at)>;
 
+  // `loops` are the sizes of the kernel's dimensions. They must outlive the object.
   ScalarCode(const Dims& loops, Places places);
 
-  // The element at `at` of a value, as an instruction of the code. If `itself` is true, the value is computed even if
-  // an array holds it.
+  // Returns the element at `at` of a value, as an instruction of the code. If `itself` is true, the value is computed
+  // even if an array holds it.
   Instruction* Value(const Instruction& value, const Affine& at, bool itself = false);
-  // The element at `at` of an array.
+  // Returns the element at `at` of an array.
   Instruction* Read(int array, const Affine& at, ElementType type);
-  // Converts an element to another type.
+  // Converts an element to a type. Returns the element itself if it has this type.
   Instruction* Convert(Instruction* element, ElementType type);
-  // Ends the code; `root` is its result.
+  // Finishes the code, with `root` as its result.
   KernelCode Finish(Instruction* root);
 
  private:
@@ -37,7 +38,7 @@ class ScalarCode {
   std::map<std::pair<const Instruction*, std::vector<int64_t>>, Instruction*> known_;
 };
 
-// A module whose entry is a copy of `computation`, with every type `from` replaced by `to`.
+// Returns a module whose entry is a copy of `computation`, in which every scalar of type `from` has type `to`.
 std::shared_ptr<const Module> CopyOfReducer(const Computation& computation, ElementType from, ElementType to);
 
 }  // namespace xlad::compiler

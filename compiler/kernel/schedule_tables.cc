@@ -13,13 +13,13 @@
 namespace xlad::compiler {
 namespace {
 
-// What one thread may hold on its stack, and how often a loop's body may be written out.
+// The maximum bytes of temporaries on the stack of a thread, and the maximum copies of a loop's body by unrolling.
 constexpr int64_t kMaxStagedBytes = 1 << 20;
 constexpr int64_t kMaxUnrolled = 256;
 
 std::string HashText(uint64_t hash) { return absl::StrFormat("%016x", hash); }
 
-// A schedule that can be applied may still be one for which there is no sensible code.
+// Rejects schedules that can be applied but need too much stack or code.
 absl::Status CheckLimits(const ScheduledKernel& scheduled) {
   int64_t staged = 0, unrolled = 1;
   for (size_t a = 0; a < scheduled.staged.size(); ++a) {
@@ -37,7 +37,7 @@ absl::Status CheckLimits(const ScheduledKernel& scheduled) {
                                                  " copies of a loop's body, expected at most ", kMaxUnrolled));
 }
 
-// The nest as a text in which the two loops of a split are one.
+// The loop nest as a text in which the two loops of a split are one loop.
 void AppendOrder(const ScheduledKernel& scheduled, const std::vector<NestNode>& nodes, int outer_dim,
                  std::string* text) {
   for (const NestNode& node : nodes) {
@@ -96,7 +96,7 @@ absl::StatusOr<ScheduleTable> ScheduleTable::Parse(absl::string_view text) {
                                                      ", expected kernel HASH NAME with a hash of 16 digits"));
     }
     const auto line = static_cast<int64_t>(at) + 1;
-    std::string primitives(++at, '\n');  // Empty lines, so that errors have the line of the whole text.
+    std::string primitives(++at, '\n');  // Adds empty lines, so that the line in an error is that of the complete text.
     for (; at < lines.size() && !absl::StartsWith(lines[at], "kernel "); ++at) {
       absl::StrAppend(&primitives, absl::StartsWith(lines[at], "#") ? "" : lines[at], "\n");
     }

@@ -1,7 +1,8 @@
-// Kernel schedules from files, by the hash of the kernel that they are for.
+// Tables of kernel schedules from files. The key is the hash of the kernel.
 //
-// The text has one entry for each kernel: a line with the kernel's hash and, if wanted, a name, then the primitives of
-// kernel_schedule.h. Lines that start with # are comments. `xlad compile --emit schedules` prints a program's own:
+// The text has one entry for each kernel: a line with the kernel's hash and an optional name, and then the primitives
+// of kernel_schedule.h. Lines that start with # are comments. `xlad compile --emit schedules` prints the schedules that
+// a program has:
 //
 //   kernel 08d6c8a1b8f40c53 fusion.2
 //   split c 64
@@ -30,7 +31,7 @@ class ScheduleTable {
  public:
   struct Entry {
     KernelSchedule schedule;
-    int64_t line = 0;  // The number of its first line in the text, from 1.
+    int64_t line = 0;  // The number of the entry's first line in the text, counted from 1.
   };
   // InvalidArgument with the line, what was found and what was expected.
   static absl::StatusOr<ScheduleTable> Parse(absl::string_view text);
@@ -45,13 +46,14 @@ class ScheduleTables {
  public:
   static absl::StatusOr<ScheduleTables> Read(const CompilePolicy& policy);
 
-  // The kernel of `usual`, which has the compiler's own schedule, with the schedule that the tables have for it; null
-  // if they have none. If a result is written over an operand (`in_place`), the schedule must have the loops and
-  // statements of `usual` in the same order, so that nothing is read after it is overwritten; it may split, bind,
-  // stage, vectorize and unroll them in other ways. InvalidArgument, with the line, if the schedule of kernel_schedules
-  // does not fit; one of tuned_schedules is then left out.
+  // `usual` is a kernel with the compiler's own schedule. Returns the kernel with the schedule that the tables have for
+  // it, or null if they have none. If a result is written over an operand (`in_place`), the schedule must have the
+  // loops and statements of `usual` in the same order, so that no element is read after it is overwritten. It may
+  // split, bind, stage, vectorize and unroll them in other ways. InvalidArgument, with the line, if a schedule from
+  // kernel_schedules does not fit, or if its temporaries or its unrolled code would be too large. Such a schedule from
+  // tuned_schedules is ignored.
   absl::StatusOr<std::shared_ptr<const ScheduledKernel>> Find(const ScheduledKernel& usual, bool in_place) const;
-  // InvalidArgument, with the line, if kernel_schedules has an entry for a kernel that is not one of these.
+  // InvalidArgument, with the line, if kernel_schedules has an entry for a kernel that is not in the list.
   absl::Status CheckAllUsed(absl::Span<const KernelRequest> kernels) const;
 
  private:

@@ -74,14 +74,14 @@ class Rewriter {
     return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
   }
 
-  // The runtime has no exclusive-or reduction.
+  // Lowers an exclusive-or reduction, which the runtime does not have.
   bool ReducesByXor() const {
     const Opcode opcode = instruction_->opcode();
     return (opcode == Opcode::kAllReduce || opcode == Opcode::kReduceScatter) &&
            hlo::ReducerOpcode(*instruction_->called()[0]) == Opcode::kXor;
   }
 
-  // Brings the operands of all devices of a group together, then combines them locally.
+  // Gathers the operands of all devices of a group on each device, and combines them locally.
   Instruction* ExchangeAndXor(Instruction* x) {
     const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
     Dims part = x->shape().dims(), stacked = part;
@@ -122,7 +122,7 @@ class Rewriter {
     return instruction_->operand(0);
   }
 
-  // The same collective on `x`, along dimension 0.
+  // Returns the same collective on `x`, along dimension 0.
   Instruction* Clone(Instruction* x, Shape result) {
     auto clone = instruction_->CloneWithoutOperands();
     clone->set_name(instruction_->name());
@@ -131,7 +131,8 @@ class Rewriter {
     return instruction_->parent()->Add(std::move(clone), {x});
   }
 
-  // The collective on `x` along dimension 0, between transposes that move the original dimension to the front and back.
+  // Returns the collective on `x` along dimension 0. A transpose before it moves the original dimension to the front,
+  // and one after it moves the dimension back.
   Instruction* AlongFront(Instruction* x) {
     const int64_t d = instruction_->dimensions()[0];
     const Dims& from = x->shape().dims();

@@ -1,4 +1,4 @@
-// Makes equal reducers one computation, so that later passes can compare them by pointer.
+// Replaces equal reducers by a single computation, so that later passes can compare reducers by pointer.
 //
 // Needs: no layouts. Leaves: every reduce, reduce-window, scatter, all-reduce and reduce-scatter whose reducer is a
 // single scalar operation calls the module's one computation for this operation and element type.
@@ -29,7 +29,7 @@ void CanonicalizeReducer(Instruction* instruction) {
 }  // namespace
 
 absl::Status CanonicalizeReducers(hlo::Module& module, PassContext&) {
-  std::vector<Computation*> all;  // Making a reducer appends to the module's computations.
+  std::vector<Computation*> all;  // The list is copied, because adding a reducer changes the module's computations.
   for (const auto& computation : module.computations()) all.push_back(computation.get());
   for (Computation* computation : all) {
     for (Instruction* instruction : Snapshot(*computation)) CanonicalizeReducer(instruction);

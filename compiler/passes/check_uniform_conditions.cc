@@ -1,16 +1,16 @@
-// Proves that devices which meet in a collective inside a loop or branch also enter it together. Otherwise some would
-// wait forever for others that took another branch or left the loop earlier.
+// Proves that all devices of the group of a collective execute it if the collective is in a loop or branch. Otherwise,
+// some devices would wait forever for devices that took another branch or left the loop earlier.
 //
-// Needs: canonical collectives, no fusions. Changes nothing. Leaves: every while and conditional with collectives
-// inside has a condition that is equal on all devices of each of their groups. InvalidArgument names the instruction, a
-// pair of devices and the collective.
+// Needs: canonical collectives, no fusions. Changes nothing. Leaves: the condition of every while and conditional that
+// contains collectives is equal on all devices of each group of these collectives. InvalidArgument names the
+// instruction, a pair of devices and the collective.
 //
-// The method is divergence analysis, as compilers for GPUs use it to find uniform branches, refined from
-// uniform/divergent to a partition of the devices: each value has one label per device, and devices with equal labels
-// are proven to hold equal values. Parameters start from the boxes of their shards; values made from the partition id
-// and constants are computed for each device; a collective's result depends on the operands in its group; every other
-// result has the common refinement of its operands' partitions. For example, with 4 devices and an all-reduce over
-// {{0,1},{2,3}}:
+// The method is divergence analysis, which compilers for GPUs use to find uniform branches. Instead of "uniform" or
+// "divergent", the analysis finds a partition of the devices: each value has one label per device, and devices with
+// equal labels are proven to hold equal values. The labels of parameters follow from the boxes of their shards. Values
+// that depend only on the partition id and on constants are computed for each device. The result of a collective
+// depends on the operands in its group. Every other result has the common refinement of its operands' partitions. For
+// example, with 4 devices and an all-reduce over {{0,1},{2,3}}:
 //
 //   x = f32[] parameter(0)     labels {0,1,2,3}: different on all devices
 //   s = f32[] all-reduce(x)    labels {0,0,1,1}: equal within each group
@@ -37,7 +37,7 @@ namespace {
 using Labels = std::vector<int>;
 using LeafLabels = std::vector<Labels>;  // For each leaf of a value.
 
-// Labels that are equal where the keys are equal.
+// Returns labels that are equal if and only if the keys are equal.
 template <typename Key>
 Labels Number(const std::vector<Key>& keys) {
   std::map<Key, int> numbers;
@@ -46,21 +46,22 @@ Labels Number(const std::vector<Key>& keys) {
   return labels;
 }
 
-// The common refinement: devices stay together if they are together in both.
+// The common refinement: two devices have equal labels if they have equal labels in both arguments.
 Labels Refine(const Labels& a, const Labels& b) {
   std::vector<std::pair<int, int>> keys;
   for (size_t d = 0; d < a.size(); ++d) keys.emplace_back(a[d], b[d]);
   return Number(keys);
 }
 
-// A value that is made from the partition id and constants alone: one literal if it is equal on all devices, otherwise
-// one for each device; empty if the value is not known.
+// A value that depends only on the partition id and on constants: one literal if it is equal on all devices, otherwise
+// one per device. Empty if the value is not known.
 using Literals = std::vector<hlo::Literal>;
 
-// The largest number of elements, over all devices, that is computed: enough for offsets, masks and their tables.
+// Values are computed only if they have at most this many elements on all devices together. This is enough for offsets,
+// masks and their tables.
 constexpr int64_t kMaxKnownElements = 1 << 16;
 
-// Whether the evaluator computes the opcode from its operands alone, in time proportional to the result.
+// Whether the evaluator can compute the opcode from its operands only, in time proportional to the size of the result.
 bool IsEvaluated(Opcode opcode) {
   switch (opcode) {
     case Opcode::kConstant: case Opcode::kIota: case Opcode::kBroadcast: case Opcode::kReshape: case Opcode::kSlice:
@@ -194,7 +195,7 @@ class DivergenceAnalysis {
       predicate = condition[0];
       XLAD_ASSIGN_OR_RETURN(LeafLabels next, Walk(*loop.called()[1], {carried}));
       LeafLabels refined;
-      // If devices may run different numbers of iterations, everything that the body changes may differ as well.
+      // If devices may run different numbers of iterations, all values that the body changes may differ too.
       for (size_t i = 0; i < carried.size(); ++i) {
         const bool changes = next[i] != carried[i] || !invariant[i];
         refined.push_back(changes ? Refine(Refine(carried[i], next[i]), predicate) : carried[i]);
@@ -208,7 +209,7 @@ class DivergenceAnalysis {
     return carried;
   }
 
-  // For each leaf of the carried value: whether the body returns the tuple element that contains it as it is.
+  // For each leaf of the carried value, whether the body returns the tuple element that contains the leaf unchanged.
   static std::vector<bool> InvariantLeaves(const Computation& body) {
     const Instruction* root = body.root();
     std::vector<bool> invariant;
@@ -266,7 +267,8 @@ class DivergenceAnalysis {
     return Number(keys);
   }
 
-  // An error unless `labels` are equal within the groups of every collective in `computation` and below.
+  // Returns an error unless `labels` are equal within the groups of every collective in `computation` and in its loops
+  // and branches.
   absl::Status Require(const Instruction& flow, const Computation& computation, const Labels& labels) {
     for (const auto& inner : computation.instructions()) {
       if (hlo::IsCollective(inner->opcode())) XLAD_RETURN_IF_ERROR(RequireFor(flow, *inner, labels));
@@ -301,7 +303,8 @@ class DivergenceAnalysis {
   const PassContext& context_;
   const size_t devices_;
   absl::flat_hash_map<const Instruction*, std::unique_ptr<Literals>> literals_;
-  absl::flat_hash_map<const Instruction*, LeafLabels> carried_;  // The fixed point of each loop, as known so far.
+  absl::flat_hash_map<const Instruction*, LeafLabels> carried_;  // The labels of the carried values of each loop, from
+                                                                 // its last visit.
 };
 
 }  // namespace

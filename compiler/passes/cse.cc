@@ -1,8 +1,8 @@
 // Common subexpression elimination by value numbering: within each step computation, equal pure instructions on equal
 // operands become one.
 //
-// Needs: nothing. Leaves: no two equal pure instructions in a step computation. An opt-barrier is a value of its own,
-// so that what depends on different barriers is not merged. Collectives and instructions with side effects are not
+// Needs: nothing. Leaves: no two equal pure instructions in a step computation. Opt-barriers are never merged, so that
+// instructions that depend on different barriers are not merged. Collectives and instructions with side effects are not
 // merged.
 #include "compiler/passes/passes.h"
 
@@ -29,8 +29,8 @@ bool MayMerge(const Instruction& instruction) {
   }
 }
 
-// An instruction as the key of a hash table, compared by what it computes. Operands are compared by pointer, which is
-// enough because instructions are visited after their operands have been merged.
+// An instruction as the key of a hash table. Two keys are equal if the instructions compute the same value. Comparing
+// operands by pointer is enough, because instructions are visited after their operands have been merged.
 struct Key {
   const Instruction* instruction;
   template <typename H>

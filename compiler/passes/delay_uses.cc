@@ -18,13 +18,13 @@ using Order = std::vector<Instruction*>;
 
 constexpr size_t kNumNetworks = std::size(kNetworks);
 
-// An instruction by its position in the given order.
+// An instruction. Instructions are numbered by their positions in the given order.
 struct Node {
   std::vector<size_t> inputs, dependents;
   bool is_collective = false;
-  // By the number of the network.
-  std::array<double, kNumNetworks> ns{};    // How long it takes.
-  std::array<double, kNumNetworks> path{};  // How long it and the longest chain of dependents take.
+  // One element for each network.
+  std::array<double, kNumNetworks> ns{};    // The time of the instruction.
+  std::array<double, kNumNetworks> path{};  // The time of the instruction and its longest chain of dependents.
 };
 
 std::vector<Node> MakeNodes(const Order& order, const VisitInputs& visit) {
@@ -66,7 +66,7 @@ absl::StatusOr<bool> Estimate(const Order& order, int64_t devices, std::vector<N
   return any;
 }
 
-// Executes instructions on a clock, one at a time, with collectives on one of the networks.
+// Simulates the execution of instructions, one at a time, with collectives on one of the networks.
 class Timeline {
  public:
   Timeline(const std::vector<Node>& nodes, size_t network)
@@ -74,7 +74,7 @@ class Timeline {
     for (size_t i = 0; i < nodes.size(); ++i) pending_[i] = std::ssize(nodes[i].inputs);
   }
 
-  // The time of an order.
+  // Returns the simulated time of an order. This or Schedule is called once.
   double NsOf(const std::vector<size_t>& positions) {
     for (const size_t i : positions) {
       now_ = std::max(now_, ready_ns_[i]);
@@ -83,7 +83,8 @@ class Timeline {
     return std::max(now_, network_free_);
   }
 
-  // The positions in the order of list scheduling.
+  // Returns the positions of the instructions in the order of list scheduling. Among the instructions that can run,
+  // collectives are first. The next criterion is the longest path if `by_path`, otherwise the lowest position.
   std::vector<size_t> Schedule(bool by_path) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (pending_[i] == 0) held_.insert({0, i});
@@ -124,8 +125,8 @@ class Timeline {
 
   const std::vector<Node>& nodes_;
   const size_t network_;
-  std::vector<double> ready_ns_;  // When all inputs of an instruction are computed.
-  std::vector<int64_t> pending_;  // How many inputs of an instruction have not been executed.
+  std::vector<double> ready_ns_;  // For each instruction, the time at which all of its inputs are computed.
+  std::vector<int64_t> pending_;  // For each instruction, the number of inputs that have not been executed.
   double now_ = 0, network_free_ = 0;
   std::set<std::pair<double, size_t>> held_;  // Instructions without pending inputs, by ready_ns_.
 };

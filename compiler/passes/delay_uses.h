@@ -1,4 +1,4 @@
-// Orders instructions such that other computation lies between a collective and its users.
+// Orders instructions such that other computation is between a collective and its users.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,22 @@
 
 namespace xlad::compiler {
 
-// Calls its second argument for every instruction that must come before the first one.
+// Calls its second argument for every instruction on which its first argument directly depends.
 using VisitInputs = std::function<void(Instruction*, const std::function<void(Instruction*)>&)>;
 
-// Returns the instructions of `order` in other orders that are estimated to take less time, the fastest first. All keep
-// inputs before their users. None are returned if no collective can run beside computation.
+// Returns other orders of the instructions in `order` that are estimated to take less time, the fastest first. In all
+// of them, inputs come before their users. The list is empty if there is no such order.
 //
-// The estimate is a clock: an instruction takes the time ComputeNs, a collective runs beside the others for the time
-// TransferNs, one collective after the other, and its users wait for its end. The orders are made by list scheduling on
-// that clock: users of a running collective are held back until it has ended or nothing else can run. Among the
-// instructions that can run, collectives come first, then those that are first in `order`, or, in a second order, those
-// with the longest path of dependent instructions after them. As in XLA's latency-hiding scheduler, the times are
-// estimates, here for devices on different hosts.
+// The estimate simulates a clock. An instruction takes the time ComputeNs. A collective takes the time TransferNs and
+// overlaps with computation, but not with other collectives. Its users wait for its end. List scheduling with this
+// clock makes the orders: users of a running collective are delayed until it has ended or no other instruction can run.
+// Among the instructions that can run, collectives come first. The other instructions are sorted by their position in
+// `order` or, for a second order, by the length of the longest path of dependent instructions. As in XLA's
+// latency-hiding scheduler, the times are estimates, here for devices on different hosts.
 //
-// The network is unknown, so that orders are made on the clock of each of kNetworks, and the time of an order is the
-// mean over these networks of its time relative to `order`. An order for a fast network alone would place users soon
-// after their collective, where they wait on a slow one although other instructions could run.
+// The network is unknown, so orders are made for each of kNetworks. The time of an order is the mean over these
+// networks of its time relative to `order`. An order for a fast network would place users soon after their collective.
+// On a slow network, they would wait there although other instructions could run.
 //
 // Errors are those of DeviceGroups.
 absl::StatusOr<std::vector<std::vector<Instruction*>>> DelayUses(const std::vector<Instruction*>& order,

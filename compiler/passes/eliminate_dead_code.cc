@@ -1,4 +1,4 @@
-// Removes instructions that no result depends on, and computations without callers.
+// Removes instructions on which no result depends, and computations without callers.
 //
 // Needs: nothing. Leaves: every instruction is live or has side effects.
 #include "compiler/analysis/step_computations.h"

@@ -1,7 +1,8 @@
 // Evaluates instructions whose operands are constants, if the work is small.
 //
 // Needs: nothing. Leaves: no pure instruction with at most 4,096 result elements whose operands are all constants of at
-// most that size. Broadcasts and iotas stay: fused code computes them from the index without reading memory.
+// most that size. Broadcasts and iotas are not folded, because fused code computes them from the index without reading
+// memory. Convolutions, and all but small dots and reduce-windows, are not folded, because the evaluator is slow.
 
 #include "compiler/analysis/hlo_names.h"
 #include "compiler/passes/passes.h"
@@ -58,7 +59,7 @@ absl::Status FoldConstants(hlo::Module& module, PassContext&) {
     std::vector<const hlo::Literal*> operands;
     for (const Instruction* operand : instruction->operands()) operands.push_back(operand->literal().get());
     auto value = hlo::EvaluateInstruction(*instruction, operands);
-    if (!value.ok() || value->is_tuple) return nullptr;  // The program computes what the evaluator does not support.
+    if (!value.ok() || value->is_tuple) return nullptr;  // Not supported by the evaluator.
     hlo::Builder builder(instruction->parent());
     builder.set_template(instruction);
     return builder.Constant(std::move(value->array));

@@ -1,8 +1,8 @@
 // Fusion: several instructions become one loop over memory.
 //
-// Needs: simplified step computations without opt-barriers. Leaves: `fusion` instructions that keep the promises made
-// to CanEmit (compiler/kernel/object_emitter.h); everything else is a kernel, library op, collective or control
-// flow of its own. Scalar constants are inside the fusions that use them. fusion_groups.h decides what is fused.
+// Needs: simplified step computations without opt-barriers. Leaves: `fusion` instructions with the properties that
+// CanEmit requires (compiler/kernel/object_emitter.h). Every other instruction is a kernel, library op, collective or
+// control flow by itself. Scalar constants are in the fusions that use them. fusion_groups.h decides what is fused.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ class FusedComputation {
  public:
   FusedComputation(const FusionGroup& group, Computation* fused) : group_(group), fused_(fused) {}
 
-  // Copies `start` and all members that it depends on, operands first; values from outside become parameters.
-  // Iterative, because chains of members may be too long for recursion.
+  // Copies `start` and all members on which it depends, operands first. Values from outside of the group become
+  // parameters. The function is iterative, because chains of members may be too long for recursion.
   Instruction* Copy(Instruction* start) {
     std::vector<Instruction*> pending = {start};
     while (!pending.empty()) {
@@ -66,7 +66,7 @@ class FusedComputation {
   std::vector<Instruction*> operands_;
 };
 
-// Adds the fusion instruction of a group. Its metadata are those of the first root.
+// Adds the fusion instruction of a group. The fusion gets the metadata of the first root.
 Instruction* AddFusion(const FusionGroup& group, Computation* computation) {
   Module* module = computation->parent();
   Computation* fused = module->Add(std::make_unique<Computation>("fused_computation"));

@@ -11,10 +11,10 @@ namespace {
 
 constexpr size_t kMaxMapsOfMember = 4;
 constexpr int kMaxRecomputed = 6;
-// Computing this many cheap instructions again is cheaper than loading one element.
+// Recomputing up to this many cheap instructions is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
 
-// Names the map from the position of `user` under `map` to the element of its operand. Equal keys are equal maps.
+// Identifies the map from the position of `user` under `map` to the element of its operand. Equal keys mean equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
   std::string key = absl::StrCat(map, "|");
   switch (user.opcode()) {
@@ -38,8 +38,8 @@ std::string MapKey(const Instruction& user, int64_t operand, int map) {
   }
 }
 
-// Whether at most `budget` cheap instructions make the value from positions and scalars, so that computing it again is
-// cheaper than loading it.
+// Whether at most `budget` cheap instructions compute the value from positions and scalars. If so, recomputing the
+// value is cheaper than loading it.
 bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   if (instruction.shape().is_scalar() || instruction.opcode() == Opcode::kIota) return true;
   const OpCost cost = CostOf(instruction);
@@ -104,8 +104,8 @@ void FusionPlanner::Replicate(Instruction* instruction, const Consumers& consume
   if (!everywhere && instruction->opcode() != Opcode::kConstant) StartGroup(instruction);
 }
 
-// Storing the value costs a write, and a read in every group. Computing it again costs reading the operands that a
-// group does not read anyway: cheaper if these are no larger than the value itself.
+// Storing the value costs a write, and a read in every group. Recomputing it costs reads of the operands that a group
+// does not read anyway. Recomputing is cheaper if these operands are not larger than the value.
 bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const {
   if (!hlo::IsElementwise(instruction.opcode())) return false;
   for (int group : consumers.groups) {
@@ -200,15 +200,15 @@ bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<
                               const FusionGroup& group) const {
   const OpCost cost = CostOf(instruction);
   if (cost == OpCost::kFree) return maps.size() <= kMaxMapsOfMember;
-  // A reduction is an inner loop, which may run once for each position only.
+  // A reduction is an inner loop, which must run at most once for each position.
   if (instruction.opcode() == Opcode::kReduce) {
     return maps == std::vector<int>{FusionGroup::kIdentity} && group.elements == instruction.shape().elements();
   }
-  // Reading columns is slow, so large transposes that move rows have a kernel of their own.
+  // Reading columns is slow, so a large transpose that moves rows is a kernel by itself.
   if (instruction.opcode() == Opcode::kTranspose && instruction.shape().elements() > 4096) return false;
   if (maps.size() > (cost == OpCost::kExpensive ? 1 : kMaxMapsOfMember)) return false;
   const int64_t elements = instruction.shape().elements();
-  if (elements == 1) return true;  // Code generation hoists it out of the loop.
+  if (elements == 1) return true;  // Code generation hoists this value out of the loop.
   int recomputed = group.recomputed;
   for (int map : maps) {
     if (group.evaluations[map] <= elements) continue;

@@ -1,10 +1,10 @@
 // Decides which instructions of a computation are fused.
 //
 // The planner visits instructions from results to parameters (users before operands). An instruction joins the group of
-// its users if all of them are in one group. If it has users elsewhere, it becomes another root (result) of a group
-// with the same number of elements that reads it element by element, unless that makes a cycle between groups. An
-// instruction that costs less to compute again than to store and load is copied into every group that uses it. Any
-// other instruction starts a group of its own. For example:
+// its users if all of them are in one group. If it also has other users, it becomes another root (result) of a group
+// that has the same number of elements and reads it element by element, unless that makes a cycle between groups. An
+// instruction is copied into every group that uses it if recomputing is cheaper than storing and loading. Any other
+// instruction starts a new group. For example:
 //
 //   s = f32[8,4] logistic(x)              // joins the group of `y` as a second root, because `d` reads it from memory
 //   y = f32[8,4] multiply(x, s)           // starts a group
@@ -30,25 +30,27 @@ struct FusionGroup {
   static constexpr int kIdentity = 0, kScalar = 1;
 
   std::vector<Instruction*> roots;  // The results, last in program order first.
-  // Every member, with the index maps under which it is computed.
+  // The members, each with the index maps under which it is computed.
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
-  std::vector<int64_t> evaluations;  // For each map: how often a member under it is computed in one run of the loop.
-  absl::flat_hash_map<std::string, int> map_ids;  // The number of each map, by its MapKey.
-  int64_t elements = 0;  // The positions of the loop: the number of elements of each root.
-  int recomputed = 0;    // Members that are computed more often than they have elements.
+  std::vector<int64_t> evaluations;  // For each map, the number of times that a member under this map is computed in
+                                     // one execution of the loop.
+  absl::flat_hash_map<std::string, int> map_ids;  // The number of the map for each MapKey.
+  int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
+  int recomputed = 0;    // The number of members that are computed more often than they have elements.
 };
 
 class FusionPlanner {
  public:
   explicit FusionPlanner(const Computation& computation);
-  // Includes groups of one instruction, which need no fusion.
+  // Includes groups of one instruction, which do not become fusions.
   const std::vector<FusionGroup>& groups() const { return groups_; }
 
  private:
   // The users of a value.
   struct Consumers {
     std::vector<int> groups;  // Sorted, distinct.
-    bool unfused = false;     // It must be in memory: it is the result, or an instruction outside all groups uses it.
+    bool unfused = false;     // The value must be in memory, because it is the result or an instruction outside of all
+                              // groups uses it.
   };
   void Place(Instruction* instruction);
   // Copies the instruction into every consumer's group, and stores it only if it must be in memory.
@@ -63,7 +65,8 @@ class FusionPlanner {
   std::vector<int> MapsIn(const Instruction& instruction, FusionGroup* group) const;
   int OperandMap(const Instruction& user, int64_t operand, int map, FusionGroup* group) const;
   bool IsAllowed(const Instruction& instruction, const std::vector<int>& maps, const FusionGroup& group) const;
-  // Whether making `instruction` a root of `group` makes a cycle: a reader of it outside the group feeds the group.
+  // Whether making `instruction` a root of `group` makes a cycle, because the group depends on a reader of
+  // `instruction` that is outside of the group.
   bool WouldCycle(const Instruction& instruction, int group) const;
 
   const Computation& computation_;

@@ -8,7 +8,8 @@ namespace xlad::compiler {
 // The time of LLVM's optimization grows with the instructions in a fusion.
 inline constexpr int64_t kMaxFusedInstructions = 600;
 inline constexpr int64_t kMaxFusionResults = 12;
-// The search for a path between two instructions stops after this many and assumes that there is one.
+// The search for a path between two instructions stops after this many instructions and then assumes that there is a
+// path.
 inline constexpr int kMaxPathVisits = 4000;
 
 }  // namespace xlad::compiler

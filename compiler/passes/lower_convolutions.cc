@@ -1,13 +1,13 @@
-// Replaces convolutions that the library does not take by matrix products.
+// Replaces convolutions that the library does not support by matrix products.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and no other floating-point
-// convolution whose window, or whose output, has at most 64 positions. The rest (and those with batch groups) stay and
-// become plain loops.
+// convolution whose window, or whose output, has at most 64 positions. Other convolutions are not changed, and become
+// plain loops. These include convolutions with batch groups and those whose patches have more than kMaxPatchBytes.
 //
 // The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
 // elements under the window for each output position, are stacked from strided slices of the padded input and
-// multiplied with the kernel by one dot. If the window is large and the output small, as in the gradient of a kernel,
-// there is one slice for each output position instead, and the dot contracts over the window.
+// multiplied with the kernel by one dot. If the window is large and the output is small, as in the gradient of a
+// kernel, there is one slice for each output position instead, and the dot contracts over the window.
 
 #include <algorithm>
 
@@ -35,7 +35,7 @@ class ConvolutionLowering {
     builder_.set_template(convolution);
   }
 
-  // The replacement, or null if the convolution stays.
+  // The replacement, or null if the convolution is not replaced.
   Instruction* Run() {
     if (convolution_->attributes().batch_group_count != 1 || window_.empty()) return nullptr;
     if (!tensor::IsFloating(convolution_->shape().type())) return nullptr;
@@ -75,7 +75,8 @@ class ConvolutionLowering {
   // The result has the input's dimensions with spatial sizes `kept`, and one more for `stacked` before stack_before_.
   Instruction* Patches(const Dims& stacked, const Dims& kept, bool stack_window) {
     Instruction* padded = Padded();
-    // Next to the dimension that is contracted or kept together with it, so that the product sees one dimension.
+    // The dimension is next to the dimension that is contracted or kept together with it, so that the product has one
+    // dimension for both.
     stack_before_ = stack_window ? dims_.input_feature : dims_.input_batch;
     std::vector<Instruction*> slices;
     Dims position(stacked.size(), 0);
@@ -85,7 +86,7 @@ class ConvolutionLowering {
       for (size_t s = 0; s < window_.size(); ++s) {
         const hlo::WindowDimension& w = window_[s];
         const size_t d = dims_.input_spatial[s];
-        // The stacked position is the start of the slice, the kept one its step.
+        // The stacked position determines the start of the slice, and the kept position its step.
         int64_t index = position[s];
         if (stack_window && w.window_reversal) index = w.size - 1 - index;
         start[d] = index * (stack_window ? w.window_dilation : w.stride);
@@ -100,7 +101,7 @@ class ConvolutionLowering {
     return slices.size() == 1 ? slices[0] : builder_.Concatenate(slices, stack_before_);
   }
 
-  // The dimension of the patches that is dimension d of the input.
+  // The dimension of the patches that corresponds to dimension d of the input.
   int64_t Shifted(int64_t d) const { return d >= stack_before_ ? d + 1 : d; }
 
   // The product of patches[.., window, ..] and the kernel over window positions and input features. Feature groups are

@@ -1,7 +1,8 @@
-// Rewrites ragged-all-to-all, whose sizes are data, into collectives of fixed sizes and a choice of rows. Every device
-// receives all rows of the input of its group, as many as an exchange padded to the largest possible size would send.
+// Rewrites ragged-all-to-all, whose sizes are data, into collectives of fixed sizes and a selection of rows. Every
+// device receives all input rows of its group. An exchange that is padded to the largest possible size would send as
+// many rows.
 //
-//   for each sender s of the group and entry i of s for this device, brought here by all-to-alls of the vectors:
+//   for each sender s of the group and each entry that s has for this device (all-to-alls exchange the entries):
 //     row r of the result, if output_offset <= r < output_offset + send_size,
 //       is row input_offset + r - output_offset of the input of s; all other rows are those of the output operand
 //
@@ -39,13 +40,13 @@ class Lowering {
  private:
   static constexpr ElementType kIndex = ElementType::kS64;
 
-  // A collective that is made here has the causes of the exchange.
+  // Sets the causes of a new collective to those of the exchange.
   Instruction* Named(Instruction* collective) {
     collective->mutable_frontend_attributes() = exchange_->frontend_attributes();
     return collective;
   }
 
-  // The entries of operand k that the devices of the group have for this one, in the order of the group.
+  // The entries for this device in operand k of all devices of the group, in the order of the group.
   Instruction* Received(int64_t k) {
     Instruction* const sent = builder_.Convert(kIndex, exchange_->operand(k));
     if (size_ == 1) return sent;
@@ -59,7 +60,8 @@ class Lowering {
     return Named(builder_.AllGather(input, 0, attributes.replica_groups, attributes.channel_id.value_or(1)));
   }
 
-  // By row of the result: the row of the inputs of the group, one after the other, that is stored there; -1 for none.
+  // For each row of the result, the row of the concatenated inputs of the group that is stored there, or -1 if there is
+  // none.
   Instruction* SourceRows(int64_t input_rows, int64_t output_rows) {
     const Dims table = {count_, output_rows};
     const auto along_entries = [&](Instruction* x) { return builder_.Broadcast(x, table, {0}); };
@@ -72,7 +74,8 @@ class Lowering {
     Instruction* const size = along_entries(Received(3));
     Instruction* const target = along_entries(Received(4));
     Instruction* const at =
-        binary(Opcode::kSubtract, builder_.Iota(hlo::Shape(kIndex, table), 1), target);  // In the rows of the entry.
+        binary(Opcode::kSubtract, builder_.Iota(hlo::Shape(kIndex, table), 1), target);  // Whether the row is in the
+                                                                                         // range of the entry.
     Instruction* const none = builder_.Full(at->shape(), builder_.Scalar(kIndex, -1));
     Instruction* const is_inside = binary(Opcode::kAnd, builder_.Compare(hlo::Comparison::kGt, at, none),
                                           builder_.Compare(hlo::Comparison::kLt, at, size));

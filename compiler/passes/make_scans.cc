@@ -1,9 +1,9 @@
-// Replaces cumulative sums, products, maxima and minima by scans. As a reduce-window, each result would cost the length
-// of the dimension.
+// Replaces cumulative sums, products, maxima and minima by scans. In a reduce-window, the cost of each result would be
+// proportional to the length of the dimension.
 //
 // Needs: simplified, canonical reducers. Leaves: no reduce-window of one operand whose window covers one whole
-// dimension and is padded on one side, so that result i combines the elements up to (or from) i, if the initial value
-// may be combined any number of times.
+// dimension of at least kMinLength elements and is padded on one side, so that result i combines the elements up to (or
+// from) i, if the initial value may be combined any number of times.
 
 #include <optional>
 
@@ -16,17 +16,17 @@
 namespace xlad::compiler {
 namespace {
 
-// Shorter windows stay: a few window positions vectorize better than the serial steps of a scan.
+// Shorter windows are not replaced: a few window positions vectorize better than the serial steps of a scan.
 constexpr int64_t kMinLength = 16;
 
-// A reduce-window that is a cumulative reduction along `dimension`, from the first or from the last element on.
+// A reduce-window that is a cumulative reduction along `dimension`, beginning with the first or the last element.
 struct Cumulative {
   int64_t dimension = 0;
   bool is_reverse = false;
   Opcode opcode = Opcode::kAdd;
 };
 
-// Whether combining `initial` once more changes no result. The padding of a window holds the initial value.
+// Whether combining `initial` once more does not change any result. The padding of a window has the initial value.
 bool MayRepeat(Opcode opcode, const Instruction& initial) {
   switch (opcode) {
     case Opcode::kAdd:

@@ -1,7 +1,7 @@
-// Removes what does not affect values: layouts, shardings, copies, dependencies, annotation calls.
+// Removes everything that does not affect values: layouts, shardings, copies, dependencies, annotation calls.
 //
-// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `bitcast`, `add-dependency`, `domain` or
-// `replica-id`, no sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
+// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `bitcast`, `add-dependency`, `domain`,
+// `replica-id` or sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -52,8 +52,9 @@ Dims MajorToMinor(const Shape& shape) {
   return order;
 }
 
-// A bitcast reinterprets memory, so its meaning depends on both layouts: a transpose to the operand's memory order, a
-// reshape, and a transpose from the result's memory order. Null if the element types have different widths.
+// A bitcast reinterprets memory, so its meaning depends on both layouts. It is replaced by a transpose to the operand's
+// memory order, a reshape, and a transpose from the result's memory order. Returns null if the element types have
+// different widths.
 Instruction* ExpandBitcast(Instruction* bitcast) {
   Instruction* x = bitcast->operand(0);
   const Shape& to = bitcast->shape();
@@ -76,7 +77,7 @@ Instruction* ExpandBitcast(Instruction* bitcast) {
     inverse[order[d]] = d;
   }
   Instruction* expanded = transpose(builder.Reshape(x, memory_sizes), inverse);
-  expanded->mutable_shape() = to;  // With its layout, for a bitcast of this one.
+  expanded->mutable_shape() = to;  // The shape keeps its layout, because a bitcast of this instruction needs it.
   return expanded;
 }
 
@@ -100,7 +101,7 @@ absl::Status Normalize(hlo::Module& module, PassContext&) {
   for (const auto& computation : module.computations()) {
     bool changed = false;
     for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() != Opcode::kBitcast) continue;  // While the layouts are still there.
+      if (instruction->opcode() != Opcode::kBitcast) continue;  // Bitcasts must be replaced before layouts are removed.
       Instruction* expanded = ExpandBitcast(instruction);
       if (expanded == nullptr) continue;
       instruction->ReplaceAllUsesWith(expanded);

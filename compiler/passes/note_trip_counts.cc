@@ -1,7 +1,7 @@
 // Records the trip count of every counted loop as a frontend attribute, for the runtime and for later passes.
 //
-// Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: kTripCountKey on every
-// while whose trip count is known, and on no other.
+// Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: the attribute
+// kTripCountKey on exactly the whiles whose trip count is known.
 #include "compiler/analysis/step_computations.h"
 #include "compiler/passes/passes.h"
 #include "hlo/analysis/trip_count.h"

@@ -1,16 +1,16 @@
 // Chooses the execution order of each step computation.
 //
 // Needs: fused step computations. Leaves: every step computation in an order in which
-//   - collectives start as soon as their operands are ready, and their users come as late as the collectives are
-//     estimated to take, if there is other computation, so that both overlap,
+//   - collectives start as soon as their operands are ready, and their users are delayed by the estimated time of the
+//     collectives if there is other computation that can overlap,
 //   - an instruction that may overwrite a donated parameter or a loop-carried value comes after the other readers of
 //     the old value, if data dependences allow it, so that no copy is needed,
-//   - few bytes are live.
+//   - the peak of live bytes is low.
 //
-// The method is list scheduling with memory as the priority: of all ready instructions, take the one that increases
-// live memory least (its own bytes minus those of operands that it is the last to read). As in XLA's memory scheduler,
-// the order of the program competes, and the order with the lower peak wins. Then the users of collectives are delayed
-// (delay_uses.h), unless that makes the peak more than a little higher.
+// The method is list scheduling with memory as the priority: the next instruction is the ready instruction that
+// increases live memory least (its own bytes minus those of the operands that it is the last to read). As in XLA's
+// memory scheduler, the result is compared with the program order, and the order with the lower peak is chosen. Then
+// the users of collectives are delayed (delay_uses.h), unless the peak would grow by more than kMaxPeakGrowth.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -30,14 +30,14 @@ namespace {
 
 using Order = std::vector<Instruction*>;
 
-// How much higher the peak may be so that collectives overlap with computation.
+// The factor by which overlapping collectives with computation may increase the peak.
 constexpr double kMaxPeakGrowth = 1.05;
 
 int64_t OwnBytes(const Instruction& instruction) {
   return IsTransparent(instruction) ? 0 : instruction.shape().bytes();
 }
 
-// The instructions that make the buffers of a value, looking through tuples and reshapes.
+// The instructions that write the buffers of a value, looking through tuples and reshapes.
 void Sources(Instruction* value, std::vector<Instruction*>* sources) {
   if (!IsTransparent(*value) || value->operand_count() == 0) {
     sources->push_back(value);
@@ -97,11 +97,12 @@ class Graph {
   Computation* computation_;
   std::vector<Instruction*> all_;
   absl::flat_hash_map<const Instruction*, size_t> position_;
-  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;  // From an instruction to those before it.
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;  // Edges from an instruction to the
+                                                                              // instructions that must come before it.
 };
 
-// List scheduling: takes ready instructions one by one. Instructions without a buffer come first, then collectives,
-// then what increases live memory least (if `by_memory`), then program order.
+// List scheduling. Among the ready instructions, those without a buffer come first, and then collectives. If
+// `by_memory`, the instruction that increases live memory least is next. Ties are resolved by program order.
 class ListScheduler {
  public:
   ListScheduler(const Graph& graph, bool by_memory) : graph_(graph), by_memory_(by_memory) {
@@ -138,9 +139,9 @@ class ListScheduler {
     }
     return order;
   }
-  // The most bytes that are live at once in the order of Run.
+  // The maximum number of bytes that are live at once in the order of Run.
   int64_t peak() const { return peak_; }
-  // The same in another order, instead of Run.
+  // The maximum number of bytes that are live at once in a given order. Called instead of Run.
   int64_t PeakOf(const Order& order) {
     for (Instruction* at : order) Account(at);
     return peak_;
@@ -182,7 +183,7 @@ class ListScheduler {
       const int64_t left = --readers_left_[source];
       if (left == 0) now_ -= OwnBytes(*source);
       if (left != 1 || !by_memory_) continue;
-      // The last reader frees the value from now on, which raises its priority.
+      // Only one reader remains. Running it frees the value, which raises its priority.
       for (Instruction* reader : readers_[source]) {
         auto found = entry_of_.find(reader);
         if (found == entry_of_.end()) continue;
@@ -201,7 +202,7 @@ class ListScheduler {
   int64_t now_ = 0, peak_ = 0;
 };
 
-// The instruction that makes leaf `leaf` of `value`, with tuples looked through.
+// The instruction that computes leaf `leaf` of `value`, looking through tuples.
 Instruction* LeafSource(Instruction* value, int64_t leaf) {
   while (value->opcode() == Opcode::kTuple) {
     int64_t element = 0;

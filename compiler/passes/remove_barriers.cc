@@ -1,5 +1,6 @@
-// Removes opt-barriers. They keep common subexpressions on their two sides apart (recomputation that saves memory), so
-// they stay until the last `cse` is done; fusion and buffer assignment do not need them.
+// Removes opt-barriers. Programs recompute values after a barrier to save memory, and the barrier keeps `cse` from
+// merging them with the values before it. Therefore barriers are removed only after the last `cse`. Fusion and buffer
+// assignment do not need them.
 //
 // Needs: nothing. Leaves: no opt-barrier.
 #include "compiler/analysis/hlo_names.h"

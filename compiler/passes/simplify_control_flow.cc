@@ -34,7 +34,7 @@ Instruction* SimplifyConditional(Instruction* conditional, hlo::Builder& builder
   const int64_t branches = std::ssize(conditional->called());
   const bool is_predicate = conditional->operand(0)->shape().type() == ElementType::kPred;
   int64_t branch = is_predicate ? (*selector != 0 ? 0 : 1) : *selector;
-  if (branch < 0 || branch >= branches) branch = branches - 1;  // An index out of range selects the last branch.
+  if (branch < 0 || branch >= branches) branch = branches - 1;  // Out of range: the last branch.
   Instruction* argument = conditional->operand(branch + 1);
   return InlineInto(*conditional->called()[branch], {argument}, builder.computation());
 }

@@ -33,7 +33,7 @@ Instruction* SimplifyAdd(Instruction* add) {
 }
 
 Instruction* SimplifySubtract(Instruction* subtract) {
-  // x - (+0) is x for every x, including -0; x - (-0) is not, because -0 - (-0) is +0.
+  // x - (+0) is x for every x, including -0. x - (-0) is not x for every x, because -0 - (-0) is +0.
   if (IsSplat(subtract->operand(1), 0) && !IsNegativeZero(subtract->operand(1))) return subtract->operand(0);
   return nullptr;
 }
@@ -115,7 +115,7 @@ Instruction* SimplifyCompare(Instruction* compare, hlo::Builder& builder) {
   return builder.Full(compare->shape(), builder.Scalar(ElementType::kPred, holds ? 1 : 0));
 }
 
-// Whether every value of `narrow` is a value of `wide`.
+// Whether every value of type `narrow` can be represented in type `wide`.
 bool IsWidening(ElementType narrow, ElementType wide) {
   if (narrow == ElementType::kBF16 || narrow == ElementType::kF16) {
     return wide == ElementType::kF32 || wide == ElementType::kF64;

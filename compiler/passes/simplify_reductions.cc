@@ -4,8 +4,9 @@
 namespace xlad::compiler {
 namespace {
 
-// A reduction over dimensions of size 1 combines the initial value with each element once, in this order. The rules for
-// `opcode` then remove it if the initial value is its identity; +0 is not the identity of a float sum (0 + -0 is 0).
+// A reduction over dimensions of size 1 combines the initial value with each element once, in this order. If the
+// initial value is the identity of `opcode`, the rules for `opcode` then remove the operation. +0 is not the identity
+// of a float sum (0 + -0 is 0).
 Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {
   if (reduce->operand_count() != 2) return nullptr;
   Instruction* x = reduce->operand(0);

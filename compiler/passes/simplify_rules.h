@@ -11,7 +11,7 @@
 
 namespace xlad::compiler {
 
-// Elementwise opcodes. Also moves an operation on broadcast scalars in front of the broadcast.
+// Elementwise opcodes. Also moves an operation on broadcast scalars before the broadcast.
 Instruction* SimplifyElementwise(Instruction* instruction, hlo::Builder& builder);
 // Opcodes that move elements: reshape, broadcast, transpose, slice, pad, concatenate, reverse, dynamic-slice and
 // dynamic-update-slice.

@@ -16,7 +16,7 @@ Dims WithoutUnits(const Dims& dims) {
   return kept;
 }
 
-// Whether the dims are 0, 1, 2, ...
+// Whether the dimensions are 0, 1, 2, ...
 bool IsIota(const Dims& dims) {
   for (int64_t i = 0; i < std::ssize(dims); ++i) {
     if (dims[i] != i) return false;
@@ -96,7 +96,7 @@ Instruction* SimplifyTranspose(Instruction* transpose, hlo::Builder& builder) {
   return builder.Broadcast(x->operand(0), transpose->shape().dims(), combined);
 }
 
-// A slice of a concatenation that reads one piece only is a slice of this piece.
+// A slice of a concatenation that reads only one operand is a slice of this operand.
 Instruction* SliceOfPiece(Instruction* slice, hlo::Builder& builder) {
   Instruction* x = slice->operand(0);
   const int64_t dimension = x->dimensions()[0];

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kMinScores = 1 << 14;
 
-// If `split` is `merged` with its first dimension split into several, returns their sizes, otherwise nothing.
+// If `split` is `merged` with its first dimension split into several dimensions, returns the sizes of these dimensions.
+// Otherwise returns an empty list.
 Dims SplitOf(const Dims& merged, const Dims& split) {
   if (split.size() <= merged.size() || merged.empty()) return {};
   const size_t extra = split.size() - merged.size();
@@ -22,7 +23,7 @@ bool HasOneBatchDimension(const Instruction& dot) {
   return dot.opcode() == Opcode::kDot && dot.operand_count() == 2 && dot.attributes().dot->lhs_batch.size() == 1;
 }
 
-// Dimension `at` of an operand of a dot becomes `sizes`; the numbers of the dimensions after it change.
+// The sizes and the dimension numbers of an operand of a dot after dimension `at` has been split into `sizes`.
 struct Side {
   Dims sizes, batch, contracting;
 };
@@ -76,8 +77,8 @@ bool HasExponential(const Instruction* value) {
   return false;
 }
 
-// The sizes of the dimensions that a reshape has merged into the batch dimension of an operand that consists of scores,
-// or empty if no operand does.
+// If an operand of the dot is a reshape of scores that merges several dimensions into the batch dimension, returns the
+// sizes of these dimensions. Otherwise returns an empty list.
 Dims SplitOfOperands(const Instruction& dot) {
   for (int64_t k = 0; k < 2; ++k) {
     const Instruction* operand = dot.operand(k);

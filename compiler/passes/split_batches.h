@@ -10,7 +10,8 @@
 
 namespace xlad::compiler {
 
-// The products stay the same; reshapes cost nothing. Leaves no dead instructions.
+// The products are the same, and reshapes are free. Does not change scores of fewer than 16,384 elements. Removes dead
+// instructions.
 void SplitBatches(Computation* computation);
 
 }  // namespace xlad::compiler

@@ -1,8 +1,8 @@
-// Divides reductions of large arrays to one value into two: of each block to one value, then of these values. Blocks
-// can be computed on several cores, and their number depends on the shape alone.
+// Divides a reduction of a large array to one value into two reductions: of each block to one value, and of these
+// values. Blocks can be computed on several cores. Their number depends only on the shape.
 //
 // Needs: simplified. Leaves: no sum, product, maximum or minimum of f32 or f64 of kMinElements or more elements to one
-// value, unless its sizes have no suitable divisors. Later passes must not join the two.
+// value, unless its sizes have no suitable divisors. Later passes must not join the two reductions.
 #include <limits>
 
 #include "compiler/analysis/clone.h"
@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kMinElements = 1 << 16;
 constexpr int64_t kMinBlocks = 8, kMaxBlocks = 256;
 
-// The number of blocks: a product of leading sizes and of a divisor of the next, so that a block is a range of the
-// leading indices.
+// The number of blocks. It is the product of the leading sizes and a divisor of the next size, so that a block is a
+// range of the leading indices.
 int64_t BlocksOf(const Dims& sizes) {
   int64_t blocks = 1;
   for (const int64_t size : sizes) {

@@ -47,7 +47,7 @@ void ForEachSlice(Step* step, const Visit& visit) {
   });
 }
 
-// Each allocation that the step touches becomes one argument, which covers all slices of it.
+// Each allocation that the step uses becomes one argument, which covers all of the step's slices of the allocation.
 NativeLoop MakeNative(Step* step, int number) {
   struct Extent {
     int64_t first, last;

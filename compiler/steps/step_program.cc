@@ -24,8 +24,8 @@ bool SameSlice(const BufferSlice& a, const BufferSlice& b) {
   return a.allocation() == b.allocation() && a.offset() == b.offset();
 }
 
-// Whether every element is a NaN of a constant. A select that puts it in place of missing elements, as JAX does for
-// indices out of bounds, makes the NaNs of its result.
+// Whether the instruction is a constant whose elements are all NaN. JAX uses such a constant for elements whose index
+// is out of bounds: a select inserts the NaNs into its result.
 bool IsNanConstant(const Instruction& instruction) {
   const hlo::Literal* literal = hlo::SplatLiteral(instruction);
   return literal != nullptr &&
@@ -59,7 +59,8 @@ class StepBuilder {
  private:
   const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
 
-  // Fills in the step of an operation. Returns false if it needs none: a copy of a buffer onto itself.
+  // Sets the fields of an operation's step. Returns false if the operation needs no step, because it copies a buffer
+  // onto itself.
   absl::StatusOr<bool> Fill(const LinearOp& op, Step* step) {
     switch (op.kind) {
       case LinearOp::Kind::kKernel:
@@ -113,7 +114,7 @@ class StepBuilder {
       return add(step->while_().body(), trips);
     }
     if (step->has_if_()) {
-      // One branch is executed: they count as their mean.
+      // Only one branch is executed, so branches count as their mean.
       const double share = 1.0 / step->if_().branches_size();
       for (const IfStep::Branch& branch : step->if_().branches()) add(branch.steps(), share);
       return;
@@ -125,7 +126,8 @@ class StepBuilder {
   }
 
   void SetChecked(const LinearOp& op, Step* step) const {
-    // What a collective brings may be of another device's operand, where the step that made it is found.
+    // A collective is not checked: a NaN in its result may be from the operand of another device. On that device, the
+    // step that computed the operand is checked.
     if (!step->has_kernel() && !step->has_library()) return;
     size_t input = 0, output = 0;
     const auto add = [&](ElementType type, int value, google::protobuf::RepeatedPtrField<CheckedArray>* arrays) {
@@ -189,7 +191,7 @@ class StepBuilder {
 
   absl::Status FillCollective(const LinearOp& op, CollectiveStep* step) {
     XLAD_ASSIGN_OR_RETURN(CollectiveSpec spec, MakeCollectiveSpec(*op.instruction, options_.devices));
-    // Hand-written collectives may all have one channel id, but the runtime needs distinct ids.
+    // Hand-written collectives may all have the same channel id, but the runtime needs distinct ids.
     while (!collective_ids_.insert(spec.collective_id()).second) spec.set_collective_id(spec.collective_id() + 1);
     if (spec.reduction() != CollectiveSpec::REDUCTION_UNSPECIFIED) spec.set_mode(options_.reduction_mode);
     step->set_spec(result_.collectives.size());

@@ -1,4 +1,5 @@
-// How far two correct computations of an array agree, by what the instructions that lead to it do to bits.
+// How closely two correct computations of an array agree. This is derived from the instructions that compute the array:
+// some determine all bits of their results, others do not.
 #include <algorithm>
 
 #include "compiler/testing/random_values.h"
@@ -7,7 +8,8 @@ namespace xlad::compiler {
 namespace {
 
 
-// Instructions whose results are elements of their operands, or parts of elements.
+// Instructions without arithmetic. Their results consist of elements of their operands, of parts or pairs of these
+// elements (complex numbers), or of elements that are given (parameters, constants and iota).
 bool MovesElements(Opcode opcode) {
   switch (opcode) {
     case Opcode::kAllGather: case Opcode::kAllToAll: case Opcode::kBitcastConvert: case Opcode::kBroadcast:
@@ -27,7 +29,8 @@ bool IsAnnotation(const Instruction& instruction) {
   return instruction.opcode() == Opcode::kCustomCall && (target == "Sharding" || target.starts_with("xla.sdy."));
 }
 
-// Whether a reducer returns elements of its operands: argmax, "the last one".
+// Whether a reducer only selects elements of its operands, as the reducer of argmax does. Arithmetic on integers is
+// allowed, because it is exact.
 bool OnlySelects(const hlo::Computation& reducer) {
   return std::ranges::all_of(reducer.instructions(), [](const auto& instruction) {
     return MovesElements(instruction->opcode()) || instruction->shape().is_tuple() ||

@@ -14,7 +14,7 @@ namespace {
 using tensor::Array;
 using tensor::ElementType;
 
-// The real and imaginary part of a floating-point or complex element; the second is 0 for a real type.
+// The real and imaginary part of a floating-point or complex element. The imaginary part is 0 for a real type.
 using Parts = std::array<double, 2>;
 
 Parts Number(const Array& array, size_t i) {

@@ -8,25 +8,27 @@
 
 namespace xlad::compiler {
 
-// What two correct computations of an array have in common, strictest first. std::max joins two requirements.
+// The properties in which two correct computations of an array agree, strictest first. If two requirements apply, the
+// weaker one (std::max) is used.
 enum class Agreement {
   kBits,        // All bits, including NaN payloads: integers, data movement, bitcasts, selections.
-  kNumbers,     // Equal numbers, zeros with equal signs; any NaN equals any other: floating-point arithmetic.
-  kMagnitudes,  // As kNumbers, but -0 equals +0: sums that may start from different partial sums (dots, all-reduces).
+  kNumbers,     // Equal numbers, and zeros with equal signs, but any NaN equals any other: floating-point arithmetic.
+  kMagnitudes,  // Like kNumbers, but -0 equals +0: sums that may start from different partial sums (dots, all-reduces).
 };
 
 struct Exactness {
   Agreement agreement = Agreement::kNumbers;
-  // Floating-point elements may differ by a small multiple of this. If it is positive, `agreement` is not looked at.
+  // Floating-point elements may differ by a small multiple of this. If it is positive, `agreement` is ignored.
   double error = 0;
 };
 
 // The leaf arrays of a literal, in tuple order.
 std::vector<tensor::Array> ArraysOf(const hlo::Literal& literal);
 
-// The error names the first difference: "element 3 of f32[8]: found 1.5 (0x3fc00000), expected 2 (0x40000000)".
+// If the arrays differ, the error has both shapes or names the first difference:
+// "element 3 of f32[8]: found 1.5 (0x3fc00000), expected 2 (0x40000000)".
 absl::Status CompareArrays(const tensor::Array& found, const tensor::Array& expected, const Exactness& exactness);
-// Compares arrays pairwise; the three lists must have one length.
+// Compares arrays pairwise. The three lists must have the same length.
 absl::Status CompareResults(const std::vector<tensor::Array>& found, const std::vector<tensor::Array>& expected,
                             const std::vector<Exactness>& exactness);
 

@@ -13,7 +13,7 @@ using hlo::Opcode;
 
 uint64_t Mask(ElementType type) { return ~uint64_t{0} >> (64 - tensor::BitWidth(type)); }
 
-// Bits to a number whose unsigned order is the type's order.
+// Maps bits to a number such that the unsigned order of these numbers is the order of the type.
 uint64_t Place(ElementType type, uint64_t bits) {
   return tensor::IsSigned(type) ? bits ^ (uint64_t{1} << (tensor::BitWidth(type) - 1)) : bits;
 }
@@ -30,7 +30,7 @@ bool Holds(Comparison comparison, uint64_t x, uint64_t y) {
   return false;
 }
 
-// The comparison of y and x that says what `comparison` says of x and y.
+// The comparison of y with x that is equivalent to `comparison` of x with y.
 Comparison Mirrored(Comparison comparison) {
   switch (comparison) {
     case Comparison::kGe: return Comparison::kLe;
@@ -41,14 +41,14 @@ Comparison Mirrored(Comparison comparison) {
   }
 }
 
-// Small, near an end of the type's range, or any; as `bits` of the type.
+// A random number: small, near an end of the type's range, or any number. Returns its bits.
 uint64_t RandomBound(RandomValues& random, ElementType type) {
   const uint64_t largest = Mask(type) >> (tensor::IsSigned(type) ? 1 : 0);
   switch (random.Below(5)) {
     case 0:
     case 1: return random.Below(9);
     case 2: return (largest - random.Below(9)) & Mask(type);
-    case 3: return (largest + 1 + random.Below(9)) & Mask(type);  // The least values: the range wraps around.
+    case 3: return (largest + 1 + random.Below(9)) & Mask(type);  // Wraps around to the smallest values.
     default: return random.random().Next() & Mask(type);
   }
 }
@@ -88,12 +88,12 @@ LoopCounter RandomLoopCounter(RandomValues& random, int64_t most) {
   static constexpr Comparison kComparisons[] = {Comparison::kLt, Comparison::kLt, Comparison::kLe, Comparison::kGt,
                                                 Comparison::kGe, Comparison::kNe, Comparison::kEq};
   LoopCounter counter;
-  if (random.OneIn(3)) {  // As frameworks write it.
+  if (random.OneIn(3)) {  // This is the form that frameworks emit.
     counter.limit = random.OneIn(4) ? random.Below(13) : random.Below(5);
     counter.step = 1 + random.Below(3);
     return counter;
   }
-  const bool runs = !random.OneIn(5);  // Most random counters end at once.
+  const bool runs = !random.OneIn(5);  // Most random counters have no iterations.
   for (int tries = 0; tries < 40; ++tries) {
     LoopCounter tried;
     tried.type = random.RandomInteger();

@@ -21,7 +21,7 @@ hlo::ReplicaGroups GroupsOf(const DeviceGroups& groups) {
 
 int64_t SizeOf(const DeviceGroups& groups) { return std::ssize(groups[0]); }
 
-// Integers by any reducer.
+// An all-reduce or reduce-scatter of integers by any reducer.
 Sample IntegerReduction(RandomControl& random, Builder& builder, const Sample& x, const DeviceGroups& groups,
                         int64_t channel) {
   static constexpr Opcode kOpcodes[] = {Opcode::kMultiply, Opcode::kMaximum, Opcode::kMinimum,
@@ -34,7 +34,7 @@ Sample IntegerReduction(RandomControl& random, Builder& builder, const Sample& x
   return {builder.ReduceScatter(x.array, d, reducer, GroupsOf(groups), channel)};
 }
 
-// From each device to the next one of its group; the first one receives zeros.
+// Sends the value of each device to the next device of its group. The first device receives zeros.
 Sample Shift(Builder& builder, const Sample& x, const DeviceGroups& groups, int64_t channel) {
   std::vector<std::pair<int64_t, int64_t>> pairs;
   for (const std::vector<int64_t>& group : groups) {

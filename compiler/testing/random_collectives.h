@@ -1,4 +1,4 @@
-// Random collectives of a program that each device runs.
+// Random collectives in the program that each device runs.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace xlad::compiler {
 
-// Disjoint groups of devices, all of one size.
+// Disjoint groups of devices, all of the same size.
 using DeviceGroups = std::vector<std::vector<int64_t>>;
 
-// One collective of a value of the pool within each group. May return an empty value.
+// A random collective on a value of the pool, among the devices of each group. May return an empty value.
 Sample RandomCollective(RandomControl& random, hlo::Builder& builder, const Pool& pool, const DeviceGroups& groups,
                         int64_t channel);
 
-// The element-wise maximum over each group, on all its devices. Not of complex numbers.
+// The elementwise maximum over each group, on all of its devices. The type must not be complex.
 Sample LargestOfGroup(RandomControl& random, hlo::Builder& builder, const Sample& x, const DeviceGroups& groups,
                       int64_t channel);
 

@@ -27,7 +27,7 @@ Sample Dot(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
   }
   hlo::DotDimensions dims;
   Dims sizes;  // The right operand's batch, contracting and free dimensions, in random order.
-  Dims roles;  // For each, the left operand's dimension, or -1 if it is free.
+  Dims roles;  // For each of these, the dimension of the left operand, or -1 if the dimension is free.
   double terms = 1;
   for (int64_t d = 0; d < x.ndim(); ++d) {
     const int role = random.Below(3);

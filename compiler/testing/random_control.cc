@@ -22,7 +22,7 @@ std::vector<Instruction*> Arrays(const Pool& pool) {
   return arrays;
 }
 
-// How often each family is asked.
+// The relative frequency of a family of instructions.
 struct Weight {
   Family family;
   int weight;
@@ -73,7 +73,7 @@ Sample RandomControl::FitSlot(Builder& builder, Sample value, const Sample& slot
   if (slot.finite() && !value.finite() && RoundingOf(slot.type()) > 0) return {};
   value = Fit(builder, value, slot.type(), slot.dims());
   if (value.array == slot.array || RoundingOf(value.type()) == 0 || !slot.finite()) return value;
-  if (slot.exact()) {  // On the slot's grid and within its bounds.
+  if (slot.exact()) {  // Rounds the value to the slot's grid and clamps it to the slot's bound.
     if (!value.exact()) return {};
     value.array = builder.Binary(Opcode::kMaximum, value.array, Splat(builder, value.array, -7));
     value.array = builder.Binary(Opcode::kMinimum, value.array, Splat(builder, value.array, 7));
@@ -89,7 +89,7 @@ Sample RandomControl::FitSlot(Builder& builder, Sample value, const Sample& slot
 Pool RandomControl::Carried(Builder& builder, const Pool& pool) {
   Pool carried;
   for (int i = 1 + Below(4); i > 0; --i) {
-    if (!carried.empty() && OneIn(3)) {  // One array given twice.
+    if (!carried.empty() && OneIn(3)) {  // The same array occurs twice.
       carried.push_back(carried[Below(std::ssize(carried))]);
       continue;
     }
@@ -118,7 +118,7 @@ Pool RandomControl::OpenParameter(Builder& builder, const Shape& tuple, const Po
   return elements;
 }
 
-// A condition that depends on the data, too.
+// Makes a condition that also depends on the data.
 Instruction* RandomControl::AndData(Builder& builder, Instruction* condition, const Sample& value) {
   if (uniform_control_ || !value.exact() || RoundingOf(value.type()) > 0) return condition;
   const Sample scalar = Fit(builder, value, ElementType::kS32, {});
@@ -126,7 +126,8 @@ Instruction* RandomControl::AndData(Builder& builder, Instruction* condition, co
                         builder.Compare(hlo::Comparison::kLt, scalar.array, builder.Scalar(ElementType::kS32, 6)));
 }
 
-// The first element counts. In most loops the counter's step is a constant of the body, in others the last element.
+// The first carried element is the counter. In most loops, the step of the counter is a constant in the body. In other
+// loops, it is the last carried element.
 Sample RandomControl::While(Builder& builder, const Pool& pool, int depth) {
   const int values = 1 + Below(6);
   const LoopCounter counter = RandomLoopCounter(*this, depth == 0 && values < 3 && OneIn(3) ? 260 : 14);
@@ -159,7 +160,7 @@ Sample RandomControl::While(Builder& builder, const Pool& pool, int depth) {
   AddValues(inside, &inner, values, depth + 1);
   Instruction* step = carries_step ? old.back().array : IntegerScalar(inside, counter.type, counter.step);
   std::vector<Instruction*> next = {counter.Next(*this, inside, old[0].array, step)};
-  for (size_t i = 1; i < old.size(); ++i) {  // Some unchanged, some swapped, some new.
+  for (size_t i = 1; i < old.size(); ++i) {  // Some elements are unchanged, some are swapped, and some are new.
     const bool fixed = carries_step && i + 1 == old.size();
     const Sample value = fixed || OneIn(4) ? old[i] : FitSlot(inside, Pick(inner), old[i], agreements[i]);
     next.push_back(value ? value.array : old[i].array);

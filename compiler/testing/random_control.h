@@ -9,7 +9,7 @@ namespace xlad::compiler {
 
 class RandomControl : public RandomValues {
  public:
-  // A family of values that the caller adds, such as collectives or annotations. It may return an empty value.
+  // An additional family of values from the caller, such as collectives or annotations. It may return an empty value.
   using ExtraFamily = std::function<Sample(hlo::Builder&, const Pool&)>;
   RandomControl(hlo::Module* module, Random* random, Options options, ExtraFamily extra);
 
@@ -37,7 +37,7 @@ class RandomControl : public RandomValues {
   hlo::Instruction* AndData(hlo::Builder& builder, hlo::Instruction* condition, const Sample& value);
 
   ExtraFamily extra_;
-  // About a third of the values are of this family, so that programs differ (swarm testing, Groce et al. 2012).
+  // About a third of the values are of this family, so that programs differ more (swarm testing, Groce et al. 2012).
   const Family favorite_;
   bool uniform_control_ = false;
 };

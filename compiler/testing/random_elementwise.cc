@@ -14,15 +14,15 @@ constexpr double kF32Unit = 0x1p-24;
 struct SmoothFunction {
   Opcode opcode;
   double slope;
-  double bound;  // The result's bound, or 0 if it is the operand's bound.
+  double bound;  // The bound of the result, or 0 if the bound of the operand applies.
 };
 constexpr SmoothFunction kEverywhere[] = {
     {Opcode::kTanh, 1, 1},  {Opcode::kLogistic, 0.25, 1}, {Opcode::kSine, 1, 1}, {Opcode::kCosine, 1, 1},
     {Opcode::kErf, 1.2, 1}, {Opcode::kAtan, 1, 1.6},      {Opcode::kAsinh, 1, 0}};
-// Applied to |x| + 1.
+// These functions are applied to |x| + 1.
 constexpr SmoothFunction kFromOne[] = {{Opcode::kLog, 1, 0},     {Opcode::kSqrt, 0.5, 0}, {Opcode::kRsqrt, 0.5, 1},
                                        {Opcode::kCbrt, 0.34, 0}, {Opcode::kLogPlusOne, 0.5, 0}};
-// Applied to |x| <= 4.
+// These functions are applied to arguments with |x| <= 4.
 constexpr Opcode kGrowing[] = {Opcode::kExponential, Opcode::kExponentialMinusOne, Opcode::kSinh, Opcode::kCosh};
 
 Sample Smooth(RandomValues& random, Builder& builder, Sample x) {
@@ -116,7 +116,7 @@ Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
     case 4:
       return {builder.Binary(random.OneIn(2) ? Opcode::kMaximum : Opcode::kMinimum, x.array, y.array),
               std::max(x.bound, y.bound), std::max(x.fraction, y.fraction), std::max(x.error, y.error)};
-    case 5: {  // A divisor of at least one.
+    case 5: {  // The divisor is at least one.
       Instruction* divisor = builder.Binary(Opcode::kAdd, builder.Unary(Opcode::kAbs, y.array),
                                              Splat(builder, y.array, 1));
       if (random.OneIn(3) && exact) {
@@ -150,7 +150,7 @@ Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
   }
 }
 
-// Clamp, or select by any condition.
+// A clamp, or a select with any condition.
 Sample Choose(RandomValues& random, Builder& builder, const Sample& x, const Sample& y, const Pool& pool) {
   if (!tensor::IsComplex(x.type()) && x.type() != ElementType::kPred && random.OneIn(3)) {
     Instruction* low = builder.Scalar(x.type(), 0);

@@ -1,4 +1,4 @@
-// Random instructions that are exact on all values, NaNs, infinities and denormal numbers among them: bitcasts, and
+// Random instructions that are exact for all values, including NaNs, infinities and denormal numbers: bitcasts, and
 // operations that IEEE 754 defines to the last bit.
 #include "compiler/testing/random_values.h"
 
@@ -8,8 +8,8 @@ namespace {
 
 bool IsPlain(ElementType type) { return tensor::IsFloating(type) || tensor::IsInteger(type); }
 
-// A bitcast-convert to a type of the same width, to a narrower one (which adds a dimension) or to a wider one (which
-// removes one).
+// A bitcast-convert to a type of the same width, to a narrower type (which adds a dimension) or to a wider type (which
+// removes a dimension).
 Sample Bitcast(RandomValues& random, Builder& builder, Sample x) {
   if (!IsPlain(x.type()) || !random.HasCertainBits(x)) return {};
   const ElementType type = random.OneIn(2) ? random.RandomInteger() : random.RandomFloat();
@@ -45,7 +45,7 @@ Sample FloatBinary(RandomValues& random, Builder& builder, const Sample& x, cons
   return {builder.Binary(random.OneOf(kOpcodes), x.array, y.array), kUnbounded, 0, 0};
 }
 
-// The operand of an operation: from the pool, or a constant that rules of simplification know (0, -0, 1, ...).
+// An operand: a value of the pool, or a constant for which simplification has rules (0, -0, 1, ...).
 Sample Other(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
   static constexpr double kConstants[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5};
   if (random.OneIn(3)) return {Splat(builder, x.array, random.OneOf(kConstants)), 2, 1, 0};

@@ -11,13 +11,13 @@ namespace {
 using tensor::Array;
 using tensor::ElementType;
 
-// Multiples of 1/8 in [-2, 2]; every other zero is negative.
+// A random multiple of 1/8 in [-2, 2]. Half of the zeros are negative.
 double SmallFloat(Random* random) {
   const int eighths = static_cast<int>(random->Below(34)) - 17;
   return eighths == -17 ? -0.0 : eighths / 8.0;
 }
 
-// The bits of a floating-point number with this many exponent and mantissa bits.
+// The bits of a random floating-point number with the given numbers of exponent and mantissa bits.
 uint64_t SpecialFloat(int exponent_bits, int mantissa_bits, Random* random) {
   const uint64_t mantissa = (uint64_t{1} << mantissa_bits) - 1, exponent = (uint64_t{1} << exponent_bits) - 1;
   const uint64_t infinity = exponent << mantissa_bits, quiet = uint64_t{1} << (mantissa_bits - 1);
@@ -37,7 +37,8 @@ uint64_t SpecialFloat(int exponent_bits, int mantissa_bits, Random* random) {
     default: {
       const uint64_t bits = sign | (random->Next() & (infinity | mantissa));
       const bool is_nan = (bits & infinity) == infinity && (bits & mantissa) != 0;
-      return is_nan ? bits | quiet : bits;  // Signaling NaNs may become quiet ones on any way through a register.
+      return is_nan ? bits | quiet : bits;  // Signaling NaNs are avoided, because loading them into a register may make
+                                            // them quiet.
     }
   }
 }
@@ -103,7 +104,7 @@ Array RandomSpecialArray(const tensor::Shape& shape, Random* random) {
   const size_t width = tensor::ByteWidth(shape.type) / (tensor::IsComplex(shape.type) ? 2 : 1);
   for (size_t i = 0; i < array.bytes().size(); i += width) {
     const uint64_t bits = SpecialBits(shape.type, random);
-    std::memcpy(&array.bytes()[i], &bits, width);  // The low bytes: little-endian.
+    std::memcpy(&array.bytes()[i], &bits, width);  // The low bytes come first (little-endian).
   }
   return array;
 }

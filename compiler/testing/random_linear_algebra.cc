@@ -1,4 +1,4 @@
-// LAPACK calls as JAX emits them, which the import of a user's program replaces by loops.
+// LAPACK calls in the form that JAX emits. The import of a user's program replaces them by loops.
 #include <cmath>
 
 #include "compiler/testing/random_values.h"
@@ -7,7 +7,7 @@ namespace xlad::compiler {
 
 namespace {
 
-// A well-conditioned matrix without zero minors: 3 I + sin(5 i + 3 j) / 2 + a scaled value of the pool.
+// A well-conditioned matrix whose minors are not zero: 3 I + sin(5 i + 3 j) / 2 + a scaled value of the pool.
 Sample RegularMatrix(RandomValues& random, Builder& builder, const Pool& pool, const Shape& shape) {
   const ElementType type = shape.type();
   Instruction* i = builder.Iota(shape, 0);
@@ -26,7 +26,8 @@ Sample RegularMatrix(RandomValues& random, Builder& builder, const Pool& pool, c
 
 }  // namespace
 
-// The R of a QR factorization and its reflectors, of a matrix scaled by a power of two and scaled back.
+// The matrix R or the scalar factors (tau) of a QR factorization. The matrix is scaled by a power of two, and R is
+// scaled back.
 Sample RandomLinearAlgebra(RandomValues& random, Builder& builder, const Pool& pool) {
   const bool wide = random.OneIn(3);
   const ElementType type = wide ? ElementType::kF64 : ElementType::kF32;
@@ -43,7 +44,7 @@ Sample RandomLinearAlgebra(RandomValues& random, Builder& builder, const Pool& p
   factors = builder.Binary(Opcode::kMultiply, factors, Splat(builder, factors, 1 / scale));
   const double error = 64 * (x.error + RoundingOf(type));
   if (random.OneIn(3)) return {builder.GetTupleElement(made, 1), 2, 0, error};
-  // Reflectors below the diagonal do not scale: keep R alone.
+  // The reflectors below the diagonal do not scale with the matrix, so only R is kept.
   Instruction* below = builder.Compare(hlo::Comparison::kGt, builder.Iota(factors->shape(), 0),
                                        builder.Iota(factors->shape(), 1));
   return {builder.Select(below, Splat(builder, factors, 0), factors), 16, 0, error};

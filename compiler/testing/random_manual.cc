@@ -30,7 +30,7 @@ struct Border {
 
 class ManualRegion {
  public:
-  // `free`: the axes that are not manual in the computation around the region.
+  // `free` has the axes that are not manual in the computation around the region.
   ManualRegion(RandomControl& outer, const sharding::Mesh& mesh, const AxisList& free, int64_t* channels)
       : outer_(outer), mesh_(mesh), channels_(*channels), manual_(SomeAxes(free)), free_(Without(free, manual_)),
         inner_(&outer.module(), &outer.random(), outer.options(), [this](Builder& builder, const Pool& pool) {
@@ -74,7 +74,7 @@ class ManualRegion {
     return axes;
   }
 
-  // At least one.
+  // Returns some of the axes, at least one.
   AxisList SomeAxes(const AxisList& axes) {
     AxisList some;
     for (const sharding::AxisRef& axis : axes) {
@@ -112,7 +112,8 @@ class ManualRegion {
     return border;
   }
 
-  // The value as it may leave: concatenated along some of the axes, replicated along the others.
+  // The value in a form in which it may leave the region: concatenated along some of the axes, replicated along the
+  // others.
   Sample Leave(Builder& inside, Sample x, Border* border) {
     if (x.ndim() == 0) x.array = inside.Reshape(x.array, {1});
     Dims dims = x.dims();
@@ -162,7 +163,7 @@ class ManualRegion {
     return builder.computation()->Add(std::move(call), operands);
   }
 
-  // Shardy's text; dimensions are open to the free axes, or closed.
+  // The text in Shardy's syntax. Dimensions are open to the free axes, or closed.
   std::string Text(const Border& border) {
     std::vector<std::string> dims;
     for (const AxisList& axes : border.axes) {

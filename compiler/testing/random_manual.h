@@ -6,9 +6,9 @@
 
 namespace xlad::compiler {
 
-// A manual computation on some axes of the mesh: it takes values of the pool, applies random instructions, collectives
-// over these axes and manual computations on further axes, and returns one value. `channels` counts the collectives of
-// the module. May return an empty value.
+// A manual computation on some axes of the mesh: its operands are values of the pool. It has random instructions,
+// collectives over these axes and manual computations on other axes, and returns one value. `channels` counts the
+// collectives of the module. May return an empty value.
 Sample RandomManual(RandomControl& random, hlo::Builder& builder, const Pool& pool, const sharding::Mesh& mesh,
                     int64_t* channels);
 

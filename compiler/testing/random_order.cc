@@ -9,7 +9,7 @@ namespace {
 
 Sample Sort(RandomValues& random, Builder& builder, Sample x, const Pool& pool) {
   if (x.ndim() == 0 || tensor::IsComplex(x.type()) || x.type() == ElementType::kPred) return {};
-  // Only the total order, which depends on all bits, orders NaNs and zeros.
+  // NaNs, and zeros of different signs, are ordered only by the total order, which depends on all bits.
   const bool total = tensor::IsFloating(x.type()) && random.HasCertainBits(x) && (!x.finite() || random.OneIn(3));
   if (!x.exact() || (!x.finite() && !total)) return {};
   const int64_t along = random.Below(x.ndim());

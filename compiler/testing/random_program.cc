@@ -28,7 +28,7 @@ DeviceGroups RandomGroups(RandomControl& random, int devices) {
   return groups;
 }
 
-// Some parameters have equal shapes, so that a parameter can be returned in the buffer of another one.
+// Some parameters have equal shapes, so that a parameter can be returned in the buffer of another parameter.
 Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* special) {
   Pool pool;
   for (int p = 2 + random.Below(3); p > 0; --p) {

@@ -9,7 +9,7 @@ namespace xlad::compiler {
 
 namespace {
 
-// What is known of a sum of `terms` values like `term`.
+// The Sample of a sum of `terms` values like `term`.
 Sample SumOf(const Sample& term, Instruction* sum, double terms) {
   Sample result{sum, term.bound * terms, term.fraction, term.error * terms};
   if (result.error > 0) result.error += terms * RoundingOf(term.type()) * result.bound;
@@ -22,7 +22,8 @@ double Lowest(ElementType type) {
   return -std::ldexp(1.0, tensor::BitWidth(type) - 1);
 }
 
-// Adds the rounding error of a sum of exact floats that outgrows their grid: its order is not defined.
+// Adds the rounding error of a sum of exact floats if the sum is too large to be exact, because the order of the sum is
+// not defined.
 Sample Rounded(Sample sum, double terms, double unit) {
   if (unit > 0 && sum.exact() && std::log2(std::max(sum.bound, 1e-9)) + sum.fraction > -std::log2(unit)) {
     sum.error = (terms + 1) * unit * sum.bound;
@@ -118,7 +119,7 @@ Sample Window(RandomValues& random, Builder& builder, Sample x) {
   auto reduce = std::make_unique<Instruction>(Opcode::kReduceWindow, Shape(x.type(), {}));
   reduce->mutable_attributes().window = window;
   reduce->mutable_called() = {hlo::ScalarReducer(&random.module(), sums ? Opcode::kAdd : Opcode::kMaximum, x.type())};
-  // A finite lower bound, so that a window of padding alone is finite.
+  // The initial value is finite, so that the result of a window with only padding is finite.
   const double low = tensor::IsFloating(x.type()) ? -x.bound : Lowest(x.type());
   Instruction* made = Append(builder, std::move(reduce), {x.array, builder.Scalar(x.type(), sums ? 0 : low)});
   if (!sums) return Like(x, made);

@@ -119,7 +119,7 @@ class Writer {
     }
   }
 
-  // Values stay between -16 and 16, so that sums of small integers are exact.
+  // Clamps values to -16 .. 16, so that sums of small integers are exact.
   std::string Bounded(const std::string& shape, const std::string& value) {
     const std::string low = Add(Shape({}), "constant(-16)"), high = Add(Shape({}), "constant(16)");
     return Add(shape, absl::StrCat("clamp(", low, ", ", value, ", ", high, ")"));
@@ -181,7 +181,7 @@ class Writer {
   std::string type_;
   std::vector<int64_t> dims_;
   size_t row_dims_ = 1;
-  std::vector<std::string> parameters_;  // Their shapes.
+  std::vector<std::string> parameters_;  // The shapes of the parameters.
   std::string body_;
   std::vector<std::string> full_, rows_;  // Names of values.
   int values_ = 0;

@@ -9,13 +9,13 @@
 
 namespace xlad::compiler {
 
-// The text of a program whose entry is one fusion of its parameters: arithmetic on full values, row values and columns,
-// reductions along the rows in any number and order, broadcasts, slices, reversals, reshapes, iotas, one to three
-// results. The type is f32, f64, s32 or bf16. If the parameters are small integers, all results are exact, whatever the
-// order of the sums. Equal seeds make equal programs.
+// The text of a program whose entry is one fusion of its parameters. The fusion has arithmetic on full values, row
+// values and columns, any number of reductions along the rows, broadcasts, slices, reversals, reshapes, iotas, and one
+// to three results. The type is f32, f64, s32 or bf16. If the parameters are small integers, all results are exact for
+// every order of the sums. Equal seeds make equal programs.
 std::string RandomRowProgram(uint64_t seed);
 
-// Integers between -8 and 8, of the type f32, f64, s32 or bf16.
+// An array of integers between -8 and 8, of type f32, f64, s32 or bf16.
 tensor::Array RandomIntegers(const tensor::Shape& shape, Random* random);
 
 }  // namespace xlad::compiler

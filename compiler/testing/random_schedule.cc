@@ -6,7 +6,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Random schedules, of which only some are accepted.
+// Makes random schedules. ApplySchedule accepts only some of them.
 class Maker {
  public:
   Maker(const Kernel& kernel, Random* random) : kernel_(kernel), random_(*random) {}
@@ -21,7 +21,7 @@ class Maker {
         schedule.splits.push_back({name, 1 + Below(kernel_.dims[d].size + 2)});
         loops = {name + ".o", name + ".i"};
       }
-      // Sometimes before loops of earlier dimensions.
+      // Sometimes the loops are placed before loops of earlier dimensions.
       const auto at = OneIn(4) ? schedule.order.begin() + Below(std::ssize(schedule.order) + 1) : schedule.order.end();
       schedule.order.insert(at, loops.begin(), loops.end());
     }
@@ -43,7 +43,7 @@ class Maker {
     return schedule;
   }
 
-  // Leaves out primitives until the schedule is accepted.
+  // Removes primitives until the schedule is accepted.
   absl::StatusOr<ScheduledKernel> Accepted() {
     KernelSchedule schedule = Make();
     while (true) {

@@ -6,10 +6,10 @@
 
 namespace xlad::compiler {
 
-// A schedule made of the kernel's names, of which ApplySchedule accepts only some.
+// A random schedule that uses the names of the kernel. ApplySchedule accepts only some of these schedules.
 KernelSchedule RandomSchedule(const Kernel& kernel, Random* random);
 
-// The kernel with a random schedule that was accepted.
+// The kernel with a random schedule that ApplySchedule accepts.
 absl::StatusOr<ScheduledKernel> RandomScheduled(const Kernel& kernel, Random* random);
 
 }  // namespace xlad::compiler

@@ -15,7 +15,7 @@ Sample Filled(RandomValues& random, Builder& builder, const Pool& pool) {
   return dims.empty() ? scalar : Like(scalar, builder.Full(Shape(x.type(), dims), scalar.array));
 }
 
-// Merges two dimensions, splits one, or inserts one of size 1.
+// Merges two dimensions, splits a dimension, or inserts a dimension of size 1.
 Sample Reshaped(RandomValues& random, Builder& builder, const Sample& x) {
   Dims sizes = x.dims();
   const int kind = random.Below(3);
@@ -36,7 +36,7 @@ Sample Reshaped(RandomValues& random, Builder& builder, const Sample& x) {
   return Like(x, builder.Reshape(x.array, sizes));
 }
 
-// Padding may be negative, and between elements.
+// Padding may be negative, and may be between elements.
 Sample Padded(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
   std::vector<hlo::PaddingDimension> padding(x.dims().size());
   for (size_t d = 0; d < padding.size(); ++d) {
@@ -131,7 +131,7 @@ Sample Gather(RandomValues& random, Builder& builder, Sample x, const Pool& pool
   Dims sizes = x.dims(), indices = {count};
   auto gather = std::make_unique<Instruction>(Opcode::kGather, Shape(x.type(), {}));
   const int kind = random.Below(3);
-  if (kind == 0 && n >= 2) {  // Indices for each row: jnp.take_along_axis.
+  if (kind == 0 && n >= 2) {  // Indices for each row, as in jnp.take_along_axis.
     const int64_t batch = (along + 1) % n;
     g.operand_batching_dims = {batch};
     g.start_indices_batching_dims = {0};

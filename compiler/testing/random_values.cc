@@ -11,7 +11,7 @@ namespace xlad::compiler {
 
 namespace {
 
-// Bits of the significand, including the implied one.
+// The number of bits of the significand, including the implied bit.
 int SignificandBits(ElementType type) {
   switch (type) {
     case ElementType::kBF16: return 8;
@@ -23,7 +23,8 @@ int SignificandBits(ElementType type) {
 
 bool HasRounding(ElementType type) { return tensor::IsFloating(type) || tensor::IsComplex(type); }
 
-// Values with a bound above kLarge are brought back to kSmall, those with a grid finer than 2^-kFine to 2^-kCoarse.
+// Values with a bound above kLarge are clamped or scaled to kSmall. Values with a grid finer than 2^-kFine are rounded
+// to 2^-kCoarse.
 constexpr double kLarge = 32, kSmall = 8;
 constexpr int kFine = 6, kCoarse = 3;
 
@@ -135,7 +136,7 @@ Sample RandomValues::Normalize(Builder& builder, Sample value) {
   if (!value.finite()) return value.exact() ? Sample{value.array, kUnbounded, 0, 0} : Sample();
   const double unit = RoundingOf(type);
   value.bound = std::max(value.bound, unit);
-  if (type == ElementType::kF16 && value.bound > 3e4) return {};  // May have grown beyond the type's range.
+  if (type == ElementType::kF16 && value.bound > 3e4) return {};  // The value may be outside of the type's range.
   if (value.exact() && std::log2(value.bound) + value.fraction > SignificandBits(type)) {
     value.error = 2 * unit * value.bound;
   }
@@ -144,7 +145,7 @@ Sample RandomValues::Normalize(Builder& builder, Sample value) {
     if (value.exact() && real) {
       value.array = Clamp(builder, value.array, -kSmall, kSmall);
       value.bound = kSmall;
-    } else {  // Powers of two: no rounding.
+    } else {  // The scale is a power of two, so there is no rounding.
       const double scale = std::ldexp(1.0, -static_cast<int>(std::ceil(std::log2(value.bound / kSmall))));
       if (scale < 1e-4) return {};
       value.array = builder.Binary(Opcode::kMultiply, value.array, Splat(builder, value.array, scale));
@@ -183,7 +184,8 @@ Sample RandomValues::ConvertTo(Builder& builder, Sample x, ElementType type) {
     if (tensor::IsComplex(type) && result.bound > 1) return FreshArray(builder, type, x.dims());
   }
   if (x.error > 0) result.error += RoundingOf(type) * x.bound;
-  if (result.bound > kSmall && x.error == 0 && !tensor::IsComplex(type)) {  // The conversion itself is exact enough.
+  if (result.bound > kSmall && x.error == 0 && !tensor::IsComplex(type)) {  // The values are clamped after the
+                                                                            // conversion.
     result.array = Clamp(builder, result.array, -kSmall, kSmall);
     result.bound = kSmall;
   }
@@ -192,7 +194,8 @@ Sample RandomValues::ConvertTo(Builder& builder, Sample x, ElementType type) {
 
 Sample RandomValues::FitDims(Builder& builder, Sample x, const Dims& dims) {
   if (x.dims() == dims) return x;
-  while (x.ndim() > std::ssize(dims)) {  // Too many dimensions: the first element of the leading ones.
+  while (x.ndim() > std::ssize(dims)) {  // If there are too many dimensions, take the first element of the leading
+                                         // dimensions.
     Dims limit = x.dims();
     if (limit[0] == 0) return FreshArray(builder, x.type(), dims);
     limit[0] = 1;

@@ -1,13 +1,13 @@
-// Random instructions over a pool of values, each of which knows how exactly it can be computed.
+// Random instructions on a pool of values. Each value has an estimate of how exactly it can be computed.
 //
 // Two correct ways to compute a sum of floats differ in rounding, and a comparison, a rounding or a sort of the sum can
-// turn that difference into any other. So every value carries a bound of its size, a grid that its elements lie on and
-// an error bound. While the bound is small enough for the grid, sums are exact in every order. Beyond that the value
-// has an error bound, which each instruction grows by its own rounding and slope, and it is kept away from instructions
-// that are not continuous.
+// make the difference arbitrarily large. Therefore every value has a bound on its magnitude, a grid (its elements are
+// multiples of 2^-fraction) and an error bound. While the magnitude is small enough for the grid, sums are exact in
+// every order. Otherwise the error bound is positive: each instruction increases it by its own rounding and slope, and
+// the value is not used by instructions that are not continuous.
 //
 // A value whose bound is infinite may hold NaNs, infinities and denormal numbers. Only instructions that IEEE 754
-// defines exactly are applied to it (random_exact.cc), and those that move or select elements.
+// defines exactly (random_exact.cc), and instructions that move or select elements, are applied to it.
 #pragma once
 
 #include <cmath>
@@ -31,9 +31,10 @@ constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 // A value of the program under construction.
 struct Sample {
   hlo::Instruction* array = nullptr;  // Null if no instruction was made.
-  double bound = 0;                   // |element| <= bound, for floats. kUnbounded: elements may be NaN, too.
+  double bound = 0;                   // For floats, |element| <= bound. If it is kUnbounded, elements may also be NaN.
   int fraction = 0;                   // The elements of an exact float array are multiples of 2^-fraction.
-  double error = 0;                   // By how much two correct computations may differ; 0: not at all.
+  double error = 0;                   // The maximum difference between two correct computations. If 0, the value is
+                                      // exact.
 
   bool exact() const { return error == 0; }
   bool finite() const { return bound != kUnbounded; }
@@ -44,30 +45,33 @@ struct Sample {
 };
 using Pool = std::vector<Sample>;
 
-// The largest relative rounding error of one operation in this type; 0 for integers.
+// The largest relative rounding error of one operation in this type, or 0 for integers.
 double RoundingOf(hlo::ElementType type);
 
-// The sample with another array, whose elements are known to be like those of `x`.
+// A sample for another array whose elements have the same bounds as those of `x`.
 inline Sample Like(const Sample& x, hlo::Instruction* array) { return {array, x.bound, x.fraction, x.error}; }
-// What is known of an array whose elements are elements of `x` and `y`.
+// A sample for an array whose elements are elements of `x` and `y`.
 Sample JoinOf(const Sample& x, const Sample& y, hlo::Instruction* array);
 
-// Appends an instruction whose attributes and called computations are set; its shape is inferred from a first guess.
-// Returns null, and leaves the computation as it was, if the instruction is not well formed.
+// Appends an instruction whose attributes and called computations are set. Its shape is an initial guess, from which
+// the correct shape is inferred. If the instruction is not well formed, returns null and does not change the
+// computation.
 hlo::Instruction* Append(hlo::Builder& builder, std::unique_ptr<hlo::Instruction> instruction,
                          absl::Span<hlo::Instruction* const> operands);
-// An array of the shape of `like` full of `value`.
+// An array with the shape of `like` whose elements are all `value`.
 hlo::Instruction* Splat(hlo::Builder& builder, const hlo::Instruction* like, double value);
-// An integer scalar with these low bits (builder.Scalar goes through double, which rounds beyond 2^53).
+// An integer scalar with these low bits. (builder.Scalar has a double argument, which is rounded beyond 2^53.)
 hlo::Instruction* IntegerScalar(hlo::Builder& builder, hlo::ElementType type, uint64_t bits);
 
-// What all families of random instructions share: random choices, operands from the pool, adaptation of shapes.
+// Common functions of all families of random instructions: random choices, operands from the pool, adaptation of
+// shapes.
 class RandomValues {
  public:
   struct Options {
-    bool specials = false;       // Also special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
-    bool sums_split = false;     // Sums may be computed in parts by several devices: the sign of a zero is not certain.
-    bool library_calls = false;  // Also LAPACK calls, which only the import of user programs replaces.
+    bool specials = false;       // Whether to use special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
+    bool sums_split = false;     // Whether several devices may compute parts of a sum. Then the sign of a zero sum is
+                                 // not determined.
+    bool library_calls = false;  // Whether to use LAPACK calls, which only the import of user programs replaces.
   };
   RandomValues(hlo::Module* module, Random* random, Options options)
       : module_(*module), random_(*random), options_(options) {}
@@ -75,9 +79,9 @@ class RandomValues {
   hlo::Module& module() { return module_; }
   Random& random() { return random_; }
   const Options& options() const { return options_; }
-  // Uniform in [0, n); n > 0.
+  // A uniform random number in [0, n), for n > 0.
   int Below(int64_t n) { return static_cast<int>(random_.Below(n)); }
-  // True once in n times.
+  // True with probability 1/n.
   bool OneIn(int n) { return Below(n) == 0; }
   template <typename T, size_t n>
   const T& OneOf(const T (&choices)[n]) {
@@ -87,38 +91,39 @@ class RandomValues {
   hlo::ElementType RandomType();
   hlo::ElementType RandomFloat();
   hlo::ElementType RandomInteger();
-  hlo::Dims RandomDims(int max_ndim);  // At most kMaxElements elements.
+  hlo::Dims RandomDims(int max_ndim);  // An array of these sizes has at most kMaxElements elements.
   static constexpr int64_t kMaxElements = 600;
 
-  // Any value of the pool, recent ones more often, so that programs get deep.
+  // Returns a random value of the pool. Recent values are more likely, so that programs become deep.
   Sample Pick(const Pool& pool);
-  // The same of values with a finite bound, and of those that are also exact. Empty if a few tries find none.
+  // Like Pick, but only for values with a finite bound, or for finite values that are also exact. Empty if a few tries
+  // do not find such a value.
   Sample PickFinite(const Pool& pool);
   Sample PickExact(const Pool& pool);
-  // An operand of this type and these sizes: a finite value of the pool if there is one, adapted.
+  // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.
   Sample FiniteOperand(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, const hlo::Dims& dims);
-  // A scalar integer of the given type to index with: a constant, which may be out of bounds or extreme, or from the
-  // pool.
+  // A scalar integer of the given type for use as an index: a constant, which may be out of bounds or extreme, or a
+  // value of the pool.
   hlo::Instruction* Index(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, int64_t size);
   // A constant of special values: a scalar on all elements, or random elements if the array is small.
   hlo::Instruction* SpecialConstant(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
 
-  // Makes a new value usable as an operand: recognizes that it is no longer exact, and
-  // scales, clamps or floors it if its bound or its grid has grown too far. Empty if its error is too large.
+  // Makes a new value usable as an operand. Sets the error if the value is no longer exact. Scales, clamps or floors
+  // the value if its bound is too large or its grid too fine. Empty if the error or the array is too large.
   Sample Normalize(hlo::Builder& builder, Sample value);
-  // An exact array of the shape with small elements.
+  // An exact array of these sizes with small elements.
   Sample FreshArray(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
   // `x` converted, sliced, padded and broadcast to the shape.
   Sample Fit(hlo::Builder& builder, Sample x, hlo::ElementType type, const hlo::Dims& dims);
   Sample ConvertTo(hlo::Builder& builder, Sample x, hlo::ElementType type);
   Sample FitDims(hlo::Builder& builder, Sample x, const hlo::Dims& dims);
 
-  // How far two correct computations of the array agree, found from the instructions that lead to it (agreement.cc).
-  // Parameters and results of control flow agree in all bits unless SetAgreement said otherwise.
+  // How closely two correct computations of the array agree, which is found from the instructions that compute it
+  // (agreement.cc). Parameters and results of control flow agree in all bits unless SetAgreement was called for them.
   Agreement AgreementOf(const hlo::Instruction* array);
   void SetAgreement(const hlo::Instruction* array, Agreement agreement) { agreements_[array] = agreement; }
-  // Whether every instruction that is exact on these bits may take the array: signs of zeros are certain, and bits of
-  // NaNs, too, if there are any.
+  // Whether the array may be an operand of an instruction that depends on all bits: the signs of zeros and the bits of
+  // NaNs are determined.
   bool HasCertainBits(const Sample& x);
 
  private:
@@ -130,17 +135,18 @@ class RandomValues {
   absl::flat_hash_map<const hlo::Instruction*, Agreement> agreements_;
 };
 
-// A family of random instructions: takes operands from the pool and returns one new value, or an empty one if the
-// operands at hand do not suit it.
+// A family of random instructions. Takes operands from the pool and returns one new value, or an empty value if the
+// operands are not suitable.
 using Family = Sample (*)(RandomValues& random, hlo::Builder& builder, const Pool& pool);
 
 Sample RandomElementwise(RandomValues& random, hlo::Builder& builder, const Pool& pool);
 Sample RandomExact(RandomValues& random, hlo::Builder& builder, const Pool& pool);        // Bitcasts, IEEE arithmetic.
 Sample RandomShapeChange(RandomValues& random, hlo::Builder& builder, const Pool& pool);  // Broadcast, pad, ...
-Sample RandomSlice(RandomValues& random, hlo::Builder& builder, const Pool& pool);        // Also dynamic ones.
-Sample RandomIndexed(RandomValues& random, hlo::Builder& builder, const Pool& pool);      // Gather and scatter.
-Sample RandomReduction(RandomValues& random, hlo::Builder& builder, const Pool& pool);    // Also windows.
-Sample RandomFold(RandomValues& random, hlo::Builder& builder, const Pool& pool);         // Reducers with an order.
+Sample RandomSlice(RandomValues& random, hlo::Builder& builder, const Pool& pool);        // Includes dynamic slices.
+Sample RandomIndexed(RandomValues& random, hlo::Builder& builder, const Pool& pool);      // Gather, scatter.
+Sample RandomReduction(RandomValues& random, hlo::Builder& builder, const Pool& pool);    // Includes windows.
+Sample RandomFold(RandomValues& random, hlo::Builder& builder, const Pool& pool);         // Reductions that depend on
+                                                                                          // the order.
 Sample RandomContraction(RandomValues& random, hlo::Builder& builder, const Pool& pool);  // Dot, convolution, FFT.
 Sample RandomLinearAlgebra(RandomValues& random, hlo::Builder& builder, const Pool& pool);
 Sample RandomOrder(RandomValues& random, hlo::Builder& builder, const Pool& pool);  // Sorts, random bits, barriers.

@@ -66,7 +66,7 @@ Opcode OpcodeOf(CollectiveSpec::Reduction reduction) {
   }
 }
 
-// Stores the reduction of `into` and `with` in `into`. Both are flat arrays of the spec's type.
+// Reduces `into` and `with` and stores the result in `into`. Both are flat arrays of the spec's type.
 absl::Status ReduceInto(const CollectiveSpec& spec, const std::vector<std::byte>& with, std::vector<std::byte>* into) {
   const auto type = static_cast<ElementType>(spec.element_type());
   const tensor::Shape shape{type, {static_cast<int64_t>(into->size()) / tensor::ByteWidth(type)}};
@@ -149,7 +149,8 @@ class Machine {
     return Load(memory(device), slice, {ElementType::kPred, {}}).values<uint8_t>()[0] != 0;
   }
 
-  // All devices whose condition is still true run each iteration together, because the loop may contain collectives.
+  // In each iteration, all devices whose condition is still true run the body together, because it may contain
+  // collectives.
   absl::Status RunWhile(const WhileStep& loop, Devices devices) {
     for (int64_t round = 0;; ++round) {
       XLAD_RETURN_IF_ERROR(Run(loop.condition(), devices));
@@ -209,7 +210,7 @@ class Machine {
     return absl::InternalError(absl::StrCat("library op: found no instruction named ", step.name()));
   }
 
-  // Runs a dot from its descriptor, as the runtime does, without its instruction.
+  // Runs a dot from its descriptor, like the runtime, without using its instruction.
   absl::Status RunDot(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);
@@ -245,7 +246,8 @@ class Machine {
     return absl::OkStatus();
   }
 
-  // A collective that was started, with the contents of its operands at that time, by operand and device.
+  // A collective that was started, with the contents that its operands had at that time. `inputs` is indexed by operand
+  // and device.
   struct Started {
     const CollectiveStep* step = nullptr;
     std::vector<std::vector<Blob>> inputs;
@@ -265,7 +267,7 @@ class Machine {
     return false;
   }
 
-  // The collective runs when it ends. Until then the results hold kRunning, which no step may overwrite.
+  // The collective is executed when it ends. Until then, its results hold kRunning, which no step may overwrite.
   static constexpr std::byte kRunning{0x5A};
   absl::Status StartCollective(const CollectiveStep& step) {
     Started& started = started_[step.request()];
@@ -369,7 +371,7 @@ class Machine {
   const Compilation& compilation_;
   std::vector<Memory> memories_;
   absl::flat_hash_map<std::string, const Instruction*> kernels_;
-  absl::flat_hash_map<int, Started> started_;  // By request.
+  absl::flat_hash_map<int, Started> started_;  // Indexed by request.
 };
 
 }  // namespace

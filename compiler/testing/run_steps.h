@@ -1,4 +1,4 @@
-// Interprets a step program: runs each kernel by the evaluator, in the memory that the buffer assignment chose for it.
+// Interprets a step program: the evaluator runs each kernel, on the memory that the buffer assignment has chosen.
 //
 // Tests use it to find errors in everything between HLO and code generation: passes, instruction order, buffers, steps
 // and collective specs.
@@ -11,8 +11,9 @@
 
 namespace xlad::compiler {
 
-// inputs[device] are the leaves of the entry's parameters; the results are the leaves of its root, for each device.
-// Memory is filled with garbage first.
+// inputs[device] are the leaves of the entry's parameters. The results are the leaves of its root, for each device.
+// Initially, all memory except for constants is filled with garbage. Internal if a loop does not have the trip count of
+// its step, if only some of the devices reach a collective, or if a step writes to a buffer of a running collective.
 absl::StatusOr<std::vector<std::vector<tensor::Array>>> RunSteps(const Compilation& compilation,
                                                                  const std::vector<std::vector<tensor::Array>>& inputs);
 

@@ -10,7 +10,7 @@ using hlo::Instruction;
 using hlo::Module;
 using hlo::Opcode;
 
-// Whether the result has the values of the first operand, in some order.
+// Whether shrinking may replace an instruction with this opcode by its first operand.
 bool OnlyMoves(Opcode opcode) {
   return opcode == Opcode::kCustomCall || opcode == Opcode::kOptBarrier || opcode == Opcode::kReverse ||
          opcode == Opcode::kTranspose || opcode == Opcode::kWhile || opcode == Opcode::kDynamicUpdateSlice ||
@@ -26,7 +26,7 @@ Instruction* Find(Module* module, const std::string& name) {
   return nullptr;
 }
 
-// Replacement by the first operand, replacement by zeros, removal of annotations.
+// A change of an instruction: replacement by the first operand, replacement by zeros, or removal of annotations.
 enum class Change { kOperand, kZero, kPlain };
 
 bool Apply(Module* module, Instruction* instruction, Change change) {

@@ -1,4 +1,4 @@
-// Reduction of a failing program to a smaller one that fails in the same way (delta debugging, Zeller 2002).
+// Reduces a failing program to a smaller program that fails in the same way (delta debugging, Zeller 2002).
 #pragma once
 
 #include <functional>

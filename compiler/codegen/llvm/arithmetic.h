@@ -1,12 +1,12 @@
-// Arithmetic on f64 or c128 numbers, for kernels (linear algebra, FFT, batch norm) that serve real and complex types
-// alike.
+// Arithmetic on f64 or c128 numbers, for kernels (linear algebra, FFT, batch norm) that support both real and complex
+// types.
 #pragma once
 
 #include "compiler/codegen/llvm/elements.h"
 
 namespace xlad::compiler {
 
-// The type that elements of a type are computed in: f64 for real ones, c128 for complex ones.
+// The type in which elements of `type` are computed: f64 if `type` is real, c128 if it is complex.
 ElementType WideType(ElementType type);
 
 class Wide {
@@ -19,7 +19,7 @@ class Wide {
 
   llvm::Value* FromNarrow(llvm::Value* x) const;
   llvm::Value* ToNarrow(llvm::Value* x) const;
-  llvm::Value* Number(double value) const;  // With imaginary part 0.
+  llvm::Value* Number(double value) const;  // The imaginary part is 0.
   llvm::Value* Add(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Subtract(llvm::Value* x, llvm::Value* y) const;
   llvm::Value* Multiply(llvm::Value* x, llvm::Value* y) const;

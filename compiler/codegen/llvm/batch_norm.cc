@@ -1,7 +1,7 @@
 // batch-norm-training, -inference and -grad, with sums in f64.
 //
-// A feature is computed in parts: sums of the elements, then numbers from the sums, then results. On a CPU one thread
-// computes the parts of one feature after the other; on a GPU a block of threads computes a feature.
+// A feature is computed in parts: sums of the elements, then numbers that follow from the sums, then results. On a CPU,
+// one thread computes the parts one after the other. On a GPU, a block of threads computes a feature.
 #include <algorithm>
 
 #include "base/rounding.h"
@@ -126,7 +126,7 @@ class BatchNorm {
              [&](llvm::Value* element) { at(DimsOf(ir_, Index::OfLinear(element), rest_)); });
   }
 
-  // Adds up f over the elements of this thread.
+  // Computes the sum of f over the elements of this thread.
   void AddUp(size_t sum, const std::function<llvm::Value*(const Index&)>& f) {
     llvm::Value* slot = ir_.Slot(b_.getDoubleTy());
     b_.CreateStore(wide_.Number(0), slot);
@@ -163,7 +163,7 @@ class BatchNorm {
     StoreTo(ir_, array, index, Wide(&ir_, array.shape.type).ToNarrow(value));
   }
 
-  // Memory of the feature.
+  // Allocates memory for `count` numbers of the feature.
   llvm::Value* Place(SharedMemory* shared, int64_t count) {
     return in_block_ ? shared->Place(ir_, b_.getDoubleTy(), count) : ir_.Slot(b_.getDoubleTy());
   }
@@ -186,7 +186,7 @@ class BatchNorm {
   llvm::Value* count_;
   llvm::Value* feature_ = nullptr;
   llvm::Value* sums_[2];     // For each thread, the sum of its elements.
-  llvm::Value* numbers_[2];  // What all threads need of the sums.
+  llvm::Value* numbers_[2];  // Numbers that are computed from the sums and that all threads read.
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Sort and topk on a GPU: a block of threads sorts the positions of one row.
 //
 // The row is divided into chunks of equal size, and every thread sorts a chunk. Then runs are merged in pairs until one
-// is left. All threads merge: each writes one chunk of the merged run. How many elements of the left run come before
-// the chunk is found by binary search (part kSplit). With a comparator that is not an order (NaN < NaN) the numbers of
-// different threads may contradict each other, so the first thread makes them ascend (part kAlign): every position is
-// written once, whatever the comparator returns.
+// is left. All threads take part in a merge: each writes one chunk of the merged run. A binary search finds how many
+// elements of the left run come before the chunk (part kSplit). If the comparator is not a strict weak order, for
+// example because of NaNs, the numbers that different threads find may contradict each other. Therefore the first
+// thread makes the numbers ascend (part kAlign). Then every position is written once, whatever the comparator returns.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -23,10 +23,10 @@ using tensor::ElementType;
 
 // How a row is divided.
 struct Plan {
-  int64_t count = 0;   // Positions of the row.
+  int64_t count = 0;   // The number of positions in the row.
   int64_t chunk = 1;   // A power of two.
-  int64_t chunks = 1;  // One for each thread that works.
-  int passes = 0;      // How many times runs are merged in pairs.
+  int64_t chunks = 1;  // One for each thread that sorts.
+  int passes = 0;      // The number of passes that merge pairs of runs.
 
   explicit Plan(int64_t positions) : count(positions) {
     constexpr int64_t kLong = 4096, kFewThreads = 256, kManyThreads = 1024;
@@ -37,7 +37,7 @@ struct Plan {
   }
 };
 
-// The parts of a pass.
+// The parts of a pass, and their number.
 enum PassPart { kSplit, kAlign, kMerge, kPassParts };
 
 bool IsEmpty(const Instruction& root) { return LeafShapes(root.shape())[0].elements() == 0; }
@@ -146,7 +146,8 @@ class BlockSorter {
   }
 
  private:
-  // Two runs that are merged, left (begin to middle) and right (middle to end), and the offset of a chunk in both.
+  // Two runs that are merged, left (begin to middle) and right (middle to end), and the offset of a chunk in the merged
+  // run.
   struct Pair {
     llvm::Value *begin, *middle, *end, *offset;
   };
@@ -164,7 +165,7 @@ class BlockSorter {
   llvm::Value* UpTo(llvm::Value* x, int64_t limit) {
     return b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, ir_.I64(limit));
   }
-  // Emits `body` for the beginning of this thread's chunk, if it has one.
+  // Emits `body` with the beginning of this thread's chunk. Threads without a chunk do not execute it.
   void ForChunk(const std::function<void(llvm::Value*)>& body) {
     ir_.If(b_.CreateICmpULT(kernel_.thread(), ir_.I64(plan_.chunks)),
            [&] { body(ir_.Mul(kernel_.thread(), plan_.chunk)); });

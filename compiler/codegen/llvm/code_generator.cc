@@ -1,4 +1,5 @@
-// The only source file that includes PassBuilder and TargetMachine, which take the C++ compiler 14 seconds.
+// This is the only source file that includes PassBuilder and TargetMachine, because compiling these headers takes 14
+// seconds.
 #include "compiler/codegen/llvm/code_generator.h"
 
 #include <llvm/ADT/SmallVector.h>
@@ -69,8 +70,8 @@ class LlvmCodeGenerator final : public CodeGenerator {
     function.addFnAttr("target-cpu", target_.cpu());
     if (!target_.features().empty()) function.addFnAttr("target-features", target_.features());
     function.addFnAttr("frame-pointer", "all");
-    // LLVM uses half of the vector width on some AVX-512 CPUs to keep their clock rate. Loops over tensors are faster
-    // at full width.
+    // On some AVX-512 CPUs, LLVM uses half of the vector width so that the clock rate does not drop. Loops over tensors
+    // are faster at full width.
     if (absl::StrContains(target_.features(), "+avx512f")) function.addFnAttr("prefer-vector-width", "512");
   }
 
@@ -82,12 +83,12 @@ class LlvmCodeGenerator final : public CodeGenerator {
     }
     llvm::PipelineTuningOptions options;
     options.LoopVectorization = true;
-    // LLVM 19's pass turns lanes that are read into poison if the operands of unrolled products come from two arrays
-    // (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
+    // The SLP vectorizer of LLVM 19 is not used. It replaces lanes that are still needed with poison if the operands of
+    // unrolled products are in two arrays (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
     options.SLPVectorization = false;
     options.LoopInterleaving = true;
     // If a loop over a small innermost dimension is unrolled before vectorization, LLVM vectorizes the loop around it
-    // instead, with gathers. Loops that are to be unrolled are marked (Ir::Loop).
+    // instead, with gathers. Loops that must be unrolled are marked (Ir::Loop).
     options.LoopUnrolling = false;
     llvm::PassBuilder builder(machine_.get(), options);
     llvm::LoopAnalysisManager loops;
@@ -131,7 +132,7 @@ class LlvmCodeGenerator final : public CodeGenerator {
   }
 
  private:
-  // Code generation changes the module, so it works on a copy.
+  // Code generation changes the module, so it is done on a copy.
   absl::StatusOr<std::string> Emit(llvm::Module& module, llvm::CodeGenFileType type) {
     const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);
     llvm::SmallVector<char, 0> bytes;
@@ -155,7 +156,7 @@ std::string HostFeatures() {
   return absl::StrJoin(sorted, ",");
 }
 
-// LLVM only warns about unknown CPU and feature names; here they are errors.
+// LLVM only warns about unknown names of CPUs and features. Here, they are errors.
 absl::Status CheckNames(const llvm::Target& backend, const Target& target) {
   const std::unique_ptr<llvm::MCSubtargetInfo> info(backend.createMCSubtargetInfo(target.triple(), "", ""));
   if (info == nullptr) return absl::OkStatus();

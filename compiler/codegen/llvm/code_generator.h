@@ -14,8 +14,8 @@ class Module;
 
 namespace xlad::compiler {
 
-// The attribute of functions that Optimize inlines after the vectorizers, which replace calls of such a function by
-// calls of its vector forms. They are named in llvm.compiler.used until then.
+// The attribute of functions that Optimize inlines after vectorization. The vectorizer replaces calls of such a
+// function by calls of its vector forms. Until it is inlined, the function must be listed in llvm.compiler.used.
 inline constexpr char kInlineLate[] = "xlad-inline-late";
 
 class CodeGenerator {
@@ -25,7 +25,7 @@ class CodeGenerator {
   virtual ~CodeGenerator() = default;
 
   virtual const Target& target() const = 0;
-  // Sets the triple and the data layout. Must be called before anything is built into the module.
+  // Sets the triple and the data layout. Must be called before any code is added to the module.
   virtual void Prepare(llvm::Module& module) const = 0;
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;

@@ -7,7 +7,8 @@
 
 namespace xlad::compiler {
 
-// Emits an opcode whose first operand is complex. The result of abs, real and imag has the type of the real part.
+// Whether EmitComplexOp has code for an opcode. EmitComplexOp emits an opcode whose first operand is complex. Abs, real
+// and imag return the type of the real part.
 bool HasComplexOp(hlo::Opcode opcode);
 llvm::Value* EmitComplexOp(Ir& ir, hlo::Opcode opcode, absl::Span<llvm::Value* const> operands);
 

@@ -7,12 +7,13 @@
 
 namespace xlad::compiler {
 
-// Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0. The
-// pred of a number is whether it is not zero. The real number of a complex number is its real part.
+// Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0. A
+// number becomes true as pred if it is not zero. A complex number becomes its real part.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
-// Converts a float to an integer with stochastic rounding: away from zero if `random`, an unsigned integer read as a
-// fraction of its range, is less than the float's fraction, else toward zero.
+// Converts a float to an integer with stochastic rounding. `random` is an unsigned integer of n bits and stands for
+// the number random / 2^n. The float is rounded away from zero if this number is less than the float's fraction, and
+// otherwise toward zero.
 llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value,
                                    llvm::Value* random);
 

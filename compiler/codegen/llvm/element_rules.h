@@ -15,8 +15,9 @@ const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inne
 Values SliceStarts(Elements& elements, const hlo::Instruction& instruction, int64_t first, const tensor::Dims& sizes,
                    const tensor::Dims& window);
 
-// Maps window element `inner` of output position `out` to an index of the base, and tells whether the base has an
-// element there, not padding or a gap of a dilated base. All lists have one entry for each window dimension.
+// Maps window element `inner` of output position `out` to an index of the base. `inside` is whether the base has an
+// element at this index, instead of padding or a gap of a dilated base. All lists have one entry for each window
+// dimension.
 struct WindowPosition {
   llvm::Value* inside;
   Values index;
@@ -28,13 +29,13 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
 llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices, int64_t vector_dim,
                             const Values& batch, int64_t component);
 
-// x * y and x + y as dots accumulate them: small floats as f32 values, sums in an order that LLVM may change.
+// x * y and x + y as in the sums of dots: small floats are computed as f32, and LLVM may change the order of sums.
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 
 Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
 
-// The type that sums of a type are accumulated in: f32 for small floats, otherwise the type itself.
+// The type in which sums of a type are accumulated: f32 for small floats, otherwise the type itself.
 ElementType Accumulating(ElementType type);
 
 }  // namespace xlad::compiler

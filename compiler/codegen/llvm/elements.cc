@@ -30,7 +30,7 @@ llvm::Value* LinearOf(Ir& ir, const Index& index, const tensor::Dims& sizes) {
 
 Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const tensor::Dims& to) {
   if (!index.has_dims) return index;
-  // Maps groups of adjacent dimensions that have equal products on both sides separately.
+  // Groups of adjacent dimensions with equal products in both shapes are mapped separately.
   Index result;
   result.linear = index.linear;
   result.dims.resize(to.size());
@@ -46,7 +46,7 @@ Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const t
       else if (b < a && j < to.size())
         b *= to[j++];
       else
-        break;  // An array with a dimension of size 0 has no element.
+        break;  // A dimension has size 0: the array has no elements.
     }
     llvm::Value* linear = ir.I64(0);
     for (size_t d = i0; d < i; ++d) {
@@ -118,7 +118,7 @@ llvm::Value* Elements::Compute(const hlo::Instruction* instruction, const Index&
   if (HasScalarOp(*instruction)) {
     Values operands;
     for (const hlo::Instruction* operand : instruction->operands()) {
-      // Operands of clamp and select may be scalars beside arrays.
+      // Some operands of clamp and select may be scalars although the result is an array.
       const bool scalar = operand->shape().is_scalar() && !instruction->shape().is_scalar();
       operands.push_back(scalar ? EmitScalar(operand) : Emit(operand, index));
     }

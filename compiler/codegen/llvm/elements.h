@@ -1,7 +1,7 @@
 // The element emitter: the value of one element of an instruction, by recursion into its operands.
 //
-// Inside a fused computation nothing is stored. To emit element (i, j) of an instruction, the emitter emits the
-// elements of the operands that it depends on and combines them. For
+// Inside a fused computation, no values are stored in memory. To emit element (i, j) of an instruction, the emitter
+// emits the elements of the operands that it depends on and combines them. For
 //   a = f32[2,3] negate(p)   b = f32[3,2] transpose(a)   c = f32[3,2] add(b, b)
 // element (i, j) of c loads element (j, i) of p once, because values are memoized by (instruction, index) in a scope.
 #pragma once
@@ -34,7 +34,7 @@ struct Index {
 // Computes either form of a position from the other.
 const Values DimsOf(Ir& ir, const Index& index, const tensor::Dims& sizes);
 llvm::Value* LinearOf(Ir& ir, const Index& index, const tensor::Dims& sizes);
-// The position in an array of shape `from` of an element of its reshape to `to`; both have equally many elements.
+// Converts an index of an array with sizes `from` to the index of the same element in its reshape to sizes `to`.
 Index ReshapeIndex(Ir& ir, const Index& index, const tensor::Dims& from, const tensor::Dims& to);
 
 // An array in memory: its address, type and sizes.
@@ -56,15 +56,15 @@ class Elements {
   Elements& operator=(const Elements&) = delete;
 
   Ir& ir() const { return ir_; }
-  // From now on, elements of `instruction` are read from memory instead of computed.
+  // After this call, `source` emits the elements of `instruction`, instead of an element rule.
   void Bind(const hlo::Instruction* instruction, Source source) { sources_[instruction] = std::move(source); }
   void BindArrays(const hlo::Instruction* instruction, std::vector<ArrayView> leaves);
-  // The memory that an instruction is read from, or null if it is computed.
+  // The memory from which an instruction is read, or null if the instruction is computed.
   const ArrayView* ArrayOf(const hlo::Instruction* instruction, int leaf = 0) const;
   bool IsBound(const hlo::Instruction* instruction) const { return sources_.contains(instruction); }
 
   // Emits one element of an instruction, or of leaf `leaf` of a tuple-shaped one. There must be a scalar op or an
-  // element rule for the instruction and for all that it depends on, up to bound instructions.
+  // element rule for the instruction and, recursively, for its operands up to bound instructions.
   llvm::Value* Emit(const hlo::Instruction* instruction, const Index& index, int leaf = 0);
   llvm::Value* EmitScalar(const hlo::Instruction* instruction) { return Emit(instruction, Index::Of({}), 0); }
 
@@ -90,7 +90,7 @@ class Elements {
 
 // Emits all result leaves of an instruction at one index, which is an index of the first leaf.
 using ElementRule = Values (*)(Elements& elements, const hlo::Instruction& instruction, const Index& index);
-// The rule of an opcode, or null if it has none here. Elementwise opcodes are emitted by scalar_ops.h.
+// The rule of an opcode, or null if it has none. Elementwise opcodes have no rules: scalar_ops.h emits them.
 ElementRule FindElementRule(hlo::Opcode opcode);
 
 }  // namespace xlad::compiler

@@ -9,7 +9,7 @@
 namespace xlad::compiler {
 
 EmittedModule::EmittedModule() : module_(std::make_unique<llvm::Module>("xlad", context_)) {
-  // Keeps only the errors: LLVM also reports loops that it did not vectorize or unroll.
+  // Keeps only errors, because LLVM also reports loops that it did not vectorize or unroll.
   context_.setDiagnosticHandlerCallBack(
       [](const llvm::DiagnosticInfo* info, void* errors) {
         if (info->getSeverity() != llvm::DS_Error) return;

@@ -21,13 +21,14 @@ class EmittedModule {
   llvm::Module& operator*() const { return *module_; }
   llvm::Module* get() const { return module_.get(); }
 
-  // InvalidArgument unless `symbol` is a name that the module does not have yet; FailedPrecondition after Finish.
+  // InvalidArgument if `symbol` is empty or the module already has a function of this name. FailedPrecondition after
+  // Finish.
   absl::Status CheckNewSymbol(const std::string& symbol) const;
-  // Must be called once, before the module is optimized.
+  // Must be called once, before the module is optimized. FailedPrecondition in a second call.
   absl::Status Finish();
   // Returns `code`, or Internal with the errors that LLVM has reported while it was generated.
   absl::StatusOr<std::string> UnlessErrors(absl::StatusOr<std::string> code) const;
-  // FailedPrecondition before Finish: assembly is that of the optimized module.
+  // FailedPrecondition before Finish, because assembly is that of the optimized module.
   absl::Status CheckFinished() const;
   std::string IrText() const;
 

@@ -20,10 +20,10 @@ class Float {
 
   llvm::Value* C(double value) const { return llvm::ConstantFP::get(type_, value); }
   llvm::Value* I(uint32_t value) const { return llvm::ConstantInt::get(Of(b.getInt32Ty()), value); }
-  // `element`, or a vector of as many of them as the numbers have lanes.
+  // `element`, or a vector of it with as many lanes as type_.
   llvm::Type* Of(llvm::Type* element) const { return type_->getWithNewType(element); }
   llvm::Value* Abs(llvm::Value* x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); }
-  // x * y + z, rounded once if the target has a fused instruction, else twice.
+  // x * y + z, rounded once if the target has a fused instruction, and otherwise twice.
   llvm::Value* Fma(llvm::Value* x, llvm::Value* y, llvm::Value* z) const {
     return b.CreateIntrinsic(llvm::Intrinsic::fmuladd, {x->getType()}, {x, y, z});
   }

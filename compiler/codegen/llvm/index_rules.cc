@@ -64,7 +64,8 @@ Values Reverse(Elements& elements, const Instruction& reverse, const Index& inde
   return {elements.Emit(reverse.operand(0), Index::Of(dims))};
 }
 
-// Computes both sides, at clamped indices, because a branch would keep loops from vectorizing.
+// Computes both the element of the operand, at a clamped index, and the padding value, because a branch would prevent
+// vectorization.
 Values Pad(Elements& elements, const Instruction& pad, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction* operand = pad.operand(0);
@@ -114,7 +115,7 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   const ElementType type = iota.shape().type();
   llvm::Type* target = RegisterType(ir.context(), tensor::IsComplex(type) ? RealPart(type) : type);
   if (target->isIntegerTy()) return {ir.b.CreateZExtOrTrunc(position, target)};
-  // Converts from 32 bits, which vector units support.
+  // The position is converted from 32 bits if possible, because vector units support this conversion.
   llvm::Value* narrow =
       iota.shape().elements() < (int64_t{1} << 31) ? ir.b.CreateTrunc(position, ir.b.getInt32Ty()) : position;
   llvm::Value* real = RoundTo(ir.b, type, ir.b.CreateSIToFP(narrow, target));
@@ -122,7 +123,7 @@ Values Iota(Elements& elements, const Instruction& iota, const Index& index) {
   return {MakeComplex(ir.b, real, llvm::ConstantFP::get(target, 0.0))};
 }
 
-// Arrays are embedded with their bytes in memory; a splat becomes an immediate.
+// The bytes of an array become a global variable of the module. A splat becomes an immediate.
 Values Constant(Elements& elements, const Instruction& constant, const Index& index) {
   Ir& ir = elements.ir();
   const tensor::Array& array = constant.literal()->array;
@@ -136,8 +137,8 @@ Values Constant(Elements& elements, const Instruction& constant, const Index& in
   const llvm::StringRef raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   llvm::Constant* data = llvm::ConstantDataArray::getString(ir.context(), raw, false);
   llvm::GlobalVariable* global = ir.module().getGlobalVariable(name, true);
-  // LLVM constants with equal contents have one address, which identifies them; names are unique in one HLO module
-  // only.
+  // LLVM makes equal constants unique, so pointers to equal contents are equal. The contents are compared because names
+  // are unique only in one HLO module.
   if (global == nullptr || global->getInitializer() != data) {
     global =
         new llvm::GlobalVariable(ir.module(), data->getType(), true, llvm::GlobalValue::PrivateLinkage, data, name);
@@ -183,7 +184,8 @@ Values DynamicUpdateSlice(Elements& elements, const Instruction& update_slice, c
   return {ir.b.CreateSelect(inside, elements.Emit(update, Index::Of(dims)), kept)};
 }
 
-// Types of different widths: an element is k narrower elements (little-endian) along an additional minor dimension.
+// If the widths of the types differ, an element of the wider type is k elements of the narrower type (little-endian)
+// along an additional minor dimension.
 Values BitcastConvert(Elements& elements, const Instruction& bitcast, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction* operand = bitcast.operand(0);

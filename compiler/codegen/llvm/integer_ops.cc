@@ -11,7 +11,7 @@ namespace {
 using hlo::Opcode;
 using tensor::ElementType;
 using Operands = absl::Span<llvm::Value* const>;
-// `is_signed`: whether the bits are read as signed numbers.
+// `is_signed` is whether the bits are signed numbers.
 using IntegerOp = llvm::Value* (*)(Ir& ir, bool is_signed, Operands x);
 
 llvm::Value* Constant(llvm::Value* like, uint64_t value) { return llvm::ConstantInt::get(like->getType(), value); }
@@ -157,7 +157,7 @@ const std::map<Opcode, IntegerOp>& IntegerOps() {
   return *ops;
 }
 
-// The logical opcode that computes the same on pred.
+// The logical opcode that computes the same result on pred.
 Opcode BooleanOpcode(Opcode opcode) {
   switch (opcode) {
     case Opcode::kAdd:

@@ -16,8 +16,7 @@ bool IsConstant(llvm::Value* x, int64_t value) {
 
 bool IsPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-// Loops of at most kMaxUnrolled iterations are unrolled as long as a nest of them makes at most kMaxCopies copies of
-// its body.
+// Loops of at most kMaxUnrolled iterations are unrolled if a nest of them has at most kMaxCopies copies of its body.
 constexpr int64_t kMaxUnrolled = 4;
 constexpr int64_t kMaxCopies = 64;
 
@@ -42,7 +41,7 @@ class Ir::Scope {
 
 Ir::Ir(llvm::Module* module, llvm::Function* function, llvm::Value* api)
     : b(module->getContext()), module_(module), function_(function), api_(api) {
-  // Stack slots are placed in the entry block; code begins in the next block.
+  // Stack slots are placed in the entry block. Code begins in the next block.
   llvm::BasicBlock* entry = NewBlock("entry");
   llvm::BasicBlock* start = NewBlock("start");
   b.SetInsertPoint(entry);

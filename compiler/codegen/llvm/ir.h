@@ -1,7 +1,8 @@
 // One LLVM function under construction: index arithmetic, structured loops and branches.
 //
 // Control flow is structured: a value made in a scope (a loop body, a branch) may be used until that scope is closed.
-// InScope(id) returns whether a value made in scope `id` may still be used; memo tables check it.
+// InScope(id) returns whether a value made in scope `id` may still be used. Code that memoizes values calls it before
+// it reuses a value.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,10 @@
 
 namespace xlad::compiler {
 
-// More than 25 methods, because every form of index arithmetic and of control flow is one.
+// The class has more than 25 methods, because every form of index arithmetic and of control flow has its own.
 class Ir {
  public:
-  // Builds into `function`, which has no body yet. `api` is its XladKernelApi argument.
+  // Emits code into `function`, which must not have a body yet. `api` is its XladKernelApi argument.
   Ir(llvm::Module* module, llvm::Function* function, llvm::Value* api);
   Ir(const Ir&) = delete;
   Ir& operator=(const Ir&) = delete;
@@ -37,18 +38,18 @@ class Ir {
   llvm::Value* Div(llvm::Value* x, int64_t divisor);
   llvm::Value* Rem(llvm::Value* x, int64_t divisor);
   llvm::Value* AddSigned(llvm::Value* x, int64_t offset);
-  llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // Signed.
-  llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // lo <= x < limit, signed; i1.
+  llvm::Value* Clamp(llvm::Value* x, int64_t lo, int64_t hi);       // A signed comparison.
+  llvm::Value* InRange(llvm::Value* x, int64_t lo, int64_t limit);  // Whether lo <= x < limit, signed, as an i1.
 
   // Emits a loop that runs `body` for i = 0 .. count-1. If count is 0, nothing is emitted; if it is 1, only the body
   // is. Short loops with little code are unrolled.
   void Loop(int64_t count, const std::function<void(llvm::Value*)>& body);
-  // Runs `body` for i = begin .. end-1, which are not empty.
+  // Emits a loop that runs `body` for i = begin .. end-1. The range must not be empty.
   void RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body);
   // Like Loop, but the bound is computed at run time and may be 0.
   void DynamicLoop(llvm::Value* count, const std::function<void(llvm::Value*)>& body);
-  // Records that the code emitted here is as long as `copies` ordinary loop bodies. Enclosing loops use this number
-  // when they decide whether to unroll.
+  // Records that the code emitted at this point is as long as `copies` ordinary loop bodies. Enclosing loops use this
+  // number when they decide whether to unroll.
   void CountCopies(int64_t copies) { copies_ = std::max(copies_, copies); }
   // Emits `body` for all indices of `dims`, in row-major order.
   void LoopNest(const std::vector<int64_t>& dims, const std::function<void(const std::vector<llvm::Value*>&)>& body);
@@ -81,7 +82,7 @@ class Ir {
   llvm::Value* api_;
   std::vector<int> scopes_ = {0};
   int next_scope_ = 1;
-  int64_t copies_ = 1;  // How many copies of a loop body unrolling produces at this depth.
+  int64_t copies_ = 1;  // The number of copies of a loop body that unrolling produces at this depth.
   struct Made {
     llvm::Value* value;
     int scope;

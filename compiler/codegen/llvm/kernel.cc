@@ -19,9 +19,9 @@ using hlo::Opcode;
 struct Arguments {
   std::vector<tensor::Shape> operands;
   std::vector<tensor::Shape> results;
-  // The argument that an operand leaf is read from. An operand that is given twice is read from its first argument.
+  // For each operand leaf, the argument from which it is read. A repeated operand is read from its first argument.
   std::vector<unsigned> source;
-  std::map<int, unsigned> in_place;  // Result leaf -> argument.
+  std::map<int, unsigned> in_place;  // Maps a result leaf to an argument.
 
   explicit Arguments(const KernelRequest& request) : results(LeafShapes(request.root->shape())) {
     std::map<const Instruction*, unsigned> first;
@@ -223,7 +223,8 @@ absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const K
   }
   IrBuilder& b = opened.ir->b;
   b.CreateRet(b.getInt32(XLAD_KERNEL_OK));
-  // Equal bits for any division of tiles among calls need equal code for every tile.
+  // The bits of a result must not depend on how tiles are distributed among calls, so the code of all tiles must be the
+  // same.
   if (kernel.tiles() > 1) opened.function->addFnAttr(llvm::Attribute::NoInline);
   return EmittedFunction{opened.function, opened.arguments, {kernel.scratch_bytes(), kernel.tiles()}, nullptr};
 }

@@ -28,10 +28,10 @@ struct Output {
   bool in_place;  // The array shares its memory with an operand.
 };
 
-// A kernel under construction, which the emitters of opcodes append to.
+// A kernel under construction. The emitters of opcodes append code to it.
 class KernelContext {
  public:
-  // `scratch` and `tile` are arguments of the function; `wanted_tiles` is as in KernelRequest.
+  // `scratch` and `tile` are arguments of the function. `wanted_tiles` is that of KernelRequest.
   KernelContext(Ir* ir, llvm::Value* scratch, llvm::Value* tile, int64_t wanted_tiles)
       : ir_(*ir), elements_(ir), scratch_(scratch), tile_(tile), wanted_tiles_(wanted_tiles) {}
 
@@ -40,31 +40,33 @@ class KernelContext {
   std::vector<Output>& outputs() { return outputs_; }
 
   int64_t wanted_tiles() const { return wanted_tiles_; }
-  // Divides the kernel into tiles. Called at most once, before anything is emitted, and only by an emitter that
-  // computes no more than `range()` afterward.
+  // Divides the kernel into tiles. Must be called at most once and before any code is emitted. After the call, the
+  // emitter must compute only the positions in `range()`.
   void Divide(const Tiling& tiling);
   const TileRange& range() const { return range_; }
   int64_t tiles() const { return range_.is_whole() ? 1 : range_.thread != nullptr ? blocks_ : range_.tiling.tiles(); }
 
-  // On a GPU a tile is a block of threads, and `thread` is the number of this thread in its block. Without it, as on
-  // a CPU, one thread computes a tile.
+  // On a GPU a tile is a block of threads, and `thread` is the number of this thread in its block. If SetThread is not
+  // called, as on a CPU, one thread computes a tile.
   void SetThread(llvm::Value* thread) { thread_ = thread; }
   bool has_threads() const { return thread_ != nullptr; }
-  // One thread computes everything. Called instead of the functions that divide the kernel.
+  // Makes one thread compute the whole kernel. Called instead of the functions that divide the kernel.
   void UseOneThread() {
     thread_ = nullptr;
     wanted_tiles_ = 1;
   }
-  // Instead of Divide: one thread for each of `positions` positions. Afterward ForPositions and ForLinear (tiling.h)
-  // compute the position of this thread if there are more positions than that, and nothing otherwise.
+  // Called instead of Divide. Uses one thread for each of `positions` positions. After the call, ForPositions and
+  // ForLinear (tiling.h) compute the position whose number is that of the thread. A thread with a higher number than
+  // the last position computes nothing.
   void DivideThreads(int64_t positions);
-  // Instead of Divide: `tiles` blocks of `threads` threads; the emitter divides the work by tile() and thread().
+  // Called instead of Divide. Uses `tiles` blocks of `threads` threads. The emitter divides the work by tile() and
+  // thread().
   void DivideBlocks(int64_t tiles, int64_t threads);
   int64_t threads() const { return threads_; }
   llvm::Value* tile() const { return tile_; }
   llvm::Value* thread() const { return thread_; }
 
-  // Reserves scratch memory that all tiles share, and memory that each tile has for itself.
+  // Reserves scratch memory. Scratch is shared by all tiles. ScratchOfTile is private to each tile.
   ArrayView Scratch(const tensor::Shape& shape);
   ArrayView ScratchOfTile(const tensor::Shape& shape);
   int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -97,24 +99,24 @@ void EmitScan(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root);
 void EmitCholesky(KernelContext& kernel, const hlo::Instruction& root);
 void EmitTriangularSolve(KernelContext& kernel, const hlo::Instruction& root);
-void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // All three forms.
+void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // batch-norm-training, -inference and -grad.
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
 struct SharedMemory;
-// Opcodes that blocks of threads compute in parts on a GPU: all threads of a block have computed a part before any
-// computes the next one (codegen/nvptx/thread_kernel.h).
+// For opcodes that blocks of threads compute in parts on a GPU. No thread of a block computes a part before all threads
+// of the block have computed the previous part (codegen/nvptx/thread_kernel.h).
 struct BlockRule {
   int (*parts)(const hlo::Instruction& root);
   void (*emit)(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
 };
-const BlockRule* FindBlockRule(hlo::Opcode opcode);  // Null if there is none.
+const BlockRule* FindBlockRule(hlo::Opcode opcode);  // Null if the opcode has no such rule.
 
-int BlockSortParts(const hlo::Instruction& root);  // sort and topk
+int BlockSortParts(const hlo::Instruction& root);  // For sort and topk.
 void EmitBlockSort(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
 int BatchNormParts(const hlo::Instruction& root);
 void EmitBatchNormPart(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
 
-// Emits `body` for positions 0 .. count-1, which the threads of a block take in turn.
+// Emits `body` for positions 0 .. count-1, which are distributed over the threads of a block in rotation.
 void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llvm::Value* position)>& body);
 
 // All reductions that the outputs need, in groups that one pass over their operands computes: equal sizes and
@@ -122,26 +124,27 @@ void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llv
 using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;
 ReductionGroups GroupReductions(KernelContext& kernel);
 
-// Whether every reduction is needed only at the position of its own result: a thread can compute a position alone.
+// Whether every reduction is needed only at the position of its own result. If so, one thread can compute everything
+// for a position.
 bool ReadOwnReductions(KernelContext& kernel);
 
 // Computes all outputs by element rules: reductions first, then one loop over the rest.
 void EmitLoops(KernelContext& kernel);
-// Writes every element of `instruction`'s leaf to `array`.
+// Emits code that writes every element of leaf `leaf` of `instruction` to `array`.
 void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const ArrayView& array);
 
-// A function that computes a kernel or a part of it, with the arguments of EmittedFunction::body and then those of
-// types `more`. Operands and outputs are bound in `context`. The caller emits the code and the return.
+// A function that computes a kernel or a part of a kernel. It has the arguments of EmittedFunction::body, and then
+// arguments of the types `more`. Operands and outputs are bound in `context`. The caller emits the code and the return.
 struct KernelFunction {
   llvm::Function* function = nullptr;
-  int64_t arguments = 0;            // Pointers to operand and result leaves.
+  int64_t arguments = 0;            // The number of pointers to operand and result leaves.
   std::vector<ArrayView> operands;  // The operand leaves.
   std::unique_ptr<Ir> ir;
   std::unique_ptr<KernelContext> context;
 
   llvm::Argument* Additional(size_t i) const;
 };
-// Unimplemented if CanEmit is false, InvalidArgument for wrong in-place pairs.
+// Unimplemented if CanEmit is false. InvalidArgument if an in-place pair is wrong.
 absl::StatusOr<KernelFunction> OpenKernelFunction(llvm::Module* module, const KernelRequest& request,
                                                   const std::string& name, const std::vector<llvm::Type*>& more);
 // The instruction whose opcode decides how a kernel is emitted: the root of its fusion, or the instruction itself.

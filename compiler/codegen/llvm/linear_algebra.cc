@@ -48,7 +48,8 @@ llvm::Value* SubtractSum(Ir& ir, const Wide& wide, llvm::Value* start, llvm::Val
 
 }  // namespace
 
-// A = L L^H from the lower triangle, or A = U^H U from the upper one. The other triangle of the result is zero.
+// Computes L with A = L L^H from the lower triangle of A, or U with A = U^H U from its upper triangle. The other
+// triangle of the result is zero.
 void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
@@ -99,7 +100,7 @@ void EmitTriangularSolve(KernelContext& kernel, const Instruction& root) {
   const Wide wide(&ir, out.shape.type);
   const bool left = attributes.left_side, adjoint = attributes.transpose_a == "ADJOINT";
   const bool transposed = adjoint || attributes.transpose_a == "TRANSPOSE";
-  // X op(A) = B is op(A)^T X^T = B^T, so each row of X is solved for like a column in the other case.
+  // X op(A) = B is op(A)^T X^T = B^T, so each row of X is computed like a column of X in the other case.
   const bool swap = transposed != !left;
   const bool forwards = attributes.lower != swap;
   const int64_t n = root.operand(0)->shape().dims().back();

@@ -104,8 +104,8 @@ Values Dot(Elements& elements, const Instruction& dot, const Index& index) {
   return {RoundTo(ir.b, type, sum.Load()[0])};
 }
 
-// One output element: a sum over the window and the input features of its group. Slow, but handles all dimension
-// numbers.
+// Computes one output element: a sum over the window and the input features of its group. This is slow, but supports
+// all dimension numbers.
 Values Convolution(Elements& elements, const Instruction& conv, const Index& index) {
   Ir& ir = elements.ir();
   const Instruction *input = conv.operand(0), *kernel = conv.operand(1);
@@ -242,7 +242,7 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
     const hlo::WindowDimension& w = window[d];
     llvm::Value* at = ir.Add(ir.Mul(out[d], w.stride), ir.Mul(inner[d], w.window_dilation));
     at = ir.AddSigned(at, -w.padding_low);
-    // Base dilation puts gaps between the elements of the base.
+    // Base dilation inserts gaps between the elements of the base.
     const int64_t extent = base[d] == 0 ? 0 : (base[d] - 1) * w.base_dilation + 1;
     const bool fits = w.padding_low <= 0 && w.padding_high <= 0;
     if (!fits || extent == 0) position.inside = ir.b.CreateAnd(position.inside, ir.InRange(at, 0, extent));

@@ -1,9 +1,9 @@
 // Loop kernels: each output element is computed by its element rule.
 //
 // Reductions are computed first, in one pass for each group of equal operand shapes, into their outputs or into
-// scratch. One loop over the other outputs then reads them. An element's loads come before its stores, so outputs may
-// share the memory of operands that they read at the same element. A reduction and an output need the results of other
-// reductions at their own position only (CanEmit), so each tile computes everything for its positions.
+// scratch. Then one loop computes the other outputs, which may read the reductions. For each element, loads come before
+// stores, so an output may share memory with an operand that it reads only at the same element. Outputs and reductions
+// need other reductions only at their own position (CanEmit), so each tile computes everything for its positions.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -20,7 +20,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Dims;
 
-// Whether element i of the result depends on elements i of arrays alone (in row-major order), so that one loop over
+// Whether element i of the result depends only on elements i of arrays, in row-major order. If so, one loop over
 // positions is enough.
 class LinearCheck {
  public:
@@ -56,7 +56,7 @@ class LinearCheck {
   std::set<const Instruction*> known_;
 };
 
-// The array-shaped instruction that an output refers to through tuples.
+// An array leaf of an instruction. Resolve looks through tuples for the instruction that computes the leaf.
 struct Leaf {
   const Instruction* instruction;
   int64_t leaf;
@@ -114,7 +114,7 @@ std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<
   return group;
 }
 
-// The memory for the leaves of a reduction: an output that is just this leaf, or scratch.
+// The memory for the leaves of a reduction: an output if the output is this leaf, and otherwise scratch.
 std::vector<ArrayView> PlaceReduction(KernelContext& kernel, const Instruction* reduce, std::vector<bool>* written) {
   std::vector<ArrayView> places;
   const std::vector<tensor::Shape> leaves = LeafShapes(reduce->shape());
@@ -175,8 +175,9 @@ int64_t ColumnsOf(const Dims& dims) {
   return last == dims.rend() ? 1 : *last;
 }
 
-// Whether every reduction that `instruction` depends on is needed at the position of its own result only, so that the
-// thread which computes it is the one that reads it. `is_own` is whether `instruction` is needed so.
+// Whether every reduction that `instruction` depends on is needed only at the position of its own result. If so, the
+// thread that computes a reduction is the thread that reads it. `is_own` is whether `instruction` itself is needed only
+// at its own position.
 bool ReadsOwnReductions(const Elements& elements, const Instruction* instruction, bool is_own,
                         std::set<std::pair<const Instruction*, bool>>* known) {
   if (elements.IsBound(instruction) || !known->insert({instruction, is_own}).second) return true;
@@ -203,8 +204,8 @@ bool ReadOwnReductions(KernelContext& kernel) {
 
 namespace {
 
-// One thread for each position of the largest loop. Loops of other sizes use the first of them: positions of different
-// loops do not depend on each other.
+// There is one thread for each position of the largest loop. Smaller loops use only the first of these threads. That is
+// correct because positions of different loops do not depend on each other.
 void DivideAmongThreads(KernelContext& kernel, const ReductionGroups& groups) {
   int64_t positions = 0;
   for (const Output& output : kernel.outputs()) positions = std::max(positions, output.array.shape.elements());
@@ -214,7 +215,8 @@ void DivideAmongThreads(KernelContext& kernel, const ReductionGroups& groups) {
   kernel.DivideThreads(positions);
 }
 
-// Divides the kernel if all outputs and reductions have equally many elements, and reductions in strips equal rows.
+// Divides the kernel if all outputs and reductions have the same number of elements, and reductions that are computed
+// in strips have equal rows.
 void DivideLoops(KernelContext& kernel, const ReductionGroups& groups) {
   const std::vector<Output>& outputs = kernel.outputs();
   const int64_t tiles = kernel.wanted_tiles();
@@ -264,7 +266,7 @@ void EmitLoops(KernelContext& kernel) {
   for (size_t o = 0; o < written.size(); ++o) {
     if (!written[o] && kernel.outputs()[o].array.shape.elements() > 0) outputs.push_back(kernel.outputs()[o]);
   }
-  // One loop for each element count. The contract (kernel.h) promises that there is one count.
+  // There is one loop for each element count.
   while (!outputs.empty()) {
     const int64_t count = outputs[0].array.shape.elements();
     std::vector<Output> now, later;

@@ -1,7 +1,7 @@
 // Elementary functions on f32 and f64 values.
 //
 // The polynomials are minimax fits of the relative error, computed for xlad by Lawson's iteration on Chebyshev nodes.
-// The comment of each function states the largest error measured over all f32 arguments, in units in the last place.
+// tests/compiled/math_test.cc has the error bound of each function, in units in the last place (ulp).
 #include "compiler/codegen/llvm/math.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -41,8 +41,8 @@ llvm::Value* ClampTo(const Float& f, llvm::Value* x, double lo, double hi) {
 }
 
 // Arguments beyond the clamps have the result 0 or infinity. Scaling in two steps rounds denormal results once. Below
-// -104 the result is 0; the first step makes it, because many CPUs take about a hundred cycles for a product that is
-// rounded to 0, and masked scores of attention are such arguments.
+// -104 the result is 0. The first step already computes this 0, because many CPUs take about a hundred cycles for a
+// product that is rounded to 0. Masked scores of attention are such arguments.
 llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   const ExpParts parts = ReduceExp(f, ClampTo(f, x, -105, 89));
@@ -84,7 +84,7 @@ llvm::Value* Log(Ir& ir, llvm::Value* x) {
   tail = f.Fma(square, f.C(-0.5), tail);
   llvm::Value* log = f.Fma(exponent, f.C(0.693359375), f.b.CreateFAdd(z, tail));
   llvm::Value* infinity = llvm::ConstantFP::getInfinity(f.b.getFloatTy());
-  log = f.Select(f.b.CreateFCmpOLT(x, infinity), log, x);  // Infinity and NaN are their own logarithms.
+  log = f.Select(f.b.CreateFCmpOLT(x, infinity), log, x);  // For infinity and NaN, the result is x.
   log = f.Select(f.b.CreateFCmpOLT(x, f.C(0)), llvm::ConstantFP::getNaN(f.b.getFloatTy()), log);
   return f.Select(f.b.CreateFCmpOEQ(x, f.C(0)), llvm::ConstantFP::getInfinity(f.b.getFloatTy(), true), log);
 }
@@ -131,7 +131,7 @@ llvm::Value* Tanh(Ir& ir, llvm::Value* x) {
   return f.Select(f.b.CreateFCmpOLT(size, f.C(0.625)), near, far);
 }
 
-// For both widths: t / (1 + t) or 1 / (1 + t) with t = e^-|x|, which does not overflow.
+// For f32 and f64: t / (1 + t) or 1 / (1 + t) with t = e^-|x|, which does not overflow.
 llvm::Value* Logistic(Ir& ir, llvm::Value* x) {
   llvm::Type* type = x->getType();
   llvm::Value* one = llvm::ConstantFP::get(type, 1.0);
@@ -150,7 +150,7 @@ llvm::Value* Rsqrt(Ir& ir, llvm::Value* x) {
 using MathFunction = llvm::Value* (*)(Ir& ir, llvm::Value* x);
 struct InlineMath {
   MathFunction f32;
-  MathFunction f64;  // Null: the C library is called.
+  MathFunction f64;  // If null, the C library is called.
 };
 
 const std::map<Opcode, InlineMath>& InlineFunctions() {

@@ -1,9 +1,9 @@
 // Elementary functions on f32 and f64 values.
 //
 // f32 functions are branch-free polynomials in IR, so that loops around them vectorize. f64 functions, and f32
-// functions without a polynomial, are calls of the C math library. No fast-math: infinities, NaNs, signed zeros and
-// denormal numbers are treated as IEEE 754 requires. The comment of each function in math.cc states its error bound,
-// which tests/compiled/math_test.cc measures over dense sweeps.
+// functions without a polynomial, are calls of the C math library. Fast-math is not used: infinities, NaNs, signed
+// zeros and denormal numbers are treated as IEEE 754 requires. tests/compiled/math_test.cc has the error bound of each
+// f32 function and checks it over dense sweeps.
 #pragma once
 
 #include "compiler/codegen/llvm/ir.h"

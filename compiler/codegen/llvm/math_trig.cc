@@ -5,10 +5,11 @@
 // exactly (Payne and Hanek, "Radian reduction for trigonometric functions", 1983): a table has 2^e / (2 pi) modulo 1 as
 // a 96-bit fraction for every exponent; its product with the 24-bit m is the angle in turns.
 //
-// The second way costs several times as much, so it is behind a branch that is taken if one of the numbers at hand is
-// large. A branch would keep LLVM from vectorizing the loops that call the function. Therefore the function is defined
-// for single numbers and for vectors of them, and LLVM is told that these correspond. They are inlined after
-// vectorization (code_generator.cc). What a number becomes does not depend on the numbers beside it.
+// The exact reduction is several times as expensive, so it is in a branch that is taken only if the argument, or one
+// element of a vector of arguments, is large. Such a branch would prevent LLVM from vectorizing the loops that call the
+// function. Therefore there are functions for single numbers and for vectors, and an attribute tells LLVM that these
+// correspond. They are inlined after vectorization (code_generator.cc). The result for an element of a vector does not
+// depend on the other elements.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
@@ -31,7 +32,8 @@ constexpr std::array<uint32_t, 9> kInverseTurn = {0x28be60db, 0x9391054a, 0x7f09
                                                   0x4f10e410, 0x7f9458ea, 0xf7aef158, 0x6dc91b8e};
 
 constexpr double kLarge = 0x1p26;
-constexpr int kFirstExponent = 120;  // Biased exponent of the first row of the table; below 126 it is not used.
+constexpr int kFirstExponent = 120;  // The biased exponent of the first row of the table. Rows below exponent 126 are
+                                     // not used.
 
 // Bits [from, from + count) of 1 / (2 pi) after the binary point; bits before the point are 0.
 uint64_t InverseTurnBits(int from, int count) {
@@ -63,7 +65,7 @@ struct Angle {
 };
 
 // Reduces |x| < kLarge. The multiple n of pi/2 has at most 26 bits and the first part of pi/2 has 25, so that their
-// product is exact with and without fused instructions. The two parts are pi/2 up to 2^-79.
+// product is exact with and without fused instructions. The sum of the two parts is within 2^-79 of pi/2.
 Angle ReduceSmall(const Float& f, llvm::Value* size) {
   IrBuilder& b = f.b;
   llvm::Type* f64 = f.Of(b.getDoubleTy());
@@ -99,7 +101,7 @@ Angle ReduceAny(llvm::Module& module, const Float& f, llvm::Value* size) {
   llvm::Value* low = Lookup(f, Table(module, "xlad.turns.low", 64, 32), at);
   llvm::Value* m = b.CreateZExt(b.CreateOr(b.CreateAnd(bits, f.I(0x7fffff)), f.I(0x800000)), i64);
   llvm::Value* turns = b.CreateAdd(b.CreateMul(m, high), b.CreateLShr(b.CreateMul(m, low), c(32)));
-  // The nearest multiple of a quarter turn, and the rest.
+  // The nearest multiple of a quarter turn, and the remainder.
   llvm::Value* quarter = b.CreateLShr(b.CreateAdd(turns, c(uint64_t{1} << 61)), c(62));
   llvm::Value* rest = b.CreateSub(turns, b.CreateShl(quarter, c(62)));
   llvm::Type* f64 = f.Of(b.getDoubleTy());
@@ -193,7 +195,7 @@ llvm::Value* Call(Ir& ir, const TrigFunction& which, llvm::Value* x) {
     for (const unsigned width : kWidths) used.push_back(Define(module, which, width));
     llvm::appendToCompilerUsed(module, used);
   }
-  // The names of the vector forms, as LLVM's documentation of vector-function-abi-variant describes them.
+  // The names of the vector forms follow LLVM's documentation of vector-function-abi-variant.
   std::vector<std::string> forms;
   for (const unsigned width : kWidths) {
     forms.push_back(absl::StrCat("_ZGV_LLVM_N", width, "v_", which.name, "(", NameOf(which, width), ")"));

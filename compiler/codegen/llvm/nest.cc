@@ -1,6 +1,6 @@
 // Statements become straight code in LLVM loops. The innermost loops have constant trip counts, and the lanes of a
 // reduction are an array on the stack with one element for each iteration, so that LLVM vectorizes them without
-// reordering anything.
+// reordering operations.
 #include "compiler/codegen/llvm/nest.h"
 
 #include <llvm/IR/Module.h>
@@ -14,8 +14,8 @@
 namespace xlad::compiler {
 namespace {
 
-// Stores that wait until all values of an iteration are computed: an output may share memory with an input that another
-// statement of the iteration reads.
+// A store that is deferred until all values of an iteration are computed, because an output may share memory with an
+// input that another statement of the iteration reads.
 struct PendingStore {
   int array;
   ArrayView view;
@@ -30,7 +30,7 @@ struct Running {
   Values initial;
 };
 
-// It has more than 25 methods because each form of a statement, on a CPU and on a GPU, has one.
+// The class has more than 25 methods because each form of a statement has one, on a CPU and on a GPU.
 class NestEmitter {
  public:
   // `shared` is null unless parts of a block are emitted.
@@ -119,7 +119,7 @@ class NestEmitter {
     const int64_t staged = scheduled_.staged[array].elements;
     if (staged == 0) return {nullptr, flat};
     llvm::Type* type = StorageType(ir_.context(), flat.type);
-    // In a block, what is not of one thread alone is held in shared memory, or in scratch if it does not fit.
+    // In a block, values that several threads use are stored in shared memory, or in scratch if they do not fit.
     const Statement& writer = kernel_.statements[kernel_.WriterOf(array)];
     const bool of_column = !writer.is_reduction() && writer.over.size() == kernel_.dims.size();
     if (!in_block_ || (of_column && staged == 1)) return {ir_.Slot(type, staged), flat};
@@ -158,11 +158,11 @@ class NestEmitter {
     Store(statement, reducer.Combine(context_.elements(), Apply(statement.initial), total));
   }
 
-  // A row of an input that several loops over the columns read. The first of them copies it to shared memory. Each
-  // element is read by the thread that has copied it.
+  // A row of an input that several loops over the columns read. The first of these loops copies the row to shared
+  // memory. Each element is read only by the thread that has copied it.
   struct HeldInput {
     ArrayView row;
-    std::vector<int64_t> factors;  // The position of an element in it: for each loop, the factor of its iteration.
+    std::vector<int64_t> factors;  // For each loop, the stride of its index in `row`, in elements.
     int first_loop = 0;
   };
 
@@ -210,7 +210,7 @@ class NestEmitter {
       if (held.factors[l] < 0) return;
       elements += held.factors[l] * (scheduled_.loops[l].size - 1);
     }
-    // What does not depend on the column would be copied by all threads.
+    // An input that does not depend on the column is not copied, because all threads would copy it.
     if (held.factors.back() == 0) return;
     const ElementType type = kernel_.arrays[array].type;
     held.row = {shared->Place(ir_, StorageType(ir_.context(), type), elements), {type, {elements}}};
@@ -235,11 +235,11 @@ class NestEmitter {
     for (size_t i = 0; i < indices.size(); ++i) iterations_[scheduled_.bound[i]] = indices[i];
   }
 
-  // Tiles are ranges of the positions in the bound loops together.
+  // A tile is a range of positions in the nest of the bound loops.
   void EmitBound(const std::vector<NestNode>& nodes) {
     if (context_.range().is_whole()) return EmitNodes(nodes);
     const std::vector<NestNode>* level = &nodes;
-    for (size_t i = 0; i < scheduled_.bound.size(); ++i) level = &(*level)[0].body;  // All statements share them.
+    for (size_t i = 0; i < scheduled_.bound.size(); ++i) level = &(*level)[0].body;  // The only node.
     const auto row = [&](llvm::Value* position) {
       SetRow(position);
       EmitNodes(*level);
@@ -279,7 +279,7 @@ class NestEmitter {
       iterations_[loop] = nullptr;
     };
     if (in_block_ && loop + 1 == std::ssize(scheduled_.loops)) {
-      // The iterations of this loop are the threads.
+      // Each thread computes one iteration of this loop.
       if (sizes_[loop] == scheduled_.loops[loop].size) return body(context_.thread());
       return ir_.If(ir_.b.CreateICmpULT(context_.thread(), ir_.I64(sizes_[loop])), [&] { body(context_.thread()); });
     }
@@ -328,7 +328,7 @@ class NestEmitter {
 
   llvm::Value* Load(const KernelRead& read) {
     if (read.array == KernelRead::kPosition) return PositionOf(read.at);
-    // A value of this iteration that is not stored yet: in shared loops it is read where it is written.
+    // The value may have been computed in this iteration and not be stored yet.
     for (const PendingStore& store : pending_) {
       if (store.array == read.array) return store.value;
     }
@@ -387,7 +387,7 @@ class NestEmitter {
     running.lanes.Store(running.reducer.Combine(context_.elements(), running.lanes.Load(lane), values), lane);
   }
 
-  // The index along the last reduced dimension, modulo the lanes.
+  // The index along the last reduced dimension, modulo the number of lanes.
   llvm::Value* LaneOf(const Statement& statement) {
     llvm::Value* index = ir_.I64(0);
     bool wraps = false;
@@ -423,17 +423,17 @@ class NestEmitter {
   const ScheduledKernel& scheduled_;
   const Kernel& kernel_;
   const bool in_block_;
-  Values iterations_;           // For each open loop.
+  Values iterations_;           // For each loop, its index, or null if the loop is not open.
   std::vector<int64_t> sizes_;  // For each loop. The inner loop of a split may be shorter in the last outer iteration.
   std::vector<ArrayView> memory_;
-  std::vector<std::vector<Running>> running_;  // For each statement, none or one.
+  std::vector<std::vector<Running>> running_;  // For each statement, the reduction that has been started, if any.
   std::vector<PendingStore> pending_;
-  Values partial_;                              // In a block, for each reduction: the partial results of its threads.
-  std::vector<std::optional<HeldInput>> held_;  // In a block, for each array.
-  int open_loop_ = -1;                          // In a block, the loop over the columns that is emitted.
+  Values partial_;                              // In a block, for each reduction, the partial results.
+  std::vector<std::optional<HeldInput>> held_;  // In a block, for each array, its row that is held, if any.
+  int open_loop_ = -1;                          // In a block, the loop over the columns being emitted.
 };
 
-// Whether all statements in these loops are in loop `lane`, and none is a reduction's begin or end.
+// Whether all statements in these loops are in loop `lane`, and no reduction begins or ends in these loops.
 bool AreInLaneLoop(const std::vector<NestNode>& nodes, int lane, bool inside) {
   return std::all_of(nodes.begin(), nodes.end(), [&](const NestNode& node) {
     if (node.kind == NestNode::Kind::kLoop) return AreInLaneLoop(node.body, lane, inside || node.index == lane);

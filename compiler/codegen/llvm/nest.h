@@ -13,13 +13,14 @@ namespace xlad::compiler {
 // loops. `inputs[i]` is the array of input i; the outputs are `context.outputs()`.
 void EmitNest(KernelContext& context, const ScheduledKernel& kernel, const std::vector<ArrayView>& inputs);
 
-// A scheduled kernel for blocks of threads: a block computes one position of the bound loops (a row), and its threads
-// are the lanes of the reductions, so that results have the bits of every other schedule. It is a list of parts. All
-// threads of a block have computed a part before any computes the next one.
+// A scheduled kernel for blocks of threads, as a list of parts. A block computes one position of the bound loops (a
+// row). Its threads are the lanes of the reductions, so that results have the same bits as with every other schedule.
+// No thread of a block computes a part before all threads of the block have computed the previous part.
 struct BlockPart {
   enum class Kind {
-    kLoop,     // Loops over the columns: every thread computes those whose index is its number modulo the lanes.
-    kCombine,  // Partial results of `nodes`: thread i < half combines those of the threads i and i + half.
+    kLoop,     // Loops over the columns: a thread computes the columns whose index modulo the number of lanes is the
+               // number of the thread.
+    kCombine,  // Combines partial results of `nodes`: thread i < half combines those of the threads i and i + half.
     kSingle,   // The first thread finishes reductions and computes values of the row.
   };
   Kind kind = Kind::kLoop;
@@ -30,15 +31,16 @@ struct BlockForm {
   int64_t threads = 0;
   std::vector<BlockPart> parts;
 };
-// Nullopt if a warp (32 threads) would have idle lanes, or if the schedule is not DefaultSchedule with tiles of one
-// row.
+// Nullopt if a block would have fewer than 32 threads (a warp) or more than 1,024, if the partial results would need
+// too much shared memory, or if the schedule does not have the form of DefaultSchedule with tiles of one row.
 std::optional<BlockForm> BlockFormOf(const ScheduledKernel& kernel);
 
 // Memory that the threads of a block share. The parts of a kernel place the same arrays in the same order.
 struct SharedMemory {
-  static constexpr int64_t kMaxBytes = 48 << 10;  // What every NVIDIA GPU has for a block without further settings.
+  static constexpr int64_t kMaxBytes = 48 << 10;  // The bytes that a block can use on every NVIDIA GPU without further
+                                                  // settings.
   llvm::Value* base = nullptr;
-  int64_t bytes = 0;  // In use.
+  int64_t bytes = 0;  // The bytes that are in use.
 
   // The address of `count` elements of a type, or null if they do not fit.
   llvm::Value* Place(Ir& ir, llvm::Type* type, int64_t count);

@@ -1,5 +1,5 @@
 // rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-// 1, 2, 3", SC 2011), with the counters and result layout of XLA, so that the bits agree with it.
+// 1, 2, 3", SC 2011), with the counters and result layout of XLA, so that the bits are those of XLA.
 //
 // The state is a key and a counter. Each element is a function of the key and of its index in the global array.
 #include <llvm/IR/Intrinsics.h>
@@ -54,7 +54,7 @@ Words Product(IrBuilder& b, llvm::Value* x, uint32_t factor) {
   return Split(b, b.CreateMul(b.CreateZExt(x, b.getInt64Ty()), b.getInt64(factor)));
 }
 
-// A counter of four words.
+// Returns the four random words of a counter, whose halves are `low` and `high`.
 Values Philox(IrBuilder& b, const Words& low, const Words& high, Words key) {
   Values x = {low.low, low.high, high.low, high.high};
   for (int round = 0; round < 10; ++round) {
@@ -75,14 +75,15 @@ class Generator {
     const int64_t bytes = state->shape().array().bytes();
     for (int64_t i = 0; i < bytes / 8; ++i) state_.push_back(Word(kernel->elements(), state, i));
     width_ = 8 * tensor::ByteWidth(bits_.shape.type);
-    // On a GPU every element has a thread.
+    // On a GPU, one thread computes each element.
     if (kernel_.has_threads()) kernel_.DivideThreads(bits_.shape.elements());
   }
 
   // Returns the number of counters used.
   int64_t Threefry32() {
     const Dims& dims = bits_.shape.dims;
-    // The two numbers of a counter are adjacent along the first dimension of even size, or else along the longest one.
+    // The two numbers of a counter are adjacent along the first dimension of even size. If all sizes are odd, they are
+    // adjacent along the longest dimension.
     size_t split = 0;
     const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
     if (even != dims.end()) {
@@ -134,7 +135,7 @@ class Generator {
     return whole + (rest != 0 ? 1 : 0);
   }
 
-  // The state after `counters` more counters.
+  // Stores the state after `counters` more counters have been used.
   void StoreState(const ArrayView& out, int64_t counters) {
     Values next = state_;
     next[1] = b_.CreateAdd(state_[1], ir_.I64(counters));
@@ -153,13 +154,13 @@ class Generator {
   int64_t width() const { return width_; }
 
  private:
-  // Emits what only one thread does.
+  // Emits code that only one thread executes.
   void Once(const std::function<void()>& body) {
     if (kernel_.range().thread == nullptr) return body();
     ir_.If(b_.CreateICmpEQ(kernel_.range().thread, ir_.I64(0)), body);
   }
 
-  // 64-bit word `i` of the state, which is of u64 or of twice as many u32.
+  // The 64-bit word `i` of the state. The state is an array of u64, or of twice as many u32.
   llvm::Value* Word(Elements& elements, const Instruction* state, int64_t i) {
     if (tensor::ByteWidth(state->shape().type()) == 8) return elements.Emit(state, Index::OfLinear(ir_.I64(i)));
     llvm::Value* low = elements.Emit(state, Index::OfLinear(ir_.I64(2 * i)));

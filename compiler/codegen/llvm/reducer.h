@@ -8,26 +8,27 @@ namespace xlad::compiler {
 
 // The reducer of a reduce-like instruction with `leaves` accumulators: (accumulators, values) -> accumulators.
 //
-// LLVM may reassociate sums and products of floats, so that they vectorize; their order is fixed when the code is
-// generated. Small floats are accumulated in f32 and rounded once, by Round. If `strict`, neither happens.
+// LLVM may reassociate sums and products of floats, so that they vectorize. Their order is fixed when the code is
+// generated. Sums and products of small floats are accumulated in f32 and rounded once, by Round. If `strict` is true,
+// sums and products are not reassociated, and small floats are rounded after every step.
 class Reducer {
  public:
   Reducer(const hlo::Computation* computation, ElementType type, bool strict = false);
 
   Values Combine(Elements& elements, const Values& accumulators, const Values& values) const;
   Values Round(Ir& ir, Values accumulators) const;
-  // The identity of a sum, product, maximum or minimum of floats, which may be combined in any order; null for other
-  // reducers.
+  // The identity of a sum, product, maximum or minimum of floats, whose values may be combined in any order. Null for
+  // other reducers, and if `strict` is true.
   llvm::Value* Neutral(Ir& ir) const;
 
  private:
   const hlo::Computation* computation_;
   ElementType type_;
   bool strict_;
-  bool free_order_;  // Whether it is a sum or product of floats.
+  bool free_order_;  // Whether the reducer is a sum or product of floats, and not strict.
 };
 
-// Stack variables for accumulators across loops: `count` elements each, in register form (types.h).
+// Stack variables for accumulators that are used across loops: `count` elements each, in register form (types.h).
 class Accumulators {
  public:
   Accumulators(Ir* ir, const std::vector<tensor::Shape>& leaves, int64_t count = 1);
@@ -38,7 +39,7 @@ class Accumulators {
   llvm::Value* Address(size_t leaf, llvm::Value* at) const;
   Ir& ir_;
   std::vector<llvm::Type*> types_;
-  std::vector<bool> is_bool_;  // Whether elements are i1, which is stored as a byte.
+  std::vector<bool> is_bool_;  // Whether elements are i1. They are stored as bytes.
   Values slots_;
 };
 

@@ -20,9 +20,9 @@ using ReductionSink = std::function<void(size_t which, const Index& index, const
 void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction*>& reductions, const TileRange& range,
                     const ReductionSink& sink);
 
-// Reductions of long rows by blocks of threads on a GPU: a block computes one position of all outputs. The threads
-// reduce every `threads`-th element each (part 0), then combine their results by halves (one part for each half down to
-// 2), then the first thread combines the last two, computes the outputs and writes them (the last part).
+// Reductions of long rows by blocks of threads on a GPU. A block computes one position of all outputs. In part 0, each
+// thread reduces every `threads`-th element. Then each part halves the number of partial results, until two are left.
+// In the last part, the first thread combines these two, and computes and writes the outputs.
 struct BlockReduction {
   std::vector<const hlo::Instruction*> group;
   int64_t positions = 0;
@@ -31,14 +31,15 @@ struct BlockReduction {
 
   int parts() const;
 };
-// Nullopt if the kernel has other reductions, or outputs with other numbers of elements.
+// Nullopt if the kernel has other reductions, or outputs with other numbers of elements, if the rows are short, if a
+// reducer has no neutral element (Reducer::Neutral), or if the partial results do not fit into shared memory.
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel);
 void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared);
 
 // Whether the innermost dimension is kept, so that results are computed in strips.
 bool IsColumnReduction(const hlo::Instruction& reduce);
 
-// Elements of a strip: 4 KiB of f32, which fits into the first-level cache.
+// The maximum number of elements of a strip: 4 KiB of f32, which fits into the first-level cache.
 inline constexpr int64_t kMaxStrip = 1024;
 
 }  // namespace xlad::compiler

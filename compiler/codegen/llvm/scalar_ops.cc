@@ -45,9 +45,9 @@ llvm::Value* Clamp(Ir& ir, Operands x) {
   return ir.b.CreateMinimum(raised, x[2]);
 }
 
-// The maximum or minimum of two floats, computed without LLVM's intrinsic, because the intrinsic loses NaNs if LLVM 19
-// narrows f16 arithmetic on x86. Equal operands can differ only in the sign of a zero, so the AND of their bits is the
-// maximum and the OR is the minimum.
+// The maximum or minimum of two floats, computed without LLVM's intrinsic, because the intrinsic does not propagate
+// NaNs if LLVM 19 narrows f16 arithmetic on x86. Equal operands can differ only in the sign of a zero, so the AND of
+// their bits is the maximum and the OR is the minimum.
 llvm::Value* Extremum(Ir& ir, bool is_max, llvm::Value* x, llvm::Value* y) {
   IrBuilder& b = ir.b;
   llvm::Value* first = is_max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
@@ -106,7 +106,7 @@ const std::map<Opcode, FloatRule>& FloatRules() {
   return *rules;
 }
 
-// Opcodes that treat all types the same way.
+// Opcodes whose code is the same for all types.
 bool IsTypeless(Opcode opcode) {
   return opcode == Opcode::kSelect || opcode == Opcode::kCopy || opcode == Opcode::kConvert ||
          opcode == Opcode::kBitcastConvert || opcode == Opcode::kCompare || opcode == Opcode::kReducePrecision ||
@@ -120,7 +120,8 @@ ElementType OperandType(const hlo::Instruction& instruction) {
 
 bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
   switch (instruction.opcode()) {
-    case Opcode::kBitcastConvert:  // Equal widths only. Other widths change the shape: see index_rules.cc.
+    case Opcode::kBitcastConvert:  // Only for types of equal widths. If the widths differ, the shape changes: see
+                                   // index_rules.cc.
       return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);

@@ -28,8 +28,8 @@ bool IsElementwise(const hlo::Computation& body) {
   return body.root()->opcode() == hlo::Opcode::kTuple;
 }
 
-// A scan by an elementwise body: each row is scanned by itself, with its carries in registers. On a GPU every row has a
-// thread, so that the order of a row's operations is the one of a CPU.
+// A scan by an elementwise body: each row is scanned independently, with its carries in registers. On a GPU, each row
+// is scanned by a single thread, so that the operations of a row have the same order as on a CPU.
 void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs) {
   Ir& ir = kernel.ir();
   const std::vector<Output> outputs = kernel.outputs();
@@ -76,8 +76,8 @@ void EmitRowScan(KernelContext& kernel, const Instruction& root, int64_t inputs)
 
 }  // namespace
 
-// Calls the body once for each position, on slices of the inputs and the carries. It returns slices of the outputs and
-// new carries, which are kept in scratch until the body has run.
+// Runs the body once for each position, on slices of the inputs and the carries. The body returns slices of the outputs
+// and new carries, which are stored in scratch until the body has run.
 void EmitScan(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const int64_t carries = root.attributes().num_carries;
@@ -178,9 +178,9 @@ void ScatterSelected(KernelContext& kernel, const Instruction& root, const Value
 
 }  // namespace
 
-// The source element of each window is added, by the computation `scatter`, to the output element of the position that
-// `select` chooses in that window. Outputs begin with the initial value. On a GPU there is one thread for each index of
-// the dimensions without windows (images and channels), and it adds its elements in their order.
+// The output is initialized with the initial value. Then, for each window, the computation `scatter` adds the source
+// element to the output element that `select` chooses in the window. On a GPU, there is one thread for each index of
+// the dimensions without windows (images and channels). A thread adds its elements in order.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;

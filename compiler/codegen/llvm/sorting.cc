@@ -1,4 +1,4 @@
-// Kernels for sort and topk that one thread computes, row by row: a stable bottom-up merge sort.
+// Kernels for sort and topk in which one thread sorts row by row, by a stable bottom-up merge sort.
 #include "compiler/codegen/llvm/sorting.h"
 
 #include <llvm/IR/Intrinsics.h>
@@ -19,12 +19,12 @@ using hlo::Opcode;
 using tensor::Dims;
 using tensor::ElementType;
 
-// Up to this k, topk selects elements by insertion; beyond, it sorts.
+// Up to this k, topk selects elements by insertion. For a larger k, it sorts.
 constexpr int64_t kFew = 64;
 // Every tile has scratch memory of its own.
 constexpr int64_t kMaxTilesWithScratch = 64;
 
-// The number of times that runs are merged in pairs until one of `limit` positions is left.
+// The number of passes that merge pairs of runs until one run of `limit` positions remains.
 int PassesOf(int64_t limit) { return limit < 2 ? 0 : std::bit_width(static_cast<uint64_t>(limit - 1)); }
 
 }  // namespace
@@ -197,12 +197,13 @@ void EmitSort(KernelContext& kernel, const Instruction& root) {
 
 namespace {
 
-// Writes the first `k` of positions 0 .. count-1, in order, into `best`, by insertion into the best so far. Most
-// elements of a long row come after all of them and cost one comparison.
+// Writes the first `k` of the sorted positions 0 .. count-1 into `best`. Each position is inserted into the best
+// positions so far. Most elements of a long row come after all of these, and need only one comparison.
 void SelectPositions(Ir& ir, int64_t count, int64_t k, const Positions& best, const Before& before) {
   IrBuilder& b = ir.b;
   llvm::Type* i64 = b.getInt64Ty();
-  // Entries that are not set yet may hold any valid position: it is read, but the comparison with it is ignored.
+  // An entry that is not set yet may have any valid position. Its element is read, but the result of the comparison is
+  // ignored.
   ir.Loop(k, [&](llvm::Value* i) { StorePosition(ir, best, i, ir.I64(0)); });
   llvm::Value* hole = ir.Slot(i64);
   ir.Loop(count, [&](llvm::Value* i) {
@@ -231,7 +232,7 @@ void SelectPositions(Ir& ir, int64_t count, int64_t k, const Positions& best, co
 
 }  // namespace
 
-// The k first elements of each row with their positions, in order.
+// Emits a topk: the first k elements of each sorted row, with their positions.
 void EmitTopk(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const Dims& sizes = root.operand(0)->shape().dims();

@@ -1,5 +1,5 @@
-// What the kernels for sort and topk have in common, for one thread and for blocks of threads: they sort the positions
-// of a row, with a comparator that reads the elements at two positions. Elements are moved once, at the end.
+// Common parts of the kernels for sort and topk, for one thread and for blocks of threads. The kernels sort the
+// positions of a row. Their comparator reads the elements at two positions. Elements are moved only once, at the end.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@ using Before = std::function<llvm::Value*(llvm::Value* i, llvm::Value* j)>;
 
 // The dimension that a sort or topk orders.
 size_t SortedDimension(const hlo::Instruction& root);
-// A sort has the order of its comparator. A topk has the largest (or smallest) elements first, and orders floats by
-// IEEE 754's total order. Equal elements keep their order in both.
+// The order of a sort is that of its comparator. A topk has the largest (or smallest) elements first, with floats in
+// IEEE 754's total order. In both, equal elements keep their order.
 Before OrderOf(KernelContext& kernel, const hlo::Instruction& root, const PlaceInRow& at);
 // Stores the results at position `rank` of the row, from the element at `position`.
 void StoreRanked(KernelContext& kernel, const hlo::Instruction& root, const PlaceInRow& at, llvm::Value* rank,
                  llvm::Value* position);
 
-// An array of positions, of s32 unless rows are longer.
+// An array of positions: s32, or s64 if rows are too long for s32.
 struct Positions {
   llvm::Value* base = nullptr;
   ElementType type = ElementType::kS32;
@@ -32,7 +32,7 @@ ElementType PositionType(int64_t row_size);
 llvm::Value* LoadPosition(Ir& ir, const Positions& from, llvm::Value* at);  // An i64.
 void StorePosition(Ir& ir, const Positions& to, llvm::Value* at, llvm::Value* position);
 
-// Two sorted runs of one array, left and right, and the place in another array where the merged run begins.
+// Two sorted runs of one array, left and right, and the position in another array at which the merged run begins.
 struct Runs {
   llvm::Value *left_begin, *left_end, *right_begin, *right_end, *out;
 };

@@ -9,7 +9,7 @@ namespace {
 
 using tensor::Dims;
 
-// The first dimension from which on the sizes have this product, or -1.
+// The first dimension d such that the product of the sizes of d and all following dimensions is `product`, or -1.
 int64_t SuffixOf(const Dims& dims, int64_t product) {
   int64_t suffix = 1;
   for (int64_t d = std::ssize(dims); d >= 0; --d) {
@@ -24,7 +24,7 @@ void ForThread(Ir& ir, const TileRange& range, int64_t positions, const std::fun
   if (positions == 0) return;
   llvm::Value* inside = ir.b.CreateICmpULT(range.thread, ir.I64(positions));
   if (positions < range.threads) return ir.If(inside, [&] { body(Index::OfLinear(range.thread)); });
-  ir.b.CreateAssumption(inside);  // LLVM narrows divisions of positions if it knows their range.
+  ir.b.CreateAssumption(inside);  // If LLVM knows the range, it divides in fewer bits.
   body(Index::OfLinear(range.thread));
 }
 
@@ -35,7 +35,7 @@ Index Unflatten(Ir& ir, llvm::Value* position, const Dims& dims) {
 }  // namespace
 
 Tiling TileLinear(int64_t positions, int64_t tiles) {
-  // Whole cache lines, so that two threads do not write the same line.
+  // Tiles consist of whole cache lines, so that two threads do not write the same line.
   const int64_t width = std::min(positions, RoundUp(CeilDiv(positions, tiles), 64));
   return {positions, positions, std::max<int64_t>(1, width), 1};
 }

@@ -1,8 +1,8 @@
 // Transposes that move the last dimension: tiles are transposed in vector registers.
 //
-// A loop in the result's order would read a column, with every element in another cache line, and lines would be
-// evicted before their next elements are read. A 16 by 16 tile reads and writes complete lines. It is transposed in
-// log2(16) rounds, each of which swaps the off-diagonal d by d blocks of 2d by 2d blocks (Eklundh 1972).
+// A loop in the order of the result would read columns. Every element of a column is in a different cache line, and a
+// line would be evicted before its next element is read. A 16 by 16 tile reads and writes complete lines. A tile is
+// transposed in log2(16) rounds. Each round swaps the off-diagonal d by d blocks of all 2d by 2d blocks (Eklundh 1972).
 #include <algorithm>
 
 #include "base/rounding.h"
@@ -33,7 +33,8 @@ std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permuta
 
 namespace {
 
-// The side of a tile: at most the elements of a vector register, and at most 16. Tiles below 4 gain nothing.
+// The side of a tile: at most the number of elements of a vector register, and at most 16. Transposing tiles with a
+// side below 4 is not faster than a plain loop.
 int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
   int64_t side = std::min<int64_t>(16, 64 / element_bytes);
   while (side > std::min(rows, columns)) side /= 2;
@@ -46,7 +47,7 @@ class TileMover {
       : ir_(*ir), side_(side), element_(ir->b.getIntNTy(static_cast<unsigned>(8 * element_bytes))),
         align_(static_cast<uint64_t>(element_bytes)) {}
 
-  // rows: vectors along the contiguous dimension of the operand; columns: along that of the result.
+  // Rows are vectors along the contiguous dimension of the operand. Columns are vectors along that of the result.
   void Move(llvm::Value* from, int64_t from_stride, llvm::Value* to, int64_t to_stride) {
     llvm::Type* type = llvm::FixedVectorType::get(element_, static_cast<unsigned>(side_));
     Values v;
@@ -85,8 +86,8 @@ class TileMover {
   const llvm::Align align_;
 };
 
-// Pieces of `size` cover 0 .. count-1. If size does not divide count, the last piece overlaps the previous one and
-// writes the same values again.
+// Divides 0 .. count-1 into pieces of `size`. If `size` does not divide `count`, the last piece overlaps the previous
+// one and writes the same values again.
 llvm::Value* StartOfPiece(Ir& ir, llvm::Value* piece, int64_t count, int64_t size) {
   llvm::Value* start = ir.Mul(piece, size);
   return count % size == 0 ? start : ir.Clamp(start, 0, count - size);
@@ -113,7 +114,7 @@ void EmitTranspose(KernelContext& kernel, const hlo::Instruction& root) {
   Ir& ir = kernel.ir();
   const int64_t side = TileSide(rows.size, columns.size, width);
   TileMover tile(&ir, width, side);
-  // One position for each index of the other dimensions and each piece of the rows.
+  // There is one position for each index of the other dimensions and each piece of the rows.
   Dims outer;
   for (const Run& run : runs) outer.push_back(run.size);
   outer.push_back(CeilDiv(rows.size, side));

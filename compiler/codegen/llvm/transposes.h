@@ -1,4 +1,4 @@
-// The dimensions of a transpose, with adjacent ones that stay adjacent merged.
+// The dimensions of a transpose. Adjacent dimensions that stay adjacent are merged.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ struct Run {
   int64_t size, from, to;
 };
 
-// The runs in the result's order; `permutation` is the attribute `dimensions`. Dimensions of size 1 are left out.
+// The merged dimensions in the order of the result. `permutation` is the attribute `dimensions`. Dimensions of size 1
+// are omitted.
 std::vector<Run> RunsOf(const tensor::Dims& operand, const std::vector<int64_t>& permutation);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// Element types in LLVM IR: what a value is in memory and what it is in a register.
+// Element types in LLVM IR: the forms of a value in memory and in a register.
 //
 // In memory an element is its bytes (tensor/element_type.h). In a register
 //   - pred is i1, integers are iN (s4 is i4)

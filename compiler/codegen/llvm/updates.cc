@@ -13,7 +13,7 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// One thread for each element of the update; or, if the operand has to be copied, for each element of the result.
+// There is one thread for each element of the update or, if the operand must be copied, for each element of the result.
 void UpdateByThreads(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const Output& output = kernel.outputs()[0];
@@ -29,7 +29,8 @@ void UpdateByThreads(KernelContext& kernel, const Instruction& root) {
   });
 }
 
-// The position that an update element of a scatter changes, and whether its window is inside the operand.
+// The position that an update element of a scatter changes, and whether the window of the element is inside the
+// operand.
 struct Target {
   Values position;
   llvm::Value* inside;
@@ -88,8 +89,8 @@ void ApplyUpdate(KernelContext& kernel, const Instruction& root, const Values& a
   });
 }
 
-// Dimensions of the operand whose index is a function of the update's index alone: different threads change elements
-// with different indices in them. For each, the dimension of the update.
+// The dimensions of the operand whose index depends only on the index in the update, each with the corresponding
+// dimension of the update. Threads with different indices in these dimensions change different elements.
 struct OwnDims {
   std::vector<size_t> operand, update;
 };
@@ -109,7 +110,8 @@ OwnDims OwnDimsOf(const Instruction& root) {
   return own;
 }
 
-// One thread for each index of the operand's own dimensions. It applies all updates of its elements, in order.
+// There is one thread for each index of the OwnDims of the operand. A thread applies all updates of its elements, in
+// order.
 void ScatterByThreads(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const std::vector<Output> outputs = kernel.outputs();

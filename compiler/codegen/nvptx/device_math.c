@@ -1,7 +1,8 @@
-/* Elementary functions of f64, and of f32 by way of f64, for GPU code: a GPU has no C math library. The build compiles
- * this file to LLVM IR for NVPTX, and kernels that call a function get its definition (device_math.h). tests/compiled
- * compiles it for this machine too and compares each function with the C library: results are within a few units of
- * the last place, and infinities, NaNs, signed zeros and denormal numbers are treated as there.
+/* Elementary functions of f64 for GPU code, because a GPU has no C math library. Functions of f32 are computed in f64.
+ * The build compiles this file to LLVM IR for NVPTX, and a module of kernels gets the definitions of the functions that
+ * it calls (device_math.h). tests/compiled also compiles this file for the CPU and compares each function with the C
+ * library: results agree within a few units in the last place, and infinities, NaNs, signed zeros and denormal numbers
+ * are treated as in the C library.
  *
  * Sources of the methods: Muller et al., "Handbook of Floating-Point Arithmetic" (double-double arithmetic), Muller,
  * "Elementary Functions" (ranges and identities), Payne and Hanek 1983 (reduction of angles).
@@ -19,7 +20,7 @@ typedef unsigned __int128 u128;
 #define NOT_A_NUMBER __builtin_nan("")
 #define INLINE static inline __attribute__((always_inline))
 
-static const double kLn2High = 0x1.62e42fefa3800p-1; /* 42 bits: products with exponents are exact. */
+static const double kLn2High = 0x1.62e42fefa3800p-1; /* It has 42 bits, so that products with exponents are exact. */
 static const double kLn2Low = 0x1.ef35793c76730p-45;
 static const double kPi = 0x1.921fb54442d18p+1, kHalfPi = 0x1.921fb54442d18p+0;
 
@@ -63,7 +64,7 @@ double XLAD_MATH(expm1)(double x) {
   return x * Polynomial(x, c, 16);
 }
 
-/* A number as the sum of two. */
+/* A number that is represented as the sum of two numbers (double-double). */
 typedef struct {
   double high, low;
 } Pair;
@@ -109,7 +110,7 @@ double XLAD_MATH(log1p)(double x) {
   if (x == 0 || x == INFINITE) return x;
   const double u = 1 + x;
   if (!(u > 0)) return Log(u);
-  /* log(1 + x) = log(u) + (1 + x - u) / u, up to the square of that. */
+  /* log(1 + x) = log(u) + (1 + x - u) / u, up to the square of the second term. */
   const Pair sum = Sum(1, x), log = LogPair(u);
   return log.high + (log.low + sum.low / u);
 }
@@ -121,7 +122,7 @@ double XLAD_MATH(tanh)(double x) {
   return WithSign(grown / (grown + 2), x);
 }
 
-/* e^size / 2, which overflows only if the result does. */
+/* e^size / 2, which overflows only if the result overflows. */
 static double HalfExp(double size) {
   const double root = Exp(size / 2);
   return 0.5 * root * root;
@@ -197,7 +198,7 @@ double XLAD_MATH(acos)(double x) { return 2 * Atan2(Sqrt(1 - x), Sqrt(1 + x)); }
 double XLAD_MATH(cbrt)(double x) {
   const double size = Abs(x);
   if (!(size < INFINITE) || size == 0) return x;
-  /* Scaled, so that no intermediate result is denormal. */
+  /* The arguments are scaled, so that no intermediate result is denormal. */
   const double scaled = size < 0x1p-900 ? size * 0x1p+300 : size;
   double root = Exp(Log(scaled) / 3);
   root = root - (root - scaled / (root * root)) / 3;
@@ -257,7 +258,7 @@ static double ReduceAngle(double x, int* quadrant) {
   const u128 low = (u128)m * v[2];
   const u128 middle = (u128)m * v[1] + (u64)(low >> 64);
   const u64 high = m * v[0] + (u64)(middle >> 64);
-  const u128 turns = (u128)high << 64 | (u64)middle; /* In quarters of 2^126. */
+  const u128 turns = (u128)high << 64 | (u64)middle; /* In quarter turns, times 2^126. */
   u128 rest = turns << 2 | (u64)low >> 62;
   *quadrant = (int)(high >> 62);
   const int negative = (int)(rest >> 127);
@@ -327,7 +328,7 @@ double XLAD_MATH(fmod)(double x, double y) {
   if (a >= b) a -= b;
   if (a == 0) return FromBits(sign);
   for (; a < kHidden && ea > 1; --ea) a <<= 1;
-  if (ea < 1) a >>= 1 - ea; /* No bits are lost: the result is a multiple of the smallest number. */
+  if (ea < 1) a >>= 1 - ea; /* The shift is exact: a is a multiple of the smallest number. */
   return FromBits(sign | (ea < 1 || a < kHidden ? a : (a ^ kHidden) | (u64)ea << 52));
 }
 
@@ -341,7 +342,7 @@ double XLAD_MATH(hypot)(double x, double y) {
     b = swap;
   }
   if (b == 0) return a;
-  /* Scaled by a power of two, so that squares neither overflow nor vanish. */
+  /* The arguments are scaled by a power of two, so that squares neither overflow nor underflow. */
   const double scale = a > 0x1p+500 ? 0x1p-600 : a < 0x1p-400 ? 0x1p+600 : 1;
   a *= scale;
   b *= scale;

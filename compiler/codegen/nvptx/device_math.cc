@@ -10,7 +10,7 @@
 
 #include "compiler/codegen/nvptx/thread_kernel.h"
 
-// The LLVM IR of device_math.c, which the build makes and CMakeLists.txt names.
+// The LLVM IR of device_math.c, a file that the build generates (see CMakeLists.txt).
 __asm__(
     ".section .rodata\n"
     ".globl xlad_device_math_begin\n"
@@ -39,7 +39,7 @@ absl::Status DefineMathFunctions(llvm::Module& module) {
   math->setTargetTriple(module.getTargetTriple());
   math->setDataLayout(module.getDataLayout());
   for (llvm::Function& function : *math) {
-    // Attributes of the compiler that made them name another CPU, and functions for another are not inlined.
+    // The attributes from the C compiler name another CPU. LLVM does not inline functions that are for another CPU.
     function.removeFnAttr("target-cpu");
     function.removeFnAttr("target-features");
   }

@@ -9,7 +9,7 @@ class Module;
 
 namespace xlad::compiler {
 
-// Adds the definitions of the functions that the module calls and does not define, and makes all functions but kernels
+// If the module calls functions that it does not define, adds their definitions and makes all functions except kernels
 // internal. Unimplemented, naming the function, if there is no definition.
 absl::Status DefineMathFunctions(llvm::Module& module);
 

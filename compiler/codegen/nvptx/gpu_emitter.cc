@@ -17,7 +17,7 @@ namespace xlad::compiler {
 namespace {
 
 constexpr char kTriple[] = "nvptx64-nvidia-cuda";
-constexpr int kOldest = 80;  // The number of sm_80.
+constexpr int kOldest = 80;  // sm_80
 
 absl::Status CheckGpu(const Target& target) {
   if (target.triple() != kTriple) {
@@ -32,7 +32,7 @@ absl::Status CheckGpu(const Target& target) {
 
 class GpuEmitter final : public ObjectEmitter {
  public:
-  // `host` is for the CPU that simulates a GPU, or null.
+  // `host` generates code for the CPU if the CPU simulates a GPU. Otherwise it is null.
   GpuEmitter(std::unique_ptr<CodeGenerator> ptx, std::unique_ptr<CodeGenerator> host, Target target,
              const HostOptions& options)
       : ptx_(std::move(ptx)), host_(std::move(host)), target_(std::move(target)), options_(options) {

@@ -43,19 +43,21 @@ unsigned SharedArgument(const llvm::Function& part) {
   return part.getArg(last)->getType()->isPointerTy() ? last : last - 1;
 }
 
-// An access of global or shared memory by an instruction: constants and memory of a thread do not count, nor does what
-// the runtime passes beside buffers.
+// An access of global or shared memory by an instruction. Accesses of constants, of a thread's own memory and of the
+// api argument are not counted.
 struct Access {
   llvm::Instruction* instruction;
   unsigned operand;    // The operand that is the address.
   llvm::Value* bytes;  // An i64.
   bool is_store;
-  int64_t buffer;  // The argument that the address is in, or -1: it was loaded from memory.
+  int64_t buffer;  // The number of the argument into which the address points, or -1 if the address was loaded from
+                   // memory.
 
   llvm::Value* address() const { return instruction->getOperand(operand); }
 };
 
-// The argument that an address is in, -1 if it is not known, or nullopt if no access of it counts.
+// The number of the argument into which an address points, or -1 if it is not known. Nullopt if accesses of this
+// address are not counted.
 std::optional<int64_t> BufferOf(llvm::Value* address, const llvm::Function& part) {
   const llvm::Value* base = llvm::getUnderlyingObject(address, /*MaxLookup=*/0);
   if (llvm::isa<llvm::AllocaInst>(base) || llvm::isa<llvm::GlobalValue>(base)) return std::nullopt;
@@ -85,7 +87,7 @@ void AppendAccesses(llvm::Instruction& i, std::vector<Access>* accesses) {
   }
 }
 
-// Damages and reports accesses of a part whose last argument is the thread.
+// Damages accesses of a part, and makes the part report them. The last argument of the part must be the thread.
 class PartEditor {
  public:
   PartEditor(llvm::Function* part, const HostOptions& options, Places* seen)
@@ -104,7 +106,7 @@ class PartEditor {
       if (options_.check) Report(access);
     }
     for (llvm::Argument& argument : part_.args()) {
-      // The functions that accesses are reported to get the addresses and return them.
+      // The reporting functions return the addresses that they receive, so these are captured.
       if (options_.check) argument.removeAttr(llvm::Attribute::NoCapture);
       if (options_.check) argument.removeAttr(llvm::Attribute::NoAlias);
     }
@@ -125,7 +127,7 @@ class PartEditor {
     }
   }
 
-  // Whether a value is computed from the thread by arithmetic alone, and not chosen by loads, calls or branches.
+  // Whether a value depends on the thread through arithmetic, without loads or branches.
   bool DependsOnThread(llvm::Value* value) {
     if (value == thread_) return true;
     const auto known = depends_.find(value);
@@ -137,7 +139,7 @@ class PartEditor {
     }
     return depends_[value] = depends;
   }
-  // The value that the next thread has instead of `value`.
+  // Emits the value that `value` has in the next thread.
   llvm::Value* InNextLane(IrBuilder& b, llvm::Value* value) {
     if (value == thread_) return b.CreateAdd(thread_, b.getInt64(1));
     if (!DependsOnThread(value)) return value;
@@ -162,7 +164,8 @@ class PartEditor {
   std::map<llvm::Value*, bool> depends_;
 };
 
-// Returns the part with one more argument, the thread, which is read instead of the register. `part` is emptied.
+// Returns a copy of the part with the thread as an additional argument, which the copy reads instead of the register.
+// Removes the code of `part`.
 llvm::Function* WithThreadArgument(llvm::Function* part) {
   std::vector<llvm::Type*> types = part->getFunctionType()->params().vec();
   llvm::LLVMContext& context = part->getContext();
@@ -189,7 +192,7 @@ llvm::Function* WithThreadArgument(llvm::Function* part) {
   return result;
 }
 
-// Emits a loop from 0 to count-1 at the builder's place.
+// Emits a loop from 0 to count-1 at the builder's insertion point.
 void EmitLoop(IrBuilder& b, int64_t count, const std::function<void(llvm::Value*)>& body) {
   llvm::Function* function = b.GetInsertBlock()->getParent();
   llvm::BasicBlock* before = b.GetInsertBlock();
@@ -243,7 +246,8 @@ class HostKernel {
 
  private:
   void LoadArguments() {
-    const unsigned pointers = static_cast<unsigned>(kernel_.arg_size()) - 2;  // The last are scratch and api.
+    const unsigned pointers = static_cast<unsigned>(kernel_.arg_size()) - 2;  // The last two arguments are scratch and
+                                                                              // api.
     for (unsigned i = 0; i < pointers; ++i) {
       values_[kernel_.getArg(i)] =
           b_.CreateLoad(b_.getPtrTy(), b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), entry_->getArg(0), i));
@@ -275,7 +279,7 @@ class HostKernel {
   }
 
   struct Buffer {
-    unsigned argument;  // The number of a part's argument.
+    unsigned argument;  // The number of the part's argument that points to the buffer.
     llvm::Value* address;
     int64_t bytes;
     Role role;
@@ -359,7 +363,7 @@ class HostKernel {
     IrBuilder start(entry_->getEntryBlock().getTerminator());
     llvm::AllocaInst* on_stack = start.CreateAlloca(memory->getValueType());
     on_stack->setAlignment(llvm::Align(XLAD_BUFFER_ALIGNMENT));
-    const unsigned argument = static_cast<unsigned>(kernel_.arg_size()) + 1;  // That of a part, after the tile.
+    const unsigned argument = static_cast<unsigned>(kernel_.arg_size()) + 1;  // The argument of a part after the tile.
     const auto bytes = static_cast<int64_t>(memory->getValueType()->getArrayNumElements());
     if (options_.check) ReportBuffer(start, {argument, on_stack, bytes, kShared});
     return values_[value] = on_stack;
@@ -368,17 +372,17 @@ class HostKernel {
   llvm::Function& kernel_;
   const HostOptions& options_;
   Places& seen_;
-  uint64_t part_ = 0;  // The number of barriers before the place that is emitted.
+  uint64_t part_ = 0;  // The number of barriers before the code that is being emitted.
   struct PartCall {
     llvm::Function* part;
     Values arguments;
   };
-  std::vector<PartCall> group_;  // What threads compute before they wait for each other.
+  std::vector<PartCall> group_;  // The calls that threads make before the next barrier.
   std::vector<llvm::Function*> emptied_;
   IrBuilder b_;
   llvm::Function* entry_ = nullptr;
   int64_t threads_ = 1;
-  std::map<llvm::Value*, llvm::Value*> values_;  // What kernel values are in `entry_`.
+  std::map<llvm::Value*, llvm::Value*> values_;  // Maps values of the kernel to values in `entry_`.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Turns a module of GPU kernels (thread_kernel.h) into one for a CPU.
+// Converts a module of GPU kernels (thread_kernel.h) to a module for a CPU.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,26 @@ class Module;
 
 namespace xlad::compiler {
 
-// Damage to a module, which tests of the checking mode do (docs/decisions/0036-mutants-of-gpu-kernels.md): one barrier
-// is removed, or one load or store, in all threads, has another index.
+// Damage to a module, for tests of the checking mode (docs/decisions/0036-mutants-of-gpu-kernels.md). One barrier is
+// removed, or the index of one load or store is changed in all threads.
 struct Mutation {
   enum class Kind {
     kNone,
-    kNoBarrier,    // Threads do not wait: each computes the parts before and after the barrier without the others.
+    kNoBarrier,    // Threads do not wait at the barrier: each thread computes the parts before and after it without
+                   // waiting for the others.
     kNextElement,  // The access is to the next element.
     kNextLane,     // The access is to the element that the next thread would access.
   };
   Kind kind = Kind::kNone;
-  int64_t number = 0;  // The number of the barrier or access among those of its kind in the module.
+  int64_t number = 0;  // The number of the barrier or access, counted over the barriers or accesses of this kind in the
+                       // module.
 };
 
-// How many places of a module each kind of mutation could damage.
+// The number of places of a module that each kind of mutation could damage.
 struct Places {
   int64_t barriers = 0;
   int64_t accesses = 0;       // Loads and stores of global and shared memory.
-  int64_t lane_accesses = 0;  // Those whose address depends on the thread.
+  int64_t lane_accesses = 0;  // The accesses whose address depends on the thread.
 };
 
 struct HostOptions {
@@ -39,17 +41,17 @@ struct HostOptions {
   //     before the threads of a block compute a part
   //   void* xlad_gpu_access(void* address, int64_t bytes, int32_t is_store, int32_t buffer, int64_t thread)
   //     before each access of global or shared memory, which is then done at the returned address. `buffer` is -1 if
-  //     the address does not show it
+  //     the address does not determine it
   bool check = false;
 
   Mutation mutation;
-  bool descending = false;   // Threads run from the last to the first.
-  Places* places = nullptr;  // Set to what could be damaged, if it is not null.
+  bool descending = false;   // Whether the threads of a block run from the last to the first.
+  Places* places = nullptr;  // If not null, set to the numbers of places that could be damaged.
 };
 
-// Replaces every kernel @S by a function of base/kernel_abi.h. It computes the blocks of its tiles one after the other:
-// a loop over the threads of the block for each part, and nothing for a barrier, because all threads have finished a
-// part before the next one begins. NVVM's intrinsics become
+// Replaces every kernel @S by a function of base/kernel_abi.h. The function computes the blocks of its tiles one after
+// the other, with one loop over the threads of the block for each part. A barrier needs no code, because all threads
+// have finished a part before the next part begins. NVVM's intrinsics become
 //
 //   llvm.nvvm.read.ptx.sreg.tid.x    the iteration of the loop over threads
 //   llvm.nvvm.read.ptx.sreg.ctaid.x  the tile

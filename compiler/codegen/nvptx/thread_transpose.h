@@ -1,5 +1,5 @@
 // Transposes by blocks of threads: a tile of the operand is read along its rows into shared memory and written along
-// its columns, so that both are accesses of adjacent threads to adjacent elements.
+// its columns. In both steps, adjacent threads access adjacent elements.
 #pragma once
 
 #include <optional>
@@ -12,14 +12,15 @@
 namespace xlad::compiler {
 
 struct TileTranspose {
-  Run rows, columns;       // Contiguous in the operand, and in the result.
+  Run rows, columns;       // The dimensions that are contiguous in the operand and in the result.
   std::vector<Run> outer;  // The other dimensions.
 };
 
-// Nullopt unless the request is a transpose of arrays that moves the last dimension, with at least 8 rows and columns.
+// Nullopt unless the request is a transpose that moves the last dimension, with at least 8 rows and columns, elements
+// of at most 8 bytes, and no pair in `in_place`.
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request);
 
-// Emits one of the two parts: from the operand to shared memory, or from there to the result.
+// Emits one of the two parts: part 0 copies from the operand to shared memory, part 1 from shared memory to the result.
 void EmitTilePart(KernelContext& kernel, const TileTranspose& transpose, const ArrayView& operand, bool is_store,
                   SharedMemory* shared);
 

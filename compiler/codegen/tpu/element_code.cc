@@ -14,7 +14,7 @@ namespace {
 
 using machine::LloType;
 
-// The arithmetic of a type.
+// The kind of arithmetic of a type.
 enum class Words { kFloat, kSigned, kUnsigned, kPred };
 Words WordsOf(ElementType type) {
   if (tensor::IsFloating(type)) return Words::kFloat;
@@ -24,7 +24,7 @@ Words WordsOf(ElementType type) {
 
 using Codes = std::map<Opcode, LloOp>;
 
-// Instructions that are one instruction of the chip, with operands of one type.
+// HLO instructions that become one instruction of the chip, with operands of the same type.
 const Codes& CodesOf(Words words) {
   static const auto* const floats = new Codes{
       {Opcode::kAbs, LloOp::kFAbs},           {Opcode::kNegate, LloOp::kFNeg},
@@ -79,7 +79,7 @@ const Codes& CodesOf(Words words) {
   }
 }
 
-// A comparison, with swapped operands for "greater".
+// Emits a comparison, with swapped operands for "greater".
 struct ComparisonCode {
   LloOp op;
   bool is_swapped;

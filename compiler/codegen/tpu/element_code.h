@@ -11,18 +11,20 @@ namespace xlad::compiler {
 // The type in HBM, or kOther if DMA cannot convert it.
 machine::LloType LloTypeOf(ElementType type);
 
-// Whether EmitElement accepts the instruction: an elementwise instruction whose operands and result have types that DMA
-// converts. All others are computed by macro-operations.
+// Whether EmitElement accepts the instruction: an elementwise instruction for which the chip has code, whose operands
+// and result have types that DMA converts. Each operand must have the dimensions of the result, or a single element.
 bool HasElementCode(const Instruction& instruction);
 
-// Writes the code for one tile and returns its value. `operands` are values of the block.
+// Writes the code that computes one tile of the instruction, and returns the number of the vector value that holds it.
+// `operands` are the numbers of the vector values that hold the operands, in the builder's current block.
 int EmitElement(const Instruction& instruction, const std::vector<int>& operands, LloBuilder* builder);
 
-// The word of a scalar constant in a vector register.
+// The 32-bit word that represents a scalar constant in a vector register.
 uint32_t WordOf(const Instruction& constant);
 
-// The code of a reducer that combines two values of one array by add, multiply, maximum, minimum, and, or; and the word
-// that is neutral for it. False for others.
+// The chip's instruction for a reducer that is a single `add`, `multiply`, `maximum`, `minimum`, `and` or `or`.
+// `neutral` is the word of its neutral element. FindReducer returns false for reducers of several arrays, for other
+// opcodes, and for opcodes that the chip does not have for the type.
 struct LloReducer {
   LloOp op = LloOp::kFAdd;
   uint32_t neutral = 0;

@@ -12,37 +12,39 @@ namespace xlad::compiler {
 
 using machine::LloOp;
 
-// Instructions are appended to straight-line blocks, which end when a loop begins or ends. A block is scheduled when
-// it ends: registers are allocated in program order, and what does not fit is spilled to VMEM; then each instruction
-// takes the first bundle in which its sources are ready and a slot is free. Vector values live in their block only;
-// between blocks they are in VMEM. Not thread-safe.
+// Instructions are appended to straight-line blocks, which end when a loop begins or ends. A block is scheduled when it
+// ends: registers are allocated in program order, and values that do not fit are spilled to VMEM. Then each instruction
+// is placed in the first bundle in which its sources are ready and a slot is free. Vector values can be used only in
+// their own block. Other blocks must load them from VMEM. Not thread-safe.
 class LloBuilder {
  public:
   explicit LloBuilder(int vector_alus);
 
-  // Reserves VMEM for the whole kernel; returns its first tile.
+  // Reserves this number of tiles of VMEM for the whole kernel, and returns the number of the first one.
   int64_t NewTiles(int64_t tiles);
   int64_t tiles() const { return vmem_tiles_; }
 
-  // Scalar registers, which live until the ScalarScope in which they were made ends. zero() has 0 and one() has 1.
+  // Allocates a scalar register, which is freed at the end of the current ScalarScope. Register zero() holds 0 and
+  // one() holds 1.
   int NewScalar();
   static constexpr int zero() { return machine::kScalarRegisters - 1; }
   static constexpr int one() { return machine::kScalarRegisters - 2; }
 
-  // dst = op(a, imm) or op(a, b).
+  // dst = op(a, imm), and dst = a + b.
   void Scalar(LloOp op, int dst, int a, int64_t imm) { Append({op, dst, {a}, imm}); }
   void ScalarSum(int dst, int a, int b) { Append({LloOp::kSAdd, dst, {a, b}}); }
 
-  // A new vector value of the block.
+  // Vector, Load and Constant return the number of a new vector value of the block. `base` is a scalar register, and
+  // `region` is explained at Pending.
   int Vector(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
   int Load(int base, int64_t offset, int region);
   void Store(int base, int64_t offset, int value, int region);
   int Constant(uint32_t word) { return Vector(LloOp::kVMovI, {}, word); }
-  // Instructions without a result: pushes, swaps.
+  // Appends an instruction without a result: a push or a swap.
   void Push(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
 
   struct Copy {
-    int tile = 0, element = 0, rows = 0, columns = 0, predicate = one();  // Scalar registers.
+    int tile = 0, element = 0, rows = 0, columns = 0, predicate = one();  // Scalar registers. The others are numbers.
     int buffer = 0;
     int64_t stride = 0, tiles = 1;
     int semaphore = 0;
@@ -53,14 +55,15 @@ class LloBuilder {
   void BeginLoop(int counter, int64_t trips);
   void EndLoop();
 
-  // All loops must have ended.
+  // Returns the kernel. All loops must have ended.
   machine::LloKernel Finish(std::string name);
 
  private:
   friend class ScalarScope;
   struct Pending {
-    machine::LloInstruction instruction;  // Vector registers are the numbers of values.
-    int region = -1;                      // Loads and stores of different regions do not overlap; -1: with any.
+    machine::LloInstruction instruction;  // In `block_`, vector registers are the numbers of values.
+    int region = -1;                      // Loads and stores of different regions do not overlap. Region -1 overlaps
+                                          // with all.
   };
 
   void Append(machine::LloInstruction instruction, int region = -1) { block_.push_back({instruction, region}); }
@@ -80,7 +83,7 @@ class LloBuilder {
   std::vector<machine::LloItem> items_;
 };
 
-// Frees the scalar registers that are made while it lives.
+// When destroyed, frees the scalar registers that were allocated after its construction.
 class ScalarScope {
  public:
   explicit ScalarScope(LloBuilder* builder) : builder_(*builder), scalars_(builder->scalars_) {}

@@ -1,11 +1,12 @@
-// From a compiled module to a program for a TPU-like core (machine/llo/isa.h).
+// Lowers a compiled module to a program for a TPU-like core (machine/llo/isa.h).
 //
-// Every instruction of a computation becomes kernels between arrays in HBM. Elementwise instructions, also inside of
-// fusions, are computed in registers, in one pass over their operands; reductions of such values in the same pass.
-// Transposes use the transpose unit, products of matrices the matrix units, convolutions are products over windows
-// whose operand is gathered by DMA, and slices, pads, concatenations and broadcasts are copies by DMA. f32 products of
-// precision default take one pass of bf16, high three and highest six. Everything else is a macro-operation with a
-// stated cost: its vector operations and bytes.
+// The instructions of a computation become kernels between arrays in HBM. Tuples, reshapes and other instructions that
+// only rename arrays need no kernel. Elementwise instructions, including those
+// in fusions, are computed in registers, in one pass over their operands. Reductions of such values are computed in the
+// same pass. Transposes use the transpose unit, and matrix products use the matrix units. A convolution is a matrix
+// product whose operand is gathered by DMA. Slices, pads, concatenations and broadcasts are copies by DMA. An f32
+// product takes one bf16 pass with precision default, three with high and six with highest. Everything else is a
+// macro-operation with a stated cost: its vector operations and bytes.
 #pragma once
 
 #include <vector>
@@ -18,17 +19,17 @@ namespace xlad::compiler {
 
 struct LoweredLlo {
   machine::LloProgram program;
-  machine::LloMemory memory;                     // Constants are filled in; all other buffers are zeros.
+  machine::LloMemory memory;                     // Buffers of constants have their values. All other buffers are zeros.
   std::vector<int> parameters, results;          // The buffers of the array leaves, in order.
-  std::vector<const Instruction*> instructions;  // By kernel: the instruction of which it computes all or a part.
+  std::vector<const Instruction*> instructions;  // For each kernel, the instruction of which it computes all or a part.
 };
 
-// Lowers a computation; loops and branches inside are macro-operations. The instructions must outlive the result.
-// Unimplemented if a parameter or result is not an array or a tuple of arrays.
+// Lowers a computation. Loops and branches in it become macro-operations. The instructions must outlive the result.
+// Unimplemented if a parameter has a leaf that is not an array, such as a token.
 absl::StatusOr<LoweredLlo> LowerToLlo(const Computation& computation, const machine::Chip& chip);
 
-// The programs of the entry computation and of each loop's body and condition and each branch that it runs, with the
-// time of each kernel in comments: what `xlad compile --emit llo` prints.
+// The output of `xlad compile --emit llo`: the programs of the entry computation, and of the bodies, conditions,
+// branches and called computations that it runs. Comments give the time of each kernel.
 absl::StatusOr<std::string> LloListing(const Module& module, const machine::Chip& chip);
 
 }  // namespace xlad::compiler

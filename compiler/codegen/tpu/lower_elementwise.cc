@@ -17,10 +17,10 @@ using machine::LloType;
 namespace {
 
 constexpr int64_t kMaxBlockTiles = 64;
-constexpr size_t kMaxStreams = 7;      // Each needs two scalar registers.
-constexpr size_t kMaxExpression = 96;  // Instructions in registers.
+constexpr size_t kMaxStreams = 7;      // Each stream needs two scalar registers.
+constexpr size_t kMaxExpression = 96;  // The maximum number of instructions of an expression.
 
-// How the elements of a stream are spread over the tiles of a domain.
+// How the elements of a stream are distributed over the tiles of a domain.
 enum class Spread { kBlock, kRow, kColumn, kScalar };
 
 }  // namespace
@@ -28,9 +28,10 @@ enum class Spread { kBlock, kRow, kColumn, kScalar };
 // The indices over which an expression is computed, as rows and columns, and the grid of blocks that covers them.
 struct TileDomain {
   TileGrid grid;
-  Dims row_steps, column_steps;  // By axis of the grid: by how much the first row and column advance.
+  Dims row_steps, column_steps;  // For each axis of the grid, the difference of the first rows and columns of
+                                 // neighboring blocks.
   BlockExtent rows, columns;
-  int64_t width = 1;  // Columns of the whole domain.
+  int64_t width = 1;  // The number of columns of the domain.
 };
 
 // Instructions that are computed together on one tile. Their leaves are streams, constants and iotas.
@@ -39,13 +40,14 @@ class TileExpression {
   TileExpression(LloLowering* lowering, const Instruction* root, bool with_producers)
       : lowering_(*lowering), root_(root), dims_(root->shape().dims()), with_producers_(with_producers) {}
 
-  // Lowers what the expression reads. False if it has too many leaves or instructions.
+  // Lowers the instructions that the expression reads. Returns false if the expression has too many leaves or
+  // instructions.
   bool Build() {
     Visit(root_, true);
     return streams_.size() <= kMaxStreams && order_.size() <= kMaxExpression;
   }
 
-  // Whether its tiles may be any part of the array, because no leaf depends on rows and columns.
+  // Whether a tile may be any part of the array, because no leaf depends on rows and columns.
   bool IsFlat() const {
     for (const Leaf& leaf : streams_) {
       if (leaf.spread == Spread::kRow || leaf.spread == Spread::kColumn) return false;
@@ -78,20 +80,21 @@ class TileExpression {
     return streams;
   }
 
-  // What the code of one tile needs: scalar registers of the tile's row and column of tiles in the block, and of the
-  // first row and column of the block in the domain.
+  // The position of a tile. Scalar registers hold its row and column of tiles in the block (tile_row, tile_column), and
+  // the first row and column of the block in the domain (row, column).
   struct Position {
     const TileStep* step = nullptr;
     int tile_row = 0, tile_column = 0;
     int64_t column_offset = 0, row_offset = 0;  // Added to tile_row and tile_column.
     int row = 0, column = 0;
-    int64_t tile_columns = 1;  // In a row of tiles of the block.
+    int64_t tile_columns = 1;  // The number of tiles in a row of tiles of the block.
     std::vector<int> addresses;
   };
 
-  // The registers of the tiles of each stream at a position, without its offsets.
+  // For each stream, the scalar register with the number of its tile at a position, without the offsets of the
+  // position.
   std::vector<int> EmitAddresses(LloBuilder* builder, const Position& at) const {
-    int tile = -1;  // In the block.
+    int tile = -1;  // The register with the number of the tile in the block.
     std::vector<int> addresses;
     for (size_t s = 0; s < streams_.size(); ++s) {
       const Spread spread = streams_[s].spread;
@@ -111,7 +114,7 @@ class TileExpression {
     return addresses;
   }
 
-  // Writes the code for a tile; returns its value.
+  // Writes the code for a tile, and returns the vector value of the result.
   int Emit(LloBuilder* builder, const Position& at) const {
     absl::flat_hash_map<const Instruction*, int> values;
     for (size_t s = 0; s < streams_.size(); ++s) values[streams_[s].instruction] = LoadLeaf(builder, s, at);
@@ -175,7 +178,7 @@ class TileExpression {
     return true;
   }
 
-  // How the operand is spread over rows and columns, if it is in one of the four ways.
+  // How the operand is distributed over rows and columns. Nullopt if no Spread describes this.
   static std::optional<Spread> SpreadOf(const Instruction& broadcast) {
     const Shape &operand = broadcast.operand(0)->shape(), &shape = broadcast.shape();
     if (operand.elements() == 1) return Spread::kScalar;
@@ -189,7 +192,7 @@ class TileExpression {
     return std::nullopt;
   }
 
-  // The tiles of a position are loaded from the addresses of its block.
+  // Loads the tile of a leaf at a position.
   int LoadLeaf(LloBuilder* builder, size_t s, const Position& at) const {
     const Spread spread = streams_[s].spread;
     const int64_t offset = spread == Spread::kBlock    ? at.row_offset * at.tile_columns + at.column_offset
@@ -257,7 +260,7 @@ TileDomain MapDomain(int64_t rows, int64_t width) {
   return domain;
 }
 
-// [a, b, width], reduced over b. Axes: a, columns, rows of b.
+// The operand is [a, b, width], reduced over b. The axes are a, columns, rows of b.
 TileDomain ReduceRowsDomain(int64_t a, int64_t b, int64_t width) {
   TileDomain domain = MapDomain(b, width);
   const int64_t row_block = domain.rows.block, column_block = domain.columns.block;
@@ -358,7 +361,8 @@ struct ReduceCode {
   int64_t sums;  // The first tile of the partial results in VMEM.
 };
 
-// 0 or 1 for each element: whether its row or column in the block is less than the extent of the step.
+// A vector with 1 in the elements whose row or column in the block is less than the extent of the step, and 0 in the
+// others.
 int EmitInside(const ReduceCode& code, const TileExpression::Position& at, int extent) {
   LloBuilder& builder = *code.builder;
   const ScalarScope scope(&builder);
@@ -372,7 +376,7 @@ int EmitInside(const ReduceCode& code, const TileExpression::Position& at, int e
   return builder.Vector(LloOp::kILt, {index, builder.Vector(LloOp::kVMovS, {extent})});
 }
 
-// The rows or columns of the step's block that exist.
+// The number of rows or columns of the step's block that are in the domain.
 int EmitExtent(const ReduceCode& code, const TileStep& step) {
   const BlockExtent& extent = code.over_columns ? code.domain->columns : code.domain->rows;
   const int left = step.Index(extent.axis);
@@ -382,7 +386,7 @@ int EmitExtent(const ReduceCode& code, const TileStep& step) {
   return left;
 }
 
-// Adds the block of a step to the partial results.
+// Combines the block of a step with the partial results.
 void EmitSums(const ReduceCode& code, const TileStep& step) {
   LloBuilder& builder = *code.builder;
   const ScalarScope scope(&builder);
@@ -401,7 +405,7 @@ void EmitSums(const ReduceCode& code, const TileStep& step) {
   at.tile_row = code.over_columns ? kept : moving;
   at.tile_column = code.over_columns ? moving : kept;
   builder.BeginLoop(kept, kept_trips);
-  // The partial result is neutral at the beginning.
+  // The initial partial result is the neutral element.
   const int neutral = builder.Constant(code.reducer.neutral);
   const int mask = builder.Vector(LloOp::kVMovS, {is_first});
   builder.Store(kept, code.sums, builder.Vector(LloOp::kVSelect, {mask, neutral, builder.Load(kept, code.sums, 200)}),
@@ -464,7 +468,7 @@ bool LloLowering::LowerReduce(const Instruction& reduce, int out) {
   for (int64_t d = 0; d < std::ssize(dims); ++d) {
     (d < along.front() ? outer : d > along.back() ? width : reduced) *= dims[d];
   }
-  // Several dimensions up to the last one, or more than rows and columns: the operand is written first.
+  // For other reductions, for example over several trailing dimensions, the operand is written to memory first.
   const bool is_simple = over_columns || (along.back() < std::ssize(dims) - 1 && along.back() + 2 == std::ssize(dims));
   std::optional<TileExpression> expression(std::in_place, this, operand, true);
   if (!is_simple) Materialize(operand);

@@ -39,7 +39,7 @@ class Allocator {
       for (size_t s = 0; s < info.sources.size(); ++s) {
         if (info.sources[s] == 'v') next.instruction.sources[s] = Resident(next.instruction.sources[s]);
       }
-      // Registers of values that are used here for the last time can hold the result.
+      // The result may use the register of a source that is not used later.
       FreeDead();
       if (info.dst == 'v') {
         const int value = next.instruction.dst;
@@ -55,8 +55,8 @@ class Allocator {
 
  private:
   struct Place {
-    int vector = -1;     // The register, or
-    int64_t spill = -1;  // the spilled tile; both if it has been loaded again.
+    int vector = -1;     // The register of the value, or -1.
+    int64_t spill = -1;  // The spilled tile of the value, or -1. A value that was reloaded has both.
   };
 
   // The next use of a value at or after the current instruction.
@@ -86,7 +86,8 @@ class Allocator {
     return places_[value].vector;
   }
 
-  // A register for the value: the next free one in turn, so that neighboring values do not wait for each other.
+  // Returns a register for the value. Free registers are used in rotation, so that neighboring values do not have to
+  // wait for each other.
   int Take(int value) {
     int found = -1;
     for (int i = 0; i < kVectorRegisters && found < 0; ++i) {
@@ -117,9 +118,9 @@ class Allocator {
   }
 
   const std::vector<BlockInstruction>& block_;
-  std::vector<std::vector<size_t>> uses_;  // By value.
+  std::vector<std::vector<size_t>> uses_;  // For each value, the instructions that read it.
   std::vector<Place> places_;
-  std::vector<int> holds_;  // By register: its value, or -1.
+  std::vector<int> holds_;  // For each register, its value, or -1.
   std::vector<int> pinned_;
   std::vector<BlockInstruction> out_;
   size_t at_ = 0;
@@ -139,7 +140,7 @@ class Scheduler {
     ++used_[{at, info.slot}];
     Note(next, info, at);
   }
-  // Without the bundles that have stayed empty: bundles wait for their sources by themselves.
+  // Removes empty bundles, because a bundle waits for its sources anyway.
   std::vector<LloBundle> Take() {
     std::erase_if(bundles_, [](const LloBundle& bundle) { return bundle.empty(); });
     return std::move(bundles_);
@@ -147,8 +148,8 @@ class Scheduler {
 
  private:
   struct Register {
-    int ready = 0;     // The first bundle that can read what was written last.
-    int written = -1;  // Bundles.
+    int ready = 0;     // The first bundle that can read the last written value.
+    int written = -1;  // The bundles of the last write and the last read.
     int read = -1;
     int version = 0;
   };
@@ -180,7 +181,7 @@ class Scheduler {
     return a.base != b.base || a.version != b.version || a.offset == b.offset;
   }
 
-  // Matrix and transpose units keep the order of what is pushed and popped.
+  // The order of pushes and pops of matrix and transpose units must not change.
   static int UnitOf(const LloInstruction& i) {
     switch (i.op) {
       case LloOp::kMLoad:

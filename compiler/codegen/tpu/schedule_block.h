@@ -1,4 +1,4 @@
-// Registers and bundles of a block of instructions without loops.
+// Register allocation and scheduling of a block of instructions without loops.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,9 @@ struct BlockInstruction {
 // The address of the first spilled tile. Loads and stores of spilled tiles have the register that is always 0 as base.
 inline constexpr int64_t kSpillBase = int64_t{1} << 40;
 
-// Assigns a register to each of the vector values 0 .. values-1 of the block, each written once. If there are too few,
-// the value that is used last is spilled (Belady, IBM Systems Journal 1966). Returns the number of spilled tiles.
+// Assigns a register to each of the vector values 0 .. values-1 of the block, each of which is written once. If there
+// are too few registers, the value whose next use is the furthest is spilled (Belady, IBM Systems Journal 1966).
+// Returns the number of spilled tiles.
 int64_t AllocateRegisters(int values, std::vector<BlockInstruction>* block);
 
 // Puts each instruction into the first bundle with a free slot after those that it depends on, in program order.

@@ -8,10 +8,11 @@
 namespace xlad::compiler {
 namespace {
 
-// Blocks of all streams together that have four buffers: their copies take less time than a copy needs to arrive.
+// If the blocks of all streams together have at most this many tiles, each stream has four buffers, because such copies
+// take less time than the latency of a copy.
 constexpr int64_t kSmallTiles = 128;
 
-// The number of steps of which the index along an axis is the same.
+// The number of consecutive steps with the same index along an axis.
 int64_t StrideOf(const TileGrid& grid, int axis) {
   int64_t stride = 1;
   for (int a = axis + 1; a < std::ssize(grid.counts); ++a) stride *= grid.counts[a];
@@ -75,7 +76,7 @@ int64_t TilePipeline::Steps() const {
 
 int64_t TilePipeline::InnerSteps() const { return InnerStepsOf(grid_); }
 
-// The register of the number of rows or columns of a step.
+// The register with the number of rows or columns of a step.
 int TilePipeline::Extent(const BlockExtent& extent, int step) {
   if (extent.axis < 0 || grid_.counts[extent.axis] == 1) {
     const int constant = builder_.NewScalar();
@@ -89,7 +90,7 @@ int TilePipeline::Extent(const BlockExtent& extent, int step) {
   return left;
 }
 
-// The register of the first tile of the buffer that `number` has: the buffers take turns.
+// The register with the first tile of buffer `number` modulo the number of buffers.
 int TilePipeline::Slot(const Placed& placed, int number) {
   const int tile = builder_.NewScalar();
   if (placed.is_constant) {
@@ -161,7 +162,7 @@ void TilePipeline::Run(const std::function<void(const TileStep&)>& compute) {
     at.inputs.push_back(Slot(input, step));
   }
   {
-    // The block that was in this buffer before must have left it.
+    // The block that was in this buffer before must have been copied out.
     const int block = builder_.NewScalar(), is_full = builder_.NewScalar();
     builder_.Scalar(LloOp::kSDivI, block, step, inner_steps);
     for (const Placed& output : outputs_) at.outputs.push_back(Slot(output, block));

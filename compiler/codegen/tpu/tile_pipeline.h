@@ -1,4 +1,4 @@
-// The outer loop of a kernel: blocks of arrays are copied into VMEM while the blocks before them are computed.
+// The outer loop of a kernel: blocks of arrays are copied into VMEM while the previous blocks are computed.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,17 @@
 
 namespace xlad::compiler {
 
-// The rows or columns of the block of a step: `block` of them, beginning at block * (the index along `axis`), without
-// those beyond `total`. Without an axis, all `total`, which is at most `block`.
+// The rows or columns of the block of a step. They begin at block * (the index along `axis`). There are `block` of
+// them, or fewer in the last block, which ends at `total`. If `axis` is -1, the block has all `total` rows or columns,
+// and `total` is at most `block`.
 struct BlockExtent {
   int axis = -1;
   int64_t block = 1, total = 1;
 };
 
 // An array of which each step uses a block. The first element of the block is at `base` plus, for each axis of the
-// grid, the index along it times `steps[axis]`; its rows are `row_stride` elements apart and dense.
+// grid, the index along it times `steps[axis]`; its rows are dense, and the first elements of neighboring rows are
+// `row_stride` elements apart.
 struct TileStream {
   int buffer = 0;
   std::vector<int64_t> steps;
@@ -30,14 +32,14 @@ struct TileStream {
   int64_t tiles() const { return tile_rows() * tile_columns(); }
 };
 
-// Steps are numbered row-major over `counts`. The last `inner` axes are those of a reduction: all their steps work on
-// one block of the outputs, which is copied out after the last of them.
+// Steps are numbered row-major over `counts`. The last `inner` axes are those of a reduction: all steps along these
+// axes update the same block of the outputs, which is copied out after the last of these steps.
 struct TileGrid {
   std::vector<int64_t> counts;
   int inner = 0;
 };
 
-// A step inside of the loop. The numbers are scalar registers.
+// A step in the loop. All numbers in the interface are those of scalar registers, which hold the values.
 class TileStep {
  public:
   std::vector<int> inputs, outputs;  // The first tile in VMEM of each stream's block.
@@ -56,12 +58,12 @@ class TileStep {
 
 class TilePipeline {
  public:
-  // At most 24 streams. The builder must outlive the object.
+  // There may be at most 24 streams. The builder must outlive the object.
   TilePipeline(LloBuilder* builder, TileGrid grid, std::vector<TileStream> inputs, std::vector<TileStream> outputs);
 
-  // Writes the loop; `compute` writes what a step does, and must write all tiles of the outputs that are copied out.
-  // Inputs have two buffers in VMEM, or four if they are small: the copies of the next steps run while this one is
-  // computed. So have outputs.
+  // Writes the loop. `compute` writes the code of a step, which must set all tiles of the outputs that are copied out.
+  // Inputs and outputs have two buffers in VMEM, or four if all blocks together are small, so that the copies of other
+  // steps run while a step is computed. An input of which all steps use the same block has only one buffer.
   void Run(const std::function<void(const TileStep& step)>& compute);
 
  private:
@@ -69,7 +71,7 @@ class TilePipeline {
     TileStream stream;
     int64_t first_tile = 0;
     int semaphore = 0;
-    bool is_constant = false;  // The same block in all steps, copied once.
+    bool is_constant = false;  // Whether all steps use the same block, which is copied once.
   };
   Placed Place(const TileStream& stream, bool is_input);
   void Start(LloOp op, const Placed& placed, int step, int slot, int predicate);
@@ -80,7 +82,7 @@ class TilePipeline {
 
   LloBuilder& builder_;
   const TileGrid grid_;
-  int64_t depth_ = 2;  // Buffers of each stream; a power of two.
+  int64_t depth_ = 2;  // The number of buffers of each stream that is not constant, a power of two.
   std::vector<Placed> inputs_, outputs_;
 };
 
