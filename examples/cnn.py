@@ -33,7 +33,7 @@ def loss_of(params, batch):
     x = batch["image"]
     for name in ("first", "second", "third"):
         x = jax.lax.conv_general_dilated(x, params[name], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        x = (x - x.mean((0, 1, 2))) * jax.lax.rsqrt(x.var((0, 1, 2)) + 1e-3)  # Over the global batch.
+        x = (x - x.mean((0, 1, 2))) * jax.lax.rsqrt(x.var((0, 1, 2)) + 1e-3)  # The mean is over the global batch.
         x = jax.lax.reduce_window(jax.nn.silu(x), 0.0, jax.lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID") / 4
     x = x.mean((1, 2)) * params["scale"]
     logits = x @ params["dense"]

@@ -10,7 +10,7 @@ WIDTH, LENGTH, BATCH = 64, 24, 48
 
 
 def sequences(rng, count):
-    """Numbers and marks; the target at every position is the sum of the marked numbers so far."""
+    """Returns numbers and marks. The target at every position is the sum of the marked numbers up to it."""
     number = rng.uniform(-1, 1, (count, LENGTH)).astype(np.float32)
     mark = (rng.uniform(size=(count, LENGTH)) < 0.3).astype(np.float32)
     return {"input": np.stack([number, mark], -1), "wanted": np.cumsum(number * mark, 1)}
@@ -19,7 +19,7 @@ def sequences(rng, count):
 def init(rng):
     normal = lambda rows, *rest: rng.normal(0, rows**-0.5, (rows, *rest)).astype(np.float32)  # noqa: E731
     bias = np.zeros((4, WIDTH), np.float32)
-    bias[1] = 1  # The forget gate begins open.
+    bias[1] = 1  # The forget gate is initially open.
     params = {"input": normal(2, 4, WIDTH), "hidden": normal(WIDTH, 4, WIDTH), "bias": bias, "out": normal(WIDTH, 1)}
     return {"params": params, "square": jax.tree.map(np.zeros_like, params), "dropout": jax.random.key(7)}
 
@@ -48,7 +48,7 @@ def step(state, batch):
 
 
 def split(name):
-    """Every gate is split by its units, the matrix that reads them by its rows."""
+    """Splits the weights of every gate by units, and the matrix that reads the units by rows."""
     return {"input": P(None, None, "tp"), "hidden": P(None, None, "tp"), "bias": P(None, "tp"),
             "out": P("tp")}.get(name.split(".")[-1])
 

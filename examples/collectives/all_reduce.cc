@@ -1,6 +1,6 @@
 // Sums a vector over all processes that a launcher has started:
 //   mpirun -np 4 build/release/bin/example_all_reduce
-// It needs only the library of collectives, and no MPI.
+// The program needs only the library of collectives, and no MPI.
 #include <cstdio>
 #include <memory>
 #include <vector>
@@ -23,7 +23,7 @@ absl::Status SumOverRanks() {
 
   std::vector<float> values(1000, static_cast<float>(group->rank() + 1));
   for (int step = 0; step < 3; ++step) {
-    // In place: the output is the input.
+    // The reduction is in place: input and output are the same buffer.
     XLAD_RETURN_IF_ERROR(group->Run(*sum, values.data(), values.data()));
     std::printf("step %d, rank %d of %d: the sum is %g\n", step, group->rank(), group->ranks(), values[0]);
   }

@@ -3,9 +3,9 @@
   python examples/models/transformer.py llama3-70b --mesh dp=1,fsdp=256,tp=1 --batch 1280 --length 8192 -o step.hlo.pb
   xlad simulate step.hlo.pb --topology v6e-16x16
 
-The step is like those of MaxText: bf16 computation on f32 weights, a scan over the layers, each of which is computed
-again in the backward pass, and Adam. The batch is split over dp, fsdp and ep, weights over fsdp, heads and inner
-dimensions over tp, experts over ep. All arrays are abstract, so that a model of any size takes seconds.
+The step is like those of MaxText: bf16 computation on f32 weights, Adam, and a scan over the layers, which are computed
+again in the backward pass. The batch is split over dp, fsdp and ep; weights over fsdp; heads and inner dimensions over
+tp; and experts over ep. All arrays are abstract, so that the export of a model of any size takes seconds.
 """
 import argparse
 import functools
@@ -27,9 +27,9 @@ class Model(NamedTuple):
     heads: int
     key_heads: int
     head: int
-    experts: int = 0  # 0: dense.
-    chosen: int = 0   # The experts of a token.
-    parallel: bool = False  # Attention and the rest of a layer have the same input.
+    experts: int = 0  # If 0, the model is dense.
+    chosen: int = 0   # The number of experts per token.
+    parallel: bool = False  # Attention and the feed-forward layer have the same input.
 
 
 # Sources: the papers "Llama 2" (2023), "The Llama 3 Herd of Models" (2024), "Mixtral of Experts" (2024) and "PaLM"
@@ -44,24 +44,24 @@ MODELS = {
     "palm-540b": Model(256000, 18432, 73728, 118, 48, 1, 256, parallel=True),
 }
 
-PARTS = 4  # Parts of a sequence, whose queries need the keys of the parts before.
+PARTS = 4  # A sequence has this many parts. The queries of a part need the keys of this part and of earlier parts.
 
 
 class Options(NamedTuple):
     save: tuple[str, ...]
     batch: tuple[str, ...]  # The axes of the mesh over which the batch is split.
-    shards: int             # The devices among which the heads are split.
-    data: int               # The devices among which the batch is split.
-    block: int              # The queries of a block of attention.
-    split_experts: bool     # Over ep.
-    capacity: float         # 0: experts take equal parts of the tokens.
+    shards: int             # The number of devices over which the heads are split.
+    data: int               # The number of devices over which the batch is split.
+    block: int              # The number of queries in a block of attention.
+    split_experts: bool     # Whether experts are split over ep.
+    capacity: float         # If 0, experts take equal parts of the tokens.
 
 
 def shapes_of(model, mesh):
-    """Returns the shape and the split of each weight; those of layers are stacked. `mesh` has the sizes of axes."""
+    """Returns the shape and the split of each weight. Weights of layers are stacked. `mesh` has the sizes of axes."""
     m = MODELS[model]
     fsdp = tuple(axis for axis in ("fsdp", "ep") if axis in mesh)
-    keys = "tp" if m.key_heads > 1 else None  # A single one is needed by all heads.
+    keys = "tp" if m.key_heads > 1 else None  # A single key head is needed on every device.
     words = "tp" if m.vocabulary % mesh["tp"] == 0 else None
     weights = {
         "token": ((m.vocabulary, m.width), P(words, fsdp)),
@@ -90,7 +90,7 @@ def normalize(x, scale):
 
 
 def rotate(x):
-    """Rotary positions of [batch, length, heads, head]."""
+    """Applies rotary position embeddings to an array [batch, length, heads, head]."""
     half = x.shape[-1] // 2
     angles = jnp.arange(x.shape[1])[:, None] / 10000 ** (jnp.arange(half) / half)
     sin, cos = jnp.sin(angles)[None, :, None].astype(x.dtype), jnp.cos(angles)[None, :, None].astype(x.dtype)
@@ -99,7 +99,7 @@ def rotate(x):
 
 
 def attention_block(q, k, v, first):
-    """Queries [batch, block, shard, head], from position `first` on, and keys [batch, length, shard, head]."""
+    """Attention of queries [batch, block, shard, head], from position `first`, to keys [batch, length, shard, head]."""
     scores = jnp.einsum("bqse,bkse->bsqk", q, k).astype(jnp.float32)
     after = jnp.arange(k.shape[1])[None] > first + jnp.arange(q.shape[1])[:, None]
     scores = jnp.where(after, -1e30, scores)
@@ -109,18 +109,19 @@ def attention_block(q, k, v, first):
 
 
 def attention(x, w, options):
-    """Attention in blocks of one head of one sequence on each device, which are computed again in the backward pass, so
-    that scores are small enough to stay on the chip. Each part of the queries reads the keys up to its end."""
+    """Attention in blocks. A block is one head of one sequence on each device, so that its scores are small enough to
+    be kept on the chip. Blocks are computed again in the backward pass. Each part of the queries reads the keys up to
+    its end."""
     q, k, v = (checkpoint_name(jnp.einsum("btd,dhe->bthe", x, w[name]), name) for name in "qkv")
     shards, data, block = options.shards, options.data, options.block
-    if k.shape[2] < shards:  # Each shard has the keys of its heads.
+    if k.shape[2] < shards:  # Repeats the keys, so that each shard has the keys of its heads.
         k, v = (jnp.repeat(t, shards // t.shape[2], 2) for t in (k, v))
     (batch, length, heads, head), key_heads = q.shape, k.shape[2]
     q, k = rotate(q) * head ** -0.5, rotate(k)
     local, near, groups, parts = batch // data, key_heads // shards, heads // key_heads, min(PARTS, length // block)
     blocks = length // block // parts
-    # The key heads and sequences of a device in front; each has `groups` heads with `blocks` blocks of queries in each
-    # part.
+    # The dimensions of the key heads and sequences of a device are moved to the front. Each key head has `groups` query
+    # heads, with `blocks` blocks of queries in each part.
     split = lambda t: t.reshape(data, local, length, shards, near, head).transpose(4, 1, 0, 2, 3, 5).reshape(
         near * local, data, length, shards, head)
     k, v = split(k), split(v)
@@ -143,8 +144,8 @@ def attention(x, w, options):
 
 
 def experts_by_gathers(x, scores, chosen, compute):
-    """Every expert takes an equal part of the tokens of a sequence: `chosen` of all experts, those with the highest
-    scores."""
+    """Every expert takes the tokens of a sequence with the highest scores for it. All experts take the same number
+    of tokens. On average, `chosen` experts take a token."""
     capacity = x.shape[1] * chosen // scores.shape[-1]
     gates, places = jax.lax.top_k(scores.transpose(0, 2, 1), capacity)
     tokens = jax.vmap(lambda rows, at: rows[at])(x, places)  # [batch, expert, capacity, width]
@@ -153,8 +154,8 @@ def experts_by_gathers(x, scores, chosen, compute):
 
 
 def experts_by_products(x, scores, chosen, compute, options):
-    """Tokens go to their experts and back by products with one-hot matrices; each expert has `capacity` times its equal
-    share of places in a sequence, and tokens without a place are dropped."""
+    """Moves tokens to their experts and back by products with one-hot matrices. In each sequence an expert has
+    `capacity` times its equal share of places; tokens without a place are dropped."""
     experts = scores.shape[-1]
     places = int(x.shape[1] * chosen // experts * options.capacity)
     gates, at = jax.lax.top_k(scores, chosen)
@@ -209,7 +210,7 @@ def loss_of(params, text, model, options):
 
 
 def step(model, options, state, text):
-    """Adam."""
+    """One training step with Adam."""
     params, m, v = state
     loss, grads = jax.value_and_grad(loss_of)(params, text, model, options)
     m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
@@ -223,11 +224,11 @@ def parameters_of(model):
 
 
 def export(model, mesh, batch, length, save=(), capacity=0, weight_type="float32"):
-    """Returns the HLO proto of a training step on sequences of `length` tokens, `batch` of them in all. `save` has the
-    names of what the forward pass keeps for the backward pass besides the inputs of layers: q, k, v, attention, the
-    results of the products with out and down. With `capacity`, tokens of experts are dropped."""
+    """Returns the HLO proto of a training step on `batch` sequences of `length` tokens. `save` has the names of values
+    that the forward pass keeps for the backward pass besides the inputs of layers: q, k, v, attention, and out and down
+    (products with these weights). If `capacity` is not 0, experts drop tokens that exceed their capacity."""
     axes = tuple(axis for axis in ("dp", "fsdp", "ep") if axis in mesh)
-    # As many scores as in the blocks of 2,048 x 2,048 of MaxText's recipes.
+    # A block has as many scores as the blocks of 2,048 x 2,048 in MaxText's recipes.
     block = max(8, min(length, 2 ** 22 // length))
     options = Options(tuple(save), axes, mesh["tp"], math.prod(mesh[axis] for axis in axes),
                       1 << (block.bit_length() - 1), "ep" in mesh, capacity)

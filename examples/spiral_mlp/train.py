@@ -1,8 +1,8 @@
-"""A small MLP that classifies the arms of three spirals; writes this folder, a job directory for the command.
+"""A small MLP that classifies the arms of three spirals. Writes this folder, a job directory for xlad.
 
     python examples/spiral_mlp/train.py
 
-Also writes JAX's own losses, curve.json, which the tests hold xlad to. Needs pip install ./python[jax].
+The script also writes curve.json, the losses of JAX, with which tests compare xlad's. Needs pip install ./python[jax].
 """
 
 import json
@@ -53,7 +53,7 @@ def step(state: dict, batch: dict, t: jax.Array) -> tuple[dict, dict]:
 
 
 def tensor_parallel(name: str) -> P:
-    """Splits as Megatron does: the first matrix by columns, the second by rows."""
+    """Splits the weights as Megatron does: the first matrix by columns, the second one by rows."""
     return {"w0": P(None, "tp"), "b0": P("tp"), "w1": P("tp", None)}.get(name.split(".")[-1], P())
 
 
