@@ -25,7 +25,7 @@ struct WindowDimension {
 };
 using Window = std::vector<WindowDimension>;
 
-struct DotDimensions {  // Also used by ragged-dot.
+struct DotDimensions {  // Used by dot and ragged-dot.
   Dims lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
   friend bool operator==(const DotDimensions&, const DotDimensions&) = default;
 };
@@ -58,8 +58,8 @@ struct SliceDimension {
 enum class Comparison { kEq, kNe, kGe, kGt, kLe, kLt };
 enum class ComparisonType { kDefault, kFloat, kFloatTotalOrder, kSigned, kUnsigned };
 
-// The groups of devices that take part in a collective. At most one form is set. Without one, all devices are one
-// group.
+// The groups of devices that take part in a collective. At most one form is set. If no form is set, all devices
+// are one group.
 struct ReplicaGroups {
   std::vector<std::vector<int64_t>> groups;          // {{0,1},{2,3}}
   struct Iota {                                      // [2,4]<=[8]T(..)
@@ -72,7 +72,7 @@ struct ReplicaGroups {
     Dims device_ids;                                 // If empty, devices are in the order of the mesh.
     struct Axis {
       std::string name;
-      int64_t pre_size = 1, size = 0;                // size 0: the full axis.
+      int64_t pre_size = 1, size = 0;                // The part (pre_size)size of the axis; all of it if size is 0.
       friend bool operator==(const Axis&, const Axis&) = default;
     };
     std::vector<Axis> axes;
@@ -80,7 +80,8 @@ struct ReplicaGroups {
   };
   std::optional<MeshAxes> mesh_axes;
 
-  // The groups as lists of ids. `devices` is the number of ids; it is used if no form is set.
+  // The groups as lists of ids. If no form is set, the result is one group of the ids below `devices`. Empty
+  // if the parts of mesh axes overlap or exceed their axis, or if `device_ids` has another size than the mesh.
   std::vector<std::vector<int64_t>> Expand(int64_t devices) const;
   friend bool operator==(const ReplicaGroups&, const ReplicaGroups&) = default;
 };
@@ -99,7 +100,7 @@ struct Metadata {
 struct OpSharding {
   enum class Kind { kReplicated, kMaximal, kManual, kUnknown, kUnreduced, kTiled, kTuple, kNamed };
   Kind kind = Kind::kReplicated;
-  // For kTiled. The first form lists devices, the second one has an iota.
+  // For kTiled. The first form sets `devices`, and the second one the dimensions of an iota.
   Dims tile_dims;
   Dims devices;                        // The device list of the first form, or the device of kMaximal.
   Dims iota_reshape_dims, iota_transpose;
@@ -157,7 +158,7 @@ struct Attributes {
   std::string custom_call_target, api_version;
   bool has_side_effect = false;
   std::string backend_config;
-  bool backend_config_is_json = false;     // Printed as a JSON object, without quotes.
+  bool backend_config_is_json = false;     // If true, it is printed without quotes.
   std::vector<Shape> operand_layout_constraints;
   std::vector<OutputOperandAlias> output_operand_aliasing;
   // Collectives.

@@ -18,7 +18,8 @@ class Bump {
     bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
     return TakeUnaligned(bytes);
   }
-  // Returns a copy of `text` that is valid as long as this allocator. Do not use Take and Keep on the same object.
+  // Returns a copy of `text` that is valid as long as this allocator. Do not use Take and Keep on the same object,
+  // because the copy is not padded, and memory from a later Take would not be aligned.
   absl::string_view Keep(absl::string_view text) {
     if (text.empty()) return {};
     char* const copy = TakeUnaligned(text.size());

@@ -1,4 +1,4 @@
-// Computations add, remove and order instructions.
+// Adding, removing and ordering the instructions of a computation.
 #include <algorithm>
 
 #include "base/status.h"
@@ -11,11 +11,11 @@ namespace {
 using Set = absl::flat_hash_set<const Instruction*>;
 using ComputationMemo = absl::flat_hash_map<const Computation*, bool>;
 
-// Also looks at the computations that the instruction calls.
+// Returns true if the instruction, or one in a computation that it calls at any depth, has a side effect.
 bool MustRun(const Instruction& instruction, ComputationMemo* memo) {
   if (HasSideEffect(instruction)) return true;
   for (const Computation* const called : instruction.called()) {
-    // Entered before the walk, so that the walk ends if a computation calls itself.
+    // The memo gets an entry before the walk, so that the walk ends even if a computation calls itself.
     const auto [entry, fresh] = memo->emplace(called, false);
     if (fresh) {
       bool found = false;
@@ -39,8 +39,8 @@ void ForEachInput(const Instruction& instruction, const Visit& visit) {
 }  // namespace
 
 void Computation::EnterParameter(Instruction* parameter) {
-  // A number far above the others is kept separately, so that "parameter(999999999)" does not allocate memory for all
-  // numbers below it.
+  // A parameter whose number is far above the others is stored separately, so that "parameter(999999999)" does not
+  // allocate memory for all numbers below it.
   constexpr size_t kAhead = 64;
   late_parameters_.push_back(parameter);
   const size_t limit = kAhead + 2 * (parameters_.size() + late_parameters_.size());
@@ -110,7 +110,8 @@ int64_t Computation::RemoveDead() {
 }
 
 void Computation::SortTopologically() {
-  // A depth-first walk along the inputs, starting in the current order. A valid order does not change.
+  // Walks depth-first from each instruction to its inputs, in the current order. An order that is already valid does
+  // not change.
   enum class Mark { kNew, kOpen, kDone };
   absl::flat_hash_map<const Instruction*, Mark> marks;
   absl::flat_hash_map<const Instruction*, size_t> position;

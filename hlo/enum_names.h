@@ -1,4 +1,4 @@
-// The words that are the values of attributes. The position of a word in its table is its number in the proto.
+// The words for the values of attributes. The position of a word in its table is its number in the proto.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr absl::string_view kDotAlgorithms[] = {
 inline constexpr absl::string_view kApiVersions[] = {
     "API_VERSION_UNSPECIFIED", "API_VERSION_ORIGINAL", "API_VERSION_STATUS_RETURNING",
     "API_VERSION_STATUS_RETURNING_UNIFIED", "API_VERSION_TYPED_FFI"};
-inline constexpr absl::string_view kComparisons[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};  // As in enum Comparison.
+inline constexpr absl::string_view kComparisons[] = {"EQ", "NE", "GE", "GT", "LE", "LT"};  // Order of enum Comparison.
 inline constexpr absl::string_view kComparisonTypes[] = {"", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"};
 inline constexpr absl::string_view kComparisonOrders[] = {"PARTIAL", "TOTAL"};
 inline constexpr absl::string_view kFusionKinds[] = {"kLoop", "kInput", "kOutput", "kCustom"};

@@ -1,4 +1,4 @@
-// Instructions keep operands and users consistent, and are copied.
+// Edits of an instruction that keep operands and users consistent, and copies of instructions.
 #include <algorithm>
 
 #include "base/containers.h"
@@ -13,8 +13,8 @@ void Instruction::operator delete(Instruction* instruction, std::destroying_dele
 }
 
 void Instruction::AppendOperand(Instruction* operand) {
-  // If this already uses `operand`, it is in the list of users. Searches the shorter of the two lists, because a tuple
-  // may have thousands of operands and a constant thousands of users.
+  // If this instruction already uses `operand`, it is in `users_` of `operand`. Searches the shorter of the two lists,
+  // because a tuple may have thousands of operands and a constant thousands of users.
   const bool known =
       operands_.size() < operand->users_.size() ? Contains(operands_, operand) : Contains(operand->users_, this);
   operands_.push_back(operand);

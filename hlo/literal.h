@@ -9,8 +9,8 @@
 
 namespace xlad::hlo {
 
-// Must not change once it is shared. `elided` marks a constant whose values are missing from the dump ("{...}"). It
-// prints as "{...}" again and evaluates as zeros. If such a constant is large, `array` has no bytes.
+// A literal must not change once it is shared. `elided` marks a constant whose values are missing from the dump
+// ("{...}"). It prints as "{...}" again and evaluates as zeros. If such a constant is large, `array` has no bytes.
 struct Literal {
   tensor::Array array;               // Used if `is_tuple` is false.
   std::vector<Literal> tuple;

@@ -89,7 +89,8 @@ bool Module::TakeName(absl::string_view name) {
   return !std::exchange(state.used, true);
 }
 
-// Returns `base` if it is unused. Otherwise replaces or adds the number at its end (add.12) by the next unused one.
+// Returns `base` if it is unused. Otherwise returns it with the next unused number at its end (add.12), which replaces
+// the number that `base` may have there.
 std::string Module::Unique(Names* names, absl::string_view base) {
   NameState& state = StateOf(names, base);
   if (!state.used) {

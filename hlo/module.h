@@ -41,7 +41,7 @@ namespace xlad::hlo {
 class Computation;
 class Module;
 
-class Instruction {  // It has more than 25 methods because each attribute has one that reads and one that sets it.
+class Instruction {  // This class has more than 25 methods because each attribute has a getter and a setter.
  public:
   Instruction(Opcode opcode, Shape shape) : opcode_(opcode), shape_(std::move(shape)) {}
   Instruction(const Instruction&) = delete;
@@ -69,24 +69,25 @@ class Instruction {  // It has more than 25 methods because each attribute has o
   const std::vector<Instruction*>& control_predecessors() const { return control_predecessors_; }
   void AddControlPredecessor(Instruction* before) { control_predecessors_.push_back(before); }
 
-  // In the order of the attributes (while: condition, body).
+  // The called computations, in the order of the attributes (for while: condition, body).
   const std::vector<Computation*>& called() const { return called_; }
   std::vector<Computation*>& mutable_called() { return called_; }
 
   // The attributes that many opcodes have are members; attributes() has the others.
   const Dims& dimensions() const { return dimensions_; }  // broadcast, transpose, reduce, concatenate, iota, sort ...
   void set_dimensions(Dims dimensions) { dimensions_ = std::move(dimensions); }
-  int64_t number() const { return number_; }              // For parameter and get-tuple-element.
+  int64_t number() const { return number_; }              // The number of the parameter or tuple element.
   void set_number(int64_t number) { number_ = number; }
-  const std::shared_ptr<const Literal>& literal() const { return literal_; }  // Null unless it is a constant.
+  const std::shared_ptr<const Literal>& literal() const { return literal_; }  // Null if it is not a constant.
   void set_literal(std::shared_ptr<const Literal> literal) { literal_ = std::move(literal); }
   // Returns a shared empty object if no attribute is set.
   const Attributes& attributes() const;
   Attributes& mutable_attributes();
 
   const Metadata& metadata() const;
-  Metadata& mutable_metadata();  // Makes a copy for this instruction if the metadata is shared.
-  // Instructions may share one object. Null if the instruction has no metadata.
+  // Makes a new copy for this instruction in each call, because the metadata may be shared.
+  Metadata& mutable_metadata();
+  // Several instructions may share the object. Null if the instruction has no metadata.
   const std::shared_ptr<const Metadata>& shared_metadata() const { return metadata_; }
   void set_metadata(std::shared_ptr<const Metadata> metadata) { metadata_ = std::move(metadata); }
   const StringMap& frontend_attributes() const { return frontend_attributes_; }
@@ -94,8 +95,8 @@ class Instruction {  // It has more than 25 methods because each attribute has o
   const OpSharding* sharding() const { return sharding_.get(); }
   void set_sharding(std::unique_ptr<OpSharding> sharding) { sharding_ = std::move(sharding); }
 
-  // The line and column of the instruction in the text that was parsed, counted from 1. Both are 0 if the instruction
-  // comes from a proto or was made in code.
+  // The line and column of the instruction in the parsed text, counted from 1. Both are 0 if the instruction comes from
+  // a proto or was made in code.
   int line() const { return line_; }
   int column() const { return column_; }
   void set_place(int line, int column) {
@@ -103,7 +104,8 @@ class Instruction {  // It has more than 25 methods because each attribute has o
     column_ = column;
   }
 
-  // Copies everything except the name, the operands and the parent. The copy calls the same computations.
+  // Copies everything except the name, the operands, the users, the control predecessors and the parent. The copy calls
+  // the same computations.
   std::unique_ptr<Instruction> CloneWithoutOperands() const;
   // One line of HLO text.
   std::string ToString() const;
@@ -139,9 +141,9 @@ class Computation {
   void set_name(std::string name) { name_ = std::move(name); }
   Module* parent() const { return parent_; }
 
-  // In an order in which operands precede their users.
+  // Operands precede their users.
   const std::vector<std::unique_ptr<Instruction>>& instructions() const { return instructions_; }
-  const std::vector<Instruction*>& parameters() const { return parameters_; }  // By parameter number.
+  const std::vector<Instruction*>& parameters() const { return parameters_; }  // Indexed by parameter number.
   Instruction* parameter(int64_t i) const { return parameters_[i]; }
   Instruction* root() const { return root_; }
   void set_root(Instruction* root) { root_ = root; }
@@ -151,15 +153,16 @@ class Computation {
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
   // Removes an instruction that has no users and is neither the root nor a parameter.
   void Remove(Instruction* instruction);
-  // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns how many.
+  // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns the number
+  // of removed instructions.
   int64_t RemoveDead();
   // Restores the order of operands before users after edits, and moves as few instructions as possible. There must be
   // no cycle (XLAD_CHECK).
   void SortTopologically();
   // Reorders the instructions. `order` must list each instruction once, operands before users (XLAD_CHECK).
   void SetOrder(absl::Span<Instruction* const> order);
-  // Keeps only some parameters and renumbers them: parameter number `kept[i]` becomes number i. The others must have
-  // no users.
+  // Keeps only some parameters and renumbers them: parameter number `kept[i]` becomes number i. The removed parameters
+  // must not have users.
   void KeepParameters(absl::Span<const int64_t> kept);
 
   Shape ProgramResult() const { return root_->shape(); }
@@ -176,8 +179,8 @@ class Computation {
   std::string name_;
   Module* parent_ = nullptr;
   std::vector<std::unique_ptr<Instruction>> instructions_;
-  std::vector<Instruction*> parameters_;       // Null if a number is missing.
-  std::vector<Instruction*> late_parameters_;  // Their numbers are far above those of the others.
+  std::vector<Instruction*> parameters_;       // An element is null if its number is missing.
+  std::vector<Instruction*> late_parameters_;  // Parameters whose numbers are far above the others.
   Instruction* root_ = nullptr;
   bool is_fusion_ = false;
   std::string execution_thread_;
@@ -226,12 +229,13 @@ class Module {
   const std::vector<std::unique_ptr<Computation>>& computations() const { return computations_; }
   Computation* entry() const { return entry_; }
   void set_entry(Computation* entry) { entry_ = entry; }
-  // Changes the name of the computation if it is already used.
+  // Changes the name of the computation, and those of its instructions, if they are already used.
   Computation* Add(std::unique_ptr<Computation> computation);
-  // Removes the computations that the entry does not reach by calls. Returns how many.
+  // Removes the computations that the entry does not reach by calls. Returns their number.
   int64_t RemoveUnusedComputations();
   void SortComputations();
-  // Returns `base` if no instruction has that name, or base.N with a number N.
+  // Returns `base` if it is not used by an instruction. Otherwise returns an unused name with the number at its end
+  // (add.12) added or replaced. The result counts as used from then on, even after its instruction is removed.
   std::string UniqueName(absl::string_view base);
   // Reserves memory for `count` names.
   void ReserveNames(size_t count) { names_.reserve(count); }
@@ -265,7 +269,7 @@ class Module {
  private:
   struct NameState {
     bool used = false;
-    int64_t next = 1;  // The suffix to try next if other names begin with this one.
+    int64_t next = 1;  // The next N to try for a name "NAME.N".
   };
   using Names = absl::flat_hash_map<absl::string_view, NameState>;  // The keys are in name_memory_.
   friend class Computation;

@@ -35,7 +35,7 @@ int OperandTypes(Opcode opcode) { return RowOf(opcode).types; }
 int OpcodeCount() { return static_cast<int>(kRows.size()); }
 
 std::optional<Opcode> ParseOpcode(absl::string_view name) {
-  // Never destroyed, so that it is valid until the process ends.
+  // The map is never destroyed, so that it is valid until the process ends.
   static const auto* const by_name = [] {
     auto* const map = new absl::flat_hash_map<absl::string_view, Opcode>();
     for (size_t i = 0; i < kRows.size(); ++i) map->emplace(kRows[i].text, static_cast<Opcode>(i));

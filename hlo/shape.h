@@ -13,8 +13,8 @@ namespace xlad::hlo {
 using tensor::Dims;
 using tensor::ElementType;
 
-// The order of dimensions in memory, and whatever else HLO text has in braces after a shape. xlad computes on row-major
-// arrays; layouts matter only for round trips and for the parameters and results of the entry.
+// The order of dimensions in memory, and the rest of the text that HLO has in braces after a shape. xlad computes on
+// row-major arrays; layouts matter only for round trips and for the parameters and results of the entry.
 struct Layout {
   std::vector<int64_t> minor_to_major;
   std::string suffix;  // The canonical text after ':' ("T(8,128)S(1)"), or empty.
@@ -38,7 +38,7 @@ class Shape {
   bool is_tuple() const { return kind_ == Kind::kTuple; }
   bool is_scalar() const { return is_array() && array_.dims.empty(); }
 
-  // For arrays only.
+  // array() to elements() are only for arrays.
   const tensor::Shape& array() const { return array_; }
   tensor::Shape& array() { return array_; }
   ElementType type() const { return array_.type; }

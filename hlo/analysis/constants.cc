@@ -44,7 +44,7 @@ const Literal* KnownLiteral(const Instruction& instruction) {
 bool IsSplat(const tensor::Array& array) {
   const auto bytes = array.bytes();
   if (bytes.empty()) return false;
-  // Every byte equals the byte one element later.
+  // All elements are equal if every byte equals the byte at the same position of the next element.
   const size_t width = tensor::ByteWidth(array.shape().type);
   return std::memcmp(bytes.data(), bytes.data() + width, bytes.size() - width) == 0;
 }

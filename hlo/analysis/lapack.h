@@ -10,8 +10,8 @@ namespace xlad::hlo {
 // Whether the instruction is a custom call with the target of a LAPACK routine.
 bool IsLapackCall(const Instruction& instruction);
 
-// What a LAPACK call computes. InvalidArgument if its operands and results are not those of the routine. Needs
-// IsLapackCall.
+// Describes what a LAPACK call computes. IsLapackCall(instruction) must be true. Errors: InvalidArgument if the
+// operands and results are not those of the routine.
 absl::StatusOr<tensor::LapackCall> LapackCallOf(const Instruction& instruction);
 
 }  // namespace xlad::hlo

@@ -1,7 +1,8 @@
 // The leaves of a shape or literal: its parts that are not tuples, in the order of a depth-first walk.
 //
 // Example: the shape (f32[2], (s32[], token[]), ()) has the leaves f32[2], s32[], token[]. Their numbers are 0, 1
-// and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. Shardings and buffers are listed per leaf.
+// and 2, of which 0 and 1 are array leaves. An empty tuple has no leaves. Buffers are listed per leaf, and shardings
+// per array leaf.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ std::vector<const Shape*> Leaves(const Shape& shape);
 void AppendLeaves(const Shape& shape, std::vector<const Shape*>* leaves);
 int64_t CountLeaves(const Shape& shape);
 
-// The number of the first leaf of element `index` of a tuple; `index` may be the number of elements.
+// The number of the first leaf of element `index` of a tuple. If `index` is the number of elements, returns the number
+// of leaves.
 int64_t FirstLeaf(const Shape& tuple, int64_t index);
 
 // The leaves that are arrays: not tokens, opaque values or buffers.

@@ -7,13 +7,14 @@
 namespace xlad::hlo {
 namespace {
 
-// Residues modulo 2^bits for up to 64 bits, and products of two of them.
+// Holds a residue modulo 2^bits for up to 64 bits, or the product of two such residues.
 using Wide = unsigned __int128;
 
-// What a loop carries: the whole value, or one element of the tuple.
+// A part of a loop's state is identified by the number of a tuple element, or by kWhole for the complete state.
+// kNotCarried means that a value is not part of the state.
 constexpr int64_t kWhole = -1, kNotCarried = -2;
 
-// Looks through copies and through elements of tuples that are built in the same computation.
+// Looks through copies, and through get-tuple-elements whose operand is a tuple instruction.
 const Instruction* Resolve(const Instruction* x) {
   for (;;) {
     if (x->opcode() == Opcode::kCopy) {
@@ -26,7 +27,7 @@ const Instruction* Resolve(const Instruction* x) {
   }
 }
 
-// The element of the computation's parameter that x is, or kNotCarried.
+// Returns which part of the computation's parameter `x` is, or kNotCarried.
 int64_t CarriedElement(const Instruction* x, const Computation& computation) {
   x = Resolve(x);
   if (x == computation.parameter(0)) return kWhole;
@@ -34,14 +35,15 @@ int64_t CarriedElement(const Instruction* x, const Computation& computation) {
   return carried ? x->number() : kNotCarried;
 }
 
-// The instruction that computes one element of a loop's state, or null if it is not visible.
+// The instruction that computes one element of a loop's state, or null if `state` is not built by a tuple instruction.
 const Instruction* ElementOf(const Instruction* state, int64_t element) {
   state = Resolve(state);
   if (element == kWhole) return state;
   return state->opcode() == Opcode::kTuple ? Resolve(state->operand(element)) : nullptr;
 }
 
-// One loop, and the arithmetic of its induction variable: integers modulo `modulus` = 2^bits, as residues.
+// Counts the iterations of one loop. All values are residues modulo `modulus_` = 2^bits, where the type of the
+// induction variable has that many bits.
 class Counter {
  public:
   explicit Counter(const Instruction& loop)
@@ -50,7 +52,8 @@ class Counter {
   std::optional<int64_t> Count();
 
  private:
-  // The constant residue that x has in every iteration. `computation` is the condition or the body, which contains x.
+  // The residue of `x` if it is the same constant in every iteration, otherwise nullopt. `computation` is the condition
+  // or the body, whichever contains `x`.
   std::optional<Wide> Constant(const Instruction* x, const Computation& computation) const;
   std::optional<Wide> ConstantBits(const Instruction* x) const;
   // The residue that the body adds to the induction variable.
@@ -108,9 +111,9 @@ Comparison Mirrored(Comparison comparison) {
 Wide CeilDivide(Wide a, Wide b) { return (a + b - 1) / b; }
 
 // The smallest k with first <= k * step mod modulus <= last, for 0 <= first <= last < modulus and 0 <= step < modulus,
-// or nullopt if there is none. This is Euclid's algorithm on (step, modulus): the multiples of `step` that are below
-// `modulus` either hit the range, or all of them skip it; then the smallest number y of wrap-arounds for which some
-// multiple hits [first + y * modulus, last + y * modulus] solves the same problem modulo `step`.
+// or nullopt if there is none. This is Euclid's algorithm on (step, modulus). If a multiple of `step` below `modulus`
+// is in the range, it determines k. Otherwise k follows from y, the smallest number of wrap-arounds for which a
+// multiple of `step` is in [first + y * modulus, last + y * modulus]. Finding y is the same problem modulo `step`.
 std::optional<Wide> FirstMultipleIn(Wide step, Wide modulus, Wide first, Wide last) {
   if (first == 0) return 0;
   if (step == 0) return std::nullopt;
@@ -127,8 +130,8 @@ std::optional<Wide> FirstMultipleIn(Wide step, Wide modulus, Wide first, Wide la
 // to the smallest.
 std::optional<int64_t> Counter::CountFrom(Wide init, Wide step, Comparison comparison, Wide bound) const {
   const Wide smallest = tensor::IsSigned(type_) ? modulus_ / 2 : 0;
-  Wide first = 0, size = 0;  // The range.
-  const auto from_to = [&](Wide from, Wide end) {  // Without `end`; the whole ring if both are equal.
+  Wide first = 0, size = 0;  // The range is [first, first + size) modulo modulus_.
+  const auto from_to = [&](Wide from, Wide end) {  // `end` is excluded. If from == end, the range has all residues.
     first = from % modulus_;
     size = (end + modulus_ - first) % modulus_;
     if (size == 0) size = modulus_;
@@ -147,8 +150,8 @@ std::optional<int64_t> Counter::CountFrom(Wide init, Wide step, Comparison compa
       from_to(bound + 1, smallest);
       break;
   }
-  const Wide distance = (first + modulus_ - init) % modulus_;  // From `init` up to the range.
-  if (distance + size > modulus_ || distance == 0) return 0;   // `init` is in it.
+  const Wide distance = (first + modulus_ - init) % modulus_;  // The distance from `init` up to `first`.
+  if (distance + size > modulus_ || distance == 0) return 0;   // `init` is in the range.
   const std::optional<Wide> count = FirstMultipleIn(step, modulus_, distance, distance + size - 1);
   if (!count || *count > Wide{INT64_MAX}) return std::nullopt;
   return static_cast<int64_t>(*count);

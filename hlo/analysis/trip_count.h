@@ -12,9 +12,10 @@ namespace xlad::hlo {
 inline constexpr int64_t kAssumedTripCount = 8;
 
 // Returns the trip count of a kWhile instruction, or nullopt if it cannot be proven. The loop must have an induction
-// variable: an integer, alone or an element of the tuple that the loop carries, that starts from a constant, to which
-// the body adds (or from which it subtracts) a constant, and that the condition compares with a constant. A constant
-// may also be an element of the tuple that starts from a constant and that the body leaves unchanged. Example:
+// variable: an integer that is the loop's state or an element of its state tuple. The variable must start from a
+// constant, the body must add a constant to it or subtract a constant from it, and the condition must compare it with a
+// constant. The step and the bound may also be elements of the state tuple that start from a constant and that the body
+// does not change. Example:
 //
 //   condition {                                          body {
 //     state = (u8[], f32[4]) parameter(0)                  state = (u8[], f32[4]) parameter(0)
@@ -24,8 +25,8 @@ inline constexpr int64_t kAssumedTripCount = 8;
 //       direction=LT }                                     next = u8[] add(i, step)
 //                                                          ROOT result = (u8[], f32[4]) tuple(next, x) }
 //
-// The count is exact in the arithmetic of the variable's type, which wraps around: from i = 3 this loop runs for
-// 3, 2, 1, 0 and stops at 255, so its trip count is 4. Returns nullopt for a loop that never ends.
+// The count is exact in the arithmetic of the variable's type, which wraps around. If i starts at 3, the loop above
+// runs for i = 3, 2, 1, 0 and stops at i = 255, so its trip count is 4. Returns nullopt for a loop that never ends.
 std::optional<int64_t> TripCount(const Instruction& loop);
 
 // The trip count for cost models: TripCount, or kAssumedTripCount if that is not known.

@@ -38,7 +38,7 @@ tensor::Array ScalarArray(ElementType type, double value) {
     std::memcpy(array.bytes().data(), &bits, array.bytes().size());
   } else if (type == ElementType::kPred) {
     Put(static_cast<uint8_t>(value != 0), &array);
-  } else {  // Little-endian: the low bytes of the integer.
+  } else {  // Copies the low bytes of the integer (little-endian).
     const uint64_t bits = value >= 0x1.0p63 ? static_cast<uint64_t>(value)
                                             : static_cast<uint64_t>(static_cast<int64_t>(value));
     std::memcpy(array.bytes().data(), &bits, array.bytes().size());
@@ -240,8 +240,8 @@ Instruction* Builder::AllToAll(Instruction* x, int64_t split_dimension, int64_t 
     instruction->set_dimensions({s});
     return Add(std::move(instruction), {x});
   }
-  // HLO's all-to-all splits and concatenates along the same dimension. So the parts become a new first dimension, the
-  // all-to-all exchanges along it, and the received parts are merged into `concat_dimension`.
+  // HLO's all-to-all splits and concatenates along the same dimension. For different dimensions, the parts become a new
+  // first dimension, the all-to-all exchanges along it, and the received parts are merged into `concat_dimension`.
   Dims dims = x->shape().dims();
   dims[s] /= size;
   dims.insert(dims.begin() + s, size);

@@ -21,19 +21,19 @@
 namespace xlad::hlo {
 
 // Appends instructions to one computation. Operands must satisfy shape inference (XLAD_CHECK), because passes make only
-// programs that are right by construction. The computation must outlive the builder; use one thread.
+// programs that are correct by construction. The computation must outlive the builder. Only one thread may use a
+// builder. The class has more than 25 methods because it has one for each kind of instruction.
 class Builder {
  public:
   explicit Builder(Computation* computation) : computation_(computation) {}
 
   Computation* computation() const { return computation_; }
-  // The instructions that are made from now on take their metadata and the base of their name from `like`, unless it is
-  // null.
+  // If `like` is not null, later instructions copy their metadata and the base of their name from it.
   void set_template(const Instruction* like) { like_ = like; }
 
   Instruction* Parameter(int64_t number, Shape shape, absl::string_view name = "");
   Instruction* Constant(tensor::Array value);
-  Instruction* Scalar(ElementType type, double value);        // Converted to the type.
+  Instruction* Scalar(ElementType type, double value);        // Converts the value to the type.
   Instruction* Zero(const Shape& shape);                      // A broadcast of the scalar 0.
   Instruction* Full(const Shape& shape, Instruction* scalar);
   Instruction* Iota(Shape shape, int64_t dimension);
@@ -59,7 +59,7 @@ class Builder {
   Instruction* GetTupleElement(Instruction* tuple, int64_t index);
   Instruction* Call(Computation* callee, absl::Span<Instruction* const> arguments);
 
-  // Collectives over `groups`, whose ids are global device ids. `channel_id` tells collectives apart.
+  // Collectives over `groups`, whose ids are global device ids. `channel_id` distinguishes the collectives of a module.
   Instruction* AllReduce(Instruction* x, Computation* reducer, ReplicaGroups groups, int64_t channel_id);
   Instruction* AllGather(Instruction* x, int64_t dimension, ReplicaGroups groups, int64_t channel_id);
   Instruction* ReduceScatter(Instruction* x, int64_t dimension, Computation* reducer, ReplicaGroups groups,
@@ -75,12 +75,12 @@ class Builder {
   const Instruction* like_ = nullptr;
 };
 
-// The computation (x, y) -> opcode(x, y) on scalars. The first call makes it; later calls with the same arguments
-// return the same computation.
+// The computation (x, y) -> opcode(x, y) on scalars. Adds it to the module, unless the module already has such a
+// computation besides its entry.
 Computation* ScalarReducer(Module* module, Opcode opcode, ElementType type);
 
-// The opcode of a reducer that applies one binary opcode to its two scalar parameters, or nullopt if it does anything
-// else. The parameters may be swapped if the opcode is commutative.
+// The opcode of a reducer that applies one binary opcode to its two scalar parameters, or nullopt for any other
+// computation. The parameters may be swapped if the opcode is commutative.
 std::optional<Opcode> ReducerOpcode(const Computation& reducer);
 
 }  // namespace xlad::hlo

@@ -1,4 +1,5 @@
-// The two-operand functions on carrier types, for the instructions of these names and for reducers that apply them.
+// Functions of two operands on carrier types (hlo/eval/numeric.h). They implement the instructions of the same names,
+// and reducers that consist of one such instruction.
 //
 // Each is a struct with Apply(x, y) for the carriers that HLO defines it for. Integers wrap. hlo/eval/evaluate.h lists
 // the results for division by zero, signed zeros and NaN.
@@ -16,8 +17,8 @@ namespace xlad::hlo::eval {
 template <IntCarrier T>
 using UnsignedOf = std::make_unsigned_t<T>;
 
-// The unsigned type of at least 32 bits for the arithmetic on T. A smaller one would be promoted to int, which
-// overflows.
+// The unsigned type of at least 32 bits for the arithmetic on T. A narrower type would be promoted to int, whose
+// overflow is undefined.
 template <IntCarrier T>
 using WideUnsigned = std::conditional_t<sizeof(T) < 4, uint32_t, UnsignedOf<T>>;
 
@@ -218,7 +219,7 @@ struct Power {
   }
 };
 
-// The complex atan2(y, x) is -i * log((x + iy) / sqrt(x^2 + y^2)), which determines its branch.
+// The complex atan2(y, x) is -i * log((x + iy) / sqrt(x^2 + y^2)). This formula determines its branch.
 struct Atan2 {
   static float Apply(float y, float x) { return std::atan2(double{y}, double{x}); }
   static double Apply(double y, double x) { return std::atan2(1.0L * y, x); }

@@ -8,7 +8,7 @@
 
 namespace xlad::hlo::eval {
 
-// A device that waits at a collective, with the operands there.
+// A device that waits at a collective, with its operands for the collective.
 struct Participant {
   int64_t device = 0;
   const Instruction* instruction = nullptr;
@@ -19,7 +19,7 @@ struct Participant {
 // The result of each device of `group`, in the group's order. Reductions combine in that order.
 absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid);
 
-// The result of a collective-broadcast on a device that is in none of its groups: zeros.
+// The result of a collective-broadcast on a device that is not in any of its groups: zeros.
 Value NonMemberResult(const Instruction& instruction);
 
 // Whether the instructions of two devices are the same collective: the same instruction, or, if the devices run

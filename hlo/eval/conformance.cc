@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 using tensor::Array;
 
-// The difference of XLA's own result if it is outside the tolerance.
+// The difference between XLA's own result and the expected one, if XLA's result is outside the tolerance.
 struct XlaDifference {
   int64_t non_finite = 0;
   double max_absolute = 0;
@@ -86,7 +86,8 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
   }
 }
 
-// Tensor `name` as an array of shape `shape`, which the file may not be able to represent.
+// Tensor `name` as an array of shape `shape`. The stored tensor may have another type, because the file format lacks
+// some element types.
 absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::string& name, const std::string& shape) {
   const auto found = arrays.find(name);
   if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name));
@@ -111,7 +112,7 @@ absl::Status CheckResult(const Array& actual, const Array& expected, const Case&
   }
   const Difference difference = Compare(actual, expected, c.tolerances[i]);
   if (difference.mismatches == 0) return absl::OkStatus();
-  // If XLA is outside the tolerance too, the result may be as far away as XLA's.
+  // If XLA's own result is outside the tolerance too, this result may differ from the expected one by as much.
   if (i < std::ssize(c.xla) && difference.max_absolute <= c.xla[i].max_absolute &&
       difference.non_finite <= c.xla[i].non_finite) {
     return absl::OkStatus();

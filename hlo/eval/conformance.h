@@ -22,16 +22,16 @@ namespace xlad::hlo {
 // How a result is compared with the expected one. Two NaN are always equal.
 struct Tolerance {
   enum class Kind {
-    kEqual,     // Equal values.
-    kUlp,       // Encodings at most max_ulp apart. Infinities equal only themselves.
-    kAbsolute,  // |actual - expected| <= absolute, both finite; or equal.
-    kClose,     // |actual - expected| <= absolute + relative * |expected|, both finite; or equal.
+    kEqual,     // The values are equal.
+    kUlp,       // The encodings are at most max_ulp apart. Infinities equal only themselves.
+    kAbsolute,  // Equal, or both finite and |actual - expected| <= absolute.
+    kClose,     // Equal, or both finite and |actual - expected| <= absolute + relative * |expected|.
   };
   Kind kind = Kind::kEqual;
   uint64_t max_ulp = 0;
   double absolute = 0, relative = 0;
   bool signed_zero = false;      // Zeros must have the same sign.
-  bool flush_denormals = false;  // A denormal counts as the zero of its sign.
+  bool flush_denormals = false;  // A denormal counts as a zero of the same sign.
 };
 
 // The elements outside the tolerance. The real and imaginary parts of complex numbers are compared separately.
@@ -43,25 +43,26 @@ struct Difference {
   int64_t non_finite = 0;   // The number of other mismatches.
 };
 
-// The shapes must be equal (checked).
+// Compares two arrays, which must have equal shapes (XLAD_CHECK).
 Difference Compare(const tensor::Array& actual, const tensor::Array& expected, const Tolerance& tolerance);
 
 struct ConformanceOptions {
   std::string name_prefix;     // Run only the cases whose name has this prefix.
-  int64_t stride = 1;          // Run only every stride-th of these, from the first.
-  bool through_proto = false;  // Serialize each program as a proto and parse that before running it.
-  // A file with lines "NAME  # reason" of cases that are expected to fail, or "". It is a failure if one of them
-  // passes.
+  int64_t stride = 1;          // Run only every stride-th of these cases, beginning with the first.
+  bool through_proto = false;  // Serialize each program as a proto, and run the program parsed from it.
+  // The path of a file with lines "NAME  # reason" of cases that are expected to fail, or "" if there is no file. A
+  // listed case that passes is a failure.
   std::string expected_failures;
 };
 
 struct ConformanceResult {
   std::string name;
   bool passed = false;
-  std::string message;  // Why it failed, or "expected: REASON" if it was expected to fail and did.
+  std::string message;  // Why the case failed, or "expected: REASON" if the case failed as expected.
 };
 
-// Runs the cases of a directory. A case that fails is a result; the only errors are files that cannot be read.
+// Runs the cases of a directory. A failed case is not an error; it is reported in the results. Errors are only those of
+// files that cannot be read.
 absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options = {});
 

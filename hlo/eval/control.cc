@@ -19,7 +19,7 @@ Value AsyncResult(const Shape& shape, std::vector<Value> operands, Value result)
 
 bool IsEmptyTuple(const Shape& shape) { return shape.is_tuple() && shape.tuple().empty(); }
 
-// Whether the value has exactly this shape. The state of an async op that was passed through a loop may have another.
+// Whether the value has exactly this shape. The state of an async op that a loop carries may have another shape.
 bool HasExactShape(const Value& value, const Shape& shape) {
   if (!shape.is_tuple()) return !value.is_tuple() && (!shape.is_array() || value.shape() == shape.array());
   if (!value.is_tuple() || value.tuple().size() != shape.tuple().size()) return false;

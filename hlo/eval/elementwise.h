@@ -26,7 +26,7 @@ absl::StatusOr<Value> EvalUnary(const Operation& operation) {
   });
 }
 
-// The same for two operands of one element type.
+// Applies Op::Apply to each pair of elements of two operands of the same element type.
 template <typename Op>
 absl::StatusOr<Value> EvalBinary(const Operation& operation) {
   const Value& left = operation.operand(0);

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kMaxInputBytes = 1 << 20;
 constexpr int64_t kMaxDevices = 4;
 
-// Small integers three times out of four, as indices and sizes are; otherwise random bits.
+// In about three of four calls the elements are small integers, which are often valid indices and sizes. In the other
+// calls they are random bits.
 Literal MakeInput(const Shape& shape, std::mt19937_64* random) {
   tensor::Array array(shape.array());
   if ((*random)() % 4 == 0 && tensor::BitWidth(shape.type()) >= 8 && shape.type() != tensor::ElementType::kPred) {

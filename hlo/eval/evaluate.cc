@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Value>> Arguments(const Module& module, const std::ve
   return arguments;
 }
 
-// "0-2,5" for {0, 1, 2, 5}.
+// Returns "0-2,5" for {0, 1, 2, 5}.
 std::string Ranges(const std::vector<int64_t>& devices) {
   std::vector<std::string> parts;
   for (size_t i = 0; i < devices.size();) {
@@ -149,7 +149,7 @@ class Cluster {
     return absl::OkStatus();
   }
 
-  // "devices 0-2 wait at all-reduce.7, 3 has returned"
+  // Example: "devices 0-2 wait at all-reduce.7, 3 has returned".
   absl::Status DeadlockError() const {
     std::vector<std::pair<std::string, std::vector<int64_t>>> places;
     for (const int64_t d : tensor::Indices(devices_)) {
@@ -172,7 +172,7 @@ class Cluster {
   }
 
   const std::vector<const Module*>& modules_;
-  EvaluationState state_;  // Before devices_, because it must outlive the values of the devices.
+  EvaluationState state_;  // Declared before devices_, because it must outlive the values of the devices.
   DeviceGrid grid_;
   std::deque<Interpreter> devices_;
 };

@@ -1,21 +1,24 @@
 // The reference evaluator: the meaning of a program, slow and simple. Compiled and partitioned programs are tested
 // against it, and it is tested against XLA.
 //
-// What it defines beyond the text of HLO's operation semantics, and what the tests compare:
+// The evaluator defines the following details, which the text of HLO's operation semantics leaves open. Tests
+// check them.
 // - Data movement is exact. Copies, slices, gathers, select, bitcast-convert, sorts and collectives without a reduction
-//   keep all bits, also the sign and payload of a NaN. After arithmetic any NaN equals any other.
-// - Zeros have signs: maximum(-0, +0) is +0, minimum is -0, in either order; round, ceil, sqrt and remainder keep the
-//   sign of the operand. A sum starts with its initial value, so that a sum of -0 with the initial value +0 is +0.
+//   keep all bits, including the sign and payload of a NaN. Tests treat all NaN results of arithmetic as equal.
+// - Zeros have signs: maximum(-0, +0) is +0 and minimum(-0, +0) is -0, in either order. If the result of round, ceil,
+//   sqrt or remainder is 0, it has the sign of the first operand. A sum starts with its initial value, so a sum of -0
+//   with the initial value +0 is +0.
 // - maximum, minimum and clamp return NaN if an operand is NaN.
 // - Integers wrap. x / 0 is -1 (all bits set), x % 0 is x, INT_MIN / -1 is INT_MIN, INT_MIN % -1 is 0.
-// - A shift by the width or more, or by a negative amount, is 0; shift-right-arithmetic then fills with the sign.
-// - Float to integer rounds toward zero and saturates; NaN becomes 0. Integers convert by wrapping.
-// - Start indices of dynamic-slice, dynamic-update-slice and gather are clamped so that the slice is inside. They are
-//   read as their type says: a u64 of 2^63 and more is clamped to the largest start, a negative one to 0. Scatter skips
-//   windows that are not completely inside.
-// - reduce and reduce-window combine in row-major order of the reduced indices, the accumulator first. reduce computes
-//   sums and products of floats up to 32 bits in f64 and rounds once; reductions across devices follow the order of the
-//   group and round after each step.
+// - A shift by the width or more, or by a negative amount, results in 0, or in copies of the sign bit for
+//   shift-right-arithmetic.
+// - Conversions from float to integer round toward zero and saturate; NaN becomes 0. Conversions between integers wrap.
+// - Start indices of dynamic-slice, dynamic-update-slice and gather are clamped so that the slice is inside the
+//   operand. A u64 of 2^63 or more is clamped to the largest start, and a negative start to 0. Scatter skips windows
+//   that are not completely inside.
+// - reduce and reduce-window combine in row-major order of the reduced indices, with the accumulator as the first
+//   argument. reduce computes sums and products of floats of up to 32 bits in f64 and rounds once. Reductions across
+//   devices follow the order of the group and round after each step.
 // - Small floats are computed in f32, and rounded after each instruction.
 #pragma once
 
@@ -29,32 +32,34 @@
 
 namespace xlad::hlo {
 
-// Limits of one evaluation, over all devices together, so that a hostile program can neither hang nor exhaust the
-// process.
+// Limits of one evaluation, over all devices together, so that a hostile program cannot make the process hang or run
+// out of memory.
 struct EvaluateLimits {
-  int64_t instructions = 100'000'000;  // Executed instructions, each time that a body or a computation runs.
+  int64_t instructions = 100'000'000;  // Executed instructions; each execution counts.
   int64_t live_bytes = 16LL << 30;     // Bytes of live arrays.
   double element_steps = 1e12;         // Element operations and copies, estimated from shapes.
 };
 
 // Runs the entry of modules[d] on device d, all devices in lockstep in one thread, exchanging data at collectives.
-// modules.size() == inputs.size() == devices; modules may repeat one pointer (SPMD). Device d is
-// replica d / num_partitions, partition d % num_partitions of modules[d].
+// modules.size() == inputs.size() is the number of devices; modules may repeat one pointer (SPMD). Device d is replica
+// d / num_partitions, partition d % num_partitions of modules[d]. num_partitions is that of modules[0], or the number
+// of devices if this is not a multiple of it.
 //
 // inputs[d][p] is parameter p of device d; the results are the roots of the entry computations, one per device. Errors:
-// InvalidArgument if the inputs do not have the parameters' shapes or a module fails verification, Unimplemented for
-// opcodes that the evaluator does not define, ResourceExhausted over a limit, FailedPrecondition if collectives
-// deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned". Thread-safe.
+// InvalidArgument if the inputs do not have the parameters' shapes, or a module fails verification or has a shape of
+// unknown size, Unimplemented for opcodes that the evaluator does not support, ResourceExhausted if a limit is
+// exceeded, FailedPrecondition if collectives deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned".
+// Thread-safe.
 absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& modules,
                                               const std::vector<std::vector<Literal>>& inputs,
                                               const EvaluateLimits& limits = {});
 
-// The same for one device.
+// Evaluates one module on one device.
 absl::StatusOr<Literal> Evaluate(const Module& module, const std::vector<Literal>& inputs,
                                  const EvaluateLimits& limits = {});
 
-// The result of one instruction on given operands, for constant folding and tests of single ops. The instruction has
-// been verified. Unimplemented for control flow and collectives.
+// The result of one instruction on given operands, for constant folding and tests of single ops. The instruction must
+// have passed the verifier. Errors: Unimplemented for control flow and collectives.
 absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
                                             const std::vector<const Literal*>& operands);
 

@@ -11,8 +11,9 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// Reads start indices from the index array. It has one vector of start indices per batch index, along index_vector_dim.
-// If index_vector_dim is the number of dimensions, each element is a vector of one start index.
+// Reads start indices from the index array, which has one vector of start indices per batch index, along
+// index_vector_dim. If index_vector_dim is the number of dimensions of the index array, each element is a vector of one
+// start index.
 struct IndexReader {
   const Value& indices;
   int64_t vector_dim;
@@ -56,7 +57,7 @@ struct WindowGeometry {
   Dims big_strides;    // Their strides in the big array.
   Dims small_strides;  // Their strides in the small array.
   Dims full_sizes;     // The slice sizes in all dimensions of the big array; 1 if the small array lacks the dimension.
-  Dims batch_strides;  // The strides of the other dimensions of the small array.
+  Dims batch_strides;  // The strides of the batch dimensions of the small array.
 };
 
 WindowGeometry MakeWindow(const Dims& big, const Dims& small, const Dims& window_dims, const Dims& dropped,
@@ -142,7 +143,7 @@ class Updater {
       return absl::OkStatus();
     }
     if (tensor::Product(window.dims) == 0) return absl::OkStatus();
-    // The combine loop handles all elements along the last window dimension; a call handles one element.
+    // A call of the combine loop handles all elements along the last window dimension; ApplyByCall handles one element.
     const bool line = fast_.has_value() && !window.dims.empty();
     const Dims outer(window.dims.begin(), window.dims.end() - (line ? 1 : 0));
     for (const Dims& index : tensor::MultiIndices(outer)) {

@@ -14,8 +14,9 @@ struct DeviceGrid {
   int64_t devices() const { return replicas * partitions; }
 };
 
-// The devices of the group of `device` at this collective, in the group's order. InvalidArgument if replica_groups has
-// a device that does not exist, or lacks this one; but a device that a collective-broadcast lacks has an empty group.
+// The devices of the group of `device` at this collective, in the group's order. Errors: InvalidArgument if
+// replica_groups contains a device that does not exist, or does not contain `device`. As an exception, the groups of a
+// collective-broadcast may omit `device`, and the result is then empty.
 //
 // Whether the ids in replica_groups are replicas, partitions or devices depends on channel_id and use_global_device_ids
 // (as in XLA's CollectiveOpGroupMode):
@@ -25,7 +26,7 @@ struct DeviceGrid {
 //   channel_id and global ids            devices
 //
 // Example: on 2 replicas of 2 partitions, all-reduce with replica_groups={{0,1}} reduces over devices {0,2} and {1,3}
-// without channel_id, and over all four devices with one.
+// without channel_id, and over all four devices with a channel_id.
 absl::StatusOr<std::vector<int64_t>> CollectiveGroup(const Instruction& instruction, const DeviceGrid& grid,
                                                      int64_t device);
 

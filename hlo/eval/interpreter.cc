@@ -8,7 +8,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
-constexpr int64_t kMaxDepth = 1000;  // Nested calls of computations.
+constexpr int64_t kMaxDepth = 1000;  // The limit of nested calls of computations.
 
 std::unique_ptr<ComputationPlan> MakePlan(const Computation& computation) {
   auto plan = std::make_unique<ComputationPlan>();
@@ -88,7 +88,7 @@ absl::StatusOr<Value> Interpreter::Call(const Computation& computation, std::vec
   }
   XLAD_RETURN_IF_ERROR(Push(computation, Role::kCall, std::move(arguments)));
   ++calls_;
-  // Stops before the frame of the callee returns, because its result is for the caller of this function.
+  // Stops before the frame of the callee returns, because this function itself returns the result to its caller.
   while (frames_.size() > depth + 1 || frames_.back().next < std::ssize(frames_.back().plan->entries)) {
     XLAD_RETURN_IF_ERROR(RunNext());
   }

@@ -1,4 +1,4 @@
-// custom-calls to LAPACK routines, as JAX emits them for CPUs ("lapack_sgetrf_ffi"). All types are computed in double
+// Custom-calls to LAPACK routines, as JAX emits them for CPUs ("lapack_sgetrf_ffi"). All types are computed in double
 // or complex<double>.
 #pragma once
 
@@ -41,13 +41,13 @@ struct LapackProblem {
   MatrixRef<T> matrix(int64_t i) const {
     return {result<T>(i), out_dims[i][0], out_dims[i][1]};
   }
-  // The option `name`, a character, or `otherwise` if the config does not have it.
+  // The character that is the value of the option `name`, or `otherwise` if the config does not have the option.
   char Flag(absl::string_view name, char otherwise) const {
     return static_cast<char>(tensor::LapackOption(*config, name, otherwise));
   }
 };
 
-// The size by which LAPACK chooses pivots.
+// The magnitude by which LAPACK compares candidates for a pivot.
 inline double PivotSize(double x) { return std::fabs(x); }
 inline double PivotSize(Complex128 x) { return std::fabs(x.real()) + std::fabs(x.imag()); }
 

@@ -108,7 +108,7 @@ Matrix Random(const Kind& kind, int64_t rows, int64_t columns, std::mt19937* ran
   std::uniform_real_distribution<double> unit(-1, 1);
   Matrix a(rows, columns);
   for (Complex& x : a.values) x = {unit(*random), IsComplexKind(kind) ? unit(*random) : 0};
-  return FromLiteral(ToLiteral(kind, a));  // Rounded to the type.
+  return FromLiteral(ToLiteral(kind, a));  // Rounds the elements to the type.
 }
 
 void ExpectNear(const Matrix& a, const Matrix& b, double tolerance, const std::string& what) {

@@ -49,7 +49,8 @@ TEST(Mailbox, ReplicasAreSeparate) {
   for (size_t d = 0; d < 4; ++d) EXPECT_EQ((*results)[d].array.values<float>()[0], expected[d]);
 }
 
-// Two programs: one receives, in order, what the other sends, although it reaches its recv first.
+// One program receives the values in the order in which the other one sends them, although the receiver reaches its
+// recv first.
 TEST(Mailbox, ConnectsProgramsByChannel) {
   const auto receiver = Program(R"(HloModule receiver
 ENTRY e { t = token[] after-all()

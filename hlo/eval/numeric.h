@@ -61,7 +61,7 @@ auto TotalOrder(T x) {
 // Converts the elements to their carrier type. The result shares the bytes of `value` if the carrier is the element
 // type itself or has the same encoding.
 Value Widen(const Value& value);
-// The inverse: rounds or wraps elements of the carrier of `type` to `type`.
+// The inverse of Widen: rounds or wraps elements of the carrier of `type` to `type`.
 Array Narrow(Array carrier, ElementType type);
 // Floats rounded to the small float type of `shape`.
 Array NarrowFloats(absl::Span<const float> floats, const tensor::Shape& shape);

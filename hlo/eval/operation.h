@@ -16,8 +16,8 @@ class Caller {
   virtual absl::StatusOr<Value> Call(const Computation& computation, std::vector<Value> arguments) = 0;
 };
 
-// An instruction with the values of its operands, which have the shapes that the instruction says: the module was
-// verified. An evaluation function may move operands away.
+// An instruction with the values of its operands. The values have the operands' shapes, because the module has been
+// verified. An evaluation function may move the values away.
 struct Operation {
   const Instruction& instruction;
   absl::Span<Value> operands;
@@ -38,7 +38,7 @@ using EvalFunction = absl::StatusOr<Value> (*)(const Operation&);
 // not evaluated (WhyNoEvaluator has the reason).
 EvalFunction FindEvalFunction(Opcode opcode);
 
-// Unimplemented: "atan2 is not defined for s32".
+// Returns an Unimplemented error: "atan2 is not defined for s32".
 absl::Status NotDefined(const Operation& operation, ElementType type);
 
 // The rows of the families of opcodes, one file each. To add an opcode, add a row to its family.

@@ -1,7 +1,7 @@
 // AddScaledRow for f32 and f64, compiled once per instruction set and chosen when the program starts.
 #include "hlo/eval/dot.h"
 
-// Not under sanitizers, whose runtime is not initialized yet when the version is chosen.
+// Sanitizers get only one version, because their runtime is not initialized yet when the program chooses a version.
 #if defined(__x86_64__) && !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
 #define XLAD_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

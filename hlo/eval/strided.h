@@ -32,7 +32,7 @@ Array ReadStrided(const Value& value, const StridedView& from, const tensor::Sha
 // The view of all elements of a row-major array of dimensions `dims`.
 inline StridedView RowMajor(absl::Span<const int64_t> dims) { return {0, tensor::Strides(dims)}; }
 
-// Dimension d of the result is dimension permutation[d] of `value`.
+// Transposes `value`: dimension d of the result is dimension permutation[d] of `value`.
 Value TransposeValue(const Value& value, absl::Span<const int64_t> permutation);
 
 // Slice `i` of dimension `dimension`, without that dimension.

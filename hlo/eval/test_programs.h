@@ -19,7 +19,7 @@ inline std::unique_ptr<Module> Program(const std::string& text) {
   return module.ok() ? *std::move(module) : nullptr;
 }
 
-// The value of "s32[3] {1, 2, 3}" or "f32[] 1.5".
+// Parses a value, such as "s32[3] {1, 2, 3}" or "f32[] 1.5".
 inline Literal Constant(const std::string& shape_and_values) {
   const size_t space = shape_and_values.find(' ');
   const auto module = Program("HloModule m\nENTRY e { ROOT c = " + shape_and_values.substr(0, space) + " constant(" +
@@ -45,7 +45,7 @@ inline std::unique_ptr<Module> OneInstruction(const std::string& result, const s
 
 inline absl::StatusOr<Literal> Run(const Module& module) { return Evaluate(module, {}); }
 
-// The array as text, for messages.
+// The array or tuple as text, for messages.
 inline std::string Show(const Literal& literal) {
   if (literal.is_tuple) {
     std::string text = "(";
@@ -72,7 +72,8 @@ struct InstructionCase {
 };
 inline void PrintTo(const InstructionCase& row, std::ostream* out) { *out << row.opcode << " -> " << row.expected; }
 
-// `computations` are those that the attributes name.
+// Evaluates the instruction and compares the result. `computations` is the text of the computations that its attributes
+// name.
 inline void CheckInstruction(const InstructionCase& row, const std::string& computations = "") {
   const auto module = OneInstruction(row.expected.substr(0, row.expected.find(' ')), row.opcode, row.operands,
                                      row.attributes.empty() ? "" : ", " + row.attributes, computations);

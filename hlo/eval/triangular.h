@@ -10,9 +10,9 @@ template <typename T>
 struct Triangle {
   const T* a;
   int64_t n;
-  bool transposed;     // op transposes
-  bool conjugated;     // op conjugates
-  bool unit_diagonal;  // The diagonal is ones and is not read.
+  bool transposed;     // op(A) is transposed.
+  bool conjugated;     // op(A) is conjugated.
+  bool unit_diagonal;  // All diagonal elements are 1; they are not read.
   bool lower;          // A (before op) is lower triangular.
 
   T At(int64_t i, int64_t j) const {
@@ -36,7 +36,7 @@ void SolveLine(const Triangle<T>& t, T* x, int64_t stride) {
   }
 }
 
-// Solves op(A) X = B (`left`) or X op(A) = B in place for a row-major B. The latter is op(A)^T X^T = B^T.
+// Solves op(A) X = B (`left`) or X op(A) = B, which is op(A)^T X^T = B^T, in place for a row-major B.
 template <typename T>
 void SolveTriangular(Triangle<T> t, bool left, T* b, int64_t rows, int64_t columns) {
   if (left) {

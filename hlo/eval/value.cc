@@ -14,7 +14,7 @@ Value MapLeaves(const Literal& literal, const MakeLeaf& make_leaf) {
   return Value::Tuple(std::move(elements));
 }
 
-// False for constants whose values were elided when the program was printed.
+// Returns false for a constant whose values were elided when the program was printed.
 bool HasBytes(const Literal& literal) {
   return std::ssize(literal.array.bytes()) == literal.array.shape().bytes();
 }
@@ -79,7 +79,7 @@ Value Value::WithShape(tensor::Shape shape) const {
 
 Array Value::Take() {
   const bool unshared = array_.use_count() == 1 && array_->shape() == shape_;
-  Array array = unshared ? std::move(const_cast<Array&>(*array_))  // The constructor made it from a non-const Array.
+  Array array = unshared ? std::move(const_cast<Array&>(*array_))  // The array was created non-const.
                          : Array(shape_, std::vector<std::byte>(array_->bytes().begin(), array_->bytes().end()));
   *this = Value();
   return array;

@@ -21,7 +21,7 @@ using tensor::ElementType;
 class MemoryMeter {
  public:
   explicit MemoryMeter(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
-  // ResourceExhausted if `bytes` more would exceed the limit.
+  // Returns ResourceExhausted if `bytes` further bytes would exceed the limit.
   absl::Status CheckLimit(int64_t bytes) const;
   void Add(int64_t bytes) { live_bytes_ += bytes; }
 
@@ -40,7 +40,7 @@ class Value {
 
   // The value shares ownership of `literal`. Arrays of constants whose bytes were elided become zeros.
   static Value FromShared(const std::shared_ptr<const Literal>& literal);
-  // The value refers to `literal`, which must outlive it. Elided bytes as above.
+  // The value refers to `literal`, which must outlive it. Elided bytes become zeros.
   static Value Borrow(const Literal& literal);
   // Zeros of any array or tuple shape; tokens are empty tuples.
   static Value Zeros(const Shape& shape);
@@ -61,12 +61,14 @@ class Value {
   absl::Span<const T> values() const {
     return array_->values<T>();
   }
-  // The same bytes, shared, under another shape of the same number of bytes.
+  // A value that shares the bytes but has another shape, which must have the same number of bytes.
   Value WithShape(tensor::Shape shape) const;
 
-  // Returns the array for writing, and leaves the empty tuple here. The array is copied only if it is shared.
+  // Returns the array for writing. Afterwards this value is the empty tuple. The array is copied only if it is shared
+  // or WithShape has changed its shape.
   Array Take();
-  // Adds the arrays that are not counted yet to `meter` until they are freed.
+  // Adds the bytes of the arrays that are neither counted yet nor shared to `meter`. They are subtracted when the
+  // arrays are freed.
   void Charge(MemoryMeter* meter);
   // The number of bytes that FromShared and Borrow allocate in place of elided ones.
   static int64_t MissingBytes(const Literal& literal);

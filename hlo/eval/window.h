@@ -6,8 +6,8 @@
 
 namespace xlad::hlo::eval {
 
-// Along one dimension, of size `size`: where element `element` of the window at `position` is in the operand. Returns
-// its index, or -1 if it is in the padding or between elements that base dilation spreads.
+// For one dimension, of size `size`: the index in the operand of element `element` of the window at `position`. Returns
+// -1 if the element is in the padding, or in a gap that base dilation inserts between elements of the operand.
 inline int64_t OperandIndex(const WindowDimension& window, int64_t size, int64_t position, int64_t element) {
   const int64_t in_window = window.window_reversal ? window.size - 1 - element : element;
   const int64_t dilated = position * window.stride - window.padding_low + in_window * window.window_dilation;
@@ -16,7 +16,7 @@ inline int64_t OperandIndex(const WindowDimension& window, int64_t size, int64_t
   return index < size ? index : -1;
 }
 
-// The same for all dimensions together. Returns the linear index in the operand, or -1.
+// OperandIndex for all dimensions: returns the linear index in the operand, or -1.
 inline int64_t OperandOffset(const Window& window, const Dims& dims, const Dims& position, const Dims& element) {
   int64_t offset = 0;
   for (const int64_t d : tensor::Indices(dims)) {

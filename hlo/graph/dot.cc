@@ -26,7 +26,7 @@ class DotPrinter {
  private:
   struct Cluster {
     int number = 0;
-    int anchor = -1;  // Some node of the cluster.
+    int anchor = -1;  // The number of a node in the cluster.
   };
 
   std::string Indent(int depth) const { return std::string(static_cast<size_t>(2 * depth), ' '); }

@@ -1,4 +1,5 @@
-// The common parts of both drawings: the text and the color of an instruction's box, and the limits on their number.
+// The common parts of both drawings (graph.h): the text and the color of an instruction's box, and the limits on the
+// number of boxes.
 #pragma once
 
 #include <string>
@@ -8,7 +9,8 @@
 
 namespace xlad::hlo {
 
-// Escapes the characters that have a meaning in XML, HTML or labels of Graphviz.
+// Escapes the characters that have a meaning in XML, HTML or quoted labels of Graphviz, and replaces all characters
+// that are not printable ASCII by '?'.
 std::string EscapeXml(absl::string_view text);
 
 // Returns at most `limit` characters of `text`, ending in "..." if it is longer.
@@ -18,7 +20,7 @@ std::string Shortened(absl::string_view text, size_t limit);
 std::string ShardingText(const Instruction& instruction);
 
 struct OpcodeClass {
-  absl::string_view name, color;  // "#rrggbb", light enough for black text.
+  absl::string_view name, color;  // The color of the box, "#rrggbb", which is light enough for black text.
 };
 const OpcodeClass& ClassOf(const Instruction& instruction);
 absl::Span<const OpcodeClass> OpcodeClasses();

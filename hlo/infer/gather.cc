@@ -141,7 +141,8 @@ Inferred InferGather(const Instruction& i) {
 
 namespace {
 
-// Checks that `updates` has the sizes of a window in update_window_dims, and those of the index batch in the others.
+// Checks that `updates` has at most the sizes of a window in update_window_dims, and the sizes of the index batch in
+// its other dimensions.
 absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, const Shape& updates) {
   const Dims window = WindowDimensions(rules);
   const Dims batch = IndexBatchSizes(rules);

@@ -43,14 +43,14 @@ absl::Status ExpectArrayResult(const Instruction& instruction);
 absl::Status ExpectDimensions(absl::string_view label, absl::Span<const int64_t> dimensions, int64_t ndim);
 absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t ndim);
 
-// The shape of an instruction with these results: the shape itself if there is only one, otherwise a tuple.
+// The shape of an instruction with results of these shapes: the only shape, or a tuple of several shapes.
 Shape OneOrTuple(std::vector<Shape> shapes);
 
 // The signature of called computation number `i`. A missing root or parameter is an error.
 struct Signature {
   std::string name;
-  std::vector<const Shape*> parameters;  // With layouts; valid as long as the module.
-  Shape result;                          // Without layouts.
+  std::vector<const Shape*> parameters;  // Shapes with layouts, owned by the module.
+  Shape result;                          // The result shape without layouts.
 };
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i);
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count);

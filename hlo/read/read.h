@@ -10,8 +10,8 @@
 
 namespace xlad::hlo {
 
-// Reads and verifies a module. Errors are InvalidArgument: those of the parser and the verifier, or, for StableHLO and
-// compressed files, how to obtain HLO instead.
+// Reads and verifies a module. Errors of the parser and the verifier are InvalidArgument, and so are StableHLO and
+// compressed files, for which the message says how to obtain HLO.
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes);
 
 }  // namespace xlad::hlo

@@ -32,7 +32,7 @@ inline std::vector<std::string> MaterialFiles(const char* variable, const std::s
   return files;
 }
 
-// The bytes of a file. Files named *.zst are decompressed by the zstd program.
+// The bytes of a file, or "" if it cannot be read. Files named *.zst are decompressed by the zstd program.
 inline std::string MaterialBytes(const std::string& path) {
   if (!path.ends_with(".zst")) {
     std::ifstream in(path, std::ios::binary);

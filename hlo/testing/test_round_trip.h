@@ -1,4 +1,4 @@
-// For tests and fuzzing: a module stays the same when it is written as text or as a proto and read back.
+// For tests and fuzzing: checks that a module stays the same when it is written as text or as a proto and read back.
 #pragma once
 
 #include "base/status.h"
@@ -22,8 +22,8 @@ inline absl::Status CheckRoundTrips(const Module& module) {
   return again == proto ? absl::OkStatus() : absl::InternalError(absl::StrCat("bytes of the proto change\n", text));
 }
 
-// For fuzz targets: a module that has been read survives round trips if it is valid. Modules that the verifier refuses
-// need not round-trip, but must not crash.
+// For fuzz targets: checks that a module that has been read survives round trips if it is valid. A module that the
+// verifier refuses may change in a round trip, but must not cause a crash.
 inline void CheckRead(const absl::StatusOr<std::unique_ptr<Module>>& module) {
   if (!module.ok()) return;
   const absl::Status round_trips = CheckRoundTrips(**module);

@@ -16,7 +16,7 @@ class Parser;
 
 struct AttributeRow {
   absl::string_view name;
-  absl::Span<const Opcode> opcodes;  // The opcodes that may have it; if empty, all opcodes.
+  absl::Span<const Opcode> opcodes;  // The opcodes that may have the attribute, or empty for all opcodes.
   // Parses the value after "name=" into the instruction.
   bool (*parse)(Parser& parser, Instruction* instruction);
   // Appends the value. Returns false and appends nothing if the instruction does not have the attribute.

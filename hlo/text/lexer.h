@@ -14,7 +14,7 @@
 
 namespace xlad::hlo {
 
-class Lexer {  // It has more than 25 methods: one for each kind of token.
+class Lexer {  // This class has more than 25 methods, one for each kind of token.
  public:
   explicit Lexer(absl::string_view text)
       : begin_(text.data()), end_(text.data() + text.size()), at_(text.data()),
@@ -31,7 +31,7 @@ class Lexer {  // It has more than 25 methods: one for each kind of token.
     SkipSpace();
     return at_ == end_;
   }
-  // The position of the next token, and a way back to an earlier position.
+  // Here returns the position of the next token. Rewind returns to an earlier position.
   const char* Here() {
     SkipSpace();
     return at_;
@@ -48,7 +48,7 @@ class Lexer {  // It has more than 25 methods: one for each kind of token.
   }
   bool Accept(absl::string_view text);
   bool Expect(char c) { return Accept(c) || FailExpected(absl::string_view(&c, 1)); }
-  // The characters [A-Za-z0-9_.-]+, up to a '-' before '>'. Empty if there are none.
+  // A word: the characters [A-Za-z0-9_.-]+ up to "->", or "" if there are none.
   absl::string_view Word();
   absl::string_view PeekWord();
   bool AcceptWord(absl::string_view word);
@@ -59,17 +59,17 @@ class Lexer {  // It has more than 25 methods: one for each kind of token.
   bool Integer(int64_t* value);
   bool Integer32(int64_t* value);  // An integer that fits 32 bits.
   bool Bool(bool* value);
-  // A string in double or single quotes, escapes resolved.
+  // A string in double or single quotes. Escapes are resolved.
   bool String(std::string* value);
   bool AtString() {
     const char c = Peek();
     return c == '"' || c == '\'';
   }
-  // The text of one value without surrounding spaces. It ends before a ',', ')', '}', the end of the line or (if
+  // The text of one value without surrounding spaces. It ends before a ',', ')', '}', ']', the end of the line or (if
   // `spaces`) a space outside of brackets and strings.
   bool Raw(absl::string_view* value, bool spaces = false);
 
-  // Keeps the error "LINE:COLUMN: found FOUND, expected EXPECTED", where FOUND is the text at `at`. Returns false.
+  // Stores the error "LINE:COLUMN: found FOUND, expected EXPECTED", where FOUND is the text at `at`. Returns false.
   bool FailExpected(absl::string_view expected) { return FailAt(Here(), expected); }
   bool FailAt(const char* at, absl::string_view expected);
   bool Fail(const char* at, absl::string_view message);

@@ -80,7 +80,7 @@ bool Parser::AddWrapped(Draft* draft) {
 }
 
 // A "slice-start()" may get its operands from a later "slice-update(state, x)" and its result shape from "slice-done".
-// Adds them to the computation that was made for it.
+// Adds the operands and the result shape to the computation that was made for "slice-start".
 void Parser::BindWrapped(const Draft& draft) {
   const Instruction* const start = draft.operands.empty() ? nullptr : AsyncStartOf(*draft.operands[0]);
   if (start == nullptr || start->called().size() != 1 || !wrappers_.contains(start->called()[0])) return;

@@ -47,7 +47,7 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
     instruction->mutable_attributes().window.reset();
   }
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
-  if (opcode == Opcode::kOutfeed && !operands.empty()) {  // If omitted, it is the shape of the operand.
+  if (opcode == Opcode::kOutfeed && !operands.empty()) {  // The default of outfeed_shape is the operand's shape.
     Shape& sent = instruction->mutable_attributes().outfeed_shape;
     if (sent.is_tuple() && sent.tuple().empty()) sent = operands[0]->shape();
   }

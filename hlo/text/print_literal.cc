@@ -49,7 +49,7 @@ void AppendSmallFloat(ElementType type, const std::byte* element, std::string* o
   if (std::isnan(value)) {
     const uint16_t infinity = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::infinity());
     if (!std::isinf(tensor::DecodeSmallFloat(type, infinity))) {
-      // The type has one NaN, or one of each sign.
+      // The type has only one NaN, or only one NaN of each sign.
       const uint16_t negative = tensor::EncodeSmallFloat(type, -std::numeric_limits<double>::quiet_NaN());
       const uint16_t positive = tensor::EncodeSmallFloat(type, std::numeric_limits<double>::quiet_NaN());
       return absl::StrAppend(out, bits == negative && negative != positive ? "-nan" : "nan");

@@ -10,13 +10,13 @@
 
 namespace xlad::hlo {
 
-// Limits on programs and shapes. They are far above the sizes of real programs and keep hostile programs from
-// exhausting stack, memory and time.
+// Limits on programs and shapes. They are far above the sizes of real programs, and they bound the stack, memory and
+// time that a hostile program can use.
 constexpr int64_t kMaxNdim = 64;
 constexpr int64_t kMaxTupleDepth = 64;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 constexpr int64_t kMaxCallDepth = 200;
-constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // The count after inlining every call.
+constexpr int64_t kMaxExpandedInstructions = int64_t{1} << 28;  // The number of instructions after inlining every call.
 constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
 // Puts the place "12:3: %add.4: " in front of a violation. The place of a computation is that of its first instruction.
@@ -35,7 +35,7 @@ absl::Status VerifyAttributes(const Instruction& instruction);
 absl::Status VerifyCollective(const Instruction& instruction);
 // The product of `sizes`, or nullopt if a size is below 1 or the product above kMaxDevices.
 std::optional<int64_t> DeviceProduct(const Dims& sizes);
-// sharding.cc: sharding={...} against the shape of the instruction.
+// sharding.cc: whether sharding={...} fits the shape of the instruction.
 absl::Status VerifySharding(const Instruction& instruction);
 // header.cc: device counts, aliases, donors, entry layout and stack frames.
 absl::Status VerifyHeader(const Module& module);

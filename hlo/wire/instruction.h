@@ -29,7 +29,7 @@ struct InstructionFields {
   bool Scan(absl::string_view bytes, bool* merged);
 };
 
-// A cache of shapes and metadata, because a program has few different ones. The keys are their serialized bytes, which
+// A cache of shapes and metadata, of which a program has few distinct ones. The keys are their serialized bytes, which
 // must outlive the cache.
 class SharedParts {
  public:
@@ -41,7 +41,7 @@ class SharedParts {
   absl::flat_hash_map<absl::string_view, std::shared_ptr<const Metadata>> metadata_;
 };
 
-// InvalidArgument: the bytes are not an HloModuleProto.
+// The InvalidArgument error for bytes that are not an HloModuleProto.
 absl::Status NoModule();
 
 }  // namespace xlad::hlo

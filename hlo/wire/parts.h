@@ -69,7 +69,7 @@ struct LiteralBytes {
 };
 const LiteralBytes* LiteralBytesOf(ElementType type);
 
-// The text of a layout's suffix ("T(8,128)S(1)"), as far as the fields of the proto determine it.
+// The text of a layout's suffix ("T(8,128)S(1)"). It has only the parts for which the proto has fields.
 std::string LayoutSuffix(const pb::Layout& layout);
 
 }  // namespace xlad::hlo

@@ -17,8 +17,8 @@ class WireReader {
   struct Field {
     uint32_t number = 0;
     Type type = kVarint;
-    uint64_t value = 0;       // For kVarint.
-    absl::string_view bytes;  // For kBytes.
+    uint64_t value = 0;       // Set if type is kVarint.
+    absl::string_view bytes;  // Set if type is kBytes.
     absl::string_view whole;  // The field with its tag.
     bool Is(uint32_t n, Type t) const { return number == n && type == t; }
   };
@@ -26,7 +26,7 @@ class WireReader {
   explicit WireReader(absl::string_view message)
       : at_(message.data()), end_(message.data() + message.size()), ok_(true) {}
 
-  // Returns false at the end, and if the bytes are not a valid message; then ok() is false.
+  // Returns false at the end or if the bytes are not a valid message. In the second case ok() is false.
   bool Next(Field* field);
   bool ok() const { return ok_; }
   // Reads a number from the bytes of a packed field. Returns false like Next.
@@ -42,14 +42,14 @@ class WireReader {
   bool ok_;
 };
 
-// Splits a message. `parts` receives the bytes of each submessage in field `number`; they refer to `message`. `rest`
-// receives the bytes of all other fields except `dropped`, unless it is null. Returns false if the bytes are not a
-// valid message.
+// Splits a message. `parts` receives views into `message`, one per submessage in field `number`. If `rest` is not null,
+// it receives the bytes of all other fields with their tags, except those of submessages in field `dropped`. Returns
+// false if the bytes are not a valid message.
 bool SplitMessage(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
              int dropped = 0);
 
-// Merges all of the bytes into `out`. Returns false if they are not a valid message of its type. Allows the nesting of
-// tuples that text allows.
+// Merges `bytes` into `out`. Returns false if they are not a valid message of its type. Tuples may be nested as deeply
+// as in HLO text.
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out);
 
 }  // namespace xlad::hlo

@@ -72,7 +72,7 @@ void WriteGather(const Attributes& a, pb::Instruction* out) {
 void WriteWindow(const Instruction& i, const Attributes& a, pb::Instruction* out) {
   const bool windowed = i.opcode() == Opcode::kReduceWindow || i.opcode() == Opcode::kSelectAndScatter ||
                         i.opcode() == Opcode::kConvolution;
-  if (windowed) out->mutable_window();  // XLA requires one for scalars too.
+  if (windowed) out->mutable_window();  // XLA requires this field for scalars too.
   if (!a.window.has_value()) return;
   out->mutable_window();
   for (const WindowDimension& d : *a.window) {
@@ -94,7 +94,7 @@ void WriteSlices(const Instruction& i, const Attributes& a, pb::Instruction* out
     slice->set_limit(d.limit);
     slice->set_stride(d.stride);
   }
-  if (i.opcode() == Opcode::kPad) out->mutable_padding_config();  // Also required for a scalar.
+  if (i.opcode() == Opcode::kPad) out->mutable_padding_config();  // XLA requires this field for scalars too.
   for (const PaddingDimension& d : a.padding) {
     pb::PaddingConfig::Dimension* const padding = out->mutable_padding_config()->add_dimensions();
     padding->set_edge_padding_low(d.low);

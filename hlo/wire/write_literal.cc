@@ -60,7 +60,7 @@ tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_maj
   const Dims& dims = array.shape().dims;
   const Dims strides = tensor::Strides(dims);
   const size_t n = dims.size();
-  Dims sizes(n), steps(n);  // From the major to the minor dimension.
+  Dims sizes(n), steps(n);  // Ordered from the most major to the most minor dimension.
   for (size_t d = 0; d < n; ++d) {
     const size_t from = minor_to_major[n - 1 - d];
     sizes[d] = dims[from];
