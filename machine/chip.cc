@@ -24,7 +24,7 @@ struct Key {
   absl::string_view table;
   absl::string_view name;
   Target target;
-  Dimension dimension = Dimension::kBytes;  // For quantities.
+  Dimension dimension = Dimension::kBytes;  // Used only if `target` is a double.
   bool required = true;
 };
 

@@ -19,12 +19,12 @@ struct Chip {
   // Computation. All cores of a chip work on one program as one device.
   int cores = 1;
   int mxus_per_core = 1;  // Systolic arrays.
-  int mxu_size = 128;     // An array has mxu_size x mxu_size multipliers.
+  int mxu_size = 128;     // A systolic array has mxu_size x mxu_size multipliers.
   double clock_hz = 0;    // The clock of the vector unit.
-  double bf16_flops = 0;  // The peak of the whole chip, in operations per second: a multiplication and an addition are
-  double int8_flops = 0;  // two. The types whose rate is 0 run at the rate of bf16.
+  double bf16_flops = 0;  // The peak rates of the whole chip in operations per second. A multiply-add counts as two
+  double int8_flops = 0;  // operations. A rate of 0 means that the type runs at the rate of bf16.
   double fp8_flops = 0;
-  int vector_alus = 1;  // Operations per cycle of each of the 8 x 128 lanes of a core.
+  int vector_alus = 1;  // Operations that each of the 8 x 128 lanes of a core executes per cycle.
 
   // Memory.
   double hbm_bytes = 0;  // The memory of the whole chip.
@@ -34,14 +34,15 @@ struct Chip {
   // Links to other chips of the slice, which is a torus or a mesh.
   int ici_dimensions = 2;
   double ici_bytes_per_s = 0;           // The rate of one link in one direction.
-  double ici_hop_s = 0;                 // The time from a chip to its neighbor for the first byte.
+  double ici_hop_s = 0;                 // The time for the first byte from a chip to its neighbor.
   double ici_launch_s = 0;              // The time to start a collective.
-  int ici_wraps_at = 1;                 // A dimension wraps around if its size is this, or
-  bool ici_wraps_at_multiples = false;  // a multiple of it.
+  int ici_wraps_at = 1;                 // A dimension is a ring if its size is this value, or,
+  bool ici_wraps_at_multiples = false;  // if this is true, a multiple of it.
 
-  // The network between slices (DCN). The rate of a chip if all chips of its host send; 0: the file has no figure.
+  // The network between slices (DCN). The rate is that of one chip while all chips of its host send, or 0 if the file
+  // has no figure.
   double dcn_bytes_per_s = 0;
-  double dcn_latency_s = 0;  // From a chip to a chip of another slice for the first byte.
+  double dcn_latency_s = 0;  // The time for the first byte from a chip to a chip of another slice.
 
   int mxus() const { return cores * mxus_per_core; }
   double vmem() const { return vmem_bytes * cores; }
@@ -50,11 +51,12 @@ struct Chip {
   bool Wraps(int size) const { return ici_wraps_at_multiples ? size % ici_wraps_at == 0 : size == ici_wraps_at; }
 };
 
-// Parses the text of a chip file. `path` names the file in errors. InvalidArgument with line, found and expected if the
-// text is not TOML, a key is unknown, missing or given twice, or a value has another unit or is out of range.
+// Parses the text of a chip file. `path` names the file in errors. InvalidArgument if the text is not TOML, if a key is
+// unknown, missing or given twice, or if a value has the wrong unit or is out of range. The error says what was found
+// and what was expected, and in which line, except for a missing key or a wrong number of dimensions.
 absl::StatusOr<Chip> ParseChip(absl::string_view text, absl::string_view path);
 
-// A chip of deploy/chips by name. NotFound, with a list of all names, if the name is unknown.
+// Returns the chip of deploy/chips that has this name. NotFound, with a list of all names, if the name is unknown.
 absl::StatusOr<Chip> BuiltInChip(absl::string_view name);
 std::vector<std::string> BuiltInChipNames();
 

@@ -42,7 +42,7 @@ constexpr UnitRow kUnits[] = {
     {Dimension::kSeconds, "s", "1 us"},
 };
 
-// The factor of a unit such as "GB/s", or 0 if the dimension has no such unit.
+// The factor of a unit such as "GB/s" (1e9), or 0 if the dimension has no such unit.
 double FactorOf(absl::string_view unit, Dimension dimension) {
   for (const UnitRow& row : kUnits) {
     absl::string_view prefix = unit;

@@ -1,4 +1,4 @@
-// The interpreter of the LLO-like instruction set: the numbers that a program computes, without time.
+// The interpreter of the LLO-like instruction set: computes the results of a program, not its time.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,22 @@
 
 namespace xlad::machine {
 
-// The bytes of the program's buffers, dense and little-endian: f32, s32 and u32 in 4 bytes, bf16 in 2, pred in 1. Those
-// of type kOther are whatever the macro-operations agree on.
+// The bytes of the program's buffers, dense and little-endian: f32, s32 and u32 in 4 bytes, bf16 in 2, pred in 1. The
+// format of buffers of type kOther is defined by the macro-operations that use them.
 using LloMemory = std::vector<std::string>;
 
 // Computes the outputs of a macro-operation from its inputs.
 using LloMacroFunction = std::function<absl::Status(const LloKernel& kernel, LloMemory* memory)>;
 
-// Runs all kernels. Copies by DMA happen as late as they may: when the program waits for them. Every kernel starts with
-// zeros in its registers and with VMEM full of NaNs, so that what it does not write itself shows.
+// Runs all kernels. A copy by DMA is made as late as is allowed: when the program waits for it. Every kernel starts
+// with zeros in its registers and with VMEM full of NaNs, so that a read of VMEM that the kernel has not written is
+// noticed.
 //
-// InvalidArgument, naming the kernel and the instruction, for an address outside of VMEM or of a buffer, a queue that
-// is empty, too few weights, and DMA that is not waited for at the end of its kernel; ResourceExhausted after
-// kMaxBundles bundles; errors of `macro`. The program must be verified (VerifyLlo), and `memory` have a buffer of the
-// right size for each of the program's.
+// InvalidArgument, naming the kernel and the instruction, if an address is outside of VMEM or of a buffer, if a block
+// is wider than its tiles, if a queue is empty, or if there are too few or too many weights. InvalidArgument, naming
+// the kernel and the semaphore, if a kernel ends before it has waited for all of its copies. ResourceExhausted if a
+// kernel runs more than kMaxBundles bundles. Errors of `macro` are returned. The program must be verified (VerifyLlo),
+// and `memory` must have a buffer of the right size for each buffer of the program.
 inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
 absl::Status RunLlo(const LloProgram& program, const LloMacroFunction& macro, LloMemory* memory);
 

@@ -9,13 +9,13 @@
 namespace xlad::machine {
 namespace {
 
-constexpr double kExtendedInterval = 2;  // Cycles between two functions.
+constexpr double kExtendedInterval = 2;  // Cycles between two extended functions.
 constexpr double kBurstBytes = 64;
-constexpr int64_t kTimedIterations = 3;  // Besides the last one.
+constexpr int64_t kTimedIterations = 3;  // The timed iterations at the beginning of a loop. The last one is also timed.
 
-// What has been used so far.
+// The use of the units so far.
 struct Use {
-  double mxu = 0, vpu = 0, hbm = 0, stall = 0, bytes = 0, bundles = 0;  // Cycles, bytes, bundles.
+  double mxu = 0, vpu = 0, hbm = 0, stall = 0, bytes = 0, bundles = 0;  // mxu, vpu, hbm and stall are in cycles.
 
   Use Plus(const Use& other, double times) const {
     return {mxu + times * other.mxu,     vpu + times * other.vpu,     hbm + times * other.hbm,
@@ -67,7 +67,7 @@ class Scoreboard {
     iterate(loop.trips - 1);
   }
 
-  // Moves the state into the future.
+  // Adds `cycles` to all times.
   void Shift(double cycles) {
     now_ += cycles;
     for (double& ready : scalar_ready_) ready += cycles;
@@ -132,12 +132,12 @@ class Scoreboard {
     };
     switch (i.op) {
       case LloOp::kMLoad:
-        load_free_[i.imm & 63] = at + kSublanes;  // A row of weights each cycle.
+        load_free_[i.imm & 63] = at + kSublanes;  // One row of weights per cycle.
         return;
       case LloOp::kMPush:
         unit_free_[i.imm & 63] = at + matrix_interval_;
         use_.mxu += matrix_interval_;
-        // A row passes the array in both directions.
+        // A row crosses the array in both directions.
         results_[i.imm & 63].push_back(at + matrix_interval_ + 2 * kLanes);
         return;
       case LloOp::kMPop:
