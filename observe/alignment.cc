@@ -12,10 +12,10 @@ namespace xlad::observe {
 namespace {
 
 constexpr int64_t kClusterNs = 5'000'000'000;  // Steps within this time are moved together.
-constexpr int kMaxRounds = 64;  // Enough for chains of causes over as many workers.
+constexpr int kMaxRounds = 64;  // Enough for causal chains over this many workers.
 
-// Something that happened on a worker before something on others: the sending of a message and its arrival, or the
-// beginning of a collective on each rank and its end.
+// The time of an event, a cause or an effect, on one worker. A message is sent before it arrives, and a collective
+// begins on each rank before it ends on any rank.
 struct Moment {
   int worker = 0;
   int64_t unix_ns = 0;
@@ -24,9 +24,9 @@ struct Cause {
   std::vector<Moment> before, after;
 };
 
-using Indices = std::vector<size_t>;  // Into Traces::steps.
+using Indices = std::vector<size_t>;  // Indices into Traces::steps.
 
-// The groups of steps that are moved together: consecutive ones of all workers.
+// The groups of steps that are moved together. A group has consecutive steps of all workers.
 std::vector<Indices> ClustersOf(const Traces& traces) {
   std::vector<Indices> clusters;
   int64_t begin_ns = 0;
@@ -46,7 +46,7 @@ std::vector<Indices> ClustersOf(const Traces& traces) {
   return clusters;
 }
 
-// The group of the device in a collective, by its index among those of the worker; -1: none.
+// The number of the collective's group that contains the worker's device number `device`, or -1 if there is none.
 int GroupOf(const TracedCollective& collective, int device) {
   for (int g = 0; g < collective.groups_size(); ++g) {
     const auto& devices = collective.groups(g).devices();
@@ -55,8 +55,8 @@ int GroupOf(const TracedCollective& collective, int device) {
   return -1;
 }
 
-// Adds the beginnings and ends of the joining collectives of a step, by what identifies an execution for all ranks: the
-// step, the collective, how many times it has run in the step, and the first device of its group.
+// Adds the beginnings and ends of the joining collectives of a step. The key identifies an execution on all ranks: the
+// step, the collective, the number of its earlier executions in the step, and the first device of its group.
 using Execution = std::tuple<int64_t, int, int, int>;
 void AddCollectives(const TracedWorker& worker, const AlignedStep& at, std::map<Execution, Cause>* causes) {
   std::map<int, int> count;
@@ -96,7 +96,7 @@ std::vector<Cause> CausesIn(const Traces& traces, const Indices& steps) {
   return causes;
 }
 
-// The longest-path relaxation of difference constraints: each worker's move is the least one that puts all of its
+// The longest-path relaxation of difference constraints: each worker is moved by the least time that puts all of its
 // effects after their causes.
 std::map<int, int64_t> MovesFor(const std::vector<Cause>& causes) {
   std::map<int, int64_t> moves;
@@ -174,7 +174,8 @@ void Align(Traces* traces) {
   for (const Indices& cluster : ClustersOf(*traces)) {
     const std::map<int, int64_t> moves = MovesFor(CausesIn(*traces, cluster));
     if (moves.empty()) continue;
-    // Only differences matter: the cluster as a whole stays where the samples put it.
+    // Only the differences between workers matter. The mean of the least and the greatest move is therefore
+    // subtracted from every move, so that the cluster stays near the time that the samples determine.
     int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
     for (const auto& [worker, move] : moves) {
       least = std::min(least, move);

@@ -36,22 +36,22 @@ struct AlignedStep {
 
 struct Traces {
   std::vector<TracedWorker> workers;
-  std::vector<AlignedStep> steps;  // By attempt, step and device.
-  bool full = false;               // The coordinator kept no more.
+  std::vector<AlignedStep> steps;  // Ordered by attempt, step and device.
+  bool full = false;               // The file has reached its limit; later steps are missing.
 };
 
-// Reads the coordinator's file (proto/trace.proto). What follows the last complete record is ignored: the file may be
-// read while it is written.
+// Reads the coordinator's file (proto/trace.proto). Bytes after the last complete record are ignored, because the file
+// may be read while it is written. Steps whose lists differ in length are ignored as well.
 Traces ReadTraces(absl::string_view file);
 
-// Sets the times of all steps: first by the workers' clock samples; then the steps of each few seconds are moved by as
-// little as is needed so that no message arrives before it is sent, and no rank leaves a joining collective before the
-// last one has entered it. Workers whose messages prove more about their clocks than the samples do are thereby
-// corrected.
+// Sets the times of all steps, first by the workers' clock samples. Then, for the steps of every few seconds, moves
+// each worker by the least time that puts causes before effects: a message arrives after it is sent, and a rank leaves
+// a joining collective after the last rank has entered it. All workers are then moved back by the mean of the least and
+// the greatest move. This corrects workers whose messages determine their clocks more exactly than the samples do.
 void Align(Traces* traces);
 
-// By which a message or a collective may still seem to go backwards in time after Align: 0 if all causes precede their
-// effects.
+// The largest time in nanoseconds by which an effect still precedes its cause after Align; 0 if all causes precede
+// their effects.
 int64_t WorstViolationNs(const Traces& traces);
 
 }  // namespace xlad::observe

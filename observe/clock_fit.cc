@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxSamples = 4096;  // If there are more, those with the shortest round trips are used.
 constexpr double kMinErrorNs = 10'000;
-constexpr double kWander = 1e-6;      // Change of the offset per time from a sample, besides the slope.
+constexpr double kWander = 1e-6;      // Random change of the offset, in ns per ns since a sample.
 constexpr double kSlopePrior = 1e-4;  // The standard deviation of the rates of clocks: 100 ppm.
 
 }  // namespace
@@ -24,7 +24,7 @@ ClockFit::ClockFit(std::vector<ClockSample> samples) : samples_(std::move(sample
 
 ClockFit::Line ClockFit::At(int64_t local_ns) const {
   if (samples_.empty()) return {};
-  // Relative to one of the offsets: nanoseconds since 1970 exceed the precision of a double.
+  // Offsets are taken relative to the first one, because nanoseconds since 1970 exceed the precision of a double.
   const int64_t base = samples_[0].offset_ns();
   double w = 0, wx = 0, wy = 0;
   std::vector<double> weights;

@@ -12,14 +12,16 @@ namespace xlad::observe {
 // Immutable; thread-safe.
 class ClockFit {
  public:
-  // Without samples, local times are taken as they are.
+  // Without samples, local times are used unchanged.
   explicit ClockFit(std::vector<ClockSample> samples);
 
-  // At `local_ns`: what has to be added to get the coordinator's time, and by how much that grows per nanosecond.
+  // The offset to add to a worker's time near `local_ns` to get the coordinator's time, and the growth of the offset
+  // per nanosecond.
   //
-  // A weighted least-squares line through all samples. The variance of a sample is that of its error, which half of the
-  // round trip bounds, and of how far the rate of a clock may wander between the sample and `local_ns`. The slope has a
-  // prior, so that few samples or samples of a short time do not determine it.
+  // The result is a weighted least-squares line through the samples; if there are more than 4096, only those with the
+  // shortest round trips are used. The variance of a sample is the sum of two variances: of its error (at most half of
+  // the round trip), and of the clock's drift between the sample and `local_ns`. The slope has a prior, so that it does
+  // not follow the errors of few samples or of a short time.
   struct Line {
     int64_t offset_ns = 0;
     double slope = 0;

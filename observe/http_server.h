@@ -12,8 +12,8 @@ namespace xlad::observe {
 
 struct HttpRequest {
   std::string path;                          // "/api/job", without the query.
-  std::map<std::string, std::string> query;  // Decoded.
-  std::string client;                        // "127.0.0.1:4711" or "[::1]:4711"
+  std::map<std::string, std::string> query;  // Decoded. If a name is repeated, its first value.
+  std::string client;                        // "127.0.0.1:4711" or "[::1]:4711".
 };
 
 struct HttpResponse {
@@ -22,15 +22,15 @@ struct HttpResponse {
   std::string body;
 };
 
-// Called by several threads at once.
+// Several threads may call the handler at once.
 using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 class HttpServer {
  public:
-  // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use,
-  // InvalidArgument if the address is malformed.
+  // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use
+  // or HOST is not an address of this machine, InvalidArgument if `address` is malformed.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
-  // Waits for the requests that have begun.
+  // Stops the server after the requests that have begun.
   virtual ~HttpServer() = default;
   virtual std::string Address() const = 0;
 };

@@ -28,7 +28,7 @@ std::string Number(double value) {
   return absl::SimpleAtod(shorter, &back) && back == value ? shorter : text;
 }
 
-// The start of this process in seconds since 1970; 0 if the system does not tell it.
+// The start of this process in seconds since 1970, or 0 if /proc does not have it.
 double StartSeconds() {
   const auto stat = RealFileSystem().Read("/proc/self/stat");
   const auto machine = RealFileSystem().Read("/proc/stat");

@@ -11,15 +11,15 @@ namespace xlad::observe {
 
 using Labels = std::vector<std::pair<std::string, std::string>>;
 
-// The families in the order of their first samples. Used by one thread.
+// A page of metric families in the order of their first samples. Only one thread may use it.
 class MetricsPage {
  public:
-  // Begins a family: a name such as "xlad_jobs", "gauge" or "counter", and one sentence. Names end with their base
-  // unit, and those of counters with "_total". Each family is begun once.
+  // Begins a family: `name` is a name such as "xlad_jobs", `type` is "gauge" or "counter", and `help` is one sentence.
+  // Names end with their base unit, and those of counters with "_total". Call it once per family.
   void Family(absl::string_view name, absl::string_view type, absl::string_view help);
-  // A sample of the family that was begun last.
+  // Adds a sample to the family that was begun last.
   void Sample(double value, const Labels& labels = {});
-  // A family of one sample without labels.
+  // Adds a family of type "gauge" with one sample, which has no labels.
   void Gauge(absl::string_view name, absl::string_view help, double value);
 
   const std::string& text() const { return text_; }
@@ -29,8 +29,8 @@ class MetricsPage {
   std::string family_;
 };
 
-// What every process can say about itself: process_cpu_seconds_total, process_resident_memory_bytes,
-// process_open_fds, process_start_time_seconds. Figures that this system does not tell are left out.
+// Adds the standard metrics of this process: process_cpu_seconds_total, process_resident_memory_bytes,
+// process_open_fds, process_start_time_seconds. Metrics that the system does not provide are omitted.
 void AddProcess(MetricsPage* page);
 
 }  // namespace xlad::observe

@@ -15,13 +15,13 @@ namespace {
 
 using Events = google::protobuf::RepeatedPtrField<JobLogResponse::Event>;
 
-constexpr int kJobProcess = 1;  // Workers have the numbers after it.
+constexpr int kJobProcess = 1;  // Workers have the numbers after this one.
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// What a job does after an event of this kind; empty: the same as before.
+// The phase of a job after an event, or "" if the event does not change the phase.
 std::string PhaseAfter(const JobLogResponse::Event& event) {
   if (event.kind() == "submitted") return "compile";
   if (event.kind() == "built") return "wait for devices";
@@ -39,7 +39,7 @@ class Writer {
     Add(absl::StrFormat(R"({"ph":"M","name":"%s","pid":%d,"tid":%d,"args":{"name":%s}})", what, process, thread,
                         Quoted(name)));
   }
-  // In the order of time from the top.
+  // Places `process` below the processes with smaller numbers.
   void Order(int process) {
     Add(absl::StrFormat(R"({"ph":"M","name":"process_sort_index","pid":%d,"tid":0,"args":{"sort_index":%d}})", process,
                         process));
@@ -140,8 +140,8 @@ void AddStep(const AlignedStep& at, int process, const std::vector<std::string>&
   }
 }
 
-// Keys of messages whose sending and arrival are both recorded, in one attempt: an arrow needs both ends. An id in the
-// file is the key mixed with the attempt, because keys repeat in other attempts.
+// Attempts and keys of messages whose sending and arrival are both recorded, because an arrow needs both ends. An id in
+// the file combines the key with the attempt, because other attempts use the same keys.
 std::set<std::pair<int64_t, uint64_t>> WholeMessages(const Traces& traces) {
   std::map<std::pair<int64_t, uint64_t>, int> ends;
   for (const AlignedStep& at : traces.steps) {

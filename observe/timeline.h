@@ -10,11 +10,11 @@
 
 namespace xlad::observe {
 
-// `traces` are aligned. One process for the job, with its events and what it did when; one process for each worker of
-// each attempt, with a thread for each device: steps, and inside them instructions; an arrow for each message from its
-// sender to its receiver. Times are in microseconds after `start_unix_ns` of the field "otherData", which also names
-// the job and says what is missing. The workers of 1,000 devices make as many threads; the size of the text is
-// proportional to the number of spans and messages.
+// `traces` must be aligned. The timeline has a process for the job, with its events and phases, and a process for each
+// worker of each attempt. A worker's process has a thread per device, with steps and their instructions. An arrow
+// connects the sender and the receiver of each message. Times are in microseconds after `start_unix_ns` in the field
+// "otherData", which also has the name of the job and says which data is missing. The size of the text is proportional
+// to the number of spans and messages.
 std::string TimelineJson(const std::string& job,
                          const google::protobuf::RepeatedPtrField<JobLogResponse::Event>& events, const Traces& traces);
 
