@@ -7,7 +7,7 @@
 
 namespace xlad {
 
-// Executables and workers from versions without device kinds leave `device_kind` empty; they are for the cpu device.
+// Executables and workers of versions without device kinds leave `device_kind` empty, which means the cpu device.
 inline std::string DeviceName(const Target& target) {
   const std::string kind = target.device_kind().empty() ? "cpu" : target.device_kind();
   return target.device_model().empty() ? kind : kind + ":" + target.device_model();

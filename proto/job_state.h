@@ -6,7 +6,7 @@
 
 namespace xlad {
 
-// Whether nothing will happen any more to a job in this state.
+// Whether the state is final: a job in this state never changes again.
 inline bool HasEnded(JobState state) { return state == SUCCEEDED || state == FAILED || state == CANCELLED; }
 
 }  // namespace xlad

@@ -7,7 +7,7 @@
 
 namespace xlad {
 
-// The product of the axes' sizes: 1 for an empty mesh.
+// The product of the axes' sizes, which is 1 for an empty mesh.
 inline int64_t NumDevices(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh) {
   int64_t devices = 1;
   for (const MeshAxis& axis : mesh) devices *= axis.size();

@@ -1,5 +1,5 @@
-// Makes the messages of package xlad.v1, in which the wire protocol of the service and its log are defined, usable by
-// the names that they have in namespace xlad. Included wherever their generated headers are.
+// Makes the messages of package xlad.v1 available in namespace xlad. The package defines the wire protocol of the
+// service and its log. Files that include the generated headers also include this header.
 #pragma once
 
 namespace xlad {
