@@ -1,6 +1,7 @@
 """Compiles proto/ of the checkout into a file of descriptors, from which the package creates its messages.
 
-If xlad/bin/ exists, as scripts/wheel.sh makes it, the wheel contains the xlad command and is for one platform.
+If the folder xlad/bin/ exists (scripts/wheel.sh creates it), the wheel contains the xlad command and is for one
+platform.
 """
 
 import os

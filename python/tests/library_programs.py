@@ -1,4 +1,4 @@
-"""Training programs as users of other libraries write them: (step, state, data) of each, made by a function."""
+"""Training programs as users of other libraries write them. Each function returns (step, state, data) of a program."""
 
 from __future__ import annotations
 
@@ -332,6 +332,6 @@ def transformers_llama():
 
 PROGRAMS = [linen_with_statistics_and_dropout, nnx_attention_with_lora, equinox_with_state, haiku_with_statistics,
             optax_with_line_search, two_players_with_a_gradient_penalty, gradients_of_each_row]
-# These need the libraries that their names begin with, which scripts/setup.sh does not install.
+# The name of each of these programs begins with the library that it needs, which scripts/setup.sh does not install.
 MORE_PROGRAMS = [numpyro_variational, numpyro_hamiltonian, diffrax_neural_ode, diffrax_stochastic, transformers_gpt2,
                  transformers_bert, transformers_llama]

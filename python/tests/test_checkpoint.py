@@ -18,10 +18,10 @@ STATE = {
     "w": np.arange(48, dtype=np.float32).reshape(6, 8),
     "scale": np.float32(2.5).reshape(()),
     "ids": np.arange(7, dtype=np.int64),
-    "z": (np.arange(6) + 1j).astype(np.complex128),  # Stored as the bytes of its elements.
+    "z": (np.arange(6) + 1j).astype(np.complex128),  # Is stored as the bytes of its elements.
 }
 ELEMENT_TYPES = {"w": 11, "scale": 11, "ids": 5, "z": 18, "none": 11}
-# The boxes of the pieces of each shard.
+# For each shard, the names and boxes of its pieces.
 SHARDS: list[list[tuple[str, list[tuple[int, int]]]]] = [
     [("w", [(0, 6), (0, 3)]), ("scale", []), ("z", [(0, 4)])],
     [("w", [(0, 2), (3, 8)]), ("ids", [(0, 7)])],

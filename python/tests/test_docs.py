@@ -23,7 +23,7 @@ exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[2], "exec"), {"__na
 
 
 def program_of(text):
-    """Returns the page with every line blank that is not part of an example."""
+    """Returns the page, in which all lines that are not part of an example are replaced by blank ones."""
     lines = [""] * (text.count("\n") + 1)
     for block in BLOCK.finditer(text):
         first = text.count("\n", 0, block.start(2))
@@ -44,7 +44,8 @@ class Examples(unittest.TestCase):
             with self.subTest(page.name), tempfile.TemporaryDirectory() as where:
                 script = pathlib.Path(where) / "page.py"
                 script.write_text(program_of(page.read_text()))
-                save_file({"w": np.ones((2, 3), np.float32)}, script.with_name("state.safetensors"))  # For orbax.
+                # The example for orbax reads this file.
+                save_file({"w": np.ones((2, 3), np.float32)}, script.with_name("state.safetensors"))
                 done = subprocess.run([sys.executable, "-c", RUN, script, page.relative_to(REPO)], cwd=where,
                                       capture_output=True, text=True, check=False,
                                       env={**os.environ, "XLAD": find_program(), "JAX_PLATFORMS": "cpu"})

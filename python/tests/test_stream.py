@@ -14,7 +14,7 @@ from harness import ClusterTest
 
 import xlad
 
-AHEAD = 8 + 8 + 1  # Batches that wait at the coordinator and at a worker, and the one that is being sent.
+AHEAD = 8 + 8 + 1  # The batches queued at the coordinator and at a worker, and the batch that is being sent.
 
 
 def total(state, batch):
@@ -85,7 +85,7 @@ class Streams(ClusterTest):
         run = self.train((given.get() for _ in itertools.count()), 2)
         next(run)
         why = ""
-        while "waits for batch 1" not in why:  # The worker asks for it soon.
+        while "waits for batch 1" not in why:  # The worker requests the next batch soon.
             self.assertEqual(run.status().state, "RUNNING")
             why = self.cluster._connection.call("WhyJob", job_id=run.job_id).text
             time.sleep(0.05)

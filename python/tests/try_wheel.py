@@ -12,7 +12,7 @@ import tempfile
 
 from harness import REPO
 
-# Checks that all libraries that processes of the cluster have mapped are those of the wheel and of glibc.
+# Checks that the processes of the cluster have mapped only libraries of the wheel and of glibc.
 CHECK = """
 import pathlib, re, sys, xlad
 package = pathlib.Path(xlad.__file__).parent

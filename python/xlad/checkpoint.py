@@ -13,9 +13,9 @@ from xlad import element_types, safetensors
 
 
 def read(uri: str, get_blob: Callable[[str], bytes]) -> dict[str, np.ndarray]:
-    """Returns the tensors of a checkpoint, whole.
+    """Returns the complete tensors of a checkpoint by name.
 
-    Blobs (xlad:DIGEST) are read by `get_blob`, files from this machine.
+    `get_blob` reads blobs (xlad:DIGEST); other URIs are files of this machine.
     """
     folder = pathlib.Path(uri.removeprefix("file:"))
 
@@ -34,10 +34,10 @@ def read(uri: str, get_blob: Callable[[str], bytes]) -> dict[str, np.ndarray]:
                 tensors[name] = arrays[name]
                 continue
             array = arrays[name + "[" + ", ".join(f"{lo}:{hi}" for lo, hi in box) + "]"]
-            if name not in tensors:  # With one more dimension if it is stored as the bytes of its elements.
+            if name not in tensors:  # A tensor that is stored as the bytes of its elements has one more dimension.
                 tensors[name] = np.empty([*dims[name], *array.shape[len(box):]], array.dtype)
             tensors[name][tuple(slice(lo, hi) for lo, hi in box)] = array
-    for tensor in index.get("tensors", []):  # Those without elements have no pieces.
+    for tensor in index.get("tensors", []):  # Tensors without elements have no pieces.
         row = element_types.BY_NUMBER[tensor["shape"]["element_type"]]
         tensors.setdefault(tensor["name"], np.empty(dims[tensor["name"]], row.numpy))
     return tensors

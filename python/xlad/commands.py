@@ -1,4 +1,4 @@
-"""Commands of the program xlad that say something about a program: explain, verify, partition."""
+"""The xlad commands that analyze a program: explain, verify, partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xlad.job import Axes, axes_text
 
 
 def run(command: str, *arguments: str, standard_input: bytes = b"") -> str:
-    """Returns what the command prints. Raises an error with its message if it fails."""
+    """Runs a command and returns its output. If the command fails, raises an error with its message."""
     from xlad.local import find_program
 
     done = subprocess.run([find_program(), command, *arguments], input=standard_input, capture_output=True,
@@ -35,9 +35,9 @@ def on_program(command: str, program: bytes, axes: Axes) -> str:
 
 def explain(step: Callable[..., Any], state: Any, data: Any = None, *, mesh: Any = None, in_shardings: Any = None,
             batch: int | None = None) -> str:
-    """Returns what a training step sends between devices, most bytes first, and which line of the source is why.
+    """Returns a text that lists what a training step sends between devices, most bytes first, and the causing lines.
 
-    Arguments are as of `xlad.export`. No cluster is needed.
+    Arguments are those of `xlad.export`. No cluster is needed.
     """
     return _on_step("explain", step, state, data, mesh, in_shardings, batch)
 
@@ -47,7 +47,7 @@ def verify(step: Callable[..., Any], state: Any, data: Any = None, *, mesh: Any 
     """Runs the first step on the reference evaluator, partitioned and unpartitioned, and compares the results.
 
     Returns a report. If the results differ, raises an error that names the first instruction that differs. Arguments
-    are as of `xlad.export`. No cluster is needed. The evaluator is slow: use a small state and a small batch.
+    are those of `xlad.export`. No cluster is needed. The evaluator is slow: use a small state and a small batch.
     """
     return _on_step("verify", step, state, data, mesh, in_shardings, batch)
 

@@ -12,7 +12,8 @@ class ElementType(NamedTuple):
     numpy: str
     hlo: str
     number: int  # XLA's PrimitiveType
-    safetensors: str | None  # None: stored as bytes, with one more dimension if an element has several.
+    # None if safetensors lacks the type. Then it is stored as bytes, with one more dimension if an element has several.
+    safetensors: str | None
 
 
 TYPES = [

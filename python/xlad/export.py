@@ -25,18 +25,19 @@ def export(
 ) -> pathlib.Path:
     """Exports `step(state, batch) -> (state, metrics)` to the folder `to`; returns its path.
 
-    step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is the loss, a
-      scalar, or a tree of scalars with one named "loss".
+    step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is a scalar,
+      which is the loss, or a tree of scalars with one named "loss".
     state: a tree of arrays, numbers and random keys.
     data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all) and starts
-      again after the last complete batch. Or a list or iterator of batches, of which the first `steps` are used,
-      starting again if there are fewer.
+      again after the last complete batch. Or a list or iterator of batches: the first `steps` batches are used, and if
+      there are fewer, they are used again from the first one.
     mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; default: one device. A list of meshes exports a program for
       each. No devices are needed.
-    in_shardings: how state and batch are split, as (state, batch): each a PartitionSpec, a NamedSharding, a function
-      from a leaf's name ("params.w0") to a PartitionSpec, None (replicated), or a tree of these. An axis that no mesh
-      has is an error; an axis of another mesh of the list splits nothing.
-    drop_last: batches of a list or an iterator that have fewer rows than the first one are left out.
+    in_shardings: how state and batch are split, as a pair (state, batch). Each entry is a PartitionSpec, a
+      NamedSharding, a function from a leaf's name ("params.w0") to a PartitionSpec, None (replicated), or a tree of
+      these. An axis that is in no mesh of the list is an error; in meshes that lack an axis of the list, that axis is
+      ignored.
+    drop_last: whether batches of a list or an iterator that have fewer rows than the first one are skipped.
     """
     training = Training(step, state, data, steps=steps, options=DataOptions(batch, drop_last=drop_last), name=name)
     meshes = mesh if isinstance(mesh, (list, tuple)) else [mesh]

@@ -18,13 +18,13 @@ from typing import Any
 
 import grpc
 
-WHOLE: set[CodeType] = set()  # Functions that complete before an interrupt is raised.
+WHOLE: set[CodeType] = set()  # Functions during which an interrupt is deferred until they have returned.
 _PUT_OFF_S = 0.01
 _GRPC = os.path.dirname(grpc.__file__) + os.sep
 _WAIT = threading.Condition.wait.__code__
 _users = 0
 _critical = 0  # The number of `put_off` blocks that the main thread is in.
-_through = False  # The main thread is in `let_through`.
+_through = False  # Whether the main thread is in `let_through`.
 _pending = False
 _sent_again = False
 _handling = False
@@ -71,7 +71,7 @@ def _raise_or_put_off(number: int, frame: FrameType | None) -> None:
     global _pending, _sent_again
     again, _sent_again = _sent_again, False
     if again and not _pending:
-        return  # It has been raised meanwhile.
+        return  # `check` has raised the interrupt meanwhile.
     first = (again or not _pending) and not _through and (_critical > 0 or _is_in_whole(frame))
     if not (first or _is_dropped_in(frame) or _does_harm_in(frame)):
         _pending = False
@@ -108,10 +108,10 @@ def check() -> None:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Defers the first Ctrl-C to the end of the block, so that the result of a call is not lost. A second one is not
+    """Defers the first Ctrl-C to the end of the block, so that the result of a call is not lost. A second Ctrl-C is not
     deferred.
 
-    It waits until the function has returned where that is in WHOLE.
+    If the block is in a function of WHOLE, the interrupt is raised after that function has returned.
     """
     global _critical
     main = _is_main()

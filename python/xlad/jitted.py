@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """What Cluster.jit takes beside the function."""
+    """The arguments of Cluster.jit other than the function."""
 
     mesh: Any = None
     in_shardings: Any = None
@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
 
 class Host(NamedTuple):
-    """What a function needs of its cluster: the session of a mesh, and the operators of the arrays that it makes."""
+    """The parts of a cluster that a function uses: the session of a mesh, and the operators of its results."""
 
     session_for: Callable[[Axes], AbstractContextManager[Session]]
     operate: Operate
@@ -59,12 +59,12 @@ class _Given(NamedTuple):
 
     call: Call
     leaves: list[Any]
-    keys: list[Any]  # By leaf: the implementation of random keys, or None.
+    keys: list[Any]  # For each leaf, the implementation of its random keys, or None if it has no random keys.
     tree: Any
     names: list[str]
 
     def arguments(self, present: Sequence[Any]) -> Arguments:
-        """`present` says by leaf how it is split already, None if it is not."""
+        """`present` has for each leaf its present PartitionSpec, or None if the leaf is not split."""
         import jax
 
         from xlad import program, shardings
@@ -77,11 +77,11 @@ class _Given(NamedTuple):
 
     def signature(self) -> Any:
         shapes = tuple([(leaf.dtype, leaf.shape, key) for leaf, key in zip(self.leaves, self.keys)])
-        # 1 and True are equal.
+        # The types of static values are included, because 1 == True.
         return self.tree, shapes, self.call.keys, self.call.static, tuple([type(v) for _, v in self.call.static])
 
 
-_tracing = threading.local()  # depth: how many functions of clusters this thread is tracing.
+_tracing = threading.local()  # `depth` is the number of jitted functions that this thread is tracing.
 
 
 class Jitted:
@@ -101,9 +101,9 @@ class Jitted:
                               donate_argnums=options.donate_argnums, donate_argnames=options.donate_argnames)
         self._lock = threading.Lock()
         self._lowered: dict[Any, _Compiled] = {}
-        self._loaded: dict[Any, tuple[Session, Loaded, list[Any]]] = {}  # With the results' specs, by signature.
+        self._loaded: dict[Any, tuple[Session, Loaded, list[Any]]] = {}  # By signature, with the specs of the results.
         self._names: dict[Any, list[str]] = {}  # The names of the leaves, by tree.
-        self._is_free: dict[Any, list[bool]] = {}  # By leaf whether in_shardings says nothing about it.
+        self._is_free: dict[Any, list[bool]] = {}  # By signature: for each leaf, whether in_shardings leaves it open.
         functools.update_wrapper(self, function, updated=())
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
@@ -117,7 +117,8 @@ class Jitted:
     def __call__(self, *arguments: Tree, **named: Tree) -> Tree:
         call = self._binder.bind(arguments, named)
         if getattr(_tracing, "depth", 0) and _has_tracers(call.values):
-            return self._function(*arguments, **named)  # Inside another function of a cluster: it becomes part of it.
+            # Called by another jitted function: this function becomes a part of that program.
+            return self._function(*arguments, **named)
         interrupts.check()
         with interrupts.put_off(), self._host.session_for(self._place.axes) as session:
             return self._call(session, call)
@@ -157,7 +158,7 @@ class Jitted:
         return jax.tree_util.tree_unflatten(compiled.tree, arrays)
 
     def _given(self, call: Call, session: Session | None) -> _Given:
-        """Replaces remote arrays of other sessions by numpy arrays."""
+        """Returns the leaves of a call, with remote arrays of other sessions replaced by numpy arrays."""
         import jax
 
         from xlad import program
@@ -177,7 +178,7 @@ class Jitted:
         return _Given(call, found, keys, tree, names)
 
     def _present(self, given: _Given, session: Session | None, signature: Any) -> tuple[Any, ...]:
-        """Returns by leaf how it is split already, None if in_shardings says how, or if it is not split."""
+        """Returns for each leaf its present PartitionSpec, or None if in_shardings determines it or it is not split."""
         from xlad import shardings
 
         found = [leaf._spec if isinstance(leaf, RemoteArray) and (
@@ -247,11 +248,11 @@ class Jitted:
 
     def _result_specs(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,
                       donated: Sequence[int]) -> tuple[list[int], Tree]:
-        """Returns by result leaf the parameter that it feeds, and the shardings of the results: those of out_shardings,
-        otherwise None where they are free.
+        """Returns for each leaf of the result the parameter that it feeds, and its sharding: that of out_shardings, or
+        None if out_shardings leaves it open.
 
-        Results are matched to donated arguments of the same shape and type. Both get one sharding, so that loops copy
-        nothing.
+        Results are matched to donated arguments of the same shape and type. Both get the same sharding, so that loops
+        do not copy them.
         """
         import jax
 

@@ -28,8 +28,8 @@ _OF_PACKAGE = pathlib.Path(__file__).resolve().parent / "bin" / "xlad"  # In whe
 
 
 def find_program() -> str:
-    """Returns the path of the xlad command: the variable XLAD, otherwise the one in this package, otherwise PATH,
-    otherwise build/release/bin of a checkout that contains the main script, the working directory or this package."""
+    """Returns the path of the xlad command. It is searched for in this order: the variable XLAD, this package, PATH,
+    and build/release/bin of a checkout that contains the main script, the working directory or this package."""
     named = os.environ.get("XLAD")
     if named:
         if not os.access(named, os.X_OK) or os.path.isdir(named):
@@ -121,7 +121,7 @@ class LocalCluster(Cluster):
             try:
                 self._process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()  # Its workers end with it.
+                self._process.kill()  # The workers end with this process.
                 self._process.wait()
         if self._folder.name.startswith("xlad-local-"):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -169,9 +169,8 @@ class LocalCluster(Cluster):
 def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
     """Starts a coordinator and `workers` worker processes that share `devices` devices, on this machine.
 
-    They end with the with-block, and with this process however it ends. `data` is a folder for job log, blobs and
-    logs, kept; none: a temporary one. The xlad command is the one that the environment variable XLAD names, or on
-    PATH, or in build/release/bin of the checkout.
+    They end with the with-block, and when this process ends for any reason. `data` is a folder for job log, blobs and
+    logs, which is kept; by default a temporary folder is used. `find_program` says which xlad command is started.
     """
     workers = 1 if workers is None else workers
     if not isinstance(devices, int) or not isinstance(workers, int) or not 1 <= workers <= devices <= 1024:

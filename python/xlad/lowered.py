@@ -55,16 +55,16 @@ class Compiled:
         from xlad import shardings
 
         def split(boxes: list[Any]) -> list[Any]:
-            """A NamedSharding for each value, None if it is split in another way."""
+            """Returns a NamedSharding for each value, or None if no NamedSharding describes how it is split."""
             sizes = lambda of: [max((box[d][1] for box in of), default=0) for d in range(len(of[0]))] if of else []
             specs = [shardings.spec_of_boxes(lowered._axes, sizes(of), of) for of in boxes]
             mesh = shardings.abstract_mesh(lowered._axes)
             return [None if spec is None else shardings.NamedSharding(mesh, spec) for spec in specs]
 
         self.compile_ms = loaded.compile_ms
-        self.cached = loaded.cached  # Nothing was compiled: the executable was in the cache.
+        self.cached = loaded.cached  # Whether the executable was in the cache, so that the program was not compiled.
         self.warnings = loaded.warnings
-        self.input_shardings = split(loaded.parameters)  # By leaf.
+        self.input_shardings = split(loaded.parameters)  # One for each leaf.
         self.output_shardings = split(loaded.results)
         self._lowered = lowered
 

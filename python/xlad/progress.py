@@ -1,4 +1,4 @@
-"""What a training job does at the moment, drawn as one line of a terminal or as one output of a notebook."""
+"""The current phase or step of a training job, drawn as one line of a terminal or as one output of a notebook."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ PHASES = {"PENDING": "wait for devices", "COMPILING": "compile", "STARTING": "lo
 
 
 class Progress:
-    """Phases (export, upload, wait for devices, compile, load), then a bar of steps. The base class draws nothing."""
+    """Draws phases (export, upload, wait for devices, compile, load), then a bar of steps. The base class does not
+    draw."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._drawn_at: float | None = None
         self._phase = ""
         self._phase_since = clock()
-        self._first: tuple[float, int] | None = None  # When the first step was seen, and its number.
+        self._first: tuple[float, int] | None = None  # The time at which the first step was reported, and its number.
 
     def phase(self, name: str) -> None:
         if name != self._phase:
@@ -54,7 +55,7 @@ class Progress:
         return text
 
     def _draw(self, text: str, fraction: float | None) -> None:
-        """`fraction` is the part of the steps that is done, None in a phase."""
+        """`fraction` is the fraction of the steps that are done, or None in a phase."""
 
 
 class TerminalProgress(Progress):
@@ -74,7 +75,7 @@ class TerminalProgress(Progress):
 
 
 class NotebookProgress(Progress):
-    """`display(content, new)` shows text/plain and text/html, in place of the former ones unless `new`."""
+    """`display(content, new)` shows text/plain and text/html. Unless `new` is true, it replaces the previous output."""
 
     def __init__(self, display: Callable[[dict[str, str], bool], None],
                  clock: Callable[[], float] = time.monotonic) -> None:
@@ -101,7 +102,7 @@ def _duration(seconds: float) -> str:
 
 
 def _notebook_display() -> Callable[[dict[str, str], bool], None] | None:
-    """None outside of notebooks."""
+    """Returns the display function of NotebookProgress, or None outside of notebooks."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell, "kernel"):
@@ -120,8 +121,8 @@ def _notebook_display() -> Callable[[dict[str, str], bool], None] | None:
 
 
 def for_user(wanted: bool | None) -> Progress:
-    """Returns what draws for this user: nothing if `wanted` is False, or if it is None and standard error is neither a
-    terminal nor that of a notebook."""
+    """Returns the progress for a notebook or a terminal. The result does not draw if `wanted` is False, or if it is
+    None and standard error is neither a terminal nor that of a notebook."""
     display = None if wanted is False else _notebook_display()
     if display is not None:
         return NotebookProgress(display)
@@ -133,6 +134,6 @@ def for_user(wanted: bool | None) -> Progress:
 
 def _terminal_columns() -> int:
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or 80  # Some terminals have none.
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80  # Some terminals report 0 columns.
     except (OSError, ValueError, AttributeError):
         return 80

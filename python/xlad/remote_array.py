@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jax.sharding import NamedSharding
 
 Tree = Any
-# Calls a function of arrays on the cluster. The key names the function: equal keys mean equal functions.
+# Calls a function of arrays on the cluster. The key identifies the function: equal keys mean equal functions.
 Operate = Callable[[Any, Callable[..., Any], list[Any]], Any]
 
 
@@ -27,17 +27,18 @@ class RemoteArray:
     """An array on the workers, which behaves like a jax.Array.
 
     Operators, indexing and methods run on the cluster and return remote arrays. np.asarray(), float(), .get() and the
-    functions of jax.numpy fetch the array and compute here. It is freed when it is no longer referenced. Immutable.
+    functions of jax.numpy fetch the array and compute in this process. Immutable. The array on the workers is freed
+    when this object is no longer referenced.
     """
 
     __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
-    _committed = False  # Functions of JAX may compute with it on any device of this machine, whatever its sharding is.
-    __hash__ = None  # type: ignore[assignment]  # As == is elementwise.
+    _committed = False  # JAX may compute with the array on any device of this machine, whatever its sharding is.
+    __hash__ = None  # type: ignore[assignment]  # Because == is elementwise.
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
                  spec: Any = None, operate: Operate | None = None) -> None:
-        """If the array contains random keys as uint32 words, `key` is the implementation of the keys. `spec` is its
-        PartitionSpec, None if it is not split."""
+        """If the array contains random keys as uint32 words, `key` is the implementation of the keys. `spec` is the
+        array's PartitionSpec, or None if it is not split."""
         self.dtype = dtype
         self.shape = shape
         self._session = session
@@ -116,7 +117,8 @@ class RemoteArray:
         self._session.forget(self)
 
     def block_until_ready(self) -> RemoteArray:
-        """Waits like jax.block_until_ready until the array is computed. It cancels a fetch at its first bytes."""
+        """Waits like jax.block_until_ready until the array is computed. It starts to fetch the array and stops at the
+        first bytes."""
         if self._here is None:
             self._session.wait(self.number())
         return self
@@ -172,7 +174,7 @@ class RemoteArray:
         return f"RemoteArray({element_types.shape_text(self.dtype, self.shape)}{split})"
 
     def __str__(self) -> str:
-        """The contents, as of a numpy array; the array is fetched."""
+        """Fetches the array and returns its contents, in the form of a numpy array."""
         return repr(self) if self._number is None or self._session.ended is not None else str(self.get())
 
     def __reduce__(self) -> Any:
@@ -209,7 +211,7 @@ class RemoteArray:
 
     @property
     def at(self) -> _At:
-        """x.at[i].set(y), .add(y), ... return changed copies, as those of jax.Array."""
+        """x.at[i].set(y), .add(y), ... return changed copies, as for a jax.Array."""
         return _At(self)
 
     def __round__(self, digits: int = 0) -> Any:
@@ -237,8 +239,8 @@ class RemoteArray:
 
 
 def tell_jax() -> None:
-    """Makes functions of JAX take remote arrays, which they fetch. Without the functions of JAX that this uses, which
-    are not public, they take np.asarray(array) only."""
+    """Makes functions of JAX accept remote arrays and fetch them. This uses functions of JAX that are not public. If a
+    version of JAX lacks them, users must pass np.asarray(array)."""
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import core, dtypes
         from jax._src.interpreters import pxla
@@ -267,7 +269,7 @@ def _tell_flax() -> None:
 
 
 class _At:
-    """x.at and, with an index, x.at[i]."""
+    """Implements x.at, and x.at[i] if it has an index."""
 
     def __init__(self, array: RemoteArray, index: Any = None) -> None:
         self._array = array
@@ -323,7 +325,7 @@ def _is_operand(value: Any) -> bool:
 
 
 def _typed(value: Any, array: RemoteArray) -> Any:
-    """Returns an operand as an array. Numbers of Python have the type that JAX gives them beside `array`."""
+    """Returns an operand as an array. A Python number gets the type that JAX gives it in an operation with `array`."""
     if type(value) not in (bool, int, float, complex):
         return value
     import jax.numpy as jnp

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from xlad.connection import TRANSFER_S, Connection
 from xlad.errors import Error
 
-SESSION_HOST = "xlad-session"  # The name in the certificates of workers, at whichever address they serve.
-REACH_S = 5.0  # A worker that cannot be reached in this time is asked through the coordinator.
-END_S = 30.0  # How long calls are repeated, and how long the coordinator may take to say why a session ended.
+SESSION_HOST = "xlad-session"  # The name in the certificates of workers, independent of their address.
+REACH_S = 5.0  # If a worker cannot be reached within this time, calls are sent to the coordinator.
+END_S = 30.0  # How long calls are repeated, and how long the coordinator may take to report why a session ended.
 T = TypeVar("T")
 
 
@@ -25,7 +25,8 @@ class Place:
     """
 
     def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
-        """`why_ended(seconds)` waits at most that long for the end of the session and returns its reason."""
+        """`why_ended(seconds)` waits at most that long for the end of the session. It returns the reason of the end, or
+        None if the session has not ended."""
         self._coordinator = coordinator
         self._session_id = session_id
         self._why_ended = why_ended
@@ -40,11 +41,11 @@ class Place:
         return self._repeat(method, attempt)
 
     def upload(self, method: str, requests: Callable[[], Iterable[Any]]) -> Any:
-        """Sends the messages that `requests()` returns. It is called for each attempt."""
+        """Sends the messages that `requests()` returns. `requests` is called for each attempt."""
         return self._repeat(method, lambda connection, name: connection.upload(name, requests()))
 
     def download(self, method: str, take: Callable[[Iterator[Any]], T], **fields: Any) -> T:
-        """Returns `take(responses)`, which is called for each attempt."""
+        """Returns `take(responses)`. `take` is called for each attempt."""
         def attempt(connection: Connection, name: str) -> T:
             stream = connection.stream(name, session_id=self._session_id, timeout=TRANSFER_S, **fields)
             try:
@@ -78,7 +79,7 @@ class Place:
                 dropped = self._connection is not connection and error.code in ("CANCELLED", "FAILED_PRECONDITION")
                 if not dropped and error.code not in ("UNAVAILABLE", "ABORTED", "CANCELLED", "UNAUTHENTICATED"):
                     raise
-                # The coordinator knows better why a session has ended than its worker does.
+                # The coordinator has a more precise reason for the end of a session than the worker.
                 why = self._why_ended(END_S if error.code in ("ABORTED", "UNAUTHENTICATED") else 0.5)
                 if why is not None:
                     raise Error(f"session {self._session_id} has ended: {why}", "ABORTED") from None
@@ -100,7 +101,7 @@ class Place:
         authority = (place.authority, SESSION_HOST) if place.authority else None
         try:
             connection = Connection(place.address, token=place.key, what="the session's worker", authority=authority)
-        except ValueError:  # It is on another machine, and of a version that does not encrypt.
+        except ValueError:  # The worker is on another machine, and has an earlier version, which does not encrypt.
             return None
         if connection.is_reachable(REACH_S):
             return connection

@@ -22,7 +22,7 @@ class Placement(NamedTuple):
     """A mesh and the shardings of the arguments as the caller wrote them."""
 
     axes: Axes
-    mesh: AbstractMesh | None  # None: one device.
+    mesh: AbstractMesh | None  # None if there is only one device.
     shardings: Any
 
 
@@ -31,8 +31,9 @@ def abstract_mesh(axes: Mapping[str, int]) -> AbstractMesh:
 
 
 def placement(mesh: Any, *shardings: Any) -> Placement:
-    """`mesh`: {"dp": 4}, "dp=4", a mesh of JAX, or None: that of the first NamedSharding in `shardings`, otherwise that
-    of jax.set_mesh or jax.sharding.use_abstract_mesh, otherwise one device. The first of `shardings` is in_shardings.
+    """`mesh` is {"dp": 4}, "dp=4", a mesh of JAX, or None. If it is None, the mesh is that of the first NamedSharding
+    in `shardings`, otherwise that of jax.set_mesh or jax.sharding.use_abstract_mesh, otherwise one device. The first of
+    `shardings` is in_shardings.
     """
     if mesh is None:
         is_leaf = lambda x: isinstance(x, NamedSharding)
@@ -57,8 +58,8 @@ def placement(mesh: Any, *shardings: Any) -> Placement:
 
 
 class RemoteSharding(NamedSharding):
-    """The sharding of a remote array. Functions of JAX that are called with the array compute here: for them it is on
-    one device."""
+    """The sharding of a remote array. JAX functions that are called with the array compute in this process, so the
+    sharding tells them that the array is on one device."""
 
     @property
     def num_devices(self) -> int:
@@ -73,21 +74,25 @@ class Specs(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call, and for each: the names of its leaves; its position among the entries of in_shardings
-    (None: it has no position); by leaf, the sharding that the leaf has if in_shardings does not say one."""
+    """The arguments of a call. For each argument, `names` has the names of its leaves, `slots` its position among the
+    entries of in_shardings (None if it has no entry), and `present` the sharding that each leaf has if in_shardings
+    leaves it open."""
 
     trees: Sequence[Tree]
     names: Sequence[list[str]]
-    slots: Sequence[int | None] | None = None  # None: 0, 1, 2, ...
-    present: Sequence[Sequence[P | None]] | None = None  # None: no leaf has one.
-    slot_count: int | None = None  # The largest allowed number of entries; None: as many as there are arguments.
+    slots: Sequence[int | None] | None = None  # None means 0, 1, 2, ...
+    present: Sequence[Sequence[P | None]] | None = None  # None means that no leaf is split.
+    slot_count: int | None = None  # The largest allowed number of entries; None means the number of arguments.
 
 
 def argument_specs(place: Placement, arguments: Arguments, known_axes: Collection[str]) -> Specs:
-    """in_shardings is None, one sharding for everything, or a tuple with an entry for each argument (or for the first
-    ones): a sharding, or a tree of them that may stop above the leaves. A sharding is a PartitionSpec, a
-    NamedSharding, a function from a leaf's name (or its name and its shape) to a PartitionSpec, or None: as the array
-    is split already, otherwise not split. Axes of `known_axes` that the mesh lacks split nothing.
+    """Returns the PartitionSpecs of the arguments.
+
+    in_shardings is None, one sharding for all arguments, or a tuple with an entry for each argument (or only for the
+    first ones). An entry is a sharding, or a tree of shardings, which may be a prefix of the argument's tree. A
+    sharding is a PartitionSpec, a NamedSharding, a function from a leaf's name (or its name and its shape) to a
+    PartitionSpec, or None. None means that an array that is split keeps its sharding, and that other arrays are not
+    split. Axes of `known_axes` that the mesh lacks are ignored.
     """
     specs = []
     even = True
@@ -102,7 +107,7 @@ def argument_specs(place: Placement, arguments: Arguments, known_axes: Collectio
 
 
 def wanted_specs(place: Placement, arguments: Arguments, known_axes: Collection[str] = ()) -> list[list[P | None]]:
-    """Returns by argument and leaf what in_shardings says, None if it says nothing."""
+    """Returns for each leaf of each argument its PartitionSpec in in_shardings, or None if in_shardings has none."""
     entries = place.shardings
     count = len(arguments.trees)
     slots = range(count) if arguments.slots is None else arguments.slots
@@ -118,8 +123,8 @@ def wanted_specs(place: Placement, arguments: Arguments, known_axes: Collection[
 
 
 def is_sharding(entry: Any) -> bool:
-    """Whether the entry of a tree of shardings is a sharding. A callable object that is a tree (a module of equinox, a
-    variable of nnx) is a tree of shardings."""
+    """Whether an entry of a tree of shardings is a sharding and not a tree. A callable object that is a tree (a module
+    of equinox, a variable of nnx) counts as a tree of shardings."""
     if entry is None or isinstance(entry, (P, jax.sharding.Sharding)):
         return True
     return callable(entry) and jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(entry))
@@ -127,8 +132,8 @@ def is_sharding(entry: Any) -> bool:
 
 def spread(axes: Axes, entry: Any, tree: Tree, names: list[str], where: str,
            known_axes: Collection[str] = ()) -> list[P | None]:
-    """Returns the PartitionSpecs of the leaves of `tree`, None for those about which `entry` says nothing. `entry` may
-    be a prefix of the tree."""
+    """Returns for each leaf of `tree` its PartitionSpec in `entry`, or None if `entry` has none. `entry` may be a
+    prefix of the tree."""
     leaves, treedef = jax.tree_util.tree_flatten(tree)
     found: list[P | None] = [None] * len(names)
 
@@ -191,8 +196,9 @@ Intervals = list[tuple[tuple[int, int], ...]]
 
 
 def spec_of_boxes(axes: Axes, shape: Sequence[int], boxes: Intervals) -> P | None:
-    """Returns the PartitionSpec under which device d holds boxes[d] (the interval of each dimension), or None if there
-    is none. One box means that all devices hold it. Devices are numbered in row-major order of the axes."""
+    """Returns the PartitionSpec with which device d holds boxes[d] (an interval for each dimension), or None if there
+    is no such spec. A single box means that all devices hold it. Devices are numbered in row-major order of the
+    axes."""
     if len(boxes) <= 1:
         return P()
     coordinates = list(itertools.product(*(range(size) for size in axes.values())))
@@ -210,7 +216,7 @@ def spec_of_boxes(axes: Axes, shape: Sequence[int], boxes: Intervals) -> P | Non
 
 
 def _short(dims: Sequence[Any]) -> P:
-    """Returns the spec without the dimensions at its end that are not split, so that equal shardings are equal."""
+    """Returns the spec without trailing dimensions that are not split, so that equal shardings have equal specs."""
     length = max((d + 1 for d, names in enumerate(dims) if names), default=0)
     return P(*(names or None for names in dims[:length]))
 

@@ -12,8 +12,9 @@ WAITS = ("PENDING", "STARTING")
 
 
 class Waiting:
-    """Receives `update(state, reason)` at each change. Logs a warning (logger "xlad") if the state stays one of WAITS
-    for SAY_AFTER_S, and again every SAY_AGAIN_S. Its text is what `why` returns, or the reason if `why` is None."""
+    """Logs a warning (logger "xlad") if the state is one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
+    `update` is called at each change of the state. The text of the warning is the result of `why`, or the reason of the
+    state if `why` is None."""
 
     def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
         self._what = what
@@ -55,9 +56,9 @@ class Waiting:
         if self._why is not None:
             try:
                 text = self._why() or text
-            except Exception:  # noqa: BLE001  The coordinator may be gone; then the reason is the text.
+            except Exception:  # noqa: BLE001  If the coordinator cannot be reached, the reason is the text.
                 pass
-        if self._timer is not timer or timer is None:  # It has ended meanwhile.
+        if self._timer is not timer or timer is None:  # The wait has ended meanwhile.
             return
         text = text if self._what.partition(" ")[0] in text else f"{self._what} {text or 'waits'}"
         logging.getLogger("xlad").warning("%s", text)
