@@ -1,4 +1,4 @@
-// What connects this worker to the other workers of an attempt, shared by all programs that run in it.
+// The connections of this worker to the other workers of an attempt. All programs of the attempt share them.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@
 
 namespace xlad::runtime {
 
-// What a worker has for all its tasks. All of it must outlive them.
+// What all tasks of a worker share. Every object here must outlive the tasks.
 struct WorkerEnvironment {
   // One device of each kind and model; each runs any number of logical shards.
   std::vector<Device*> devices;
@@ -30,37 +30,39 @@ struct WorkerEnvironment {
   collectives::DataPlane* data_plane = nullptr;
   std::string worker_id;
   uint64_t incarnation = 0;
-  // The longest time in one operation of a collective before the task fails; 0: no limit.
+  // The longest time that one operation of a collective may take before the task fails, or 0 if there is no limit.
   int64_t progress_limit_ms = 0;
-  // The cores that each logical shard may keep busy; 0: an equal share of the machine for each shard of this process.
+  // The number of cores that each device may keep busy, which its shards divide (ExecutableLaunch::shards_per_device).
+  // If it is 0, the shards of this process divide the machine's cores equally.
   int threads_of_each = 0;
   collectives::TransportChoice transport;
-  // If it is set, it is called, by a thread of the attempt, about every 100 ms while machines of peers answer nothing,
-  // and once when all answer again. By worker: the milliseconds of its silence.
+  // If set, a thread of the attempt calls this function about every 100 ms while the machines of some peers do not
+  // answer, and once when all answer again. `silent` maps each silent worker to the milliseconds of its silence.
   std::function<void(const std::map<std::string, int64_t>& silent)> on_silence;
 };
 
-// The connections of an attempt, a thread that raises its signal if a collective makes no progress, and one that looks
-// for peers whose machines are silent. A program opens no connection that exists already.
+// The connections of an attempt and up to two threads. If there is a progress limit, one thread raises the attempt's
+// abort signal when a collective exceeds it. If `on_silence` is set and there are other workers, another thread looks
+// for peers whose machines are silent. A program reuses the connections that exist already.
 //
 // Thread-safe.
 class AttemptFabric {
  public:
-  // Listens for the peers of a launch and dials them when they are needed. `environment` and `abort` must outlive the
-  // object.
+  // Listens for the peers of a launch, and connects to a peer when it is first needed. `environment` and `abort` must
+  // outlive the object.
   static absl::StatusOr<std::unique_ptr<AttemptFabric>> Make(const LaunchTask& launch,
                                                              const WorkerEnvironment& environment,
                                                              collectives::AbortSignal* abort);
   ~AttemptFabric();
 
   collectives::Fabric& fabric() { return *fabric_; }
-  int num_devices() const { return num_devices_; }  // The number of all devices of the attempt.
+  int num_devices() const { return num_devices_; }  // The number of devices of all workers of the attempt.
 
-  // Watches the progress of a device between these calls.
+  // Between Watch and Unwatch, the progress of the device that writes to `recorder` is checked.
   void Watch(const collectives::Recorder* recorder);
   void Unwatch(const collectives::Recorder* recorder);
 
-  // End in good order; see collectives::Fabric.
+  // Finish and Leave end the use of the connections without an error; see collectives::Fabric.
   absl::Status Finish() { return fabric_->Finish(); }
   void Leave() { fabric_->Leave(); }
 

@@ -14,11 +14,11 @@ using tensor::Array;
 using tensor::Box;
 using tensor::Shape;
 
-// Small batches are not put into larger groups than this, so that the first step does not wait for many of them.
+// A group has at most this many batches, so that the first step does not wait for many small batches.
 constexpr int64_t kMaxBatchesPerGroup = 256;
-constexpr int64_t kStreamedAhead = 8;  // Batches in memory at most, if each is opened by itself.
+constexpr int64_t kStreamedAhead = 8;  // The maximum number of batches in memory if each is opened separately.
 
-// `batches` is how many batches the source has.
+// `batches` is the number of batches that the source must have.
 absl::Status CheckInput(const storage::TensorSource& source, const BatchInput& input, const BatchPlan& plan,
                         int64_t batches) {
   const auto found = source.tensors().find(input.tensor);
@@ -64,7 +64,7 @@ BatchReader::BatchReader(std::shared_ptr<storage::TensorSource> source, BatchPla
       std::clamp<int64_t>(kGroupBytes / batch_bytes, 1, std::min(plan_.batch_count, kMaxBatchesPerGroup));
   groups_ahead_ = std::max<int64_t>(2, kAheadBytes / (batch_bytes * batches_per_group_));
   keep_ = used <= kKeepBytes / batch_bytes;
-  if (plan_.open_batch) {  // A batch that has arrived does not wait for the next one.
+  if (plan_.open_batch) {  // A step can use a batch before the next one has arrived.
     batches_per_group_ = 1;
     groups_ahead_ = kStreamedAhead;
     keep_ = false;
@@ -100,13 +100,13 @@ absl::StatusOr<BatchReader::Bytes> BatchReader::Get(int device, int input, int64
 }
 
 int64_t BatchReader::Next() {
-  // The groups of the slowest device's step and of those after it, as far as they fit into memory.
+  // At most groups_ahead_ groups are needed: those of the slowest device's step and of later steps.
   const int64_t first = *std::min_element(steps_.begin(), steps_.end());
   std::set<int64_t> needed;
   int64_t next = -1;
   for (int64_t step = first; step < plan_.end_step;) {
     const int64_t group = GroupOf(step);
-    if (!needed.insert(group).second) break;  // All of the data is in memory.
+    if (!needed.insert(group).second) break;  // The steps use the first group again, so all groups have been visited.
     if (next < 0 && !groups_.contains(group)) next = group;
     if (std::ssize(needed) == groups_ahead_) break;
     const int64_t batch = step % plan_.batch_count;
@@ -124,8 +124,8 @@ absl::StatusOr<BatchReader::Group> BatchReader::ReadGroup(int64_t group) const {
     XLAD_ASSIGN_OR_RETURN(source, plan_.open_batch(group));
     for (const BatchInput& input : plan_.inputs) XLAD_RETURN_IF_ERROR(CheckInput(*source, input, plan_, 1));
   }
-  const int64_t first = plan_.open_batch ? group : 0;  // The number of the source's first batch.
-  // Shards without padding first, in the order of the group.
+  const int64_t first = plan_.open_batch ? group : 0;  // The index of the first batch in `source`.
+  // The shards are first read without padding, in the order of the group.
   std::vector<Array> compact;
   std::vector<BoxRead> reads;
   for (int64_t batch = begin; batch < end; ++batch) {

@@ -1,8 +1,9 @@
-// Reads the batches of a task's data ahead of its steps, on a thread of its own, so that no step waits for the store.
+// Reads the batches of a task's data ahead of its steps, on a separate thread, so that steps rarely wait for the store.
 //
-// Batches are read in groups of consecutive ones, of about kGroupBytes. If all of the data that the devices here need
-// is small, it is read once and kept; otherwise a few groups are in memory at a time: that of the slowest device's step
-// and those after it.
+// Batches are read in groups of consecutive batches, of at most about kGroupBytes each unless one batch is larger. If
+// the devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise only a few
+// groups are in memory at a time: the group of the slowest device's step and the next ones. If each batch is opened
+// separately (BatchPlan::open_batch), a group is one batch, and groups are not kept.
 #pragma once
 
 #include <condition_variable>
@@ -25,18 +26,19 @@ namespace xlad::runtime {
 struct BatchInput {
   std::string tensor;
   tensor::Shape global;            // The shape of one batch; its rows are dimension 0.
-  tensor::Shape local;             // The padded shard; the same shape on all devices.
-  std::vector<tensor::Box> boxes;  // The part of a batch that each device here gets.
+  tensor::Shape local;             // The shape of the padded shard, the same on all devices.
+  std::vector<tensor::Box> boxes;  // For each device of this worker, its part of a batch.
 };
 
 struct BatchPlan {
   std::vector<BatchInput> inputs;
-  int64_t batch_size = 0;   // Rows of dimension 0 of the tensors.
+  int64_t batch_size = 0;   // The number of rows of a batch.
   int64_t batch_count = 0;  // Step t reads batch t mod batch_count.
   int64_t first_step = 0;
   int64_t end_step = 0;
   int devices = 0;
-  // Opens the tensors of one batch; may wait for it. If null, the source of Start has all batches.
+  // Opens the tensors of one batch, and may wait until the batch has arrived. If null, the source that Start gets has
+  // all batches.
   std::function<absl::StatusOr<std::shared_ptr<storage::TensorSource>>(int64_t batch)> open_batch;
 };
 
@@ -47,20 +49,19 @@ class BatchReader {
   static constexpr int64_t kAheadBytes = 64 << 20;
   static constexpr int64_t kKeepBytes = 256 << 20;
 
-  // InvalidArgument if the source does not have the rows that the plan needs; it is null if the plan opens each batch
-  // by itself. `abort` must outlive the reader; when it
-  // is raised, calls return its status.
+  // InvalidArgument if the plan has no batches or the source does not have the rows that it needs. `source` is null if
+  // the plan has `open_batch`. `abort` must outlive the reader; after it has been raised, calls return its status.
   static absl::StatusOr<std::unique_ptr<BatchReader>> Start(std::shared_ptr<storage::TensorSource> source,
                                                             BatchPlan plan, collectives::AbortSignal* abort);
   ~BatchReader();
 
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;
-  // The padded shard of an input for `step`. Waits until it has been read. Each device asks for its steps in order;
-  // `device` and `input` index the plan.
+  // Waits until the padded shard of an input for `step` has been read, and returns it. Each device must ask for its
+  // steps in order. `device` and `input` index the plan.
   absl::StatusOr<Bytes> Get(int device, int input, int64_t step);
 
  private:
-  // The shards of some consecutive batches: by batch in the group, then by input, then by distinct box.
+  // The shards of consecutive batches, indexed by batch in the group, then by input, then by distinct box.
   using Group = std::vector<std::vector<std::vector<Bytes>>>;
 
   BatchReader(std::shared_ptr<storage::TensorSource> source, BatchPlan plan, collectives::AbortSignal* abort);
@@ -73,16 +74,16 @@ class BatchReader {
   const std::shared_ptr<storage::TensorSource> source_;
   const BatchPlan plan_;
   collectives::AbortSignal* const abort_;
-  std::vector<std::vector<tensor::Box>> distinct_;  // By input: the boxes without repetitions.
-  std::vector<std::vector<int>> box_of_device_;     // By input, then device: an index of distinct_.
+  std::vector<std::vector<tensor::Box>> distinct_;  // For each input, its distinct boxes.
+  std::vector<std::vector<int>> box_of_device_;     // Indexed by input, then by device: an index in distinct_[input].
   int64_t batches_per_group_ = 1;
-  int64_t groups_ahead_ = 1;  // How many groups are in memory at most.
-  bool keep_ = false;         // Groups stay in memory.
+  int64_t groups_ahead_ = 1;  // The maximum number of groups in memory, unless keep_.
+  bool keep_ = false;         // True if all groups are kept in memory.
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int64_t, Group> groups_;
-  std::vector<int64_t> steps_;  // By device: the step that it needs.
+  std::vector<int64_t> steps_;  // For each device, the step whose data it needs.
   absl::Status error_;
   bool ending_ = false;
   int64_t listener_ = 0;

@@ -13,7 +13,7 @@ using tensor::Box;
 using tensor::ElementType;
 using ::testing::HasSubstr;
 
-// Counts reads, and fails from some read on.
+// Counts reads, and fails after a number of reads.
 class CountingReader final : public storage::RangeReader {
  public:
   explicit CountingReader(std::string bytes) : inner_(storage::MakeMemoryReader(std::move(bytes))) {}
@@ -106,7 +106,7 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   const int64_t width = 1 << 19, batch_count = 200;
   Data data = MakeData(1, width);
   const std::string row(reinterpret_cast<const char*>(data.rows.bytes().data()), data.rows.bytes().size());
-  // Every batch has the same row, so that the file need not be in memory.
+  // Every batch has the same row, so that the expected contents need not be in memory.
   std::map<std::string, storage::StoredTensor> tensors;
   storage::StoredTensor& tensor = tensors["x"];
   tensor.shape = {ElementType::kS32, {batch_count, width}};

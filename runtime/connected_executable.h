@@ -1,4 +1,4 @@
-// An executable, loaded on the devices of one worker and connected to its peers: what a task and a session run.
+// An executable that is loaded on the devices of one worker and connected to its peers. Tasks and sessions run it.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,17 @@ namespace xlad::runtime {
 // An executable as it was stored.
 struct StoredExecutable {
   std::string bytes;
-  std::string digest;  // Its SHA-256.
+  std::string digest;  // The SHA-256 of `bytes`.
 };
 
 // A program for the shards of one worker.
 struct ExecutableLaunch {
   std::vector<int> shards;  // Mesh positions on this worker.
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
-  // By shard: the number of its executable, if the program has several, one for each kind of device. Empty: 0 for all.
+  // For each shard, the index of its executable, if the program has one executable per kind of device. Empty if there
+  // is only one executable.
   std::vector<int> executable_of;
-  int shards_per_device = 1;  // These shards share the cores of a device.
+  int shards_per_device = 1;  // The number of shards that share the cores of a device.
 };
 
 // The mesh positions that a launch names for this worker.
@@ -40,44 +41,46 @@ std::vector<int> MeshPositions(const LaunchTask& launch);
 class ConnectedExecutable {
  public:
   ~ConnectedExecutable();
-  // Loads the code of each executable on the device whose kind its target names, and connects nothing yet.
-  // `executables` has at least one. InvalidArgument or DataLoss says what is inconsistent: also that two of them have
-  // different collectives. `environment` and `abort` must outlive the object.
+  // Loads the code of each executable on the device that its target names, or on the first device if the target has no
+  // kind. Does not open connections. `executables` must not be empty. DataLoss if the bytes of an executable do not
+  // have its digest or cannot be parsed. InvalidArgument if it is inconsistent, if this worker does not have its
+  // device, if two executables have different collectives, or if `launch` names a position or an executable that does
+  // not exist. `environment` and `abort` must outlive the object.
   static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(absl::Span<const StoredExecutable> executables,
                                                                    const ExecutableLaunch& launch,
                                                                    const WorkerEnvironment& environment,
                                                                    collectives::AbortSignal* abort);
-  // Says how results become parameters of the next step; without it they do not.
+  // Sets which results become parameters of the next step. Without this call, none do.
   absl::Status SetFeeds(const JobSpec& spec);
-  // What connects the shards to their peers, which must outlive the object. All workers must call UseFabric for the
-  // same executables in the same order.
+  // Sets the connections between the shards and their peers. `fabric` must outlive the object. All workers must call
+  // UseFabric for the same executables in the same order.
   absl::Status UseFabric(AttemptFabric* fabric);
 
   absl::Status Prepare(int index);  // Allocates memory.
-  absl::Status Connect(int index);  // Returns when all devices of a group have called it.
+  absl::Status Connect(int index);  // Returns when all devices of the group have called Connect.
   // Runs one step on the contents of the buffers and returns when it has finished. Collectives need all devices of a
   // group to run the same step.
   absl::Status Run(int index, int64_t step) { return Run(index, step, nullptr); }
-  // The same; records the step if `tracer` is not null.
+  // The same as above, but also records the step if `tracer` is not null.
   absl::Status Run(int index, int64_t step, StepTracer* tracer);
 
-  // From now on the time of every step of a run is measured; called while none runs.
+  // Starts measuring the time of each part of a step. Must not be called while a step is running.
   void MeasureSteps(const Clock* clock);
-  // The times of a shard since MeasureSteps.
+  // The times of a shard since the call of MeasureSteps, which must have been made.
   const StepTimes& times(int index) const { return times_[index]; }
 
   // The executable of a shard.
   const Executable& executable(int index = 0) const { return CodeOf(index).loaded->executable(); }
   DeviceBuffers& buffers(int index) { return *shards_[index]->buffers; }
-  // What the shards have run since Prepare; called while none runs.
+  // The launches of all shards since Prepare. Must not be called while a step is running.
   RunReport Report() const;
-  // What traces name: the instructions, and the collectives of the shards here.
+  // The instructions and collectives of this worker's shards, by the names that traces use.
   TracedProgram Describe() const { return TracedProgramOf(executable(), collectives_, positions_); }
-  // The last collectives of each shard here, a line each, for the log.
+  // The most recent collectives of each shard of this worker, one line per collective, for the log.
   std::string RecentCollectives() const;
 
  private:
-  // An executable on its device. In the order in which they are made; each may use those before it.
+  // An executable on its device. A member may use the members above it.
   struct Code {
     Device* device = nullptr;
     std::unique_ptr<LoadedExecutable> loaded;
@@ -86,9 +89,9 @@ class ConnectedExecutable {
     Constants constants;
   };
   class CountingLauncher;
-  // In the order in which they are made; each may use those before it.
+  // The state of one shard. A member may use the members above it.
   struct Shard {
-    // Work that uses the memory may be enqueued still, if a step failed.
+    // If a step failed, work that uses the memory may still be enqueued.
     ~Shard() {
       if (stream != nullptr) stream->Synchronize().IgnoreError();
     }
@@ -112,20 +115,20 @@ class ConnectedExecutable {
   collectives::Recorder& MappedRecorder(size_t index) const { return *recorders_[index]; }
   collectives::Recorder& MessageRecorder(size_t index) const { return *recorders_[positions_.size() + index]; }
 
-  const std::vector<int> positions_;  // Mesh positions, by index.
-  std::vector<int> code_of_;          // Numbers of codes_, by index.
+  const std::vector<int> positions_;  // The mesh position of each shard of this worker.
+  std::vector<int> code_of_;          // For each shard of this worker, the index of its executable in codes_.
   int shards_per_device_ = 1;
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
   std::vector<Code> codes_;
   collectives::CollectiveSet collectives_;
-  // Two for each shard, because collectives on mapped memory and those by messages may run at the same time: first
-  // those of all shards for the former, then those for the latter.
+  // Two recorders per shard, because collectives on mapped memory and collectives by messages may run at the same time.
+  // First come the recorders of all shards for mapped memory, then those for messages.
   std::vector<std::unique_ptr<collectives::Recorder>> recorders_;
   AttemptFabric* fabric_ = nullptr;
   int first_channel_ = 0;
   std::vector<std::unique_ptr<Shard>> shards_;
-  std::vector<StepTimes> times_;  // By index; empty unless they are measured.
+  std::vector<StepTimes> times_;  // One per shard. Empty unless MeasureSteps was called.
 };
 
 }  // namespace xlad::runtime

@@ -4,7 +4,7 @@
 // copies, fills and reads device memory through a Stream. The host may add byte offsets to an address and compare
 // addresses.
 //
-// A Stream is a queue: its work runs in the order in which it was enqueued. Work on different streams is not ordered
+// A Stream is a queue whose work runs in the order in which it was enqueued. Work on different streams is not ordered
 // unless an Event orders it. A device may finish work before the call that enqueues it returns (the cpu device does) or
 // at any later time (the opaque device does); callers must be correct in both cases. In this example, the host reads
 // what a kernel computed:
@@ -41,7 +41,7 @@ class DeviceMemory {
   // The address is aligned to XLAD_BUFFER_ALIGNMENT, never null, and different from that of every other allocation. The
   // host may dereference it only if the memory is of kind MEMORY_PINNED_HOST.
   virtual void* address() const = 0;
-  virtual int64_t bytes() const = 0;  // As allocated; may be 0.
+  virtual int64_t bytes() const = 0;  // The size that was requested; may be 0.
 };
 
 // A point in the work of a stream.
@@ -49,23 +49,25 @@ class Event {
  public:
   virtual ~Event() = default;
   virtual bool IsDone() const = 0;
-  // Blocks the calling thread until the work before the event has finished, and returns its first error.
+  // Blocks the calling thread until the work before the event has finished, and returns the first error of that work.
   virtual absl::Status Wait() const = 0;
 };
 
 // Destroying a stream waits for its work. All ranges are in bytes and must lie in memory of this device; ranges of
 // 0 bytes are allowed with any address.
 //
-// Errors: a call returns InvalidArgument at once for arguments that can be checked at once. The error of work that was
-// enqueued is returned by that call or by a later one of the stream, at the latest by Synchronize; then work enqueued
-// after it may not have run, contents of the memory that it writes are undefined, and Synchronize keeps returning it.
+// Errors: a call returns InvalidArgument at once for arguments that can be checked at once. The error of enqueued work
+// is returned by the call that enqueues it or by a later call on the stream, at the latest by Synchronize. After the
+// error, work that was enqueued later may not have run, the contents of the memory that this work writes are undefined,
+// and Synchronize keeps returning the error.
 class Stream : public collectives::DeviceOps {
  public:
-  // Copies within the device, also between its kinds of memory. The ranges may overlap.
+  // Copies bytes within the device. The two ranges may be in different kinds of memory, and may overlap.
   virtual absl::Status Copy(void* to, const void* from, int64_t bytes) = 0;
   virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
-  // Work that is enqueued on this stream later runs after the event, which is of a stream of the same device kind.
+  // Work that is enqueued on this stream later will run after the event. The event must be from a stream of the same
+  // device kind.
   virtual absl::Status WaitFor(const Event& event) = 0;
 };
 
@@ -85,10 +87,10 @@ class LoadedExecutable {
  public:
   virtual ~LoadedExecutable() = default;
   virtual const Executable& executable() const = 0;
-  // The number of a kernel by its symbol, or NotFound if the object code has no such symbol.
+  // Returns the number of the kernel with this symbol, or NotFound if the object code has no such symbol.
   virtual absl::StatusOr<int> FindKernel(absl::string_view symbol) const = 0;
-  // `partition_id` is the value of the program's partition-id. The launcher must not outlive this object or `stream`,
-  // which is of the same device.
+  // `partition_id` is the value of the program's partition-id. `stream` must be of the same device. The launcher must
+  // not outlive this object or `stream`.
   virtual absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const = 0;
 };
 
@@ -101,8 +103,8 @@ class Device {
   // the kind of memory. The contents are undefined.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) = 0;
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) { return Allocate(bytes, MEMORY_DEVICE); }
-  // `threads` (at least 1) is the number of cores of this machine that the stream's work may keep busy at a time; a
-  // device that does not compute on them ignores it. Results do not depend on it.
+  // `threads` (at least 1) is the number of this machine's cores that the stream's work may keep busy at a time.
+  // Devices that do not compute on these cores ignore it. Results do not depend on `threads`.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) = 0;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() { return MakeStream(1); }
   // InvalidArgument if the executable is for another kind of device or is not consistent (damaged object code, a symbol

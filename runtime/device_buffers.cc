@@ -60,11 +60,11 @@ void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken
 struct LargestBuffer {
   int64_t bytes = -1;
   std::string instruction;
-  std::string source;  // file:line of the user's code.
-  int step = 0;        // Which of the program's steps; a loop is one.
+  std::string source;  // The place in the user's code, FILE:LINE.
+  int step = 0;        // The number of the program's step, from 1; a loop counts as one step.
 };
 
-// Visits the slices in a message of any type and depth. `step` is the innermost step around it.
+// Visits the slices in a message of any type, recursively. `step` is the innermost step that contains the message.
 void FindLargest(const google::protobuf::Message& message, int allocation, const Step& step, LargestBuffer* largest) {
   if (message.GetDescriptor() == BufferSlice::descriptor()) {
     const auto& slice = static_cast<const BufferSlice&>(message);
@@ -91,7 +91,7 @@ void FindLargest(const google::protobuf::Message& message, int allocation, const
   }
 }
 
-// The error if there is no memory for an allocation: the instruction that needs most of it, and the program's bytes.
+// Describes an allocation for which there is not enough memory: its largest buffer and the bytes of the whole program.
 std::string DescribeNeed(const Executable& executable, int allocation) {
   int64_t before = 0, all = 0;
   for (int a = 0; a < executable.allocations_size(); ++a) {
@@ -248,7 +248,7 @@ absl::Status DeviceBuffers::RestoreState() {
 }
 
 absl::Status DeviceBuffers::FeedBack() {
-  // All are read before any is written, because the new place of one result may be the old place of another.
+  // All results are read before any parameter is written, because the new place of one may be the old place of another.
   for (size_t i = 0; i < staged_.size(); ++i) {
     const Slice& from = plan_.copies[i].from;
     XLAD_RETURN_IF_ERROR(stream_->Copy(staged_[i]->address(), AddressOf(from), from.bytes));

@@ -15,29 +15,31 @@
 namespace xlad::runtime {
 
 // Which results become which parameters of the next step. A result that shares its parameter's memory (donation) needs
-// no work. Otherwise the result's allocation and the parameter's are exchanged if both are used as a whole, and the
-// bytes are copied if not.
+// no work. Otherwise, the allocations of the result and the parameter are exchanged if each of the two fills its
+// allocation, and the bytes are copied if not.
 //
 // Example: allocation 0 is parameter w, allocation 1 is the new w, and result 0 feeds parameter 0. Then block_from is
-// {1, 0}: before each step the two allocations exchange their memory, and nothing is copied.
+// {1, 0}: after each step the two allocations exchange their memory, and nothing is copied.
 struct FeedPlan {
-  std::vector<int> block_from;  // By allocation: the allocation whose memory it has in the next step.
+  std::vector<int> block_from;  // For each allocation, the one whose memory it gets for the next step.
   struct Copy {
     Slice from;
     Slice to;
   };
-  std::vector<Copy> copies;    // Done before the allocations exchange their memory.
-  std::vector<Slice> restore;  // State that no result feeds, in donated memory: its first value is restored each step.
+  std::vector<Copy> copies;    // Made before the allocations exchange their memory.
+  // State in donated memory that no result feeds. Its first value is restored before each step.
+  std::vector<Slice> restore;
 };
 
-// InvalidArgument if the executable's entry and the spec do not match.
+// InvalidArgument if the executable's entry and the spec do not match. Unimplemented if one result must be copied and
+// another one exchanged in the same allocation.
 absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& spec);
 
-// Allocates a program's buffers: on the device or, if that is memory of the host that peers in other processes can map,
-// in the arena that is shared with them.
+// Allocates a program's buffers on the device. If the device's memory is host memory that other processes can map, the
+// buffers are in the arena that is shared with these processes.
 class MemorySource {
  public:
-  // `shared` may be null; without an arena it is not used. Both must outlive the memory.
+  // `shared` may be null, and is not used if it has no arena. Both must outlive the memory.
   MemorySource(Device* device, collectives::HostMemory* shared = nullptr)  // NOLINT: a device is a source.
       : device_(device), shared_(shared != nullptr && shared->has_arena() ? shared : nullptr) {}
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind = MEMORY_DEVICE) const;
@@ -50,8 +52,8 @@ class MemorySource {
 // All work is enqueued on the stream that Allocate was given. Used by one thread at a time.
 class DeviceBuffers {
  public:
-  // `constants` has the address of every CONSTANT allocation, and null for the others (see MakeConstants). The
-  // constants, `plan` and `stream`, which is of the device of `source`, must outlive the buffers.
+  // `constants` has the address of every CONSTANT allocation, and null for the others (see MakeConstants). `stream`
+  // must be of the device of `source`. The constants, `plan` and `stream` must outlive the buffers.
   static absl::StatusOr<std::unique_ptr<DeviceBuffers>> Allocate(const MemorySource& source, Stream* stream,
                                                                  const Executable& executable, const FeedPlan& plan,
                                                                  const std::vector<std::byte*>& constants);
@@ -69,9 +71,10 @@ class DeviceBuffers {
   // Copies the beginning of a slice to the host and returns when `to` has its contents.
   absl::Status Read(const Slice& from, absl::Span<std::byte> to) const;
 
-  // Remembers the first value of the state to restore. Call it once, when the first state has been written.
+  // Copies the first value of the state that RestoreState restores. Call it once, when the first state has been
+  // written.
   absl::Status SaveState();
-  // Call it before every step.
+  // Writes the first value of that state again. Call it before every step.
   absl::Status RestoreState();
   // Makes results the parameters of the next step. Call it after every step.
   absl::Status FeedBack();
@@ -84,16 +87,16 @@ class DeviceBuffers {
   std::vector<std::unique_ptr<DeviceMemory>> memory_;
   std::vector<std::byte*> addresses_;
   std::vector<std::byte*> next_addresses_;
-  std::vector<std::unique_ptr<DeviceMemory>> saved_;   // By plan_.restore.
-  std::vector<std::unique_ptr<DeviceMemory>> staged_;  // By plan_.copies.
+  std::vector<std::unique_ptr<DeviceMemory>> saved_;   // In the order of plan_.restore.
+  std::vector<std::unique_ptr<DeviceMemory>> staged_;  // In the order of plan_.copies.
 };
 
 // Device memory with the contents of every CONSTANT allocation.
 struct Constants {
   std::vector<std::unique_ptr<DeviceMemory>> memory;
-  std::vector<std::byte*> addresses;  // By allocation; null for those that are not CONSTANT.
+  std::vector<std::byte*> addresses;  // One per allocation, null if the allocation is not CONSTANT.
 };
-// Returns when the contents are in place. The constants may be shared by all shards on the device.
+// Returns when all contents have been written. All shards on the device may share the constants.
 absl::StatusOr<Constants> MakeConstants(Device* device, const Executable& executable);
 
 }  // namespace xlad::runtime

@@ -23,7 +23,7 @@ absl::Status Unexpected(const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(absl::StrCat("found ", found, ", expected ", expected));
 }
 
-// Names under which users ask for devices of which no kind has the name, and what they may use instead.
+// Names that users may give although no device kind has them, and what to use instead.
 constexpr std::pair<const char*, const char*> kHints[] = {
     {"nvidia", "NVIDIA GPUs are devices of kind cuda; "},
     {"gpu", "NVIDIA GPUs are devices of kind cuda, and gpu_sim simulates them; "},
@@ -129,7 +129,7 @@ absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view
 
 std::vector<std::vector<DeviceRequest>> DealDevices(const std::vector<DeviceRequest>& requests, int64_t workers) {
   std::vector<std::vector<DeviceRequest>> dealt(std::max<int64_t>(1, workers));
-  size_t first = 0;  // The worker that gets the first of the devices that are left over after an even deal.
+  size_t first = 0;  // The worker that gets the first device of the remainder after an even division.
   for (const DeviceRequest& request : requests) {
     const int64_t each = request.count / std::ssize(dealt), left_over = request.count % std::ssize(dealt);
     for (int64_t i = 0; i < std::ssize(dealt); ++i) {

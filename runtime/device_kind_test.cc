@@ -129,7 +129,7 @@ TEST(DealDevices, WorkersWithoutDevicesAreLeftOut) {
   EXPECT_EQ(Dealt("cpu:1", 0), "cpu:1");
 }
 
-// Every device is dealt once, and the workers' shares of a kind differ by one at most.
+// Every device is assigned to one worker, and the workers' shares of a kind differ by one at most.
 TEST(DealDevices, EveryDeviceIsDealtOnce) {
   for (int64_t cpus = 1; cpus <= 9; ++cpus) {
     for (int64_t opaques = 1; opaques <= 5; ++opaques) {

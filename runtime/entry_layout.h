@@ -13,9 +13,10 @@ namespace xlad::runtime {
 // the last device's shard is padding.
 struct EntryLayout {
   tensor::Shape global;
-  tensor::Shape local;             // The padded shard; the same shape on all devices.
-  std::vector<tensor::Box> boxes;  // By device, without padding. A single box: all devices hold the same indices.
-  Slice slice;                     // Where each device has its shard.
+  tensor::Shape local;  // The shape of the padded shard, the same on all devices.
+  // The box of each device, without padding. There is a single box if all devices hold the same indices.
+  std::vector<tensor::Box> boxes;
+  Slice slice;  // The shard in each device's buffers.
 
   const tensor::Box& BoxOf(int device) const { return boxes.size() == 1 ? boxes[0] : boxes[device]; }
   // The lowest device that holds the same box as `device`.
@@ -25,7 +26,8 @@ struct EntryLayout {
 // InvalidArgument if shapes, boxes and buffer are not consistent.
 absl::StatusOr<EntryLayout> ReadEntryLayout(const Executable& executable, const EntryValue& value);
 
-// The part that `device` holds, without padding, from the bytes of its padded shard in host memory.
+// Returns the part of the array that `device` holds, without padding. `shard` is the device's padded shard, in host
+// memory.
 tensor::Array WithoutPadding(const EntryLayout& layout, int device, absl::Span<const std::byte> shard);
 
 }  // namespace xlad::runtime

@@ -6,11 +6,11 @@ namespace xlad::runtime {
 // The environment variable that limits the number: 1 to 65535.
 inline constexpr char kThreadsVariable[] = "XLAD_THREADS";
 
-// The number of cores of the process's affinity mask, but no more than its control group's CPU quota (rounded up) and
-// than XLAD_THREADS. At least 1. Evaluated once. An invalid XLAD_THREADS is reported in the log and has no effect.
+// The minimum of the number of cores in the process's affinity mask, its control group's CPU quota (rounded up) and
+// XLAD_THREADS, but at least 1. Computed once. An invalid XLAD_THREADS is logged and has no effect.
 int HostThreads();
 
-// The threads of each of `devices` devices that share the machine: equal shares, at least 1.
+// The number of threads for each of `devices` devices that share the machine equally, at least 1.
 int ThreadsOfEach(int host_threads, int devices);
 
 }  // namespace xlad::runtime

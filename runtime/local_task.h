@@ -1,4 +1,5 @@
-// The interfaces of a task whose inputs are in the memory of this process, and which has no coordinator.
+// Implements the interfaces of a task (task_io.h) for a task without a coordinator, whose inputs are in this process's
+// memory.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +17,7 @@ class MemoryStore final : public TaskStore {
  public:
   explicit MemoryStore(std::string executable) : executable_(std::move(executable)) {}
 
-  // Makes the safetensors `bytes` known by the URI of the blob `digest`. Empty bytes are left out. Called before the
+  // Adds the safetensors `bytes` under the URI of the blob `digest`. Empty bytes are ignored. Must be called before the
   // store is used.
   absl::Status Add(const std::string& digest, const std::string& bytes);
 
@@ -32,7 +33,7 @@ class MemoryStore final : public TaskStore {
   std::map<std::string, std::shared_ptr<storage::TensorSource>> sources_;
 };
 
-// Lets another thread wait for steps. Thread-safe.
+// Lets another thread wait for the steps of a task. Thread-safe.
 class StepWaiter final : public TaskListener {
  public:
   void OnReady() override {}
@@ -41,9 +42,9 @@ class StepWaiter final : public TaskListener {
   void OnFinished(const RunReport& report) override;
   void OnFailed(int64_t step, const collectives::Failure& failure) override;
 
-  // Returns when this number of steps has been reported, or with the error of the task.
+  // Returns when this number of steps has been reported, or when the task fails, with its error.
   absl::Status WaitForStep(int64_t steps);
-  // Returns when the task has run all its steps, or with its error.
+  // Returns when the task has run all its steps, or when it fails, with its error.
   absl::Status WaitForEnd();
 
  private:

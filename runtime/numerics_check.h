@@ -17,15 +17,16 @@ struct CheckedSlice {
 };
 
 // The check of one execution of one step. Infinities and NaNs may be intended: the mask of a softmax is minus infinity,
-// and data may have NaNs in place of missing values, which a select leaves out. A step is therefore the cause of a NaN
-// or an infinity only if none of its operands has one.
+// and data may have NaNs in place of missing values, which a select removes. A step is therefore reported only if its
+// result has a NaN and none of its operands has a NaN, or if its result has an infinity and none of its operands has an
+// infinity.
 class NumericsCheck {
  public:
-  // Both must outlive the object. `allocations` are device addresses by the executable's allocations.
+  // `allocations` has the device address of each allocation of the executable. Both arguments must outlive the object.
   NumericsCheck(Stream* stream, absl::Span<std::byte* const> allocations)
       : stream_(*stream), allocations_(allocations) {}
 
-  // Waits for the stream and reads the operands; called before the step, which may write over them.
+  // Waits for the stream and reads the operands. Called before the step, which may overwrite them.
   absl::Status Before(const std::vector<CheckedSlice>& operands);
   // Waits for the step and reads its results. OutOfRange if the step has made a NaN or infinity.
   absl::Status After(const std::vector<CheckedSlice>& results);

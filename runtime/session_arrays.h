@@ -1,5 +1,5 @@
-// The arrays of one session that its first worker has as a whole: arrays that clients upload, and arrays that workers
-// send so that a client or another layout can read them.
+// The arrays of one session that its first worker stores as a whole: arrays that clients upload, and arrays that the
+// workers send so that a client can read them or that they can be divided in another layout.
 //
 // Thread-safe. Arrays are row-major in host memory and are identified by their number.
 #pragma once
@@ -23,18 +23,19 @@ class SessionArrays {
  public:
   // Stores a complete array.
   void Put(int64_t array, std::shared_ptr<const tensor::Array> contents);
-  // Creates an array whose elements arrive by Add.
+  // Creates an array whose elements will be stored by Add.
   void Expect(int64_t array, const tensor::Shape& shape);
-  // The size of a box of an expected array. NotFound if the array is not here, InvalidArgument if it has no such box.
+  // The size in bytes of a box of an expected array. NotFound if there is no such array, InvalidArgument if it has no
+  // such box.
   absl::StatusOr<int64_t> BytesOf(int64_t array, const tensor::Box& box);
-  // Stores one box of an expected array, whose bytes must be as many as BytesOf says. A box of an unknown array and a
-  // box that was stored before are ignored, because workers send again after they reconnect.
+  // Stores one box of an expected array. The number of bytes must be BytesOf(array, box). A box of an unknown array and
+  // a box that was stored before are ignored, because workers send boxes again after they reconnect.
   void Add(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes);
-  // Waits until all elements of the array have arrived. The status of End if the session ends first, NotFound if the
-  // array is not here.
+  // Waits until all elements of the array have arrived. Returns the status of End if the session ends first, and
+  // NotFound if there is no such array.
   absl::StatusOr<std::shared_ptr<const tensor::Array>> Wait(int64_t array);
   void Drop(const std::vector<int64_t>& arrays);
-  // The bytes of all arrays that are here or are arriving.
+  // The total size in bytes of all arrays, including those whose elements are still arriving.
   int64_t bytes() const { return bytes_; }
   // Drops all arrays. Pending and later calls of Wait return `status`, which is not OK.
   void End(const absl::Status& status);
@@ -46,7 +47,7 @@ class SessionArrays {
     std::shared_ptr<tensor::Array> arriving;
     std::set<std::string> boxes;  // Boxes that have arrived, as text.
     int64_t missing = 0;          // The number of elements that have not arrived.
-    int64_t bytes = 0;            // Counted in bytes_.
+    int64_t bytes = 0;            // The size of the array that is counted in bytes_.
   };
 
   std::mutex mutex_;

@@ -67,7 +67,7 @@ void SessionExecutor::Main() {
   environment_.listener->OnFailed(done_, abort_.failure());
 }
 
-// A command stays in the queue until it is done, so that the destructor sees that one is running.
+// A command stays in the queue until it is done, so that the destructor sees whether a command is running.
 absl::Status SessionExecutor::RunCommands() {
   while (true) {
     SessionCommand command;
@@ -100,7 +100,7 @@ absl::Status SessionExecutor::RunCommand(const SessionCommand& command) {
       XLAD_RETURN_IF_ERROR(Fetch(command.fetch()));
       break;
     case SessionCommand::COMMAND_NOT_SET:
-      break;  // It only frees arrays.
+      break;  // The command only frees arrays.
   }
   for (const int64_t array : command.free()) {
     const auto first = arrays_.lower_bound({array, INT32_MIN});
@@ -182,7 +182,7 @@ absl::StatusOr<SessionExecutor::Shards> SessionExecutor::ReadShards(int64_t arra
 
 absl::Status SessionExecutor::EvictResults(LoadedProgram* program, const SessionCommand& command) {
   const SessionCall& call = command.call();
-  // Whether the call gets the array in the memory where it is and frees it.
+  // Whether the call donates the array to the parameter that has the same memory.
   const auto is_donated = [&](const ArrayKey& key, const StoredArray& stored) {
     for (int p = 0; p < call.arguments_size(); ++p) {
       if (call.arguments(p) == key.first && program->parameter_layouts[p] == key.second &&

@@ -25,13 +25,14 @@
 
 namespace xlad::runtime {
 
-// The source of executables and arrays, and the destination of fetched arrays. Thread-safe. Calls block; they retry
-// while the coordinator cannot be reached, and return the signal's status when it is raised.
+// The source of executables and arrays, and the destination of fetched arrays. Thread-safe. Calls block. They retry
+// while the coordinator or the session's first worker cannot be reached, and return the status of `abort` when it is
+// raised.
 class SessionStore {
  public:
   virtual ~SessionStore() = default;
   virtual absl::StatusOr<std::string> ReadBlob(const std::string& digest, collectives::AbortSignal* abort) = 0;
-  // Reads a box of an array, row-major, without padding; `out` has exactly its bytes.
+  // Reads a box of an array, row-major, without padding. `out` must have the size of the box.
   virtual absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
                                  collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,
@@ -42,13 +43,13 @@ class SessionStore {
 class SessionListener {
  public:
   virtual ~SessionListener() = default;
-  virtual void OnReady() = 0;                 // Once: the session accepts commands.
-  virtual void OnDone(int64_t sequence) = 0;  // For each command, in order.
-  // At most once, as the last call. `done`: the number of commands that were done before.
+  virtual void OnReady() = 0;                 // Called once, when the session accepts commands.
+  virtual void OnDone(int64_t sequence) = 0;  // Called for each command, in order.
+  // Called at most once, as the last call. `done` is the number of commands that have been executed.
   virtual void OnFailed(int64_t done, const collectives::Failure& failure) = 0;
 };
 
-// All of it must outlive the session.
+// Every object here must outlive the session.
 struct SessionEnvironment : WorkerEnvironment {
   SessionStore* store = nullptr;
   SessionListener* listener = nullptr;
@@ -61,15 +62,16 @@ class SessionExecutor {
   // Ends the session without reporting a failure; returns when its threads have ended.
   ~SessionExecutor();
 
-  // Appends a command to the queue. Commands come in order of their sequence numbers.
+  // Appends a command to the queue. Commands must be added in the order of their sequence numbers.
   void Command(const SessionCommand& command);
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
   int64_t done() const { return done_; }
 
  private:
-  // The padded shards of an array in host memory, by device here. Devices that hold the same box share one vector.
+  // The padded shards of an array in host memory, by device of this worker. Devices that hold the same box share one
+  // vector.
   using Shards = std::vector<std::shared_ptr<const std::vector<std::byte>>>;
-  using ArrayKey = std::pair<int64_t, int32_t>;  // Array and layout.
+  using ArrayKey = std::pair<int64_t, int32_t>;  // The numbers of the array and of the layout.
   struct LoadedProgram {
     std::unique_ptr<ConnectedExecutable> executable;
     std::vector<EntryLayout> parameters, results;
@@ -77,7 +79,7 @@ class SessionExecutor {
     int64_t calls = 0;
   };
   // A result stays in the device memory of the program that computed it until the next call of that program. If that
-  // call donates it to the parameter that has the same memory, it is never copied.
+  // call donates the result to the parameter that has the same memory, the result is never copied.
   struct StoredArray {
     Shards shards;                  // Empty if the array is in the memory of `home`.
     LoadedProgram* home = nullptr;
@@ -90,15 +92,15 @@ class SessionExecutor {
   absl::Status Load(const SessionCommand& command);
   absl::Status Call(const SessionCommand& command);
   absl::Status CallOn(int index, const LoadedProgram& program, const std::vector<const StoredArray*>& arguments);
-  // Before a call of `program`: copies to the host the arrays in its memory that are used later, except those that
-  // the call may overwrite.
+  // Called before a call of `program`. Copies arrays from the program's memory to the host, except those that the call
+  // donates in place or frees without reading them.
   absl::Status EvictResults(LoadedProgram* program, const SessionCommand& command);
-  // Uploads an array: of all devices that hold the same box, the lowest uploads it.
+  // Sends an array to the first worker. Each box is sent by the lowest device that holds it.
   absl::Status Fetch(const SessionFetch& fetch);
   absl::StatusOr<Shards> ReadShards(int64_t array, const EntryLayout& layout);
-  // Calls `work` for every device here, each on its own thread. The first error aborts the session.
+  // Calls `work` for every device of this worker, each on its own thread. The first error aborts the session.
   absl::Status OnDevices(const std::function<absl::Status(int index)>& work);
-  // The first device here that holds the same box as this one.
+  // The first device of this worker that holds the same box as device `index`.
   int FirstHolderHere(const EntryLayout& layout, int index) const;
 
   const LaunchTask launch_;

@@ -1,4 +1,4 @@
-// Session: where arrays are stored, which commands are sent, which copies are dropped.
+// Tests how a Session stores arrays, which commands it sends, and which copies it drops.
 #include "runtime/session.h"
 
 #include <gmock/gmock.h>
@@ -170,7 +170,7 @@ TEST_F(SessionTest, RepeatsUnansweredCommands) {
   EXPECT_EQ(session_.pending(), 0u);
 }
 
-// Random use: when all commands are answered, nothing of a freed array remains.
+// Tests random sequences of calls: when all commands have been answered, freed arrays have no entries.
 TEST_F(SessionTest, RandomUseLeavesNothingBehind) {
   const auto random = SeededRandom(11);
   const int64_t program = session_.LoadProgram(MakeExecutable(true, false), "digest", {});

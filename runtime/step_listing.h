@@ -1,4 +1,4 @@
-// The steps of an executable as profiles and traces name them.
+// Lists the steps of an executable for profiles and traces.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace xlad::runtime {
 
-// All steps in the order of their numbers (StepTimes), nested ones included. The pointers are into the executable.
+// All steps, including nested ones, in the order of their numbers (StepTimes). The pointers are valid as long as the
+// executable.
 std::vector<const Step*> NumberedSteps(const Executable& executable);
 
 // "kernel", "dot", "convolution", "fft", "lapack", "attention", "collective", "wait" (for a collective that an earlier

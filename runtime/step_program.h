@@ -15,26 +15,27 @@
 
 namespace xlad::runtime {
 
-// How often each step has run and how long it took, by its number: steps are numbered from 0 in the order of the
-// executable, a loop before its condition and body, a branching before its branches. The time of these includes that of
-// what is inside.
+// The number of executions and the total time of each step, by the step's number. Steps are numbered from 0 in the
+// order of the executable. A loop comes before its condition and body, and a conditional before its branches; their
+// times include those of the nested steps.
 struct StepTimes {
   const Clock* clock = nullptr;
   std::vector<int64_t> calls, ns;
 };
 
-// What one run needs. Used by one thread at a time.
+// The inputs of one run. Used by one thread at a time.
 struct StepEnvironment {
   Stream* stream = nullptr;
   Launcher* launcher = nullptr;                       // Enqueues on `stream`.
   collectives::Communicator* communicator = nullptr;  // May be null if there are no collectives.
   absl::Span<std::byte* const> allocations;           // Device addresses, by the executable's allocations.
-  void* scratch = nullptr;                            // StepProgram::scratch_bytes() of device memory.
+  void* scratch = nullptr;                            // Device memory of StepProgram::scratch_bytes() bytes.
   int64_t step = 0;                                   // The step of the job.
-  int device = 0;                                     // The position in the mesh, for messages.
-  StepTimes* times = nullptr;  // If it is not null, the run waits for each step to finish and adds its time.
-  StepTracer* tracer = nullptr;  // If it is not null, each step becomes a span, and the run waits for each to finish.
-  const collectives::AbortSignal* abort = nullptr;    // If it is raised the run ends, even inside an endless loop.
+  int device = 0;                                     // The device's position in the mesh, for messages.
+  StepTimes* times = nullptr;    // If not null, the run waits for each step to finish and adds its time here.
+  StepTracer* tracer = nullptr;  // If not null, the run waits for each step to finish and records it as a span.
+  // When the signal is raised, the run ends, even inside an endless loop.
+  const collectives::AbortSignal* abort = nullptr;
 };
 
 // Immutable; thread-safe.
@@ -48,15 +49,15 @@ class StepProgram {
   ~StepProgram();
 
   // Enqueues all steps in order and returns when they have finished. The predicate of a loop and the selector of a
-  // branch are read by the host, which waits for the stream. Collectives that are started run beside the steps up to
-  // their ends (proto CollectiveStep); after an error they run until the abort signal is raised. After an error, which
-  // names the step that reported it and the line of the user's code, the buffers are undefined. If the executable says
-  // which floats its steps read and write (CompilePolicy.check_numerics), the first NaN or infinity that a step makes
-  // is an error: OutOfRange.
+  // branch are read by the host, which waits for the stream. Asynchronous collectives run concurrently with the steps
+  // between their start and their end (proto CollectiveStep). After an error, they run until the abort signal is
+  // raised. An error names the step that reported it and the line of the user's code; after it, the contents of the
+  // buffers are undefined. If the executable lists the floats that its steps read and write
+  // (CompilePolicy.check_numerics), the run returns OutOfRange for the first step that makes a NaN or infinity.
   absl::Status Run(const StepEnvironment& environment) const;
 
   int64_t scratch_bytes() const { return scratch_bytes_; }
-  int num_steps() const { return num_steps_; }  // Nested ones included.
+  int num_steps() const { return num_steps_; }  // The number of all steps, including nested ones.
 
  private:
   StepProgram() = default;

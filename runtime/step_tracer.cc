@@ -21,7 +21,7 @@ bool Joins(const collectives::CollectiveSpec& spec) {
     case collectives::CollectiveKind::kAllGather:
     case collectives::CollectiveKind::kReduceScatter:
     case collectives::CollectiveKind::kAllToAll:
-      return spec.sizes.empty();  // A part of size 0 depends on nothing.
+      return spec.sizes.empty();  // A part of size 0 does not depend on any operand.
     default:
       return false;
   }
@@ -68,7 +68,7 @@ TracedStep StepTracer::End(int device) {
 TracedProgram TracedProgramOf(const Executable& executable, const collectives::CollectiveSet& collectives,
                               const std::vector<int>& devices) {
   TracedProgram program;
-  std::set<int> started;  // Collectives whose steps end before they do.
+  std::set<int> started;  // Asynchronous collectives, whose steps end before the collectives do.
   for (const Step* step : NumberedSteps(executable)) {
     if (step->has_collective() && step->collective().request() != 0) started.insert(step->collective().spec());
     TracedInstruction* out = program.add_instructions();

@@ -12,21 +12,21 @@
 
 namespace xlad::runtime {
 
-// Whether the step that is the `index`-th of an attempt (from 0) is recorded: the first 16, then at least 8 in each
-// doubling of the number of steps. All devices decide the same without talking to each other, and what is kept of a job
-// grows with the logarithm of its length.
+// Whether step number `index` of an attempt (from 0) is recorded: the first 16 steps are recorded, and after them 8
+// steps in each doubling of the number of steps. All devices record the same steps without communication, and
+// the size of a job's trace grows with the logarithm of its number of steps.
 bool IsTraced(int64_t index);
 
 // Used by the thread of its device.
 class StepTracer {
  public:
-  // Later spans of a step are only counted.
+  // The maximum number of spans of a step. Further spans are counted but not recorded.
   static constexpr size_t kMaxSpans = 8192;
 
   explicit StepTracer(const Clock* clock) : clock_(clock) {}
 
   void Begin(int64_t step);
-  // Begins a span of an instruction, by its number (StepTimes); returns what Close needs.
+  // Begins a span of the instruction with this number (StepTimes). Returns the argument for Close.
   int Open(int instruction) {
     if (spans_.size() >= kMaxSpans) {
       ++dropped_;
@@ -38,16 +38,16 @@ class StepTracer {
   void Close(int span) {
     if (span >= 0) spans_[span].end_ns = clock_->NowNs();
   }
-  // Where the messages of the step's collectives go.
+  // The log for the messages of the step's collectives.
   collectives::MessageLog* messages() { return &messages_; }
-  // Everything since Begin.
+  // Returns the record of the step since Begin.
   TracedStep End(int device);
 
  private:
   struct Span {
     int instruction = 0;
     int64_t begin_ns = 0;
-    int64_t end_ns = -1;  // Negative until it is closed.
+    int64_t end_ns = -1;  // Negative until the span is closed.
   };
 
   const Clock* const clock_;
@@ -58,8 +58,8 @@ class StepTracer {
   collectives::MessageLog messages_;
 };
 
-// The instructions and collectives of an executable. A collective has only those of its groups that contain one of
-// `devices`, which are mesh positions.
+// Describes the instructions and collectives of an executable. Only those groups of a collective are included that
+// contain one of `devices`, which are mesh positions.
 TracedProgram TracedProgramOf(const Executable& executable, const collectives::CollectiveSet& collectives,
                               const std::vector<int>& devices);
 

@@ -16,10 +16,10 @@ using tensor::AtOrigin;
 using tensor::Box;
 using tensor::Shape;
 
-// How much of the state is in host memory at a time while it is read (or one shard, if that is larger).
+// The maximum amount of state in host memory at a time while it is read, or one shard if that is larger.
 constexpr int64_t kMaxStateBytes = 64 << 20;
 
-// Where the state before the first step is.
+// The URI of the state before the first step.
 std::string StartUri(const LaunchTask& launch) {
   if (!launch.checkpoint_uri().empty()) return launch.checkpoint_uri();
   return launch.state_blob().empty() ? storage::StateUri(launch.spec()) : storage::BlobUri(launch.state_blob());
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<TaskData>> TaskData::Make(const LaunchTask& launc
                                                          TaskStore* store, collectives::AbortSignal* abort) {
   std::unique_ptr<TaskData> data(new TaskData(launch, store, abort));
   XLAD_CHECK(!executables.empty()) << "a task without devices has no data";
-  // Device 0 is the one whose losses and metrics are read.
+  // Losses and metrics are read from device 0.
   const auto first = std::find(data->devices_.begin(), data->devices_.end(), 0);
   const Executable& executable = *executables[first == data->devices_.end() ? 0 : first - data->devices_.begin()];
   for (int p = 0; p < executable.parameters_size(); ++p) {

@@ -1,4 +1,4 @@
-// State and data of a task's devices: reads them into device memory and writes state back.
+// Reads the state and data of a task into the memory of its devices, and reads losses and metrics.
 #pragma once
 
 #include <memory>
@@ -15,40 +15,42 @@
 
 namespace xlad::runtime {
 
-// `device` is a mesh position, `index` the number of a device on this worker. Thread-safe; calls for one device's
-// buffers come from one thread at a time.
+// In the arguments, `index` is the number of a device on this worker. Thread-safe, but only one thread at a time may
+// use the buffers of a device.
 class TaskData {
  public:
-  // `executables` are by index; devices of different kinds have different ones. All arguments must outlive the object.
-  // InvalidArgument if shapes and boxes of the executables, or kinds of the spec, are not consistent.
+  // `executables` has one entry per device of this worker; devices of different kinds have different executables. All
+  // arguments must outlive the object. InvalidArgument if shapes and boxes of the executables, or kinds of the spec,
+  // are not consistent.
   static absl::StatusOr<std::unique_ptr<TaskData>> Make(const LaunchTask& launch,
                                                         absl::Span<const Executable* const> executables,
                                                         TaskStore* store, collectives::AbortSignal* abort);
 
   ~TaskData();
 
-  // Reads the state before launch.first_step into the parameters of all devices here; `buffers` are by index. Boxes
-  // that several devices hold are read once. The memory that this takes is limited.
+  // Reads the state before launch.first_step into the parameters of all devices of this worker; `buffers` has one entry
+  // per device. Boxes that several devices hold are read once. The host memory for this is limited.
   absl::Status ReadState(absl::Span<DeviceBuffers* const> buffers);
-  // Opens the data and begins to read the batches, ahead of the steps.
+  // Opens the data and starts to read batches ahead of the steps.
   absl::Status StartData();
-  // Writes the data and the number of `step` into the device's parameters.
+  // Writes the batch of `step` and the step's number into the device's parameters.
   absl::Status WriteInputs(int index, int64_t step, DeviceBuffers* buffers);
-  // The boxes of the state for whose checkpoints the devices here are responsible: of all devices that hold the same
-  // box, the lowest saves it. They refer to this object.
+  // The boxes of the state that the devices of this worker must save: each box is saved by the lowest device that holds
+  // it. The result points into this object.
   std::vector<SavedBox> SavedBoxes() const;
-  // The first tensor of the state with a NaN or an infinity in the part that the device holds, or "" if all are finite.
+  // The name of the first tensor of the state with a NaN or an infinity in the part that the device holds, or "" if all
+  // elements are finite.
   absl::StatusOr<std::string> FirstNotFinite(int index, const DeviceBuffers& buffers) const;
-  // The losses and metrics of a step, in the order of the spec's results.
+  // Reads the losses and metrics of a step, in the order of the spec's results. `buffers` are those of device 0.
   absl::StatusOr<std::vector<float>> ReadScalars(const DeviceBuffers& buffers) const;
 
  private:
   struct Entry : EntryLayout {
     std::string name;
     JobSpec::Parameter::Kind kind = JobSpec::Parameter::KIND_UNSPECIFIED;
-    std::vector<Slice> slices;  // By index: where the device has its shard.
+    std::vector<Slice> slices;  // For each index, the shard in the device's buffers.
   };
-  // A box of the state, and the devices here that hold it.
+  // A box of the state, and the devices of this worker that hold it.
   struct StateBox {
     const Entry* entry;
     tensor::Box box;
@@ -58,7 +60,7 @@ class TaskData {
   TaskData(const LaunchTask& launch, TaskStore* store, collectives::AbortSignal* abort);
   absl::Status AddParameter(const Executable& executable, int index);
   absl::Status AddResult(const Executable& executable, int index);
-  // Adds the places of the entries in the memory of one more device.
+  // Adds the slices of the entries on one more device.
   absl::Status AddDevice(const Executable& executable);
   std::vector<StateBox> StateBoxes() const;
   absl::Status ReadBoxes(const storage::TensorSource& source, absl::Span<const StateBox> boxes,
@@ -67,12 +69,13 @@ class TaskData {
   const LaunchTask& launch_;
   TaskStore* const store_;
   collectives::AbortSignal* const abort_;
-  collectives::AbortSignal reads_;  // Raised with `abort_`, and when the object ends: ends reads of data.
+  collectives::AbortSignal reads_;  // Ends reads of data. Raised when abort_ is raised, and by the destructor.
   int64_t listener_ = 0;
   const std::vector<int> devices_;  // Mesh positions, by index.
   std::vector<Entry> parameters_;
-  std::vector<Slice> scalars_;  // The results that are losses and metrics.
-  std::vector<int> inputs_;     // By parameter: its input of the batches, or -1.
+  std::vector<Slice> scalars_;  // The slices of the losses and metrics.
+  // For each parameter, the index of its input in the batch plan, or -1 if the parameter is not data.
+  std::vector<int> inputs_;
   std::unique_ptr<BatchReader> batches_;
 };
 

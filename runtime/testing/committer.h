@@ -12,7 +12,7 @@
 
 namespace xlad::runtime {
 
-// Calls `commit` on a thread of its own with each step of which all workers have written their shards.
+// Calls `commit`, on a separate thread, for each step whose shards all workers have written.
 class Committer {
  public:
   Committer(size_t workers, std::function<void(int64_t)> commit)

@@ -1,8 +1,8 @@
 // The device conformance suite: what every kind of device in the registry must do. Each file device_*_test.cc here has
 // the tests of one part of runtime/device.h.
 //
-// To make a new kind pass: add its row to the registry, give MakeKernelExecutable object code that the kind can run if
-// that is not native code, and run device_conformance_test until nothing fails.
+// To make a new kind pass: add its row to the registry. If the kind cannot run native code, make MakeKernelExecutable
+// load object code that the kind can run. Then run device_conformance_test until nothing fails.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,10 +25,10 @@
 
 namespace xlad::runtime {
 
-// The kinds that refuse addresses outside of live allocations.
+// The kinds that reject addresses outside allocated memory.
 inline const std::set<std::string> kKindsThatCheckAddresses = {"opaque", "gpu_sim", "gpu_sim_checked", "tpu_sim"};
 
-// The kinds whose kernels return no codes and cannot call the host: base/kernel_abi.h without its api.
+// The kinds whose kernels return no error codes and cannot call the functions of the `api` in base/kernel_abi.h.
 inline const std::set<std::string> kKindsWithoutCallbacks = {"cuda"};
 
 inline std::byte* Add(void* address, int64_t bytes) { return static_cast<std::byte*>(address) + bytes; }
@@ -140,7 +140,7 @@ class DeviceLaunchConformance : public DeviceConformance {
 
 inline void PrintTo(const DeviceKind& kind, std::ostream* out) { *out << kind.name; }
 
-// All kinds of the registry. If NVIDIA's driver is not installed, cuda is that of its test double.
+// All kinds of the registry. If NVIDIA's driver is not installed, the kind cuda uses the driver's test double.
 inline std::vector<DeviceKind> AllKinds() {
   if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
     dlclose(driver);

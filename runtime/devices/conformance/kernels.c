@@ -1,5 +1,5 @@
-/* Kernels of the device conformance suite for devices that run this machine's native code: a program in the terms of
- * base/kernel_abi.h. Each has the buffers (count, ...), where count points to an int32_t. */
+/* Kernels of the device conformance suite for devices that run this machine's native code, with the interface of
+ * base/kernel_abi.h. The buffers of each kernel are (count, ...), where count points to an int32_t. */
 #include <stddef.h>
 
 #include "base/kernel_abi.h"
@@ -16,7 +16,7 @@ int32_t xlad_test_add(void* const* buffers, void* scratch, const XladKernelApi* 
   return XLAD_KERNEL_OK;
 }
 
-/* (count, x): x[i] += 1, by way of the scratch memory. */
+/* (count, x): x[i] += 1, with the sums written to the scratch memory first. */
 int32_t xlad_test_increment(void* const* buffers, void* scratch, const XladKernelApi* api, int64_t begin,
                             int64_t end) {
   const int32_t count = *(const int32_t*)buffers[0];
@@ -52,14 +52,14 @@ int32_t xlad_test_call_unknown_op(void* const* buffers, void* scratch, const Xla
   return api->run_library_op(api, 99, buffers);
 }
 
-/* (count): fails with a code of its own. */
+/* (count): fails with code 7. */
 int32_t xlad_test_fail(void* const* buffers, void* scratch, const XladKernelApi* api, int64_t begin,
                        int64_t end) {
   (void)buffers, (void)scratch, (void)api, (void)begin, (void)end;
   return 7;
 }
 
-/* (count, x): tile t writes t to elements 16t .. 16t+15 of x, as far as x has them. */
+/* (count, x): tile t writes t to elements 16t .. 16t+15 of x, if they exist. */
 int32_t xlad_test_tiles(void* const* buffers, void* scratch, const XladKernelApi* api, int64_t begin, int64_t end) {
   const int32_t count = *(const int32_t*)buffers[0];
   float* x = (float*)buffers[1];
@@ -75,7 +75,7 @@ int32_t xlad_test_call_tiles(void* const* buffers, void* scratch, const XladKern
   return api->run_tiles(api, xlad_test_tiles, buffers, scratch, 40);
 }
 
-/* (count): the tiles 3 and 5 fail with their numbers. */
+/* (count): tiles 3 and 5 fail with their own numbers as codes. */
 int32_t xlad_test_fail_tile(void* const* buffers, void* scratch, const XladKernelApi* api, int64_t begin, int64_t end) {
   (void)buffers, (void)scratch, (void)api;
   for (int64_t tile = begin; tile < end; ++tile) {

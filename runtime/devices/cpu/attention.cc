@@ -1,12 +1,13 @@
 // The library op attention.
 //
-// Scores exist for a block of rows and all columns (or, if the others are masked, the first ones), in memory of one
-// thread that fits into its second-level cache. For each block: the scores are computed by matrix products, then all
-// operations on rows are applied row by row, then the results are products of what is left in the tiles. Operands of
-// products are converted to f32 and rearranged into panels of a vector's width once for each entry of the batch.
+// Scores are computed for one block of rows at a time, in per-thread memory that fits into the second-level cache. A
+// block has all columns, or only the first ones if the others are masked. For each block, matrix products compute tiles
+// of scores, all operations on rows are applied row by row, and products with the final tiles give the results.
+// Operands of products are converted to f32 and rearranged into panels (TileProduct in attention_kernels.h) once for
+// each entry of the batch.
 //
-// The threads divide entries of the batch and groups of blocks among them. Products that sum over rows have a partial
-// sum for each group; they are added in the order of the groups. Groups are a function of the shapes alone.
+// A task of a thread is one group of blocks of one entry of the batch. Products that sum over rows have one partial sum
+// for each group, and the partial sums are added in the order of the groups. The groups depend on the shapes alone.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -24,10 +25,10 @@ namespace {
 using tensor::ElementType;
 using Kind = AttentionSlot::Kind;
 
-constexpr int64_t kWantedTasks = 32;   // Enough that threads can share them evenly.
-constexpr int64_t kMinGroupRows = 96;  // Sums over fewer rows are not worth a partial sum.
-// An operation is applied to some rows at once, at most kRowAlignment, of about this many elements, so that a slot
-// stays in the first-level cache.
+constexpr int64_t kWantedTasks = 32;   // Enough tasks to divide them evenly among the threads.
+constexpr int64_t kMinGroupRows = 96;  // A partial sum over fewer rows costs more than it saves.
+// An operation is applied to a chunk of at most kRowAlignment rows with about this many elements in total, so that a
+// slot stays in the first-level cache.
 constexpr int64_t kChunkElements = 2048;
 
 void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stride, absl::Span<float> to) {
@@ -79,9 +80,10 @@ void StoreFloats(ElementType type, absl::Span<const float> from, int64_t offset,
 // A matrix of one entry of the batch that is rearranged into panels.
 struct Pack {
   int operand = 0;
-  bool transposed = false;  // The right side of scores: columns are beside each other. Otherwise features are.
-  int64_t width = 0;        // Features.
-  int64_t offset = 0;       // In the memory of all packs, in elements.
+  // True for the right operand of scores: in a panel, columns are contiguous. Otherwise features are contiguous.
+  bool transposed = false;
+  int64_t width = 0;   // The number of features.
+  int64_t offset = 0;  // The offset in the memory of all packs, in elements.
 };
 
 class PreparedAttention final : public PreparedLibraryOp {
@@ -151,9 +153,9 @@ class PreparedAttention final : public PreparedLibraryOp {
   const int64_t panel_;
   int64_t blocks_ = 0, group_blocks_ = 0, groups_ = 0;
   int64_t columns_ = 0, row_stride_ = 0, chunk_rows_ = 1;
-  std::vector<Pack> packs_;  // Those of the products, then those of the results.
+  std::vector<Pack> packs_;  // The packs of the products, then the packs of the results.
   int64_t pack_elements_ = 0;
-  std::vector<int64_t> sum_offsets_;  // For each COLUMN_PRODUCT.
+  std::vector<int64_t> sum_offsets_;  // One per result of kind COLUMN_PRODUCT.
   int64_t sum_elements_ = 0;
   int64_t widest_ = 0;
   int64_t tile_elements_ = 0, side_elements_ = 0, thread_elements_ = 0, shared_elements_ = 0;
@@ -174,10 +176,10 @@ class BlockRunner {
     }
     for (int32_t i = 0; program_.has_column_index && i < op.row_stride_; ++i) std::memcpy(rows_ + i, &i, sizeof(i));
   }
-  // The memory after its own.
+  // The end of this runner's memory.
   float* end() const { return side_ + op_.side_elements_; }
 
-  // Sets the entry of the batch. `packs`: its packed operands. `sums`: its sums over rows.
+  // Sets the entry of the batch, its packed operands and its sums over rows.
   void SetBatch(int64_t batch, const float* packs, float* sums) {
     index_.assign(program_.batch.size() + program_.rows.size(), 0);
     for (size_t d = program_.batch.size(); d-- > 0; batch /= program_.batch[d]) index_[d] = batch % program_.batch[d];
@@ -224,7 +226,7 @@ class BlockRunner {
   }
   void LeaveRow() { std::fill(index_.begin() + std::ssize(program_.batch), index_.end(), 0); }
 
-  // Writes rows 0 .. count-1 of `width` elements into panels; load(row, to) reads one.
+  // Writes rows 0 .. count-1 of `width` elements into panels; load(row, to) reads one row.
   template <typename F>
   void PackPanels(int64_t width, int64_t count, float* to, const F& load) {
     const int64_t panel = op_.panel_, panels = op_.Panels(width);
@@ -254,7 +256,8 @@ class BlockRunner {
     }
   }
 
-  // Computes scores and rows of the block in the first columns. Returns false if others would have to be computed too.
+  // Computes the block's scores and row operations for the first `columns` columns. Returns false if the other columns
+  // are not masked and must be computed too.
   bool RunColumns(int64_t columns) {
     columns_ = columns;
     for (size_t p = 0; p < program_.products.size(); ++p) RunProduct(program_.products[p], op_.packs_[p]);
@@ -304,7 +307,8 @@ class BlockRunner {
   int64_t RowStride(const AttentionArray& array) const {
     return program_.rows.empty() ? 0 : array.strides[program_.batch.size()];
   }
-  // The rows of the block in the operand itself if they are f32 at one distance, with features side by side; or null.
+  // The rows of the block in the operand itself, or null if they are not f32 rows with one stride and contiguous
+  // features.
   const float* Direct(const AttentionArray& array, const void* from) {
     const bool beside = array.strides[program_.FeatureDimension()] == 1;
     if (array.type != ElementType::kF32 || !beside || program_.rows.size() > 1) return nullptr;
@@ -391,7 +395,7 @@ class BlockRunner {
     if (step.opcode != RowOpcode::kCopy || operation.inputs[0].at != operation.result) Apply(operation, step.wide);
   }
 
-  // Values with one element for each row are a row themselves.
+  // A value with one element for each row is treated as a single row.
   void Apply(RowOperation operation, bool wide) {
     if (wide) return kernels_.apply(operation, columns_);
     for (RowInput& input : operation.inputs) input.narrow = false;
@@ -456,13 +460,13 @@ class BlockRunner {
   const AttentionKernels& kernels_;
   absl::Span<void* const> buffers_;
   float *tiles_, *rows_, *narrow_;
-  float* side_;  // The rows of an operand, or a product with them.
+  float* side_;  // Temporary memory for the rows of an operand or for a product.
   const float* packs_ = nullptr;
   float* sums_ = nullptr;
-  std::vector<int64_t> index_;  // In the batch and the rows.
+  std::vector<int64_t> index_;  // The position in the dimensions of the batch and of the rows.
   std::vector<float> line_;
   int64_t first_ = 0, count_ = 0, columns_ = 0;
-  int64_t row_ = 0, chunk_ = 0;  // Rows of the block to which operations are applied.
+  int64_t row_ = 0, chunk_ = 0;  // The first row and the number of rows of the current chunk of the block.
 };
 
 class AttentionCall final : public LibraryCall {

@@ -26,13 +26,14 @@ using Integers = hn::ScalableTag<int32_t>;
 using Vector = hn::Vec<Floats>;
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
 constexpr int64_t kPanel = 2 * kLanes;
-// Two vectors of accumulators a row; with 32 registers, twelve rows leave some for the operands.
+// Each row has two vectors of accumulators. With 32 registers, twelve rows leave eight registers for the operands.
 constexpr int kMaxRows = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 12 : 6;
-// Rows of b that are used by all rows of a before the next ones: a panel of them fits into the first-level cache.
+// The number of rows of b that are multiplied with all rows of a before the next rows of b. A panel of these rows fits
+// into the first-level cache.
 constexpr int64_t kDepth = 256;
 
-// The product of kRows rows of a and one panel of b, or its first half; m and n are not looked at. Addresses are formed
-// from one pointer for three rows each.
+// The product of kRows rows of a and one panel of b, or only the panel's first half if kHalf. Ignores m and n. One
+// pointer serves three rows of a, to save registers.
 template <int kRows, bool kHalf>
 HWY_INLINE void MultiplyRows(const TileProduct& p) {
   const Floats d;
@@ -153,7 +154,7 @@ HWY_INLINE void CompareInteger(const RowOperation& o, int64_t count, const F& f)
   BinaryInteger(o, count, [&](auto x, auto y) HWY_ATTR { return OneWhere(f(x, y)); });
 }
 
-// An input that is a row, or one element.
+// An input of an operation: a row, or one element for all columns.
 template <bool kNarrow>
 HWY_INLINE Vector At(const float* row, int64_t i) {
   return kNarrow ? hn::Set(Floats(), *row) : hn::LoadU(Floats(), row + i);
@@ -189,7 +190,8 @@ void Select(const RowOperation& o, int64_t count) {
   }
 }
 
-// Instructions of x86 return one operand or the other if one of them is NaN, so NaN is chosen explicitly.
+// If one operand is NaN, the result of the minimum and maximum instructions of x86 depends on the order of the
+// operands, so NaN is chosen explicitly.
 HWY_INLINE Vector Larger(Vector x, Vector y) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElse(hn::IsNaN(y), y, hn::Max(x, y)));
 }
@@ -227,7 +229,7 @@ HWY_INLINE Vector RoundToBf16(Vector x) {
   return hn::BitCast(Floats(), hn::And(chosen, hn::Set(i, static_cast<int32_t>(0xffff0000))));
 }
 
-// Division by one number is multiplication by its reciprocal, unless that is not a normal number.
+// Division of a row by one number is a multiplication by its reciprocal, unless the reciprocal is not a normal number.
 void Divide(const RowOperation& o, int64_t count) {
   const auto divide = [](Vector x, Vector y) HWY_ATTR { return hn::Div(x, y); };
   if (!o.inputs[1].narrow || o.inputs[0].narrow) return Binary(o, count, divide);
@@ -309,7 +311,7 @@ void ApplyUnary(const RowOperation& o, int64_t count) {
       return Unary(o, count, [&](Vector x) HWY_ATTR {
         return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, x));
       });
-    case RowOpcode::kLog:  // Usually of one element.
+    case RowOpcode::kLog:  // The usual case is one element per row.
       for (int64_t r = 0; r < o.rows; ++r) {
         const float* x = o.inputs[0].at + r * o.inputs[0].stride;
         for (int64_t i = 0; i < count; ++i) o.result[r * o.result_stride + i] = std::log(x[i]);
@@ -349,8 +351,8 @@ void Apply(const RowOperation& o, int64_t count) {
   }
 }
 
-// The maximum without regard to NaN, and separately whether there is one. Four vectors beside each other, because each
-// combination waits for the one before.
+// Computes the maximum ignoring NaN, and separately whether there is a NaN. Uses four independent accumulators, because
+// each step of one accumulator depends on its previous step.
 float RowMax(const float* x, int64_t count) {
   const Floats d;
   const Integers integers;
@@ -390,7 +392,7 @@ float RowSum(const float* x, int64_t count) {
   return result;
 }
 
-// Widens whole vectors; the caller does the rest.
+// Widens whole vectors; the caller widens the remaining elements.
 int64_t FromBf16(const uint16_t* x, int64_t count, float* to) {
   const Integers d;
   const hn::Rebind<uint16_t, Integers> narrow;

@@ -39,15 +39,15 @@ enum class RowOpcode {
   kAnd,
   kOr,
   kNot,
-  kFromInteger,  // s32 or pred to float
-  kRound,        // To the nearest bf16, ties to even.
+  kFromInteger,  // Converts s32 or pred to float.
+  kRound,        // Rounds to the nearest bf16, ties to even.
   kEqual,
   kNotEqual,
   kGreater,
   kGreaterEqual,
   kLess,
   kLessEqual,
-  // On s32.
+  // The following opcodes are for s32.
   kAddInteger,
   kSubtractInteger,
   kMultiplyInteger,
@@ -59,11 +59,12 @@ enum class RowOpcode {
   kLessEqualInteger,
 };
 
-// An input of an operation on rows: rows at a distance, or one element for each row that is used for all columns.
+// An input of an operation on rows: rows with a stride, or (`narrow`) one element per row, which is used for all
+// columns.
 struct RowInput {
   const float* at = nullptr;
   bool narrow = false;
-  int64_t stride = 0;  // From one row to the next, in elements; 1 if narrow.
+  int64_t stride = 0;  // The distance from one row to the next, in elements; 1 if narrow.
 };
 
 struct RowOperation {
@@ -76,22 +77,24 @@ struct RowOperation {
 
 // The loops for one instruction set. None of the functions allocates memory.
 struct AttentionKernels {
-  int64_t panel = 0;  // Two vectors.
-  int64_t lanes = 0;  // One vector.
+  int64_t panel = 0;  // The width of a panel in elements: two vectors.
+  int64_t lanes = 0;  // The number of elements of one vector.
   void (*multiply)(const TileProduct& product);
   // Computes `count` elements of each row, rounded up to whole vectors.
   void (*apply)(const RowOperation& operation, int64_t count);
   // These reduce exactly `count` elements. The maximum is NaN if any element is.
   float (*row_max)(const float* x, int64_t count);
   float (*row_sum)(const float* x, int64_t count);
-  // These convert the whole vectors among `count` elements, to floats and to 0 or 1, and return how many elements.
+  // These convert as many whole vectors of the `count` elements as there are, to floats or to 0 and 1, and return the
+  // number of elements that they have converted.
   int64_t (*from_bf16)(const uint16_t* x, int64_t count, float* to);
   int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
 };
 
-inline constexpr int64_t kRowAlignment = 32;  // Elements. All kernels' vectors and panels are at most as long.
+// In elements. No vector or panel of a kernel is longer.
+inline constexpr int64_t kRowAlignment = 32;
 
-// For the CPU that the program runs on.
+// The loops for the CPU that the program runs on.
 const AttentionKernels& AttentionKernelsOfCpu();
 
 }  // namespace xlad::runtime

@@ -27,13 +27,13 @@ std::optional<int64_t> Product(absl::Span<const int64_t> sizes) {
   return product;
 }
 
-// How an opcode is computed for operands of a type.
+// The opcode of the loops that compute `opcode` for operands of a type, or nullopt if there is none.
 std::optional<RowOpcode> RowOpcodeOf(AttentionOp::Opcode opcode, ElementType from, ElementType to) {
   using Op = AttentionOp;
   const bool is_float = from == ElementType::kF32 || from == ElementType::kBF16;
   struct Entry {
     Op::Opcode opcode;
-    RowOpcode of_floats, of_integers;  // kCopy: none.
+    RowOpcode of_floats, of_integers;  // kCopy if there is no such loop.
   };
   constexpr RowOpcode kNone = RowOpcode::kCopy;
   static constexpr Entry kEntries[] = {
@@ -96,8 +96,8 @@ class Reader {
  private:
   struct State {
     bool wide = false;
-    bool in_product = false;  // A result is a product of the value.
-    int last_use = -1;        // The last value that reads it.
+    bool in_product = false;  // True if a result is a product of the value.
+    int last_use = -1;        // The last value that reads this value.
     AttentionSlot slot;
   };
 
@@ -171,7 +171,7 @@ class Reader {
     return absl::OkStatus();
   }
 
-  // Constants are in the first narrow slots, positions of columns are in row slot 0.
+  // Constants use the first narrow slots. If a value is a column's index, row slot 0 holds the indices 0, 1, 2, ...
   void ReserveFixedSlots() {
     for (int v = 0; v < op_.values_size(); ++v) {
       const AttentionOp::Value& value = op_.values(v);
@@ -198,7 +198,7 @@ class Reader {
     return kind == Kind::kTile ? &program_.tiles : kind == Kind::kRow ? &program_.row_slots : &program_.narrow_slots;
   }
 
-  // A free slot for value `v`.
+  // Returns a free slot for value `v`.
   void Allocate(int v) {
     State& state = states_[v];
     const bool is_product = op_.values(v).opcode() == AttentionOp::PRODUCT;
@@ -212,7 +212,7 @@ class Reader {
     }
   }
 
-  // The inputs that are not used again leave their slots to the result: operations are elementwise.
+  // The result may use the slot of an input that is not used again, because operations are elementwise.
   void Release(int v) {
     std::vector<int> inputs(op_.values(v).inputs().begin(), op_.values(v).inputs().end());
     std::sort(inputs.begin(), inputs.end());
@@ -234,7 +234,7 @@ class Reader {
     states_[v].wide = true;
     Allocate(v);
     program_.products.push_back({value.operands(0), value.operands(1), value.depth(), states_[v].slot});
-    // All products are computed before the rows, so they cannot use the slots of other values.
+    // All products are computed before the row operations, so they cannot reuse the slots of other values.
     if (value.element_type() != static_cast<int>(ElementType::kBF16)) return absl::OkStatus();
     AttentionStep step;
     step.inputs = {states_[v].slot};
@@ -360,8 +360,8 @@ class Reader {
   const AttentionOp& op_;
   AttentionProgram program_;
   std::vector<int64_t> sizes_;  // The sizes of the batch, the rows and the column.
-  std::vector<State> states_;   // By value.
-  std::vector<int> free_[3];    // Slots by kind.
+  std::vector<State> states_;   // Indexed by value.
+  std::vector<int> free_[3];    // Indexed by kind of slot.
   int counts_[3] = {0, 0, 0};
 };
 

@@ -1,4 +1,4 @@
-// AttentionOp, checked and made into a list of operations on one row of scores, each with its place in memory.
+// Checks an AttentionOp and converts it into a list of operations on rows of scores, each with its place in memory.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace xlad::runtime {
 
-// Memory for a value. Tiles hold the rows of a block at once, because matrix products read or write them. Rows and
-// single elements are used again for each row.
+// Memory for a value. A tile holds all rows of a block, because matrix products read or write it. Slots of the other
+// two kinds hold rows or single elements, and are reused for the next rows.
 struct AttentionSlot {
   enum class Kind { kTile, kRow, kNarrow };
   Kind kind = Kind::kNarrow;
-  int number = 0;  // Among the slots of this kind.
+  int number = 0;  // The index among the slots of this kind.
 };
 
-// An operand or result. strides: those of the batch, of the rows, of the column, of the feature.
+// An operand or result. The strides are those of the batch dimensions, the row dimensions, the column and the feature.
 struct AttentionArray {
   tensor::ElementType type = tensor::ElementType::kF32;
   std::vector<int64_t> strides;
@@ -27,7 +27,7 @@ struct AttentionArray {
 
 // scores = left * transposed right, where left has the rows and right has the columns.
 struct AttentionProduct {
-  int left = 0, right = 0;  // Operands.
+  int left = 0, right = 0;  // Indices of operands.
   int64_t depth = 0;
   AttentionSlot slot;
 };
@@ -38,10 +38,12 @@ struct AttentionStep {
   RowOpcode opcode = RowOpcode::kCopy;
   std::vector<AttentionSlot> inputs;
   AttentionSlot result;
-  int source = 0;            // kRead: the operand. kIndex: the dimension, one of the rows.
+  int source = 0;            // For kRead, the operand. For kIndex, one of the row dimensions.
   bool wide = false;         // The result has one element for each column.
   bool round = false;        // The result is rounded to bf16.
-  bool check_zero = false;   // The last column must be zero if not all columns are computed.
+  // If not all columns are computed, the last computed one must be zero; otherwise the block is computed again with all
+  // columns.
+  bool check_zero = false;
 };
 
 struct AttentionResult {
@@ -50,16 +52,16 @@ struct AttentionResult {
   int operand = 0;
   int64_t width = 0;
   AttentionArray array;
-  int number = 0;  // Among the results of its kind.
+  int number = 0;  // The index among the results of its kind.
 };
 
 struct AttentionProgram {
-  std::vector<int64_t> batch, rows;  // Sizes.
+  std::vector<int64_t> batch, rows;  // The sizes of the dimensions.
   int64_t columns = 0, block_rows = 0;
   std::vector<int64_t> block_columns;
   std::vector<AttentionArray> operands;
   std::vector<AttentionProduct> products;
-  std::vector<AttentionStep> steps;  // In order, for each row.
+  std::vector<AttentionStep> steps;  // Applied to each row in this order.
   std::vector<AttentionResult> results;
   std::vector<uint32_t> constants;   // The contents of the first narrow slots.
   int tiles = 0, row_slots = 0, narrow_slots = 0;

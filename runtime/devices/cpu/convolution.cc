@@ -3,14 +3,14 @@
 // When an executable is loaded, these plans are tried in order: oneDNN chooses the layout of the weights; oneDNN
 // chooses the layouts of all three tensors; all tensors keep the layout that they have in the program; and the first
 // two plans in f32, for machines without bf16. The first plan that has the fastest kind of implementation is used.
-// Tensors whose layout differs are rearranged in scratch memory. The plan that keeps the layout of the weights comes
-// late although it rearranges nothing: oneDNN has only its general matrix product for it, which is several times slower
-// than code for the shape, and weights are small. The plan is not chosen by measured times, because it determines the
-// order of sums and therefore the bits of the result.
+// Tensors whose layout differs are rearranged in scratch memory. The plan that keeps all layouts rearranges nothing,
+// but oneDNN computes it by a general matrix product, which is several times slower than code for the specific shape.
+// That plan is tried late, because weights are small and rearranging them costs little. The plan is not chosen by
+// measured times, because the plan determines the order of sums and therefore the bits of the result.
 //
-// A convolution is divided into tiles, each of which is one call of oneDNN by one thread: into parts of the batch, or,
-// if the result is the gradient of the weights, into parts of their output features. The tensor that all tiles read is
-// rearranged before them. The division is a function of the shape alone.
+// A convolution is divided into tiles, each of which is one call of oneDNN by one thread. Tiles are parts of the batch
+// or, if the result is the gradient of the weights, parts of the weights' output features. The tensor that all tiles
+// read is rearranged before the tiles run. The division depends on the shape alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -53,7 +53,7 @@ absl::StatusOr<dnnl_memory_desc_t> Any(const Strided& tensor, ElementType type) 
   return desc;
 }
 
-// The same dimensions in the same order in memory, without gaps.
+// Returns the tensor with the same order of dimensions in memory, but without gaps.
 Strided Dense(const Strided& tensor) {
   std::vector<size_t> order(tensor.sizes.size());
   for (size_t d = 0; d < order.size(); ++d) order[d] = d;
@@ -78,13 +78,13 @@ constexpr size_t kNone = ~size_t{0};
 
 // One of the three tensors of the program: lhs, rhs or result.
 struct Side {
-  int argument;        // DNNL_ARG_*
-  dnnl_query_t query;  // Returns the primitive's layout.
+  int argument;        // oneDNN's number of the argument, DNNL_ARG_*.
+  dnnl_query_t query;  // The query for the primitive's layout of this tensor.
   const Strided* tensor;
   size_t which;             // 0: src, 1: weights, 2: dst.
   size_t tiled_dim;         // The dimension of which each tile has a part; kNone if all tiles read the whole tensor.
   ElementType type;
-  int64_t bytes = 0;        // Scratch for the layout of the primitive: of a tile, or of the whole tensor.
+  int64_t bytes = 0;  // The size of the scratch memory for the primitive's layout of a tile, or of the whole tensor.
 };
 
 // The primitives for tiles of one size.
@@ -92,17 +92,17 @@ struct Variant {
   int64_t size = 0;
   DnnlOp op;
   dnnl_memory_desc_t outside[3], inside[3];  // The layouts of the tile in the program and in the primitive.
-  DnnlOp reorder[3];                         // Between them, if they differ; not for the tensor that all tiles read.
+  DnnlOp reorder[3];  // Conversion between the two layouts if they differ. Unused for the tensor that all tiles read.
   bool moved[3] = {false, false, false};
 };
 
-// A part of the tensor that all tiles read, to be rearranged.
+// A part of the tensor that all tiles read. Threads rearrange the parts in parallel.
 struct SharedPart {
   dnnl_memory_desc_t outside, inside;
   DnnlOp reorder;
 };
 
-constexpr double kMinTileFlops = 4e6;  // About 20 microseconds.
+constexpr double kMinTileFlops = 4e6;  // This takes about 20 microseconds.
 constexpr int64_t kMaxTiles = 32;
 constexpr int64_t kFeaturesOfBlock = 16;
 
@@ -197,7 +197,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
 
   int64_t ChooseTileSize() const {
     if (!can_divide_) return total_;
-    // Each element of the weights is multiplied with one element of src for each position of dst.
+    // For each position of dst, each element of the weights is multiplied with one element of src.
     const double positions = static_cast<double>(tensor::Product(shape_.dst.sizes) / shape_.dst.sizes[1]);
     const double flops = 2 * positions * static_cast<double>(tensor::Product(shape_.weights.sizes));
     const double worth = std::min(flops / kMinTileFlops, 1e6);
@@ -266,7 +266,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
                : absl::UnimplementedError("library op convolution: oneDNN does not support these parameters");
   }
 
-  // Divides the shared tensor along its first dimension, in parts that do not cut the blocks of its layout.
+  // Divides the shared tensor along its first dimension into parts of whole blocks of its layout.
   absl::Status PrepareShared() {
     constexpr int64_t kMinBytes = 256 << 10, kBlock = 64;
     for (size_t i = 0; i < 2; ++i) {
@@ -297,7 +297,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
     return part;
   }
 
-  // The elements before a tile's part of a tensor.
+  // The offset of a tile's part of a tensor, in elements.
   int64_t OffsetOf(size_t side, int64_t tile) const {
     const Side& s = sides_[side];
     return s.tiled_dim == kNone ? 0 : tile * tile_size_ * s.tensor->strides[s.tiled_dim];
@@ -311,7 +311,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
   std::vector<Variant> variants_;
   std::vector<SharedPart> shared_parts_;
   int64_t flip_bytes_ = 0;
-  int64_t shared_bytes_ = 0;  // Scratch that all threads share, and scratch of each.
+  // The sizes of the scratch memory that all threads share, and of the scratch memory of each thread.
+  int64_t shared_bytes_ = 0;
   int64_t thread_bytes_ = 0;
 };
 

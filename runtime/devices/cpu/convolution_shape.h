@@ -1,5 +1,5 @@
-// An HLO convolution as one of oneDNN's three kinds: forward, backward data (the gradient of the input) or backward
-// weights (the gradient of the kernel).
+// Describes an HLO convolution as one of oneDNN's three kinds: forward, backward data (the gradient of the input) or
+// backward weights (the gradient of the kernel).
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ enum class ConvolutionKind { kForward, kBackwardData, kBackwardWeights };
 struct ConvolutionShape {
   ConvolutionKind kind = ConvolutionKind::kForward;
   Strided src, weights, dst;
-  std::vector<int64_t> strides, dilations, padding_low, padding_high;  // As in oneDNN: dilation 0 is dense.
-  bool flip_kernel = false;  // Whether the kernel operand must first be reversed in its spatial dimensions.
+  std::vector<int64_t> strides, dilations, padding_low, padding_high;  // As in oneDNN, dilation 0 is a dense window.
+  bool flip_kernel = false;  // True if the kernel operand must first be reversed in its spatial dimensions.
 };
 
-// InvalidArgument if parameters and shapes do not match, Unimplemented if oneDNN has no such convolution: a dilated
-// input together with strides or groups, or negative low padding.
+// InvalidArgument if parameters and shapes do not match. Unimplemented if oneDNN has no such convolution: fewer than 1
+// or more than 3 spatial dimensions, a kernel that is reversed in only some of them, a dilated input together with
+// strides or groups, or negative low padding.
 absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op);
 
 }  // namespace xlad::runtime

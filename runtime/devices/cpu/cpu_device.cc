@@ -35,7 +35,7 @@ class CpuMemory final : public DeviceMemory {
 absl::StatusOr<std::unique_ptr<DeviceMemory>> AllocateMemory(int64_t bytes) {
   constexpr int64_t kMaxBytes = int64_t{1} << 46;
   void* address = nullptr;
-  // At least one line, so that allocations of 0 bytes have different addresses too.
+  // At least one cache line, so that even allocations of 0 bytes have different addresses.
   const size_t size = RoundUp(bytes > 0 ? bytes : 1, XLAD_BUFFER_ALIGNMENT);
   if (bytes < 0 || bytes > kMaxBytes || posix_memalign(&address, XLAD_BUFFER_ALIGNMENT, size) != 0) {
     return absl::ResourceExhaustedError(absl::StrCat("cpu: cannot allocate ", bytes, " bytes"));
@@ -48,7 +48,7 @@ absl::Status CheckBytes(int64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat("cpu: found a range of ", bytes, " bytes, expected 0 or more"));
 }
 
-// Work of the cpu device has finished when the call that enqueues it returns.
+// Always done, because work of the cpu device has finished when the call that enqueues it returns.
 class CpuEvent final : public Event {
  public:
   explicit CpuEvent(absl::Status status) : status_(std::move(status)) {}
@@ -59,7 +59,7 @@ class CpuEvent final : public Event {
   const absl::Status status_;
 };
 
-// Copies of fewer bytes are left to one thread.
+// Copies of fewer bytes are done by one thread.
 constexpr int64_t kMinBytesOfPart = 256 << 10;
 
 class CpuStream final : public Stream {
@@ -155,7 +155,7 @@ class CpuExecutable final : public LoadedExecutable {
 
   absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const override;
 
-  // Kernels by number; a copy, so that a launcher takes no lock.
+  // Kernels by number. This is a copy, so that RunKernel does not need a lock.
   std::vector<XladKernel> Kernels() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kernels_;

@@ -1,4 +1,4 @@
-// The cpu device: this machine's memory, native code, oneDNN.
+// The cpu device: this machine's memory and CPU, with native code and library ops.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 namespace xlad::runtime {
 
 // All cpu devices share the machine. Work runs on the thread that enqueues it and on the threads of the stream's team
-// (thread_team.h), and has finished when the call returns. The host can access both kinds of memory.
+// (thread_team.h), and has finished when the call returns. The host can access memory of all kinds.
 std::unique_ptr<Device> MakeCpuDevice();
 
-// Loads native code, whatever device kind the executable's target names: for devices that run it on this CPU with
-// memory of their own. Its launchers need a stream of the cpu device and buffers that this process can access.
-// `more` are functions that the code may call besides those of every program.
+// Loads native code, whatever device kind the executable's target names. Used by devices that run the code on this CPU
+// but have their own memory. The launchers of the result need a stream of the cpu device and buffers that this process
+// can access. `more` are functions that the code may call in addition to those that all programs may call.
 absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadNativeCode(Executable executable,
                                                                  absl::Span<const ProvidedFunction> more = {});
 

@@ -55,7 +55,7 @@ dnnl_data_type_t DnnlType(tensor::ElementType type) {
 }
 
 void UseOneThread() {
-  // It sets a property of the calling thread. The symbol exists if oneDNN uses OpenMP.
+  // omp_set_num_threads applies to the calling thread. The symbol exists if oneDNN uses OpenMP.
   thread_local const bool done = [] {
     const auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
     if (set != nullptr) set(1);

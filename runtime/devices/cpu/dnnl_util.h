@@ -1,4 +1,5 @@
-// oneDNN's C interface with owners for its objects and absl::Status for its codes. (The C++ interface throws.)
+// oneDNN's C interface with RAII for its objects and absl::Status for its error codes. (The C++ interface throws
+// exceptions.)
 #pragma once
 
 #include <oneapi/dnnl/dnnl.h>
@@ -25,10 +26,10 @@ using DnnlStream = std::unique_ptr<dnnl_stream, DnnlDestroyer<dnnl_stream_t, dnn
 
 absl::Status FromDnnl(dnnl_status_t status, const char* what);
 dnnl_engine_t DnnlEngine();
-dnnl_data_type_t DnnlType(tensor::ElementType type);  // bf16 or f32.
+dnnl_data_type_t DnnlType(tensor::ElementType type);  // bf16 for kBF16, otherwise f32.
 
-// Limits OpenMP to one thread in the calling thread, because oneDNN must not start threads below those of the runtime.
-// Cheap after the first call on a thread.
+// Limits OpenMP to one thread in the calling thread, because oneDNN must not start threads in addition to those of the
+// runtime. Cheap after the first call on a thread.
 void UseOneThread();
 
 // A primitive whose scratchpad memory is passed in by the caller.
@@ -37,7 +38,7 @@ struct DnnlOp {
   DnnlPrimitive primitive;
   std::string name;  // The name of the implementation.
   dnnl_memory_desc_t scratchpad;
-  int64_t scratchpad_bytes = 0;  // A multiple of the buffer alignment.
+  int64_t scratchpad_bytes = 0;  // The size of the scratchpad, a multiple of the buffer alignment.
 
   bool IsFast() const;
   const dnnl_memory_desc_t& Desc(dnnl_query_t what) const;

@@ -1,9 +1,9 @@
 // Matrix products by oneDNN.
 //
-// Plans are tried in order when an executable is loaded: operands in their own layout (transposes are strides), then
-// with one or both packed to row-major order, then with bf16 widened to f32 for machines without bf16. The first plan
-// for which oneDNN has a fast implementation is used. The product is divided into tiles (DotGrid), each of which is one
-// call of oneDNN by one thread; there is one primitive for each distinct size of a tile.
+// When an executable is loaded, these plans are tried in order: operands in their own layout (transposes are strides);
+// one or both operands packed to row-major order; and operands of bf16 widened to f32, for machines without bf16. The
+// first plan for which oneDNN has a fast implementation is used. The product is divided into tiles (DotGrid), each of
+// which is one call of oneDNN by one thread. There is one primitive for each distinct size of a tile.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -72,8 +72,8 @@ struct Variant {
   DnnlOp op;
 };
 
-// Extents of 1 that were merged away get row-major strides, because oneDNN recognizes those. `sizes` are those of the
-// tile, in the strides of the whole product.
+// Loops of extent 1 that Merge removed get row-major strides, because oneDNN recognizes those. `sizes` are the sizes of
+// the tile; the strides are those of the whole product.
 absl::StatusOr<Matrices> DescribeAll(DotShape shape, const DotGrid& sizes, const Types& types) {
   DotLoop m = Only(shape.m), n = Only(shape.n), k = Only(shape.k);
   if (m.size == 1) m.lhs = k.lhs * k.size, m.result = n.size;
@@ -191,7 +191,7 @@ class DnnlDot final : public PreparedLibraryOp {
     return variants_.size() - 1;
   }
 
-  // The types that oneDNN computes with.
+  // The element types with which oneDNN computes.
   Types Computed() const {
     return plan_.widen ? Types{ElementType::kF32, ElementType::kF32, ElementType::kF32} : types_;
   }
@@ -205,10 +205,10 @@ class DnnlDot final : public PreparedLibraryOp {
   bool empty_ = false;
   int64_t result_elements_ = 0;
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;
-  int64_t scratchpad_bytes_ = 0;  // Each thread has its own.
+  int64_t scratchpad_bytes_ = 0;  // Per thread.
 };
 
-// Elements that one piece of a conversion or a packing has at least.
+// The minimum number of elements in one piece of a conversion or a packing.
 constexpr int64_t kMinPiece = 1 << 15;
 
 class DotCall final : public LibraryCall {
@@ -285,7 +285,7 @@ class DotCall final : public LibraryCall {
   }
 
   const DnnlDot& dot_;
-  std::vector<std::vector<DnnlCall>> calls_;  // By thread and variant.
+  std::vector<std::vector<DnnlCall>> calls_;  // Indexed by thread, then by variant.
 };
 
 absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlDot::MakeCall(int threads) const {

@@ -10,8 +10,8 @@
 
 namespace xlad::runtime {
 
-// A loop over an extent, and the strides of the three arrays along it, in elements (0: the array does not depend on
-// it).
+// A loop over an extent, and the strides of the three arrays along the loop, in elements. A stride is 0 if the array
+// does not depend on the loop.
 struct DotLoop {
   int64_t size = 1, lhs = 0, rhs = 0, result = 0;
 };
@@ -23,14 +23,14 @@ struct DotShape {
   int64_t Elements(const std::vector<DotLoop>& loops) const;
   // Merges adjacent loops whose strides are contiguous, and removes loops of extent 1.
   void Merge();
-  // Whether the library can compute it as matrix products: at most one loop each of m, n and k.
+  // Whether oneDNN can compute this shape as matrix products: there is at most one loop each for m, n and k.
   bool IsMatrix() const { return m.size() <= 1 && n.size() <= 1 && k.size() <= 1; }
 };
 
 // InvalidArgument if dimension numbers and shapes do not match.
 absl::StatusOr<DotShape> ReadDotShape(const DotOp& op);
 
-// An operand copied to row-major [batch, rows, columns] order, before the product.
+// An operand that is copied to row-major [batch, rows, columns] order before the product.
 struct Packing {
   std::vector<int64_t> sizes;    // The sizes of the copy, outermost first.
   std::vector<int64_t> strides;  // The strides of the operand, in elements.
@@ -40,21 +40,21 @@ struct Packing {
 Packing PackLhs(DotShape* shape);
 Packing PackRhs(DotShape* shape);
 
-// How Pack copies: elements of 2 or 4 bytes as they are, or floats of 2 bytes widened to f32.
+// How PackRows copies: elements of 2 or 4 bytes unchanged, or floats of 2 bytes widened to f32.
 enum class PackKind { kSame2, kSame4, kBf16ToF32, kF16ToF32 };
 struct RowRange {
   int64_t begin, end;
 };
-// Writes rows begin .. end-1 of the copy, which has as many rows as the product of all its sizes but the last.
+// Writes rows begin .. end-1 of the copy. The number of its rows is the product of all its sizes but the last.
 void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, RowRange range);
 int64_t CountRows(const Packing& packing);
 
 // How a product is divided into tiles: the largest extents of a tile in the outermost batch loop, m and n. The division
-// is a function of the shape alone, so that the bits of the result do not depend on the number of threads.
+// depends on the shape alone, so that the bits of the result do not depend on the number of threads.
 struct DotGrid {
   int64_t batch = 1, m = 1, n = 1;
 };
-// Divides a merged shape. Products of few operations are one tile.
+// Divides a merged shape. Products of few operations on few bytes are one tile.
 DotGrid ChooseGrid(const DotShape& shape);
 
 }  // namespace xlad::runtime

@@ -1,8 +1,9 @@
-// The library op fft: lines of a plan (fft_plan.h), dimension by dimension.
+// The library op fft: transforms one dimension after the other by plans for one length (fft_plan.h).
 //
-// The last dimension is transformed row by row. Short rows are gathered, several at a time, so that their elements
-// alternate in memory. Even numbers of real numbers are transformed as half as many complex numbers. The other
-// dimensions are transformed in columns: several neighboring lines, whose elements alternate in memory already.
+// The last dimension is transformed row by row. Several short rows are copied to memory where their elements alternate,
+// and are transformed together. A row with an even number of real numbers is transformed as half as many complex
+// numbers. The other dimensions are transformed in columns: several neighboring lines, whose elements already alternate
+// in memory, are transformed together.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -22,11 +23,12 @@ namespace {
 
 using tensor::ElementType;
 
-constexpr int64_t kLanes = 16;            // Lines that are transformed together.
+constexpr int64_t kLanes = 16;            // The number of lines that are transformed together.
 constexpr int64_t kShortRow = 64;         // Rows up to this length are transformed together.
-constexpr int64_t kColumnBytes = 1 << 18;  // The size of the columns that are transformed together.
+constexpr int64_t kColumnBytes = 1 << 18;  // The total size of the columns that are transformed together.
 
-// Pairs of real and imaginary parts; `inverse` exchanges them, which makes a forward transform an inverse one.
+// An array of pairs of real and imaginary parts. `inverse` exchanges the parts, so that a forward transform computes an
+// inverse one.
 template <typename T>
 FftArray<T> Pairs(T* at, bool inverse) {
   return inverse ? FftArray<T>{at + 1, at, 2} : FftArray<T>{at, at + 1, 2};
@@ -82,7 +84,8 @@ class RowTransform {
   }
 
  private:
-  // Rows of a unit of work: some tens of microseconds, and whole sets of short rows.
+  // The number of rows in a unit of work, which takes some tens of microseconds. Short rows that are transformed
+  // together are in one unit.
   int64_t group() const {
     const int64_t rows = std::max<int64_t>(1, 16384 / n_);
     return together_ ? RoundUp(rows, kLanes) : rows;
@@ -157,7 +160,7 @@ class RowTransform {
   int64_t n_, rows_;
   T scale_;
   bool inverse_;
-  int64_t half_ = 0, from_ = 0, to_ = 0;  // from_, to_: elements of T from one row to the next.
+  int64_t half_ = 0, from_ = 0, to_ = 0;  // The distance from one row of an array to the next, in elements of T.
   bool together_ = false, halved_ = false;
   std::optional<FftPlan<T>> plan_;
   std::vector<T> roots_;

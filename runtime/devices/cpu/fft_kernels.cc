@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Some complex numbers: their real and imaginary parts.
+// A vector of complex numbers: the real and the imaginary parts.
 template <typename V>
 struct Pair {
   V re, im;
@@ -66,7 +66,8 @@ HWY_INLINE void Store(D d, const Pair<hn::Vec<D>>& value, const FftArray<T>& arr
   }
 }
 
-// Calls f(d, i) for vectors that cover 0 .. count-1: full ones, then shorter ones for the rest.
+// Calls f(d, i) for vectors of type d at index i that cover 0 .. count-1: full vectors, then shorter vectors for the
+// rest.
 template <typename T, typename F>
 HWY_INLINE void ForVectors(int64_t count, const F& f) {
   const hn::ScalableTag<T> full;
@@ -104,7 +105,8 @@ constexpr double Sine(int k) {
   return k % kRadix == folded ? size : -size;
 }
 
-// The discrete Fourier transform of kRadix numbers, in place. An odd radix uses that cosines are even and sines odd.
+// The discrete Fourier transform of kRadix numbers, in place. For an odd radix, uses the fact that the cosine is even
+// and the sine is odd.
 template <int kRadix, typename D>
 HWY_INLINE void Butterfly(D d, Pair<hn::Vec<D>>* x) {
   using T = hn::TFromD<D>;
@@ -183,7 +185,8 @@ void Pass(const FftPass<T>& pass, const FftArray<T>& from, const FftArray<T>& to
   }
 }
 
-// Writes x[j][i] to y[s (kRadix p + j) + q], where (p, q) is the pair number first + i, q < s: a transposition.
+// Writes x[j][i] to y[s (kRadix p + j) + q], a transposition. (p, q) is the pair with number first + i = s p + q, where
+// q < s.
 template <int kRadix, typename D, typename T = hn::TFromD<D>>
 HWY_INLINE void StoreSpread(D d, const hn::Vec<D>* x, int64_t s, int64_t first, T* to) {
   constexpr size_t kLanes = hn::MaxLanes(d);
@@ -241,7 +244,7 @@ void SpreadPass(const FftPass<T>& pass, const FftArray<T>& from, const FftArray<
   });
 }
 
-// Any radix up to kMaxRadix, by the definition.
+// A pass of any radix up to kMaxRadix, by the definition of the transform.
 template <typename T>
 void GeneralPass(const FftPass<T>& pass, const FftArray<T>& from, const FftArray<T>& to) {
   const int64_t s = pass.stride, r = pass.radix;

@@ -1,4 +1,4 @@
-// The passes of a Fourier transform, as vector instructions. fft_plan.h puts them together.
+// The passes of a Fourier transform, in vector instructions. fft_plan.h combines passes into transforms.
 //
 // Between passes the real and imaginary parts are separate arrays. A pass of Stockham's form of the mixed-radix
 // Cooley-Tukey algorithm (Van Loan, "Computational frameworks for the fast Fourier transform", section 1.7) of radix r,
@@ -6,8 +6,9 @@
 //
 //   y[q + s (r p + j)] = w^(p j) * sum over k of x[q + s (p + m k)] e^(-2 pi i j k / r),   w = e^(-2 pi i / n).
 //
-// After it, n is m and s is r s. The last pass leaves the result in order. A batch of lines whose elements alternate in
-// memory is transformed together: s is then the number of lines at the first pass.
+// In the next pass, n is m, and s is multiplied by r. After the last pass the result is in order. If the elements of a
+// batch of lines alternate in memory, the lines are transformed together: s is then the number of lines in the first
+// pass.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +31,9 @@ struct FftPass {
   // parts and then all imaginary parts for the m * stride pairs (p, q), q fastest.
   const T* twiddles = nullptr;
   bool spread = false;
-  // For radices without a function of their own: e^(-2 pi i k / radix), real and imaginary parts, for k < radix.
+  // For radices without a specialized function: e^(-2 pi i k / radix), real and imaginary parts, for k < radix.
   const T* roots = nullptr;
-  T scale = 1;  // Applied to the result; other than 1 in the last pass only, which is not spread.
+  T scale = 1;  // A factor for the result. It differs from 1 only in the last pass, which is not spread.
 };
 
 inline constexpr int kMaxRadix = 61;
@@ -43,18 +44,18 @@ template <typename T>
 struct FftKernels {
   // `from` may have step 2 only if the pass is spread, `to` only if m is 1. `from` and `to` do not overlap.
   void (*pass)(const FftPass<T>& pass, const FftArray<T>& from, const FftArray<T>& to);
-  // to = from, in another arrangement, for `count` elements; and to = scale * from.
+  // Copies `count` elements to an array that may have another `step`, and multiplies them by `scale`.
   void (*copy)(const FftArray<T>& from, const FftArray<T>& to, int64_t count, T scale);
   // to[k] = from[k] * by[k].
   void (*multiply)(const FftArray<T>& from, const FftArray<T>& by, const FftArray<T>& to, int64_t count);
-  // The spectrum x[0..h] of 2h real numbers from the transform z[0..h-1] of the h complex numbers that they make as
-  // pairs, and back (without the factor 1/2). roots[k] = e^(-pi i k / h) for k <= h/2. x and z have step 2 and do not
-  // overlap.
+  // Computes the spectrum x[0..h] of 2h real numbers from z[0..h-1], the transform of the h complex numbers that are
+  // pairs of these real numbers, and the reverse (without the factor 1/2). roots[k] = e^(-pi i k / h) for k <= h/2. x
+  // and z have step 2 and do not overlap.
   void (*half_to_real)(const T* z, const T* roots, int64_t h, T* x);
   void (*real_to_half)(const T* x, const T* roots, int64_t h, T* z);
 };
 
-// For the CPU that the program runs on.
+// The passes for the CPU that the program runs on.
 const FftKernels<float>& FftKernelsF32();
 const FftKernels<double>& FftKernelsF64();
 template <typename T>

@@ -13,13 +13,13 @@ namespace {
 bool HasFunction(int radix) { return radix <= 5 || radix == 7 || radix == 8; }
 
 // The radices of n in the order of their passes; empty if n has a prime factor above kMaxRadix. Powers of two come
-// first: the first passes of a line have small strides, which are slow for other radices.
+// first, because the first passes of a line have small strides, with which other radices are slow.
 std::vector<int> Radices(int64_t n) {
   std::vector<int> radices;
   int twos = 0;
   for (; n % 2 == 0; n /= 2) ++twos;
   int eights = twos / 3;
-  if (twos % 3 == 1 && eights > 0) --eights;  // 16 is 4 * 4, not 8 * 2.
+  if (twos % 3 == 1 && eights > 0) --eights;  // For example, 16 becomes 4 * 4 and not 8 * 2.
   radices.assign(static_cast<size_t>(eights), 8);
   for (twos -= 3 * eights; twos >= 2; twos -= 2) radices.push_back(4);
   for (int radix : {7, 5, 3}) {
@@ -33,7 +33,7 @@ std::vector<int> Radices(int64_t n) {
   return radices;
 }
 
-// The relative time of a transform: for every pass, what an element takes.
+// The relative time of a transform: the sum over its passes of the time per element, times n.
 double Cost(int64_t n, const std::vector<int>& radices) {
   double cost = 0;
   int64_t stride = 1;
@@ -45,7 +45,7 @@ double Cost(int64_t n, const std::vector<int>& radices) {
   return cost * static_cast<double>(n);
 }
 
-// The cheapest length of at least 2n - 1 for the convolution.
+// The length for the convolution: at least 2n - 1, with the least estimated time.
 int64_t ConvolutionLength(int64_t n) {
   int64_t best = 0;
   double least = 0;
@@ -67,7 +67,7 @@ int64_t ConvolutionLength(int64_t n) {
   return best;
 }
 
-// Whole vectors, so that the imaginary parts are aligned as the real ones are.
+// Rounded up to whole vectors, so that the imaginary parts have the same alignment as the real parts.
 int64_t Padded(int64_t elements) { return RoundUp(elements, 16); }
 
 template <typename T>
@@ -82,7 +82,7 @@ FftArray<T> Exchanged(const FftArray<T>& array) {
 }  // namespace
 
 void FftRoot(int64_t k, int64_t n, double* re, double* im) {
-  // The angle is reduced to an eighth of a circle, where sines and cosines are most accurate.
+  // The angle is reduced to an eighth of a circle, because sines and cosines are most accurate there.
   const int64_t octant = 8 * k / n;
   const double fraction = static_cast<double>(8 * k - octant * n) / static_cast<double>(8 * n);
   const double angle = 2 * std::numbers::pi * ((octant % 2 == 0) ? fraction : 0.125 - fraction);

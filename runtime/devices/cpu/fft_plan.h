@@ -1,4 +1,4 @@
-// The complex Fourier transform of one length: which passes (fft_kernels.h) it takes, and their constants.
+// A plan for complex Fourier transforms of one length: its passes (fft_kernels.h) and their constants.
 //
 // The length is divided into the radices 8, 4, 7, 5, 3 and 2 and into other primes up to kMaxRadix. A length with a
 // larger prime factor, or with expensive ones, is transformed as a convolution of a longer, convenient length
@@ -17,7 +17,8 @@ namespace xlad::runtime {
 template <typename T>
 class FftPlan {
  public:
-  // For lines of n >= 1 numbers: one line at a time, or several whose elements alternate in memory (`batched`).
+  // A plan for lines of n >= 1 numbers. If `batched`, it transforms several lines at a time, whose elements alternate
+  // in memory; otherwise one line. `batched` must be false if IsFftConvolution(n).
   FftPlan(int64_t n, bool batched);
 
   int64_t size() const { return n_; }
@@ -25,8 +26,8 @@ class FftPlan {
   int64_t scratch_elements(int64_t lines) const;
 
   // Transforms `lines` lines (1 if the plan is not batched): element k of line l is at k * lines + l of `from` and of
-  // `to`, which may be the same memory. Multiplies the result by `scale`. The inverse transform, without its factor
-  // 1/n, is the same with re and im exchanged in both arrays.
+  // `to`, which may be the same memory. Multiplies the result by `scale`. For the inverse transform (without its factor
+  // 1/n), exchange re and im in both arrays.
   void Run(const FftArray<T>& from, const FftArray<T>& to, int64_t lines, T scale, T* scratch) const;
 
  private:
@@ -36,7 +37,7 @@ class FftPlan {
 
   int64_t n_ = 1;
   bool batched_ = false;
-  std::vector<FftPass<T>> passes_;  // With the strides of one line.
+  std::vector<FftPass<T>> passes_;  // The passes, with the strides for one line.
   std::vector<std::unique_ptr<T[]>> constants_;
   // For a transform by convolution: e^(-pi i k^2 / n), and the transform of its conjugate divided by its length.
   std::unique_ptr<FftPlan<T>> convolution_;

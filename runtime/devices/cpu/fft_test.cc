@@ -1,4 +1,4 @@
-// The library op fft against the definition of the transform, in double precision.
+// Compares the library op fft with the definition of the transform in double precision.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ int64_t Product(const Dims& dims) {
   return product;
 }
 
-// The transform of dimension `d` by its definition, without scale.
+// The unscaled transform of dimension `d`, computed by its definition.
 std::vector<Complex> Defined(const std::vector<Complex>& x, const Dims& dims, size_t d, bool inverse) {
   int64_t inner = 1;
   for (size_t e = d + 1; e < dims.size(); ++e) inner *= dims[e];
@@ -46,7 +46,8 @@ std::vector<Complex> Defined(const std::vector<Complex>& x, const Dims& dims, si
   return y;
 }
 
-// The first half of the last dimension, or all of a spectrum from its first half.
+// Halved returns the first half, n / 2 + 1 elements, of the last dimension of a spectrum. Completed computes the whole
+// spectrum from this half.
 std::vector<Complex> Halved(const std::vector<Complex>& x, const Dims& dims) {
   const int64_t n = dims.back(), half = n / 2 + 1;
   std::vector<Complex> y;
@@ -61,7 +62,7 @@ std::vector<Complex> Completed(const std::vector<Complex>& x, const Dims& dims) 
   for (int64_t row = 0; row < Product(dims) / n; ++row) {
     for (int64_t k = 0; k < n; ++k) {
       Complex value = k < half ? x[row * half + k] : std::conj(x[row * half + n - k]);
-      if (k == 0 || 2 * k == n) value = value.real();  // The other parts are ignored.
+      if (k == 0 || 2 * k == n) value = value.real();  // The imaginary parts of these elements are ignored.
       y.push_back(value);
     }
   }

@@ -30,7 +30,7 @@ bool HasConversions() {
   return has;
 }
 
-// Both convert as many full vectors as there are and return the number of elements converted.
+// Both functions convert only full vectors and return the number of converted elements.
 __attribute__((target("avx,f16c"))) int64_t WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {

@@ -1,5 +1,5 @@
-// Converts rows of f16 to f32 and back, with the machine's instructions if it has them. (xlad itself is built for
-// machines without them, where each conversion is a function call.)
+// Converts rows of f16 to f32 and back, with the CPU's conversion instructions if it has them. In other code, the
+// compiler makes each conversion a function call, because xlad is compiled for CPUs without these instructions.
 #pragma once
 
 #include <cstdint>

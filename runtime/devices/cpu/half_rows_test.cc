@@ -1,4 +1,5 @@
-// All f16 values, and f32 values around every f16 and between adjacent ones, against the compiler's conversions.
+// Compares with the compiler's conversions: all f16 values, and f32 values near every f16 value and between adjacent
+// ones.
 #include "runtime/devices/cpu/half_rows.h"
 
 #include <gtest/gtest.h>

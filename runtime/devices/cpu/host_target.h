@@ -7,8 +7,8 @@
 
 namespace xlad::runtime {
 
-// LLVM's triple, CPU name and features of this machine, for code that devices of kind `device_kind` run. Equal machines
-// have equal targets.
+// The target with LLVM's triple, CPU name and features of this machine, for code that devices of kind `device_kind`
+// run. Equal machines have equal targets.
 Target HostTarget(const std::string& device_kind);
 
 }  // namespace xlad::runtime

@@ -19,7 +19,7 @@ void Potrf(LapackMatrix<T>& a) {
   a.library().potrf(&uplo, &n, factor, &stride, a.template result<int32_t>(1), 1);
 }
 
-// HLO's op: zeros in the other triangle, and NaN if the matrix is not positive definite.
+// Defined like HLO's cholesky: zeros in the other triangle, and NaN if the matrix is not positive definite.
 template <typename T>
 void Cholesky(LapackMatrix<T>& a) {
   if (a.measures()) return;
@@ -135,7 +135,7 @@ void Orgqr(LapackMatrix<T>& a) {
   Transpose(by_columns, n, m, a.template result<T>(0));
 }
 
-// Q C, C Q, Q^H C or C Q^H for the Q of reflectors.
+// Q C, C Q, Q^H C or C Q^H, where Q is the product of reflectors.
 template <typename T>
 void Ormqr(LapackMatrix<T>& a) {
   const int32_t m = a.result_dim(0, 0), n = a.result_dim(0, 1), k = a.dim(1, 0);
@@ -161,7 +161,8 @@ void Ormqr(LapackMatrix<T>& a) {
   Transpose(c, n, m, a.template result<T>(0));
 }
 
-// The diagonals have n elements in HLO; the first one of the lower and the last one of the upper are not used.
+// Each diagonal has n elements in HLO. The first element of the lower diagonal and the last one of the upper are not
+// used.
 template <typename T>
 void Gtsv(LapackMatrix<T>& a) {
   const int32_t n = a.dim(1, 0), columns = a.dim(3, 1), stride = std::max(1, n);
@@ -174,7 +175,7 @@ void Gtsv(LapackMatrix<T>& a) {
   Transpose(b, columns, n, a.template result<T>(3));
 }
 
-// A = Q H Q^H: H on and next to the diagonal and above, the reflectors of Q below.
+// A = Q H Q^H: the result has H on the first subdiagonal and above, and the reflectors of Q below.
 template <typename T>
 void Gehrd(LapackMatrix<T>& a) {
   const int32_t n = a.rows(), stride = std::max(1, n);

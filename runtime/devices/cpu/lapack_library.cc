@@ -13,14 +13,13 @@ namespace {
 constexpr char kName[] = "libopenblas.so.0";
 constexpr char kPackage[] = "libopenblas0-pthread";
 
-// OpenBLAS reads these from the environment when it is loaded.
+// OpenBLAS reads these variables from the environment when it is loaded.
 void SetEnvironment() {
-  // A matrix is worked on by the calling thread alone, so that the bits of a result do not depend on the number of
-  // cores.
+  // Only the calling thread works on a matrix, so that the bits of a result do not depend on the number of cores.
   setenv("OPENBLAS_NUM_THREADS", "1", /*overwrite=*/1);
 #if defined(__x86_64__)
-  // OpenBLAS 0.3.21 does not know some processors with AVX-512 and takes code for AVX2, which is half as fast. A value
-  // that the user has set is kept.
+  // OpenBLAS 0.3.21 does not recognize some processors with AVX-512 and uses code for AVX2, which is half as fast. A
+  // value that the user has set is kept.
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
     setenv("OPENBLAS_CORETYPE", "SkylakeX", /*overwrite=*/0);
@@ -35,7 +34,7 @@ absl::StatusOr<void*> Open() {
     return absl::FailedPreconditionError(absl::StrCat("cannot load ", kName, " (", dlerror(),
                                                       "), which linear algebra needs; install ", kPackage));
   }
-  // Builds without threads do not lock their buffers: calls from several threads at once give wrong results.
+  // Builds without threads do not lock their buffers, so concurrent calls from several threads give wrong results.
   void* const parallel = dlsym(library, "openblas_get_parallel");
   if (parallel == nullptr || reinterpret_cast<int (*)()>(parallel)() == 0) {
     return absl::FailedPreconditionError(absl::StrCat("found a ", kName, " that is built for one thread, expected one ",

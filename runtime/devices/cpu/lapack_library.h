@@ -1,5 +1,5 @@
-// OpenBLAS, which has LAPACK: loaded when the first executable needs it, so that programs without linear algebra run
-// without it.
+// OpenBLAS, which contains LAPACK. It is loaded when the first executable needs it, so that programs without linear
+// algebra do not need it installed.
 #pragma once
 
 #include <complex>
@@ -10,11 +10,12 @@
 
 namespace xlad::runtime {
 
-// The routines for one element type by their names without its letter. LAPACK's names for complex types differ for
-// orthogonal (unitary) and symmetric (Hermitian) matrices: orgqr is ungqr, syevd is heevd.
+// The routines for one element type. Names lack the letter for the type. For complex types, some of LAPACK's names
+// differ, because matrices are unitary instead of orthogonal and Hermitian instead of symmetric: orgqr is called ungqr,
+// and syevd is called heevd.
 //
-// Arguments are those of LAPACK's documentation (netlib.org/lapack): pointers to everything, matrices by columns, and
-// at the end the length of each text argument, as gfortran passes it.
+// The arguments are those of LAPACK's documentation (netlib.org/lapack). All are pointers, matrices are in column-major
+// order, and the last arguments are the lengths of the text arguments, as in gfortran's calling convention.
 template <typename T>
 struct LapackLibrary {
   using Real = decltype(std::real(T()));
@@ -34,7 +35,7 @@ struct LapackLibrary {
   void (*gehrd)(Int n, Int low, Int high, T* a, Int lda, T* tau, T* work, Int lwork, int32_t* info);
   void (*sytrd)(Flag uplo, Int n, T* a, Int lda, Real* diagonal, Real* beside, T* tau, T* work, Int lwork,
                 int32_t* info, Length);
-  // The following have other arguments for complex types: see lapack_spectral.cc.
+  // The following routines have other arguments for complex types; see lapack_spectral.cc.
   void (*geqp3)();
   void (*syevd)();
   void (*gesdd)();
@@ -44,8 +45,8 @@ struct LapackLibrary {
 };
 
 // FailedPrecondition if OpenBLAS is not installed, or if it is a build that only one thread may call; the error says
-// what to install. A call uses the calling thread alone. Thread-safe, and so are the routines; T is float, double, or a
-// complex number of these.
+// what to install. The routines use the calling thread alone. This function and the routines are thread-safe. T is
+// float, double, or a complex number of these.
 template <typename T>
 absl::StatusOr<const LapackLibrary<T>*> LoadLapack();
 

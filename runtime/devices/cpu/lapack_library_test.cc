@@ -12,8 +12,8 @@
 namespace xlad::runtime {
 namespace {
 
-// Several devices of a process call the library at once. A build that does not lock its buffers mixes up their
-// contents.
+// Several devices of a process call the library at once. A build that does not lock its buffers would return wrong
+// results.
 TEST(LapackLibrary, SeveralThreadsCallItAtOnce) {
   constexpr int32_t kSize = 12;
   constexpr int kThreads = 4, kCalls = 20'000;

@@ -22,9 +22,9 @@ namespace xlad::runtime {
 template <typename T>
 constexpr bool kIsComplex = !std::is_same_v<T, decltype(std::real(T()))>;
 
-// Before the first Begin, a routine measures: it takes memory, and WorkSize asks LAPACK for the sizes of the routine's
-// work areas, but nothing is computed. After each Begin, the routine computes with one matrix, in memory of the
-// measured size.
+// Before the first Begin, a routine is run to measure its scratch memory: WorkSize asks LAPACK for the sizes of the
+// routine's work areas, and nothing is computed. After each Begin, the routine computes with one matrix, in memory of
+// the measured size.
 template <typename T>
 class LapackMatrix {
  public:
@@ -71,7 +71,8 @@ class LapackMatrix {
   }
   int64_t used_bytes() const { return used_; }
 
-  // Sets the scratch memory (used_bytes() as measured), the operands and the results of the next matrix.
+  // Sets the scratch memory, the operands and the results of the next matrix. The scratch memory must have the size
+  // that used_bytes() returned after measuring.
   void Begin(char* memory, std::vector<const void*> operands, std::vector<void*> results) {
     memory_ = memory;
     operands_ = std::move(operands);
@@ -92,8 +93,8 @@ class LapackMatrix {
   std::vector<void*> results_;
 };
 
-// The size of a work area that LAPACK has returned. LAPACK returns it as a number of the matrix's element type, which
-// may have rounded it down, so that it is increased a little for f32.
+// Converts the size of a work area from the form in which LAPACK returns it, a value of the matrix's element type. A
+// size in f32 may have been rounded down, so it is increased a little.
 template <typename T>
 int32_t RoundedSize(const T& work) {
   const double size = static_cast<double>(std::real(work));

@@ -9,7 +9,8 @@ namespace {
 template <typename T>
 using RealOf = typename LapackMatrix<T>::Real;
 
-// The eigenvectors of A^T = conj(A) are the conjugates of those of A; as columns, they are transposed.
+// The eigenvectors of A^T = conj(A) are the conjugates of those of A. LAPACK returns them as columns, so they are
+// transposed.
 template <typename T>
 void Syevd(LapackMatrix<T>& a) {
   using Real = RealOf<T>;
@@ -53,11 +54,11 @@ void Syevd(LapackMatrix<T>& a) {
 template <typename T, bool kDivide>
 void Svd(LapackMatrix<T>& a) {
   using Real = RealOf<T>;
-  // For LAPACK: the rows and columns of A^T.
+  // The rows and columns of A^T, which LAPACK factors.
   const int32_t m = a.columns(), n = a.rows(), k = std::min(m, n);
   const char mode = a.Letter("mode", 'A');
   const int32_t stride = std::max(1, m), u_stride = stride, vt_stride = std::max(1, mode == 'A' ? n : k);
-  // The real work area of complex routines, as their documentation says.
+  // The size of the real work area of complex routines, from their documentation.
   const int64_t small = k, large = std::max(m, n);
   const int64_t divided = mode == 'N' ? 7 * small : small * std::max(5 * small + 7, 2 * large + 2 * small + 1);
   Real* const real_work = a.template Take<Real>(!kIsComplex<T> ? 0 : kDivide ? divided : 5 * small);
@@ -164,7 +165,7 @@ void Geev(LapackMatrix<T>& a) {
     Transpose(from, n, n, matrix);
     run(matrix, values, imaginary, vl, vr, work, size, info);
   } else {
-    // LAPACK may not end for infinities and NaNs.
+    // LAPACK may not terminate if there are infinities or NaNs.
     *info = -4;
     std::fill_n(values, n, T(0));
     if (imaginary != nullptr) std::fill_n(imaginary, n, Real(0));

@@ -28,15 +28,15 @@ class PreparedLibraryOp {
  public:
   virtual ~PreparedLibraryOp() = default;
   virtual size_t buffer_count() const = 0;
-  // What a call by a team of `threads` threads needs.
+  // The size of the scratch memory that a call by a team of `threads` threads needs.
   virtual int64_t scratch_bytes(int threads) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
   // oneDNN's name of the implementation and which operands are rearranged for it, for display.
   virtual std::string Description() const = 0;
 };
 
-// InvalidArgument for ops whose shapes and numbers do not fit each other, Unimplemented for types and forms that
-// the library does not compute.
+// InvalidArgument if an op's shapes and numbers do not match, Unimplemented for types and forms that the library does
+// not compute.
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op);

@@ -30,8 +30,8 @@ using llvm::orc::ExecutorAddr;
     #name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f)) \
   }
 
-// All functions of this process that compiled code may call: the pure ones of the C math library, whether an opcode
-// uses them today or not, so that a new opcode needs no row here.
+// All functions of this process that compiled code may call. The list has all pure functions of the C math library, so
+// that a new opcode needs no new row here.
 const ProvidedFunction kProvided[] = {
     XLAD_UNARY(exp),
     XLAD_UNARY(exp2),

@@ -1,7 +1,7 @@
 // Loads ELF relocatable objects into this process: one object, or an ar archive of several.
 //
-// Code may refer to a fixed list of functions (the C math library and memcpy, memmove, memset) and to no other symbols.
-// Memory is writable or executable, never both.
+// Code may refer to a fixed list of functions (the C math library and memcpy, memmove, memset), to functions that the
+// caller of Load provides, and to no other symbols. Memory is writable or executable, never both.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace xlad::runtime {
 
-// A function that code may refer to besides those of the list.
+// A function to which code may refer.
 struct ProvidedFunction {
   const char* name;
   void* address;
@@ -22,8 +22,8 @@ struct ProvidedFunction {
 // Owns the code, which is unloaded on destruction. Thread-safe.
 class LoadedObject {
  public:
-  // InvalidArgument if the bytes are not an object for this machine. A damaged object, or one that needs a symbol that
-  // is not on the list, may be found only by Find.
+  // Code may refer to the functions in `more` in addition to the fixed list. InvalidArgument if the bytes are not an
+  // object for this machine. If an object is damaged or refers to other symbols, Load may succeed and Find fail.
   static absl::StatusOr<std::unique_ptr<LoadedObject>> Load(absl::string_view object,
                                                             absl::Span<const ProvidedFunction> more = {});
   virtual ~LoadedObject() = default;

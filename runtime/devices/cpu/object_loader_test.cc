@@ -1,4 +1,4 @@
-// Object code that cannot be loaded. What the cpu device does with good code is in runtime/devices/conformance/.
+// Object code that cannot be loaded. runtime/devices/conformance/ tests object code that can be loaded.
 #include "runtime/devices/cpu/object_loader.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ TEST(ObjectLoader, RefusesBytesThatAreNotAnObject) {
   elf.resize(200, '\0');
   for (const std::string& bytes : {std::string("not an object"), std::string(1000, 'x'), elf, elf.substr(0, 5)}) {
     const auto object = LoadedObject::Load(bytes);
-    // Bytes that look like an object may be refused as late as the first lookup of a symbol.
+    // A damaged object may be rejected only when a symbol is looked up for the first time.
     if (object.ok()) {
       EXPECT_FALSE((*object)->Find("kernel").ok());
     } else {

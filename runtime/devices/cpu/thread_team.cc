@@ -22,7 +22,7 @@ void Pause() {
 #endif
 }
 
-// A thread takes 1 / kShare of the tiles that remain of a part, so that the last pieces are small.
+// A thread takes 1 / kShare of the remaining tiles of a part at a time, so that the last pieces are small.
 constexpr int64_t kShare = 4;
 
 }  // namespace
@@ -41,7 +41,7 @@ int32_t ThreadTeam::RunOnAll(int64_t tiles, Job job) {
   if (helpers_.empty()) {
     for (int thread = 1; thread < threads_; ++thread) helpers_.emplace_back([this, thread] { Helper(thread); });
   }
-  // No helper reads the job and the parts before it has joined.
+  // These can be written without a lock: a helper reads the job and the parts only after it has joined.
   job_ = job;
   code_.store(0, std::memory_order_relaxed);
   for (int64_t thread = 0; thread < threads_; ++thread) {
@@ -101,8 +101,9 @@ uint64_t ThreadTeam::NextJob(uint64_t seen) {
     }
     const uint32_t epoch = epoch_.load();
     sleeping_.fetch_add(1);
-    // The owner changes the state before the epoch: if the state is still old, the epoch changes after it was read, and
-    // then the futex does not sleep, or the owner sees a sleeping thread.
+    // The owner changes the state before the epoch. If the state read here is still old, the epoch will change after it
+    // was read: then the futex wait returns at once, or the owner sees this thread among the sleeping ones and wakes
+    // it.
     if (number() == seen && !ending_.load()) {
       syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, nullptr, nullptr, 0);
     }

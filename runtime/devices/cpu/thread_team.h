@@ -1,11 +1,12 @@
 // ThreadTeam: the threads that compute the tiles of one stream's work.
 //
-// One thread, the owner, starts work and takes part in it. The others spin for some microseconds after a piece of work,
-// because the next one usually follows at once, and then sleep on a futex. The owner never waits for a thread that has
-// not begun to take part: it computes all tiles by itself if the other cores are busy with other programs.
+// One thread, the owner, starts work and takes part in it. After a piece of work, the other threads spin for some
+// microseconds, because the next piece usually follows at once, and then sleep on a futex. The owner never waits for a
+// thread that has not begun to take part: it computes all tiles by itself if the other cores are busy with other
+// programs.
 //
 // Tiles are divided into one contiguous part for each thread, so that successive kernels find their data in the caches
-// of the same cores. A thread that has finished its part takes tiles from those of others (work stealing).
+// of the same cores. A thread that has finished its part takes tiles from other parts (work stealing).
 #pragma once
 
 #include <atomic>
@@ -28,8 +29,8 @@ class ThreadTeam {
 
   // Calls work(thread, begin, end) for ranges that together cover 0 .. tiles-1 exactly once, and returns when all calls
   // have returned; `thread` (below threads()) differs between calls that run at the same time. Returns 0 if all calls
-  // do; after another result, which is returned, the remaining tiles may be left out. Only the owner calls it, and not
-  // from inside `work`.
+  // return 0. Otherwise it returns the first other result, and the remaining tiles may be skipped. Only the owner may
+  // call Run, and not from inside `work`.
   template <typename Work>
   int32_t Run(int64_t tiles, const Work& work) {
     if (tiles <= 0) return 0;
@@ -45,7 +46,7 @@ class ThreadTeam {
     int32_t (*call)(const void* context, int thread, int64_t begin, int64_t end) = nullptr;
     const void* context = nullptr;
   };
-  // The tiles that remain of a thread's part: next .. end-1.
+  // The remaining tiles of a thread's part: next .. end-1.
   struct alignas(64) Part {
     std::atomic<int64_t> next = 0;
     int64_t end = 0;
@@ -54,7 +55,7 @@ class ThreadTeam {
   int32_t RunOnAll(int64_t tiles, Job job);
   void WorkOn(int thread);
   void Helper(int thread);
-  // Waits for a job after the one of number `seen`; returns its number, or the same one if the team ends.
+  // Waits for a job whose number is not `seen` and returns its number. Returns `seen` if the team ends.
   uint64_t NextJob(uint64_t seen);
   void WakeHelpers(int64_t count);
 

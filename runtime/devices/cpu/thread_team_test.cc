@@ -40,7 +40,7 @@ TEST(ThreadTeam, ThreadsThatRunAtTheSameTimeHaveDifferentNumbers) {
   EXPECT_EQ(clashes, 0);
 }
 
-// The second of two tiles waits for the first, so both are computed by different threads.
+// Each of the two tiles waits for the other one to start, so different threads compute them.
 TEST(ThreadTeam, OtherThreadsTakePart) {
   ThreadTeam team(2);
   std::atomic<int> arrived = 0;
@@ -77,7 +77,7 @@ TEST(ThreadTeam, SleepsAndWakesBetweenPiecesOfWork) {
       return 0;
     });
     EXPECT_EQ(sum, 45);
-    for (int i = 0; i < 2000; ++i) std::this_thread::yield();  // Longer than the other threads spin.
+    for (int i = 0; i < 2000; ++i) std::this_thread::yield();  // Waits longer than the other threads spin.
   }
 }
 

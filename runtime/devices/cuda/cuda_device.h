@@ -8,13 +8,13 @@
 
 namespace xlad::runtime {
 
-// A device on GPU `ordinal` of the driver: its memory, kernels compiled by the driver, streams that run beside the
-// host. Errors of the driver name the GPU. After a kernel has failed, the driver refuses all further work of this
+// Makes a device on GPU `ordinal` of the driver. The driver compiles its kernels, and its streams run asynchronously to
+// the host. Errors of the driver name the GPU. After a kernel has failed, the driver rejects all further work of this
 // process.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const cuda::Driver* driver, int ordinal = 0);
 
-// The kind is available if NVIDIA's driver and a GPU are found (driver.h); otherwise the reason says what is missing.
-// All devices of a process are on its first GPU: CUDA_VISIBLE_DEVICES gives each worker its own.
+// The kind is available if NVIDIA's driver and a GPU are found (driver.h); otherwise `available` says what is missing.
+// All devices of a process are on its first GPU, so CUDA_VISIBLE_DEVICES must select a different GPU for each worker.
 DeviceKind CudaDeviceKind();
 
 }  // namespace xlad::runtime

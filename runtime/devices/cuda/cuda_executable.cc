@@ -57,7 +57,7 @@ class CudaExecutable final : public LoadedExecutable {
 
   absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const override;
 
-  // Kernels by number; a copy, so that a launcher takes no lock.
+  // Kernels by number. This is a copy, so that RunKernel does not need a lock.
   std::vector<CudaKernel> Kernels() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return kernels_;
@@ -79,13 +79,13 @@ class CudaLauncher final : public Launcher {
  public:
   CudaLauncher(const CudaExecutable* executable, CudaStream* stream)
       : executable_(*executable), stream_(*stream), ops_(&executable->ops(), stream) {}
-  // Enqueued work reads the memory that is freed here.
+  // Enqueued work may still read the memory that is freed here.
   ~CudaLauncher() override {
     stream_.Synchronize().IgnoreError();
     if (api_ != 0) stream_.gpu().Free(api_);
   }
 
-  // Writes the part of the kernel ABI that kernels read: the partition.
+  // Writes the only part of the kernel ABI that these kernels read: the partition.
   absl::Status Prepare(int32_t partition_id) {
     XladKernelApi api = {};
     api.partition_id = partition_id;

@@ -8,7 +8,7 @@
 
 namespace xlad::runtime::cuda {
 
-// The driver compiles the executable's PTX. A tile of a kernel is a block of threads.
+// Loads an executable, whose PTX the driver compiles. A tile of a kernel is a block of threads.
 absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadPtx(std::shared_ptr<const Gpu> gpu, Executable executable);
 
 }  // namespace xlad::runtime::cuda

@@ -1,4 +1,4 @@
-// A module of PTX on a GPU.
+// A module of kernels, compiled from PTX, on a GPU.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace xlad::runtime::cuda {
 // Unloaded on destruction. Thread-safe.
 class CudaModule {
  public:
-  // The driver compiles the PTX for the GPU. InvalidArgument with the driver's log if it refuses the text.
+  // The driver compiles the PTX for the GPU. Returns InvalidArgument with the driver's log if the driver rejects the
+  // text.
   static absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::shared_ptr<const Gpu> gpu, const std::string& ptx,
                                                           const std::string& name);
   ~CudaModule();

@@ -29,7 +29,7 @@ class CudaEvent final : public Event {
     return event;
   }
   ~CudaEvent() override {
-    gpu_->Activate().IgnoreError();  // After a failure of the GPU, the driver's objects are released nevertheless.
+    gpu_->Activate().IgnoreError();  // The driver's objects are released even after a failure of the GPU.
     if (event_ != nullptr) gpu_->driver().cuEventDestroy_v2(event_);
   }
 
@@ -128,7 +128,7 @@ absl::Status CudaStream::CopyToDevice(void* to, absl::Span<const std::byte> from
 
 absl::Status CudaStream::CopyToHost(absl::Span<std::byte> to, const void* from) {
   absl::Status status = StartCopyToHost(to, from);
-  // Parts that have been started would otherwise be written to memory that the caller may free after an error.
+  // After an error the caller may free `to`, so this waits for the parts that are still being copied to it.
   if (!status.ok()) gpu_->driver().cuStreamSynchronize(stream_);
   return status;
 }
@@ -163,7 +163,7 @@ absl::Status CudaStream::Copy(void* to, const void* from, int64_t bytes) {
   return Check(gpu_->driver().cuMemcpyAsync(target, source, size, stream_), "copy");
 }
 
-// The driver's copies need ranges that do not overlap.
+// Copies through temporary memory, because the driver's copies require ranges that do not overlap.
 absl::Status CudaStream::CopyOverlapping(DevicePointer to, DevicePointer from, size_t bytes) {
   const Driver& driver = gpu_->driver();
   XLAD_ASSIGN_OR_RETURN(const DevicePointer between, gpu_->Allocate(static_cast<int64_t>(bytes)));

@@ -15,7 +15,7 @@ namespace xlad::runtime::cuda {
 class StreamStatus {
  public:
   absl::Status Get() const;
-  // Keeps the first error and returns it.
+  // Records `status` if it is the first error, and returns the first error.
   absl::Status Note(const absl::Status& status);
 
  private:
@@ -23,7 +23,8 @@ class StreamStatus {
   absl::Status status_;
 };
 
-// Copies between the host and the GPU go through pinned memory of the stream, so that the host does not wait for them:
+// Copies between the host and the GPU use slots of pinned memory of the stream, so that the host does not wait for
+// them:
 //
 //   to the GPU     memcpy into a slot, then a copy by the GPU
 //   to the host    a copy by the GPU into a slot, then a memcpy by the driver's thread, in the order of the stream
@@ -31,7 +32,7 @@ class StreamStatus {
 // A slot is used again when the event after its last use has been reached.
 class CudaStream final : public Stream {
  public:
-  // `threads` are for library ops that the host computes.
+  // `threads` is the number of threads for library ops that the host computes.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Make(std::shared_ptr<const Gpu> gpu, int threads);
   ~CudaStream() override;
 
@@ -49,7 +50,7 @@ class CudaStream final : public Stream {
   int threads() const { return threads_; }
   // Makes the stream's GPU current. Returns the first error of the stream, if there is one.
   absl::Status Begin() const;
-  // Notes the result of a call of the driver, or of work that the host did for the stream.
+  // Records the error, if any, of a call of the driver or of work that the host did for the stream.
   absl::Status Check(Result result, const std::string& what);
   absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
   // The kernel or library op that was enqueued last, for the message if the GPU reports an error later.

@@ -11,14 +11,15 @@ namespace xlad::runtime::cuda {
 inline constexpr char kDriverLibrary[] = "libcuda.so.1";
 // The environment variable that names another library with the driver's functions.
 inline constexpr char kDriverVariable[] = "XLAD_CUDA_DRIVER";
-inline constexpr int kOldestVersion = 12000;  // CUDA 12.0, whose drivers have all functions and compile PTX 7.8.
+// CUDA 12.0. Its drivers have all functions that xlad calls, and compile PTX 7.8.
+inline constexpr int kOldestVersion = 12000;
 
-// The functions of a driver that has been initialized and has at least one GPU. It is never unloaded.
+// The functions of a driver that has been initialized and has found at least one GPU. The driver is never unloaded.
 struct Driver {
 #define XLAD_CUDA_MEMBER(name, parameters) Result(*name) parameters = nullptr;
   XLAD_CUDA_FUNCTIONS(XLAD_CUDA_MEMBER)
 #undef XLAD_CUDA_MEMBER
-  int version = 0;  // 12040 is CUDA 12.4.
+  int version = 0;  // The newest CUDA that the driver supports; 12040 is CUDA 12.4.
   int device_count = 0;
 
   // "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"

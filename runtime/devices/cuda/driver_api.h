@@ -1,5 +1,5 @@
-// The functions of NVIDIA's driver (libcuda.so.1) that xlad calls. The types are declared here, so that xlad builds
-// where CUDA is not installed. driver_api_test.cc compares them with CUDA's header if there is one.
+// The functions of NVIDIA's driver (libcuda.so.1) that xlad calls. The types are declared here, so that xlad can be
+// built without CUDA. driver_api_test.cc compares them with CUDA's header if CUDA is installed.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ namespace xlad::runtime::cuda {
 namespace {
 
 constexpr int kOldestCapability = 80;
-// Drivers run code for older GPUs on newer ones, and LLVM 19 generates none for those after sm_90.
+// The newest architecture for which LLVM 19 generates code. Drivers can run this code on newer GPUs.
 constexpr int kNewestCapability = 90;
 
 }  // namespace
@@ -90,10 +90,10 @@ absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
   XLAD_RETURN_IF_ERROR(Activate());
   if (bytes < 0) return OutOfMemory(bytes, "device");
   DevicePointer address = 0;
-  const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes));  // Empty allocations have addresses as well.
+  const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes));  // Even empty allocations have addresses.
   const Result allocated =
       has_pools_ ? driver_.cuMemAllocAsync(&address, size, stream_) : driver_.cuMemAlloc_v2(&address, size);
-  // Drivers answer absurd sizes with an invalid value.
+  // For extremely large sizes, drivers return CUDA_ERROR_INVALID_VALUE instead of CUDA_ERROR_OUT_OF_MEMORY.
   if (allocated == kOutOfMemory || allocated == kInvalidValue) return OutOfMemory(bytes, "device");
   XLAD_RETURN_IF_ERROR(Check(allocated, absl::StrCat("allocation of ", bytes, " bytes")));
   if (has_pools_) XLAD_RETURN_IF_ERROR(Check(driver_.cuStreamSynchronize(stream_), "allocation"));
@@ -101,7 +101,7 @@ absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {
 }
 
 void Gpu::Free(DevicePointer address) const {
-  Activate().IgnoreError();  // After a failure of the GPU, the driver refuses, and the memory is lost with the process.
+  Activate().IgnoreError();  // After a failure of the GPU, the driver frees nothing until the process ends.
   has_pools_ ? driver_.cuMemFreeAsync(address, stream_) : driver_.cuMemFree_v2(address);
 }
 

@@ -13,23 +13,24 @@ namespace xlad::runtime::cuda {
 // Holds the primary context of a GPU. Thread-safe.
 class Gpu {
  public:
-  // Unavailable if the GPU is older than sm_80, for which the compiler generates code.
+  // Unavailable if the GPU is older than sm_80, the oldest architecture for which the compiler generates code.
   static absl::StatusOr<std::shared_ptr<const Gpu>> Open(const Driver* driver, int ordinal);
   ~Gpu();
 
   const Driver& driver() const { return driver_; }
-  // "sm_90": the newest code that the GPU runs and the compiler generates.
+  // The architecture to compile for, such as "sm_90": the newest that both the GPU and the compiler support.
   std::string code_target() const;
   // "GPU 0 (NVIDIA H100)", for messages.
   const std::string& name() const { return name_; }
 
-  // The driver works on the GPU that is current on the calling thread. Every function that calls the driver begins
-  // with this.
+  // The driver works on the GPU that is current on the calling thread. Every function that calls the driver calls
+  // Activate first.
   absl::Status Activate() const;
-  // OK, or an error that names the GPU and what failed: ResourceExhausted if memory is missing, else Internal.
+  // OK, or an error that names the GPU and what failed: ResourceExhausted if there is not enough memory, otherwise
+  // Internal.
   absl::Status Check(Result result, const std::string& what) const;
 
-  // ResourceExhausted says how much memory is free.
+  // Returns ResourceExhausted, with the amount of free memory, if there is not enough memory.
   absl::StatusOr<DevicePointer> Allocate(int64_t bytes) const;
   void Free(DevicePointer address) const;
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) const;
@@ -46,10 +47,10 @@ class Gpu {
   const DeviceId device_;
   const int ordinal_;
   std::string name_;
-  int capability_ = 0;  // 90 for sm_90.
+  int capability_ = 0;  // The compute capability; 90 for sm_90.
   bool has_pools_ = false;
   ContextHandle context_ = nullptr;
-  StreamHandle stream_ = nullptr;  // Orders allocations and frees.
+  StreamHandle stream_ = nullptr;  // The stream on which memory is allocated and freed.
 };
 
 }  // namespace xlad::runtime::cuda

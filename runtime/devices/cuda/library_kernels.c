@@ -1,5 +1,5 @@
-/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are in f32, in the order of their
- * elements, so that results do not depend on the GPU. */
+/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in
+ * f32 in a fixed order of the elements, so that results do not depend on the GPU. */
 #include "runtime/devices/cuda/library_kernels.h"
 
 #define KERNEL __attribute__((nvptx_kernel))
@@ -24,7 +24,7 @@ INLINE float Load(const void* array, int64_t index, int element) {
   }
 }
 
-/* As tensor/small_float.h: rounds to nearest even. */
+/* Rounds to nearest, ties to even, like tensor/small_float.h. */
 INLINE uint16_t ToBf16(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);
   if (value != value) return (uint16_t)((bits >> 16 & 0x8000) | 0x7fc0);
@@ -48,7 +48,7 @@ struct Offsets {
   int64_t lhs, rhs, result;
 };
 
-/* The offsets of an index of a nest of loops. */
+/* The offsets into the three arrays for an index into a nest of loops. */
 INLINE struct Offsets OffsetsOf(const struct XladDotLoop* loops, int64_t index) {
   struct Offsets at = {0, 0, 0};
 #pragma unroll
@@ -64,10 +64,10 @@ INLINE struct Offsets OffsetsOf(const struct XladDotLoop* loops, int64_t index) 
   return at;
 }
 
-enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along each side of one. */
+enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along each side of a tile. */
 
-/* A block computes a tile of `TILE` rows and columns, each of its 16 x 16 threads TILE/16 of each. Slices of both
- * operands are in shared memory. */
+/* A block of 16 x 16 threads computes a tile of `TILE` x `TILE` elements, and each thread computes TILE/16 x TILE/16 of
+ * them. Slices of both operands are in shared memory. */
 #define DOT(name, TILE)                                                                                          \
   static SHARED float name##_lhs[kDepth * (TILE + 1)], name##_rhs[kDepth * (TILE + 1)];                          \
   KERNEL void name(const struct XladDotProblem* problem, const void* lhs, const void* rhs, void* result) {       \

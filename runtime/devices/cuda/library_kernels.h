@@ -1,5 +1,5 @@
-/* The problems that the kernels of library_kernels.c solve, as the host writes them into the GPU's memory. C, because
- * both sides include it. Strides are in elements. */
+/* The parameters of the kernels of library_kernels.c, in the form in which the host writes them into the GPU's memory.
+ * This header is C, because the kernels include it too. Strides are in elements. */
 #ifndef XLAD_RUNTIME_DEVICES_CUDA_LIBRARY_KERNELS_H_
 #define XLAD_RUNTIME_DEVICES_CUDA_LIBRARY_KERNELS_H_
 
@@ -21,7 +21,7 @@ struct XladDotLoop {
 };
 
 /* result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]. Each of b, m, n and k is a nest of loops, outermost
- * first, of which those that are not needed have size 1. */
+ * first. Unused loops have size 1. */
 struct XladDotProblem {
   int64_t batch, m, n, k;
   int64_t row_tiles, column_tiles; /* For each index of the batch. */
@@ -41,7 +41,7 @@ struct XladConvolutionProblem {
   int64_t input_batch_stride, input_feature_stride, kernel_input_stride, kernel_output_stride;
   int64_t output_batch_stride, output_feature_stride;
   int32_t input_element, kernel_element, result_element, unused;
-  struct XladConvolutionDim dims[XLAD_CONVOLUTION_DIMS]; /* Those that are not needed have size 1. */
+  struct XladConvolutionDim dims[XLAD_CONVOLUTION_DIMS]; /* Unused dimensions have size 1. */
 };
 
 #endif /* XLAD_RUNTIME_DEVICES_CUDA_LIBRARY_KERNELS_H_ */

@@ -12,7 +12,7 @@
 #include "tensor/element_type.h"
 #include "tensor/shape.h"
 
-// The PTX of library_kernels.c, which the build makes and CMakeLists.txt names.
+// The PTX of library_kernels.c, in a file that the build writes.
 __asm__(
     ".section .rodata\n"
     ".globl xlad_library_kernels\n"
@@ -54,7 +54,7 @@ struct Elements {
   XladElement lhs, rhs, result;
 };
 
-// Nullopt for types that no kernel computes with.
+// Nullopt if no kernel supports the type.
 template <typename Product>
 std::optional<Elements> ElementsOf(const Product& product) {
   const auto lhs = ElementOf(product.lhs()), rhs = ElementOf(product.rhs()), result = ElementOf(product.result());
@@ -62,7 +62,7 @@ std::optional<Elements> ElementsOf(const Product& product) {
   return Elements{*lhs, *rhs, *result};
 }
 
-// Fills the loops of one group, outermost first. False if there are too many.
+// Fills the loops of one group, outermost first. Returns false if there are too many.
 bool FillLoops(const std::vector<DotLoop>& from, XladDotLoop* to) {
   if (from.size() > XLAD_DOT_LOOPS) return false;
   for (size_t i = 0; i < XLAD_DOT_LOOPS; ++i) {
@@ -134,7 +134,7 @@ LibraryOps::~LibraryOps() {
 
 absl::Status LibraryOps::Add(const LibraryOp& library_op) {
   Op op;
-  XLAD_ASSIGN_OR_RETURN(op.host, PrepareLibraryOp(library_op));  // Checks the op, too.
+  XLAD_ASSIGN_OR_RETURN(op.host, PrepareLibraryOp(library_op));  // This call also checks the op.
   const auto add = [&](const ArrayShape& shape, bool is_result, int64_t times = 1) {
     op.buffers.push_back({BytesOf(shape) * times, is_result, false});
   };
@@ -234,7 +234,7 @@ absl::Status LibraryOpsLauncher::RunKernel(const LibraryOps::Op& op, absl::Span<
                        "launch");
 }
 
-// Waits for the copies: the host has the operands only then.
+// Computes an op on the host. Waits for the copies of the operands to the host.
 absl::Status LibraryOpsLauncher::RunOnHost(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
   if (team_ == nullptr) team_ = std::make_unique<ThreadTeam>(stream_.threads());
   struct alignas(XLAD_BUFFER_ALIGNMENT) Line {

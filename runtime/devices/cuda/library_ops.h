@@ -1,5 +1,5 @@
-// Library ops on a GPU: matrix products and convolutions by kernels of our own (library_kernels.c). The host computes
-// all others, as the cpu device does, on copies of their operands.
+// Library ops on a GPU: matrix products and convolutions by the kernels of library_kernels.c. The host computes all
+// other ops in the same way as the cpu device, on copies of their operands.
 #pragma once
 
 #include <memory>
@@ -29,12 +29,12 @@ class LibraryOps {
   struct Buffer {
     int64_t bytes = 0;
     bool is_result = false;
-    bool has_gaps = false;  // A result of which not every byte is written.
+    bool has_gaps = false;  // True if the buffer is a result that the op does not write completely.
   };
   struct Op {
     std::unique_ptr<PreparedLibraryOp> host;
     std::vector<Buffer> buffers;
-    FunctionHandle kernel = nullptr;  // Null: the host computes it.
+    FunctionHandle kernel = nullptr;  // Null if the host computes the op.
     DevicePointer problem = 0;
     unsigned blocks = 1, threads = 1;
   };
@@ -47,15 +47,15 @@ class LibraryOps {
   absl::Status PlanConvolution(const ConvolutionOp& convolution, Op* op);
 
   const std::shared_ptr<const Gpu> gpu_;
-  std::unique_ptr<CudaModule> kernels_;  // Loaded for the first op that has one.
+  std::unique_ptr<CudaModule> kernels_;  // Loaded for the first op that has a kernel.
   std::vector<Op> ops_;
 };
 
-// Runs them on a stream. Used by one thread at a time.
+// Runs library ops on a stream. Used by one thread at a time.
 class LibraryOpsLauncher {
  public:
   LibraryOpsLauncher(const LibraryOps* ops, CudaStream* stream) : ops_(*ops), stream_(*stream) {}
-  // `op` and the number of buffers have been checked.
+  // The caller must have checked `op` and the number of buffers.
   absl::Status Run(int op, absl::Span<void* const> buffers);
 
  private:

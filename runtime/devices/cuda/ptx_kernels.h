@@ -14,8 +14,8 @@ struct PtxKernel {
   int threads = 1;  // The size of a block: .reqntid.
 };
 
-// By name. InvalidArgument if a kernel does not state its parameters and the size of its blocks in the form that LLVM
-// writes.
+// Keyed by name. InvalidArgument if a kernel does not state its parameters and the size of its blocks in the form that
+// LLVM writes.
 absl::StatusOr<std::map<std::string, PtxKernel>> ListPtxKernels(absl::string_view ptx);
 
 }  // namespace xlad::runtime::cuda

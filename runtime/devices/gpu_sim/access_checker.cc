@@ -20,7 +20,8 @@ uint64_t Mix(uint64_t x) {
 
 }  // namespace
 
-// Their signatures are in compiler/codegen/nvptx/host_threads.h, and the numbers of roles in host_threads.cc.
+// The functions that checked code calls. Their signatures are in compiler/codegen/nvptx/host_threads.h, and the numbers
+// of roles in host_threads.cc.
 struct AccessHooks {
   static void Buffer(int32_t argument, const void* address, int64_t bytes, int32_t role) {
     if (active == nullptr) return;
@@ -110,7 +111,7 @@ int64_t AccessChecker::FindBuffer(uintptr_t address) const {
 
 void AccessChecker::Check(const Buffer& buffer, uintptr_t byte, bool is_store, int16_t thread) {
   Shadow& shadow = ShadowOf(byte);
-  if (buffer.role == Role::kShared) {  // Every block has its own.
+  if (buffer.role == Role::kShared) {  // Every block has its own shared memory.
     if (shadow.write_tile != tile_) shadow.write_tile = -1;
     if (shadow.read_tile != tile_) shadow.read_tile = -1;
   }
@@ -164,7 +165,8 @@ void AccessChecker::CheckResults() {
 }
 
 void AccessChecker::Count(uintptr_t begin, uintptr_t end, bool is_store, int64_t thread) {
-  constexpr int kSectorBits = 48;  // Addresses of user space have 47 bits.
+  // User-space addresses have 47 bits, so the number of a warp fits above the number of a sector.
+  constexpr int kSectorBits = 48;
   const uint64_t warp = static_cast<uint64_t>(thread / kWarp) << kSectorBits;
   Sectors& sectors = is_store ? stored_ : loaded_;
   for (uintptr_t sector = begin / kSectorBytes; sector <= (end - 1) / kSectorBytes; ++sector) {

@@ -37,7 +37,8 @@ class CheckedLauncher final : public Launcher {
   }
 
  private:
-  const std::unique_ptr<Stream> stream_;  // It has one thread.
+  // The stream has one thread, because all tiles must run on the calling thread.
+  const std::unique_ptr<Stream> stream_;
   const std::unique_ptr<Launcher> native_;
 };
 

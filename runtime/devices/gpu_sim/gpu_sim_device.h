@@ -7,12 +7,13 @@ namespace xlad::runtime {
 
 // The kernels of its executables are those for NVIDIA GPUs, with loops over the threads of a block
 // (compiler/codegen/nvptx/host_threads.h). A tile is a block, and the threads of a stream compute blocks. As on a GPU,
-// the host cannot access its memory, and work runs later than it is enqueued. Library ops stand for those of a GPU's
-// libraries and are computed by the cpu device's.
+// the host cannot access the device's memory, and work runs asynchronously. Library ops are computed as on the cpu
+// device.
 DeviceKind GpuSimDeviceKind();
 
-// The same with code that reports every access of memory (access_checker.h), some hundred times slower: a kernel in
-// which two threads race fails with an error that names them.
+// The same kind of device, but its code reports every memory access (access_checker.h) and is hundreds of times
+// slower. A kernel with wrong accesses fails with an error that describes the first of them, for example the two
+// threads of a race.
 DeviceKind GpuSimCheckedDeviceKind();
 
 }  // namespace xlad::runtime

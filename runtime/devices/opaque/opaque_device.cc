@@ -29,7 +29,7 @@ class OpaqueMemory final : public DeviceMemory {
   const int64_t bytes_;
 };
 
-// Translates addresses when work is enqueued and runs native code on the real ones.
+// Translates addresses when work is enqueued, and runs native code on the real addresses.
 class OpaqueLauncher final : public Launcher {
  public:
   OpaqueLauncher(std::unique_ptr<Launcher> native, OpaqueStream* stream)

@@ -1,4 +1,5 @@
-// The opaque device: a CPU device whose memory the host cannot access, so that tests find every place that tries to.
+// The opaque device: a CPU device whose memory the host cannot access, so that tests find every place that accesses
+// device memory directly.
 #pragma once
 
 #include <functional>
@@ -9,11 +10,11 @@
 
 namespace xlad::runtime {
 
-// Runs the code of the cpu device, with the same bits, on memory behind addresses that fault (opaque_heap.h), later and
-// on another thread than the caller's (opaque_stream.h).
+// Runs the code of the cpu device, with bitwise equal results. Accesses through the addresses of its memory fault
+// (opaque_heap.h), and work runs asynchronously on another thread (opaque_stream.h).
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice();
-// The same for another kind whose code runs on this CPU. `name` is the name of its devices, and `load` loads
-// code that is called with addresses which this process can access.
+// The same device for another kind whose code runs on this CPU. `name` is the name of its devices. `load` loads the
+// code, which is called with real addresses that this process can access.
 using NativeLoader = std::function<absl::StatusOr<std::unique_ptr<LoadedExecutable>>(Executable executable)>;
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load);
 

@@ -18,7 +18,7 @@
 namespace xlad::runtime {
 namespace {
 
-// The bytes of all blocks of this process. Limits on memory are those of the process.
+// The bytes of all blocks of all devices of this process, because the memory limit applies to the process.
 std::atomic<int64_t> allocated = 0;
 
 }  // namespace
@@ -83,7 +83,7 @@ void OpaqueHeap::Free(void* address) {
   const Block& block = found->second;
   munmap(block.real, block.mapped_bytes);
   if (block.real != address) munmap(address, block.mapped_bytes);
-  // Without this the pages stay in the file until the device ends; a failure has no other effect.
+  // Returns the pages to the system. If this fails, they stay allocated until the device is destroyed.
   (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block.file_offset, block.mapped_bytes);
   allocated -= block.bytes;
   blocks_.erase(found);

@@ -1,5 +1,5 @@
-// Memory that is mapped twice: the addresses that the device hands out can never be accessed, the real ones are known
-// to this folder alone.
+// Memory with two mappings: the addresses that the device returns can never be accessed, and only this folder uses the
+// real addresses.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,24 @@ class OpaqueHeap {
   static absl::StatusOr<std::unique_ptr<OpaqueHeap>> Make(const std::string& device);
   ~OpaqueHeap();  // All blocks must have been freed.
 
-  // Returns the address to hand out. ResourceExhausted if `bytes` is negative, or if all devices of this process
-  // together would have more than the process may use (base/memory_limit.h) or the machine can map.
+  // Returns the address that the device returns to its caller. ResourceExhausted if `bytes` is negative, or if all
+  // devices of this process together would have more than the process may use (base/memory_limit.h) or the machine can
+  // map.
   absl::StatusOr<void*> Allocate(int64_t bytes, MemoryKind kind);
   void Free(void* address);
 
-  // The real address of `bytes` bytes from a handed-out address. InvalidArgument if they are not inside one block, in
-  // particular if the block has been freed. A range of 0 bytes may be anywhere and has no real address.
+  // The real address of the `bytes` bytes that begin at a handed-out address. InvalidArgument if they are not inside
+  // one block, in particular if the block has been freed. Returns null for a range of 0 bytes, which may be anywhere.
   absl::StatusOr<std::byte*> Translate(const void* address, int64_t bytes) const;
-  // The real address of a kernel's buffer, of which only the beginning is known; it may be the end of a block.
+  // The real address of a kernel's buffer. The size is not known here, so the address may be the end of a block.
+  // InvalidArgument if the address is in no block.
   absl::StatusOr<void*> TranslateBuffer(const void* address) const;
   const std::string& device() const { return device_; }
 
  private:
   struct Block {
     int64_t bytes = 0;
-    int64_t mapped_bytes = 0;  // More than `bytes`, so that the end of a block is inside its mapping.
+    int64_t mapped_bytes = 0;  // Larger than `bytes`, so that the end of a block is inside its mapping.
     int64_t file_offset = 0;
     std::byte* real = nullptr;
   };
@@ -52,14 +54,14 @@ class OpaqueHeap {
       : device_(std::move(device)), file_(file), most_bytes_(most_bytes) {}
   absl::Status OutOfMemory(int64_t bytes, const std::string& why) const;
   absl::Status NotInBlock(const void* address, int64_t bytes) const;
-  // The block that has the address in its mapping, or null.
+  // The block whose mapping contains the address, or null.
   const std::pair<std::byte* const, Block>* Find(const void* address) const;
 
   const std::string device_;
   const int file_;
-  const int64_t most_bytes_;  // What the process may use.
+  const int64_t most_bytes_;  // The maximum for all devices of the process.
   mutable std::shared_mutex mutex_;
-  std::map<std::byte*, Block> blocks_;  // By handed-out address.
+  std::map<std::byte*, Block> blocks_;  // Keyed by handed-out address.
   int64_t file_bytes_ = 0;              // Offsets are not reused; pages of freed blocks are given back to the system.
 };
 

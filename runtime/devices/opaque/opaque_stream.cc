@@ -39,7 +39,7 @@ class OpaqueEvent final : public Event {
   const std::string device_;
 };
 
-// Reaches its event when it is run, or when it is dropped because earlier work failed.
+// Work that marks its event as reached when it runs, or as failed when it is dropped because earlier work failed.
 class Reach {
  public:
   Reach(std::shared_ptr<Point> point, std::string device) : point_(std::move(point)), device_(std::move(device)) {}
@@ -83,7 +83,8 @@ void OpaqueStream::Run() {
   while (true) {
     changed_.wait(lock, [this] { return ending_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    std::function<absl::Status()>& work = queue_.front();  // Stays in the queue, so that Synchronize waits for it.
+    // The work stays in the queue while it runs, so that Synchronize waits for it.
+    std::function<absl::Status()>& work = queue_.front();
     lock.unlock();
     const absl::Status status = work();
     work = nullptr;

@@ -1,4 +1,4 @@
-// A queue of work on a thread of its own.
+// A queue of work with its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@
 
 namespace xlad::runtime {
 
-// Work runs later, in order, on the stream's thread: a missing Synchronize shows as a wrong result or a data race.
-// After an error the rest of the work is skipped.
+// Work runs later, in order, on the stream's thread. Tests therefore detect a missing Synchronize as a wrong result or
+// a data race. After an error, later work is skipped.
 class OpaqueStream final : public Stream {
  public:
   // `native` is a stream of the cpu device, for the launchers of native code.
@@ -42,7 +42,7 @@ class OpaqueStream final : public Stream {
   const std::unique_ptr<Stream> native_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<absl::Status()>> queue_;  // The first one may be running.
+  std::deque<std::function<absl::Status()>> queue_;  // The first item may be running.
   absl::Status status_;                              // The first error.
   bool ending_ = false;
   std::thread thread_;

@@ -71,16 +71,16 @@ class SkeletonDevice final : public Device {
 }  // namespace
 
 DeviceKind SkeletonDeviceKind() {
-  return {kName,
-          "a device that implements nothing",
-          {},
-          {MEMORY_DEVICE},
-          [] { return absl::OkStatus(); },
-          // Native code of this machine. A kind that runs other code states the triple, CPU and features of that.
-          [](const std::string&) { return HostTarget(kName); },
-          [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> {
-            return std::make_unique<SkeletonDevice>();
-          }};
+  return {
+      kName,
+      "a device that implements nothing",
+      {},
+      {MEMORY_DEVICE},
+      [] { return absl::OkStatus(); },
+      // The target of this machine's native code. A kind that runs other code states the triple, CPU and features
+      // of that code.
+      [](const std::string&) { return HostTarget(kName); },
+      [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> { return std::make_unique<SkeletonDevice>(); }};
 }
 
 }  // namespace xlad::runtime

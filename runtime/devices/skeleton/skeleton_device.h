@@ -1,5 +1,5 @@
-// A device kind to copy: every method exists and answers Unimplemented. CONTRIBUTING.md, "A device kind", has the
-// steps.
+// A template for a new device kind: every method exists and returns Unimplemented. CONTRIBUTING.md, "A device kind",
+// has the steps.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace xlad::runtime {
 
-// It is not in the registry.
+// This kind is not in the registry.
 DeviceKind SkeletonDeviceKind();
 
 }  // namespace xlad::runtime

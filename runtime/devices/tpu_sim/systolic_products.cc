@@ -24,11 +24,11 @@ int64_t Elements(const ArrayShape& shape) {
   return elements;
 }
 
-// A library op that is a product of f32.
+// A library op that may be a product of f32 (`is_f32`).
 struct Product {
   bool is_f32 = false;
   Precision precision = PRECISION_DEFAULT;
-  int64_t lhs = 0, rhs = 0, result = 0;  // Elements.
+  int64_t lhs = 0, rhs = 0, result = 0;  // The numbers of elements of the arrays.
 };
 
 template <typename Op>
@@ -56,7 +56,7 @@ class Floats {
   std::vector<Line> lines_;
 };
 
-// Runs on the thread of a stream, on addresses that it can access. Owns the rounded operands.
+// Runs on the thread of a stream, with addresses that the process can access. Owns the rounded operands.
 class SystolicLauncher final : public Launcher {
  public:
   SystolicLauncher(std::unique_ptr<Launcher> native, const std::vector<Product>* products)
@@ -69,7 +69,7 @@ class SystolicLauncher final : public Launcher {
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     const bool is_known = op >= 0 && op < std::ssize(products_) && buffers.size() == 3;
     if (!is_known || !products_[op].is_f32 || products_[op].precision == PRECISION_HIGHEST) {
-      return native_->RunLibraryOp(op, buffers);  // It also reports what is wrong with the arguments.
+      return native_->RunLibraryOp(op, buffers);  // This call also reports wrong arguments.
     }
     const Product& product = products_[op];
     const absl::Span<const float> lhs(static_cast<const float*>(buffers[0]), product.lhs);
@@ -125,7 +125,7 @@ class SystolicExecutable final : public LoadedExecutable {
 
  private:
   const std::unique_ptr<LoadedExecutable> native_;
-  std::vector<Product> products_;  // By library op.
+  std::vector<Product> products_;  // One per library op.
 };
 
 }  // namespace

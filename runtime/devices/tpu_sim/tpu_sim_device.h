@@ -1,8 +1,9 @@
-// The tpu_sim device: a TPU that computes on this machine's CPU, and whose time is that of a model.
+// The tpu_sim device: a simulated TPU that computes on this machine's CPU, with times from a performance model.
 //
 // Numbers: kernels are those of the cpu device. A product of f32 is computed as systolic arrays for bf16 compute it
-// (systolic_products.h). Memory cannot be accessed by the host, and streams are asynchronous, as those of the opaque
-// device. Time: the build states it for each step of an executable (Executable.simulated), for chips that form a torus.
+// (systolic_products.h). As on the opaque device, the host cannot access the memory, and streams are asynchronous.
+// Time: the compiler stores the time of each step in the executable (Executable.simulated), for chips that form a
+// torus.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@
 
 namespace xlad::runtime {
 
-// Models are the chips of deploy/chips, of which v5e is the default, and paths of chip files (machine/chip.h), which
-// have the form of a path: "./my.toml", "/chips/my.toml".
+// A model is a chip of deploy/chips (the default is v5e) or the path of a chip file (machine/chip.h). Such a path
+// contains a slash: "./my.toml", "/chips/my.toml".
 DeviceKind TpuSimDeviceKind();
 
 }  // namespace xlad::runtime
