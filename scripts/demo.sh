@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Trains the step of examples/gpt.py on 8 devices: a coordinator and 4 worker processes with 2 devices each, on this machine.
-# Ends with the loss curve, the files that the run left in build/demo, and what the devices send in a step.
+# Trains the step of examples/gpt.py on 8 devices: a coordinator and 4 worker processes with 2 devices each, on this
+# machine. Draws the loss curve, names the files that it leaves in build/demo, and prints what the devices send in a
+# step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export JAX_PLATFORMS=cpu

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the dependencies of xlad on Debian 12, as root or with sudo. Does nothing if they are installed.
+# Installs the dependencies of xlad on Debian 12, as root or with sudo. Does nothing if the dependencies are installed.
 #   scripts/setup.sh           packages for building and running
 #   scripts/setup.sh --python  also build/venv with jax and the Python package, for the demo and the tests
 set -euo pipefail
@@ -24,7 +24,8 @@ fi
 ready=build/venv/ready
 if [[ "${1:-}" == --python ]] && { [[ ! -e $ready ]] || [[ -n $(find scripts/requirements.txt proto python/setup.py \
     python/pyproject.toml -newer $ready -print -quit) ]]; }; then
-  # The oldest Python for which the tested jax exists. Tests that need jax are skipped, with a message, if there is none.
+  # Uses the oldest Python that the tested version of jax supports. If there is no such Python, tests that need jax are
+  # skipped with a message.
   for python in python3.11 python3.12 python3.13 python3; do
     command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
   done

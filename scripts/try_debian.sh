@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the wheel of `make wheel` in a bare Debian root without a compiler, made by debootstrap, and times what a new
-# user does there: pip install, `xlad demo`, and the script of README.md. Fails if that takes LIMIT seconds or more
-# (default: 180).
+# Installs the wheel of `make wheel` in a bare Debian root without a compiler, made by debootstrap, and measures the
+# time of the steps of a new user: pip install, `xlad demo`, and the script of README.md. Fails if they take LIMIT
+# seconds or more (default: 180).
 #
 #   make wheel && sudo scripts/try_debian.sh [FOLDER]
 #
-# FOLDER keeps the root for the next time (default: a temporary one, which is removed). Needs root, debootstrap and
-# access to a Debian mirror (MIRROR; default: debootstrap's) and to PyPI.
+# The root is made in FOLDER and kept for the next run (default: a temporary folder, which is removed). Needs root,
+# debootstrap and access to a Debian mirror (MIRROR; default: debootstrap's) and to PyPI.
 set -euo pipefail
 fail() { echo "try_debian: $1" >&2; exit 1; }
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ rm -rf "$root/try" && mkdir "$root/try"
 cp "${wheels[0]}" "$root/try/"
 awk '/^```python$/ {on = 1; next} /^```$/ {on = 0} on' README.md >"$root/try/readme.py"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
-# Includes the authority of a proxy, if this machine has one.
+# The certificates include that of a proxy, if this machine has one.
 cp "${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}" "$root/try/ca.crt"
 
 cat >"$root/try/run.sh" <<'END'

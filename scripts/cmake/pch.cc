@@ -1,1 +1,1 @@
-// Compiled for its precompiled header alone.
+// This file is compiled only to build the precompiled header.

@@ -1,5 +1,5 @@
-// The standard and Abseil headers that most sources include: parsed once for all libraries, which halves the time that a
-// source takes to compile. A source still includes what it uses.
+// The standard and Abseil headers that most sources include. They are parsed once for all libraries, which halves the
+// time that a source takes to compile. A source still includes what it uses.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
