@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kDay = 86'400;
 constexpr int64_t kAuthorityDays = 3650;
-constexpr int64_t kBackdateSeconds = 3600;  // Clocks of clients may be behind.
+constexpr int64_t kBackdateSeconds = 3600;  // The clock of a client may be slow.
 
 using Key = std::unique_ptr<EVP_PKEY, OpensslDeleter<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, OpensslDeleter<X509_free>>;
@@ -75,17 +75,17 @@ bool AddExtension(X509* certificate, X509* issuer, int kind, const std::string& 
   return added;
 }
 
-// A certificate without extensions and signature; `issuer` null: its own.
+// A certificate without extensions and signature. If `issuer` is null, the certificate is its own issuer.
 absl::StatusOr<Certificate> Unsigned(EVP_PKEY* key, X509* issuer, const std::string& name, int64_t now, int64_t days) {
   Certificate certificate(X509_new());
   unsigned char serial[16];
   if (certificate == nullptr || RAND_bytes(serial, sizeof serial) != 1)
     return LibraryError("cannot make a certificate");
-  serial[0] &= 0x7f;  // Positive.
+  serial[0] &= 0x7f;  // The serial number must be positive.
   BIGNUM* const number = BN_bin2bn(serial, sizeof serial, nullptr);
   BN_to_ASN1_INTEGER(number, X509_get_serialNumber(certificate.get()));
   BN_free(number);
-  X509_set_version(certificate.get(), 2);  // Counted from 0: version 3.
+  X509_set_version(certificate.get(), 2);  // Versions are counted from 0, so this is version 3.
   ASN1_TIME_set(X509_getm_notBefore(certificate.get()), now - kBackdateSeconds);
   ASN1_TIME_set(X509_getm_notAfter(certificate.get()), now + days * kDay);
   X509_set_pubkey(certificate.get(), key);
@@ -163,7 +163,7 @@ absl::StatusOr<KeyPair> AuthorityIn(const std::string& folder, const Clock& cloc
     return authority;
   }
   XLAD_ASSIGN_OR_RETURN(authority, MakeAuthority(clock.WallNs() / 1'000'000'000));
-  // The key first: a certificate whose key is missing would be useless.
+  // The key is written first, because a certificate without its key is useless.
   XLAD_RETURN_IF_ERROR(WritePrivateFile(key, authority.key));
   XLAD_RETURN_IF_ERROR(WritePrivateFile(certificate, authority.certificate));
   return authority;

@@ -1,7 +1,7 @@
 // A join file: everything that a client or a worker needs to reach a coordinator, in one file of mode 0600.
 //
-// It is text: the token in the first line, the address in the second, then the certificate of the authority. So it can
-// also be given to programs that ask for a token file (the first line) and for a file of certificates (PEM).
+// It is a text file with the token in the first line, the address in the second line, and then the certificate of the
+// authority. It can therefore also be used as a token file (the first line) and as a file of certificates (PEM).
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ struct JoinFile {
 };
 
 std::string FormatJoinFile(const JoinFile& join);
-// InvalidArgument, with what is missing, for other texts.
+// InvalidArgument, which names the missing or malformed part, if the text is not a join file.
 absl::StatusOr<JoinFile> ParseJoinFile(const std::string& text);
 
-// $XDG_CONFIG_HOME/xlad/join, or ~/.config/xlad/join: the file of this user's commands if they are told no coordinator.
-// "" if neither variable is set.
+// $XDG_CONFIG_HOME/xlad/join, or ~/.config/xlad/join. The user's commands read this file if no coordinator is given.
+// Empty if neither XDG_CONFIG_HOME nor HOME is set.
 std::string DefaultJoinPath();
 
 }  // namespace xlad::security

@@ -1,9 +1,9 @@
-// Ownership of OpenSSL's objects.
+// Smart pointers to OpenSSL's objects.
 #pragma once
 
 namespace xlad::security {
 
-// Frees an object by one of OpenSSL's functions: std::unique_ptr<SSL, OpensslDeleter<SSL_free>>.
+// Frees an object with one of OpenSSL's functions: std::unique_ptr<SSL, OpensslDeleter<SSL_free>>.
 template <auto kFree>
 struct OpensslDeleter {
   template <typename T>

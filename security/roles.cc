@@ -50,7 +50,8 @@ const std::vector<CallRule>& CallRules() {
       {"DrainWorker", kNo, kNo, kNo, kAll},
       {"UndrainWorker", kNo, kNo, kNo, kAll},
       {"Backup", kNo, kNo, kNo, kAll},
-      // Blobs are named by the SHA-256 of their contents: who can name one has it, or was told by a job of its own.
+      // Blobs are named by the SHA-256 of their contents. A caller who can name a blob has its contents, or has got the
+      // name from its own job.
       {"HasBlobs", kNo, kAll, kAll, kAll},
       {"PutBlob", kNo, kAll, kAll, kAll},
       {"GetBlob", kNo, kAll, kAll, kAll},

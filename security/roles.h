@@ -1,4 +1,5 @@
-// Who may call what: one table, which denies what it does not name. docs/reference/security.md has it for readers.
+// Which roles may make which calls. One table decides this, and calls that are not in it are denied.
+// docs/reference/security.md shows the table.
 #pragma once
 
 #include <optional>
@@ -10,11 +11,11 @@
 namespace xlad::security {
 
 enum class Role {
-  kReader,     // Sees all jobs and workers.
-  kSubmitter,  // Submits jobs and opens sessions; sees, changes and stops its own.
-  kWorker,     // Runs attempts.
-  kOperator,   // All calls of readers and submitters for all jobs, and the administration of workers.
-  kOwner,      // The user who runs the coordinator, on its machine: everything.
+  kReader,     // May see all jobs and workers.
+  kSubmitter,  // May submit jobs and open sessions. May see, change and stop those of its user.
+  kWorker,     // May run attempts.
+  kOperator,   // May make all calls except Attach, the call with which a worker connects.
+  kOwner,      // May make all calls: the user who runs the coordinator, or a caller with its shared token.
 };
 
 // "reader", "submitter", "worker", "operator", "owner".
@@ -24,7 +25,7 @@ std::optional<Role> ParseRole(absl::string_view name);
 
 enum class Access {
   kDenied,
-  kOwn,  // For jobs and sessions of the same user.
+  kOwn,  // Allowed for jobs and sessions of the same user.
   kAll,
 };
 
@@ -38,9 +39,9 @@ struct CallRule {
 };
 const std::vector<CallRule>& CallRules();
 
-// Who makes a call.
+// The caller.
 struct Caller {
-  std::string user;  // The owner of what it submits. Empty for kOwner.
+  std::string user;  // The user who owns what the caller submits. Empty for kOwner.
   Role role = Role::kOwner;
 };
 

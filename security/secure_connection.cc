@@ -20,18 +20,19 @@ namespace {
 
 constexpr size_t kMinKeyBytes = 16;
 constexpr size_t kChunkBytes = 64 << 10;
-// TLS_AES_128_GCM_SHA256, the cipher that every implementation of TLS 1.3 has. A pre-shared key is bound to a hash.
+// TLS_AES_128_GCM_SHA256, the cipher that every implementation of TLS 1.3 has. It also determines the hash to which a
+// pre-shared key is bound.
 constexpr unsigned char kCipher[2] = {0x13, 0x01};
 
 using Tls = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
 
 // The key and the name by which the client offers it.
 struct SharedKey {
-  std::string bytes;  // 32
+  std::string bytes;  // 32 bytes.
   std::string name;
 };
 
-// What the library knows an object's key by.
+// The index under which OpenSSL stores the key of an SSL object.
 int KeyIndex() {
   static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;
@@ -58,7 +59,7 @@ int OfferKey(SSL* tls, const EVP_MD* /*hash*/, const unsigned char** name, size_
   return *session != nullptr ? 1 : 0;
 }
 
-// With another name the handshake fails later, because the server has no certificate.
+// If the name differs, no key is found, and the handshake fails later because the server has no certificate.
 int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** session) {
   const auto* key = static_cast<const SharedKey*>(SSL_get_ex_data(tls, KeyIndex()));
   const bool found = key->name == std::string(reinterpret_cast<const char*>(name), size);
@@ -104,7 +105,7 @@ class SecureConnection final : public SecuredConnection {
       const int done = SSL_do_handshake(tls_.get());
       const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls_.get(), done);
       const std::string why = done == 1 ? "" : LibraryText();
-      // Also what says why the handshake has failed.
+      // If the handshake has failed, this is the alert that tells the other side why.
       const absl::Status sent = Send(TakeEncrypted());
       if (done == 1) return sent;
       if (error != SSL_ERROR_WANT_READ) {
@@ -150,17 +151,18 @@ class SecureConnection final : public SecuredConnection {
     return absl::OkStatus();
   }
 
-  // All or nothing. The rest of a record that was written in part is kept; nothing else can follow it, and a later call
-  // with the same bytes continues it.
-  size_t TryWrite(absl::Span<const std::byte> bytes) override {
+  // Writes all bytes or reports none as written. If a record is written in part, its rest is kept. A later call with
+  // the same bytes continues the record. Until then, nothing else can be written.
+  absl::StatusOr<size_t> TryWrite(absl::Span<const std::byte> bytes) override {
     const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
     if (!writing.owns_lock()) return 0;
     if (unwritten_.empty()) {
-      absl::StatusOr<std::string> encrypted = Encrypt(bytes);
-      if (!encrypted.ok()) return 0;
-      unwritten_ = *std::move(encrypted);
+      XLAD_ASSIGN_OR_RETURN(unwritten_, Encrypt(bytes));
     }
-    unwritten_.erase(0, inner_->TryWrite({reinterpret_cast<const std::byte*>(unwritten_.data()), unwritten_.size()}));
+    XLAD_ASSIGN_OR_RETURN(
+        const size_t written,
+        inner_->TryWrite({reinterpret_cast<const std::byte*>(unwritten_.data()), unwritten_.size()}));
+    unwritten_.erase(0, written);
     return unwritten_.empty() ? bytes.size() : 0;
   }
 
@@ -206,8 +208,8 @@ class SecureConnection final : public SecuredConnection {
   std::unique_ptr<Connection> owned_;  // May be null.
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
-  std::string unwritten_;   // Guarded by write_mutex_: the rest of what TryWrite has written in part.
-  std::mutex tls_mutex_;    // Guards what follows.
+  std::string unwritten_;   // Guarded by write_mutex_: the rest of a record that TryWrite wrote in part.
+  std::mutex tls_mutex_;    // Guards the following members.
   Tls tls_;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
 };

@@ -20,7 +20,7 @@ std::string Hmac(absl::string_view secret, absl::string_view text) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(code), size});
 }
 
-// The length before each text makes the concatenation unambiguous.
+// Each text follows its length, which makes the concatenation unambiguous.
 void AppendText(absl::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
 
 }  // namespace
