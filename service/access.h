@@ -1,7 +1,9 @@
-// Who makes a call, and whether it may: the rules of security/roles.h applied to the calls of the coordinator.
+// Identifies the caller of a request and checks that the caller may make it: the rules of security/roles.h applied to
+// the coordinator's calls.
 //
-// A job belongs to the user who has submitted it. Its owner is a part of its client key, under which it is in the log,
-// so that keys of different users do not meet: "@alice/KEY". Keys of the coordinator's own user have no such part.
+// A job belongs to the user who has submitted it. The log records the job under its client key, which begins with the
+// owner ("@alice/KEY"), so the keys of different users never collide. Keys of the user who runs the coordinator have no
+// such prefix.
 #pragma once
 
 #include <functional>
@@ -15,43 +17,46 @@
 
 namespace xlad::service {
 
-// A call that may be made.
+// The access of a caller to a call that it may make.
 struct CallerAccess {
   security::Caller caller;
-  bool own_only = false;  // Only jobs and sessions of the same user.
+  bool own_only = false;  // The call sees only jobs and sessions of this caller.
 };
 
 // How callers are identified. Thread-safe.
 class AccessControl {
  public:
   struct Options {
-    std::string address;                     // Where the coordinator listens: HOST:PORT, the host numeric.
-    std::string shared_token;                // Who has it is the owner; empty: there is none.
-    security::TokenStore* tokens = nullptr;  // May be null. Outlives this object.
+    std::string address;                     // HOST:PORT on which the coordinator listens; the host is numeric.
+    std::string shared_token;                // A caller with this token is the owner. Empty if there is none.
+    security::TokenStore* tokens = nullptr;  // May be null. Must outlive this object.
   };
   explicit AccessControl(Options options) : options_(std::move(options)) {}
 
-  // Who calls from `peer` ("127.0.0.1:4711") with these bearer tokens. Without tokens in the options, a caller on
-  // loopback is the owner if it is the same user of this machine, or root. Unauthenticated or PermissionDenied, with
-  // the reason, for all others.
+  // Returns the caller who connects from `peer` ("127.0.0.1:4711") and sends these bearer tokens. If the options have
+  // neither a shared token nor a token store, the tokens are ignored, and a caller on loopback whose process runs as
+  // root or as the coordinator's user is the owner. If the caller cannot be identified, the error is Unauthenticated or
+  // PermissionDenied, with the reason.
   absl::StatusOr<security::Caller> Identify(const std::string& peer, const std::vector<std::string>& bearers) const;
 
  private:
   const Options options_;
 };
 
-// PermissionDenied, with the caller's role and those that may, unless the caller may make this call.
+// Returns the caller's access, or PermissionDenied, which names the caller's role and the roles that may make the call.
 absl::StatusOr<CallerAccess> Authorize(const security::Caller& caller, absl::string_view call);
 
 // The key under which a submission of this caller is recorded.
 std::string OwnedKey(const security::Caller& caller, const std::string& client_key);
-// The user in such a key, or "" if there is none.
+// The user at the beginning of a key that OwnedKey returned, or "" if the key names no user.
 std::string OwnerOfKey(absl::string_view key);
 
-// NotFound, as for a job that does not exist, if the caller sees only its own jobs and `key` is another user's.
+// NotFound if the caller sees only its own jobs and `key` is not a key of this user. The error does not reveal whether
+// the job exists.
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key);
 
-// PermissionDenied for what the spec of a submitter may not name: files of the machines on which workers run.
+// PermissionDenied if the caller is a submitter and the spec has URIs other than "xlad:" and "stream:". Such URIs can
+// name files on the machines of workers.
 absl::Status CheckSpecOf(const security::Caller& caller, const JobSpec& spec);
 
 }  // namespace xlad::service

@@ -1,9 +1,8 @@
 // Removes the blobs that no job needs any more.
 //
-// A blob is there before the log names it: it is uploaded, and then a submission, a checkpoint or an executable names
-// it. So a blob that nothing names is kept for a while after its upload, and after a client was told that it exists.
-// The blobs of a checkpoint that was dropped are removed much sooner, because checkpoints of large models soon fill a
-// disk.
+// A blob exists before the log names it: it is uploaded first, and a submission, a checkpoint or an executable names it
+// later. So an unnamed blob is kept for a while after its upload, and after a client was told that it exists. The blobs
+// of a checkpoint that was dropped are removed much sooner, because checkpoints of large models soon fill a disk.
 #pragma once
 
 #include <functional>
@@ -18,30 +17,33 @@
 
 namespace xlad::service {
 
-// The blobs that a state needs: the URI's own, and, if it is that of a checkpoint, those that its index names. Nothing
-// for other URIs than "xlad:". An error if the blob exists and cannot be read now.
+// Returns the blobs that a state needs: the blob that `uri` names and, if that blob is the index of a checkpoint, the
+// blobs that the index names. The result is empty if `uri` is not an "xlad:" URI. An error means that the blob exists
+// but cannot be read now.
 absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, const std::string& uri);
 
 struct BlobCollectorOptions {
-  int64_t unnamed_ms = 3'600'000;  // How long blobs are kept that nothing names.
-  int64_t dropped_ms = 60'000;     // How long those of dropped checkpoints are kept.
+  int64_t unnamed_ms = 3'600'000;  // How long unnamed blobs are kept.
+  int64_t dropped_ms = 60'000;     // How long the blobs of dropped checkpoints are kept.
   const Clock* clock = &RealClock();
 };
 
 // Used by one thread at a time.
 class BlobCollector {
  public:
-  // What is needed at the moment of the call. An error ends a collection without any removal.
+  // Returns the blobs and states that are needed now. An error ends a collection without any removal.
   using AskState = std::function<absl::StatusOr<StoredState>()>;
 
   BlobCollector(BlobStore* blobs, const BlobCollectorOptions& options);
 
-  // A checkpoint is no longer needed by its job. Its index must still be there.
+  // Marks the checkpoint at `uri` as dropped by its job. Its index must still exist.
   void Drop(const std::string& uri);
   bool has_dropped() const { return !dropped_.empty(); }
-  // Removes the blobs of dropped checkpoints, except those that are needed by something else.
+  // Removes the blobs of dropped checkpoints, except those that are still needed. Blobs that were used in the last
+  // `dropped_ms` are left for a later call.
   absl::Status CollectDropped(const AskState& ask);
-  // Looks at all blobs. Returns the number that it removed.
+  // Removes all blobs of the store that are not needed and were not used in the last `unnamed_ms`. Returns the number
+  // of removed blobs.
   absl::StatusOr<int64_t> CollectAll(const AskState& ask);
 
  private:
@@ -51,8 +53,8 @@ class BlobCollector {
 
   BlobStore& blobs_;
   const BlobCollectorOptions options_;
-  std::set<std::string> dropped_;  // Digests.
-  std::map<std::string, std::vector<std::string>> blobs_of_;  // By the URI of a checkpoint.
+  std::set<std::string> dropped_;                             // Digests of blobs.
+  std::map<std::string, std::vector<std::string>> blobs_of_;  // Digests by the URI of a checkpoint.
 };
 
 }  // namespace xlad::service

@@ -1,7 +1,7 @@
-// Runs builds beside each other, so that a long one does not block the others.
+// Runs builds concurrently, so that a long build does not block the others.
 //
-// Builds start in the order in which they were added. A build that has run for a while no longer counts among those
-// that fill the processors: two programs that take minutes leave room for the small one behind them.
+// Builds start in the order in which they were added. A build that has run for `old_after_ms` no longer counts toward
+// the limit `young`, so two programs that take minutes leave room for a small one that was added after them.
 #pragma once
 
 #include <condition_variable>
@@ -19,8 +19,8 @@
 namespace xlad::service {
 
 struct BuildQueueOptions {
-  int young = 2;  // How many builds run at once, counting only those that have not run for long.
-  int all = 8;    // How many builds run at once.
+  int young = 2;  // The maximum number of running builds, not counting those that have run for `old_after_ms`.
+  int all = 8;    // The maximum number of running builds, counting all.
   int64_t old_after_ms = 3000;
   const Clock* clock = &RealClock();
 };
@@ -28,15 +28,15 @@ struct BuildQueueOptions {
 // Thread-safe.
 class BuildQueue {
  public:
-  // Does the work, on a thread of its own; ends soon after the signal is raised.
+  // Does the build. Called on a thread of its own; must return soon after the signal is raised.
   using Work = std::function<void(CancelSignal* cancel)>;
 
   explicit BuildQueue(const BuildQueueOptions& options);
-  // Cancels all builds and waits for those that run; those that wait are dropped.
+  // Drops the builds that have not started, cancels those that run, and waits for them.
   ~BuildQueue();
 
   void Add(const std::string& job_id, Work work);
-  // Drops the builds of this job that wait, and raises the signal of those that run.
+  // Drops the builds of this job that have not started, and raises the signal of those that run.
   void Cancel(const std::string& job_id);
 
  private:
@@ -51,7 +51,7 @@ class BuildQueue {
   using Builds = std::list<std::unique_ptr<Build>>;
 
   void Run();
-  // Require mutex_.
+  // The caller of the following methods must hold mutex_.
   void StartBuilds();
   bool HasRoom() const;
   void TakeDone(Builds* done);

@@ -1,14 +1,14 @@
 // The coordinator: the state machines of jobs, attempts, sessions and workers over one log.
 //
-// Pure logic, used by one thread at a time: At sets the time, every other method handles one event and leaves records
-// and actions in the effects, which Take returns. The caller (group_commit.h) appends the records of one or more events
-// to the log and carries out the actions only when they are durable. If the append fails, the coordinator is dropped
-// and another one recovers from the log.
+// Pure logic without I/O, used by one thread at a time. At sets the time. Every other method handles one event and adds
+// records and actions to the effects, which Take returns. The caller (group_commit.h) appends the records of one or
+// more events to the log, and carries out the actions only when the records are durable. If the append fails, the
+// coordinator is dropped and a new one recovers from the log.
 //
-//   log/         the job log, and the jobs that its events result in             ◄─ all of the following
-//   state/       what is not in the log: the registered workers, the running attempts
+//   log/         the job log, and the jobs that result from its events           ◄─ used by all of the following
+//   state/       state that is not in the log: the registered workers, the running attempts
 //   placement/   which devices a job runs on: pure functions
-//   attempts/    what workers report about attempts, checkpoints, how attempts end
+//   attempts/    reports of workers about attempts, checkpoints, how attempts end
 //   jobs/        submission, builds, scheduling; sessions
 //   workers/     registration, silence, drains
 #pragma once
@@ -22,21 +22,21 @@
 
 namespace xlad::service {
 
-// It has more than 25 methods because it has one for each request, and passes each to a state machine.
+// The class has more than 25 methods because it has one for each request, which it passes to a state machine.
 class CoordinatorCore {
  public:
   CoordinatorCore(const CoordinatorOptions& options, Random* random);
   CoordinatorCore(const CoordinatorCore&) = delete;
   CoordinatorCore& operator=(const CoordinatorCore&) = delete;
 
-  // Restores everything from the log, and begins a new term: its record is in the effects. Called once, after At and
-  // before any other method.
+  // Restores the state from the log and begins a new term; the record of the term is in the effects. Must be called
+  // once, after At and before any other method.
   absl::Status Recover(JobLog* log, const std::string& reason);
 
   // Sets the time of the following events. If the last call was long ago, this process itself was not running; all
   // deadlines then move by the length of the pause.
   void At(const Clock& clock);
-  // Decides what runs now, after all events since the last call, and returns their effects.
+  // Decides what runs now and returns the effects of all events since the last call.
   Effects Take();
 
   // --- Requests of clients. A request that returns an error has changed nothing.
@@ -55,7 +55,7 @@ class CoordinatorCore {
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnFreeBytes(int64_t free_bytes) { context_.free_bytes = free_bytes; }
-  // Called about every 100 ms.
+  // Must be called about every 100 ms.
   void OnTick();
 
   // --- Queries.
@@ -65,7 +65,7 @@ class CoordinatorCore {
   const Context& context() const { return context_; }
   StoredState StateInUse() const { return retention_.StateInUse(); }
   absl::StatusOr<WhyJobResponse> Why(const JobId& id) const;
-  // Everything except what only the process knows: its version, pid, folder.
+  // Fills everything except the facts about the process: its version, pid and data folder.
   CoordinatorStatus Status() const;
 
  private:

@@ -14,18 +14,20 @@ namespace xlad::service {
 
 struct DaemonOptions {
   std::string listen = "127.0.0.1:7411";  // HOST:PORT. If the port is 0, the system chooses one.
-  std::string http;                       // HOST:PORT of metrics, health and dashboard (http_pages.h); empty: none.
-  std::string data_folder;                // The job log, the blobs and one folder per job. Created if missing.
-  std::string program_path;               // The xlad program, which is run to build.
-  std::string cache_folder;               // The executable cache (executable_cache.h); empty for none.
-  // Files of the user: a certificate, its key, and the one token that may do everything. When the first two change, new
-  // connections get the new certificate. If there are none and `listen`
-  // is not on loopback, an authority, a certificate and tokens are made in the data folder (managed_security.h).
+  // HOST:PORT of metrics, health and dashboard (http_pages.h); empty to disable them.
+  std::string http;
+  std::string data_folder;   // The job log, the blobs and one folder per job. Created if missing.
+  std::string program_path;  // The xlad program, which builds run as a child process.
+  std::string cache_folder;  // The executable cache (executable_cache.h); empty for none.
+  // Files of the user: a certificate, its key, and the token that allows every call. When the certificate and the key
+  // change, new connections get the new certificate. If no files are given and `listen` is not on loopback, an
+  // authority, a certificate and tokens are made in the data folder (managed_security.h).
   std::string tls_cert_file, tls_key_file, token_file;
-  // The certificate that is made is renewed when a third of its time is left by this clock, which is read so often.
+  // A certificate that the daemon made is renewed when a third of its validity is left by this clock. The check runs
+  // every `certificate_check_ms`.
   const Clock* certificate_clock = &RealClock();
   int64_t certificate_check_ms = 60'000;
-  std::string advertise;  // The host by which other machines reach the coordinator; empty: that of `listen`.
+  std::string advertise;  // The host by which other machines reach the coordinator; empty for the host of `listen`.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;
 };
@@ -36,7 +38,8 @@ class CoordinatorDaemon {
   static absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> Start(const DaemonOptions& options);
   virtual ~CoordinatorDaemon() = default;
 
-  // The HOST:PORT on which it listens, or by which other machines reach it if it has made its own certificate.
+  // The HOST:PORT on which the daemon listens. If it has made its own certificate, the HOST:PORT by which other
+  // machines reach it.
   virtual std::string Address() const = 0;
   // The HOST:PORT of metrics, health and dashboard, or empty if there is none.
   virtual std::string HttpAddress() const = 0;

@@ -1,4 +1,4 @@
-// Jobs on workers whose devices do not all run the same code: several kinds of device, several models of CPU.
+// Jobs on workers whose devices run different code: several kinds of device, several models of CPU.
 #include "service/jobs/why.h"
 #include "service/placement/placement.h"
 #include "service/testing/cluster.h"

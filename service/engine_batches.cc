@@ -23,7 +23,7 @@ absl::StatusOr<PutBatchResponse> Engine::NextBatch(const std::string& job_id) {
   XLAD_RETURN_IF_ERROR(spool_->Keep(job_id, first));
   XLAD_ASSIGN_OR_RETURN(const int64_t next, spool_->Next(job_id));
   response.set_next(next);
-  RemoveBatchesIfEnded(job_id);  // It may have ended before the spool had it.
+  RemoveBatchesIfEnded(job_id);  // The job may have ended before Keep made its folder.
   return response;
 }
 

@@ -1,4 +1,4 @@
-// Session requests of the engine. What the coordinator knows of a session is in jobs/session_machine.cc.
+// Session requests of the engine. The coordinator's state of a session is in jobs/session_machine.cc.
 #include "service/engine.h"
 
 namespace xlad::service {

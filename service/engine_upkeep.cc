@@ -1,4 +1,4 @@
-// What the engine does with its folder beside the work for jobs: removes what is not needed any more, makes backups.
+// The engine's maintenance of its folder: removes unneeded files, makes backups.
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
 
-// Makes the folder `to` with the files of the folder `from`, which never change: by hard links, or by copies on another
-// disk. Files that are still being written are left out.
+// Creates the folder `to` with the files of the folder `from`, which never change: as hard links, or as copies if `to`
+// is on another disk. Files that are still being written are left out.
 absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
   FileSystem& files = RealFileSystem();
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(to));
@@ -27,8 +27,9 @@ absl::Status LinkFiles(const std::string& from, const std::string& to, BackupRes
     if (error && files.Exists(source)) {
       return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", source, " to ", copy, ": ", error.message()));
     }
-    if (error) continue;  // It has been removed meanwhile.
-    if (storage::IsDigest(name)) response->set_blobs(response->blobs() + 1);  // The others are checksums or batches.
+    if (error) continue;  // The file was removed after it was listed.
+    // All other files are checksums or batches.
+    if (storage::IsDigest(name)) response->set_blobs(response->blobs() + 1);
     response->set_bytes(response->bytes() + files.Size(copy).value_or(0));
   }
   return absl::OkStatus();
@@ -58,11 +59,11 @@ absl::StatusOr<StoredState> Engine::StateInUse() {
       [](CoordinatorCore& coordinator) -> absl::StatusOr<StoredState> { return coordinator.StateInUse(); });
 }
 
-// Removes the folders of jobs that the log does not have any more.
+// Removes the folders of jobs that are no longer in the log.
 absl::Status Engine::RemoveFolders() {
   const std::string root = JoinPath(options_.data_folder, "jobs");
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> folders, RealFileSystem().List(root));
-  // Asked after the list was read: a folder that was made later is not in it.
+  // The state is read after the folders were listed, so the folder of a newer job is not in the list.
   XLAD_ASSIGN_OR_RETURN(const StoredState state, StateInUse());
   for (const std::string& folder : folders) {
     std::error_code ignored;
@@ -120,7 +121,8 @@ absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
   BackupResponse response;
   const std::lock_guard lock(collecting_);
   const std::shared_ptr<void> hold = spool_->HoldRemovals();
-  // The log first: every blob and batch that it needs exists, because they are stored before they are recorded.
+  // The log is copied first. Every blob and batch that it needs exists by then, because they are stored before they are
+  // recorded.
   XLAD_RETURN_IF_ERROR(log->BackUp(JoinPath(folder, "jobs.sqlite")));
   XLAD_RETURN_IF_ERROR(LinkFiles(JoinPath(options_.data_folder, "blobs"), blobs, &response));
   for (const std::string& job : spool_->Jobs()) {

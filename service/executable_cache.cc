@@ -29,7 +29,8 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
                      &JobSpec::clear_device_name, &JobSpec::clear_devices}) {
     (spec.*clear)();
   }
-  if (spec.data_uri() != storage::kStreamUri) spec.clear_data_uri();  // The data of a stream is not checked.
+  // All URIs except the stream affect a build only through the data's header. A stream has no header.
+  if (spec.data_uri() != storage::kStreamUri) spec.clear_data_uri();
   std::string key;
   for (const std::string& part : {Sha256Hex(request.program()), spec.SerializeAsString(), request.state_header(),
                                   request.data_header(), request.target().SerializeAsString(), options_.compiler}) {
@@ -58,7 +59,7 @@ absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, co
     lock.unlock();
     const Outcome& outcome = future.get();
     if (outcome.ok()) return CachedBuild{**outcome, true};
-    // The job that built it was cancelled, not this one.
+    // If the build was cancelled together with its job, this call builds.
     if (!absl::IsCancelled(outcome.status())) return outcome.status();
   }
   absl::StatusOr<BuildResponse> response = Read(key);
@@ -95,7 +96,7 @@ absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) cons
   return response;
 }
 
-// A build that cannot be stored is still a success.
+// A failure to store the response does not fail the build.
 void ExecutableCache::Write(const std::string& key, const BuildResponse& response) const {
   if (options_.folder.empty()) return;
   BuildResponse kept = response;
@@ -107,7 +108,7 @@ void ExecutableCache::Write(const std::string& key, const BuildResponse& respons
   Trim();
 }
 
-// Another process may be about to read a file that this removes; it then builds again.
+// Another process may be about to read a file that is removed here. That process then builds again.
 void ExecutableCache::Trim() const {
   struct File {
     fs::path path;

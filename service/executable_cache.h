@@ -1,8 +1,8 @@
 // A cache of builds on disk. The name of an entry is a hash of everything that the build depends on.
 //
-// Thread-safe; several processes may share a folder. An entry starts with the hash of its contents: a damaged entry is
-// removed with a warning and built again. When the folder exceeds its limit, the least recently used entries are
-// removed.
+// Thread-safe; several processes may share a folder. An entry starts with the hash of its contents. A damaged entry is
+// removed with a warning, and the program is built again. When the folder exceeds its limit, the least recently used
+// entries are removed.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct ExecutableCacheOptions {
 
 struct CachedBuild {
   BuildResponse response;
-  bool cached = false;  // This call did not build.
+  bool cached = false;  // Whether the response comes from the cache or from a concurrent call.
 };
 
 class ExecutableCache {
@@ -34,13 +34,13 @@ class ExecutableCache {
   explicit ExecutableCache(ExecutableCacheOptions options) : options_(std::move(options)) {}
 
   using BuildFunction = std::function<absl::StatusOr<BuildResponse>(const BuildRequest&)>;
-  // Returns the response from the folder, from a concurrent call that builds the same, or from `build`. Errors are not
-  // stored.
+  // Returns the response from the folder, from a concurrent call with an equal request, or from `build`. Errors are not
+  // stored, but concurrent calls share them. If the build of a concurrent call was cancelled, this call builds.
   absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const BuildFunction& build);
 
   // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
-  // the headers of state and data, the target and the compiler. The job's name, the number of steps and the contents of
-  // state and data are not part of it, nor is what only decides when and where the job runs.
+  // the headers of state and data, the target and the compiler. The hash does not depend on the job's name, the number
+  // of steps, the contents of state and data, or options that only decide when and where the job runs.
   std::string KeyOf(const BuildRequest& request) const;
 
  private:

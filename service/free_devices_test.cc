@@ -21,7 +21,7 @@ std::string Text(const std::vector<Peer>& peers) {
   return text;
 }
 
-// What it takes is what PlaceOnWorkers returns for the devices that are left, on random clusters and for random jobs.
+// Take returns the same peers as PlaceOnWorkers for the remaining devices, on random clusters and for random jobs.
 TEST(FreeDevices, TakesAsPlaceOnWorkersDoes) {
   std::mt19937_64 random(5);
   const Target targets[] = {TargetOf("cpu", "znver3"), TargetOf("cpu", "znver5"), TargetOf("opaque", "")};
@@ -70,19 +70,20 @@ TEST(FreeDevices, TakesAsPlaceOnWorkersDoes) {
   }
 }
 
-// Mesh positions of random mixes: each position once, those of earlier parts before those of later ones, no more of an
-// offer than is free, one peer for each worker, and nothing if there are too few.
+// TakeMix on random mixes: It assigns each mesh position once, and positions of earlier parts precede those of later
+// parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty if
+// there are too few devices.
 TEST(FreeDevices, TakesMixes) {
   std::mt19937_64 random(7);
   const Target targets[] = {TargetOf("cpu", "znver3"), TargetOf("cpu", "znver5"), TargetOf("opaque", "")};
   for (int round = 0; round < 500; ++round) {
     std::deque<RegisterWorker> workers;
     std::vector<WorkerDevices> offers;
-    std::map<std::string, int64_t> free;  // By worker and target.
+    std::map<std::string, int64_t> free;  // The number of free devices by worker and target.
     for (uint64_t w = random() % 6; w > 0; --w) {
       RegisterWorker& worker = workers.emplace_back();
       worker.set_worker_id(absl::StrCat("w", w));
-      // A worker has one model of CPU.
+      // All CPU devices of a worker are of one model.
       for (const Target* target : {&targets[random() % 2], &targets[2]}) {
         if (random() % 4 == 0) continue;
         DeviceOffer offer;
@@ -109,7 +110,7 @@ TEST(FreeDevices, TakesMixes) {
     const std::vector<Peer> peers = devices.TakeMix(nullptr, wanted, parts);
     ASSERT_EQ(peers.empty(), usable < wanted) << "round " << round;
     if (peers.empty()) continue;
-    std::map<int32_t, std::string> digests;  // By position.
+    std::map<int32_t, std::string> digests;  // By mesh position.
     std::set<std::string> seen;
     for (const Peer& peer : peers) {
       EXPECT_TRUE(seen.insert(peer.worker_id()).second);

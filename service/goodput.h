@@ -1,4 +1,4 @@
-// What the time of a job was spent on.
+// Measures how a job has spent its time.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,23 @@
 
 namespace xlad::service {
 
-// The steps of one attempt that count: those that no later attempt has repeated.
+// The total time of one attempt's steps, without the steps that later attempts have repeated.
 struct AttemptTime {
   double step_ms = 0;
   double save_ms = 0;
 };
 
-// The time from the submission to the end, or to `now_unix_ns` while the job is open, by cause (proto/job.proto), in
-// the order of that list. The seconds add up to that time. `events` are those of the job, in order.
+// Splits the time from a job's submission to its end (to `now_unix_ns` if the job is open) by cause. The causes are
+// listed in proto/job.proto, and the result is in that order. The seconds add up to that time. `events` are the
+// events of the job, in order.
 std::vector<JobTime> TimeByCause(const std::vector<JobEvent>& events, const std::map<int64_t, AttemptTime>& steps,
                                  int64_t now_unix_ns);
 
-// As "step 93.1 %, compile 4.0 %, load 2.9 %": the causes by their share, largest first, without those below 0.1 %.
-// Empty if `time` is empty.
+// Returns, for example, "step 93.1 %, compile 4.0 %, load 2.9 %": the causes with a share of at least 0.1 %, largest
+// first. Empty if `time` is empty.
 std::string TimeText(const std::vector<JobTime>& time);
 
-// Reads from the log what TimeByCause needs, and remembers the sums of the steps that it has read. Thread-safe.
+// Reads the inputs of TimeByCause from the log and caches the sums of the steps that it has read. Thread-safe.
 class GoodputMeter {
  public:
   absl::StatusOr<std::vector<JobTime>> Measure(JobLog& log, const JobId& job, int64_t now_unix_ns);
@@ -39,8 +40,8 @@ class GoodputMeter {
  private:
   static constexpr size_t kMaxJobs = 1024;
   struct Sums {
-    int64_t attempt = 0;    // The latest when they were read: a later one may repeat steps.
-    int64_t next_step = 0;  // The first that has not been read.
+    int64_t attempt = 0;    // The latest attempt when the sums were read. A later attempt may repeat steps.
+    int64_t next_step = 0;  // The first step that has not been read.
     std::map<int64_t, AttemptTime> by_attempt;
   };
 

@@ -56,10 +56,10 @@ TEST(GoodputTest, AJobWithoutDisturbance) {
 TEST(GoodputTest, AFailureAndADrain) {
   Events events;
   events.Submitted(0);
-  events.Built(1, 5000);  // More than there was time for.
+  events.Built(1, 5000);  // The reported compile time exceeds the elapsed time.
   events.Placed(1, 1);
   events.Started(2, 1);
-  events.Failed(12);  // Steps of 6 s of its 10 s were repeated.
+  events.Failed(12);  // The attempt ran for 10 s; the next one repeated 6 s of its steps.
   events.Placed(13, 2);
   events.Started(15, 2);
   events.Stopped(25);
@@ -83,7 +83,7 @@ TEST(GoodputTest, AnOpenJobThatWaits) {
   EXPECT_TRUE(Measured(events, {}, -7).empty()) << "the clock was set back";
 }
 
-// Whatever happens in whatever order, the causes add up to the time.
+// The causes add up to the elapsed time for random sequences of events.
 TEST(GoodputTest, CausesAddUp) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {

@@ -1,10 +1,10 @@
-// Group commit: handles batches of events on a CoordinatorCore, makes their records durable with one append, and only
+// Group commit: passes batches of events to a CoordinatorCore, makes their records durable with one append, and only
 // then releases actions and answers.
 //
-// When the log cannot be opened or written, nothing of the batch is released: waiting requests get Unavailable, and the
-// coordinator is dropped, because the log may or may not have the batch. TryOpen then opens the log again, recovers
-// exactly as after a restart of the process, and begins a new term. Used by one thread at a time; the daemon (engine.h)
-// and the simulation (tests/simulation) drive the same class.
+// If the log cannot be opened or written, no actions of the batch are released, and waiting requests get Unavailable.
+// The coordinator is dropped, because it is unknown whether the log has the batch. TryOpen then reopens the log,
+// recovers exactly as after a restart of the process, and begins a new term. Used by one thread at a time. The daemon
+// (engine.h) and the simulation (tests/simulation) use the same class.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ namespace xlad::service {
 // One event or request.
 struct Work {
   std::function<void(CoordinatorCore&)> handle;
-  // Called when the effects are durable, or with the reason why nothing has been done. May be null.
+  // Called with OK when the effects are durable, or with an error if they were discarded. May be null.
   std::function<void(const absl::Status&)> answer;
 };
 
@@ -32,20 +32,20 @@ class GroupCommit {
   };
   GroupCommit(const CoordinatorOptions& options, Environment environment);
 
-  // Opens the log and recovers. The actions are those of the recovery. If it returns an error, it can be called again.
+  // Opens the log and recovers. Returns the actions of the recovery. After an error, TryOpen may be called again.
   absl::StatusOr<Actions> TryOpen(const std::string& reason);
   bool is_open() const { return coordinator_ != nullptr; }
 
-  // Handles all of the batch, and a tick if `tick` is set, and commits. Returns the actions to carry out; then the
-  // caller calls `answer` of each work with OK. If the append fails, calls each `answer` with the reason and returns
-  // the error; it is closed.
+  // Handles the batch, and a tick if `tick` is set, and commits. Returns the actions. The caller must carry them out
+  // and then call each `answer` of the batch with OK. If the append fails, Commit closes this object, calls each
+  // `answer` with Unavailable, and returns the error of the append. This object must be open.
   absl::StatusOr<Actions> Commit(const std::vector<Work>& batch, bool tick);
 
-  // Null while it is closed.
+  // Null while this object is closed.
   CoordinatorCore* coordinator() { return coordinator_.get(); }
-  // Shared, because readers may still use it when this closes. Null while it is closed.
+  // Shared because readers may still use the log after this object has closed. Null while this object is closed.
   std::shared_ptr<JobLog> log() const { return log_; }
-  // Why it is closed.
+  // Why this object is closed.
   const absl::Status& failure() const { return failure_; }
 
  private:

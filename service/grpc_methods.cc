@@ -12,13 +12,14 @@
 namespace xlad::service {
 namespace {
 
-constexpr int64_t kMaxRequestBytes = 16 << 20;  // A job of 100,000 parameters.
+constexpr int64_t kMaxRequestBytes = 16 << 20;  // Enough for a job of 100,000 parameters.
 constexpr int64_t kMaxCallBytes = 64 << 20;     // A call of a session carries small arrays.
 constexpr int64_t kMaxChunkBytes = 4 << 20;
-// The part of a blob for which a worker is named that has it. Less costs no more to send than to name the worker.
+// The smallest and the largest part of a blob that a reader is told to read from another worker. Sending a smaller part
+// costs no more than naming the worker.
 constexpr int64_t kMinPeerBytes = 64 << 10;
 constexpr int64_t kMaxPeerBytes = 64 << 20;
-constexpr int64_t kWaitForBatchMs = 5'000;  // Then the caller asks again.
+constexpr int64_t kWaitForBatchMs = 5'000;  // Afterwards the caller repeats the request.
 constexpr int64_t kRepeatNs = 900 * kNsPerMs;
 
 template <typename Request>
@@ -27,7 +28,7 @@ absl::StatusOr<Request> ReadRequest(CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
   if (!found) return absl::InvalidArgumentError("found a call without a request");
   XLAD_RETURN_IF_ERROR(Validate(request));
-  // A request about a job or a session may only be about one that the caller may see.
+  // A request may only name a job or session that the caller may see.
   if constexpr (requires { request.job_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.job_id()));
   if constexpr (requires { request.session_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
   return request;
@@ -43,7 +44,7 @@ Handler Unary(Work work) {
   };
 }
 
-// As Unary, for work without a result.
+// Like Unary, for work without a result.
 template <typename Request, typename Response, typename Work>
 Handler Command(Work work) {
   return Unary<Request>([work = std::move(work)](const Request& request) -> absl::StatusOr<Response> {
@@ -64,13 +65,13 @@ absl::Status PutBlob(Engine* engine, CallStream* stream) {
   return stream->Write(PutBlobResponse());
 }
 
-// Sends a part of a blob, of which one chunk is in memory. The first message has the size of the blob.
+// Sends a part of a blob, with one chunk in memory at a time. The first message has the size of the blob.
 absl::Status WriteRange(storage::RangeReader& blob, int64_t offset, int64_t size, CallStream* stream) {
   Chunk chunk;
   chunk.set_total_bytes(blob.size());
   const int64_t end = offset + size;
   do {
-    // Chunks end where blocks do, so that each block is read and verified once.
+    // Chunks end at the ends of blocks, so that each block is read and verified once.
     const int64_t next = std::min(end, (offset / storage::kBlockBytes + 1) * storage::kBlockBytes);
     XLAD_ASSIGN_OR_RETURN(*chunk.mutable_data(), storage::ReadString(blob, offset, next - offset));
     XLAD_RETURN_IF_ERROR(stream->Write(chunk));
@@ -98,7 +99,8 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
   return WriteRange(*blob, 0, blob->size(), stream);
 }
 
-// The worker from which the range is to be read, and its checksums; no worker: the coordinator sends the bytes.
+// Returns the worker from which the caller must read the range, and the checksums of the range. If no worker is named,
+// the coordinator sends the bytes.
 Chunk PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access, Engine* engine) {
   Chunk chunk;
   chunk.set_total_bytes(blob_bytes);
@@ -162,14 +164,14 @@ absl::Status PutBatch(Engine* engine, CallStream* stream) {
 
 absl::Status GetBatchRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBatchRangeRequest>(stream));
-  // A worker may ask before the client has sent anything.
+  // A worker may ask before the client has sent any batch.
   if (!engine->spool().Has(request.job_id())) XLAD_RETURN_IF_ERROR(engine->NextBatch(request.job_id()).status());
   XLAD_ASSIGN_OR_RETURN(const auto batch, engine->spool().Read(request.job_id(), request.batch(), kWaitForBatchMs));
   const std::string what = absl::StrCat("batch ", request.batch(), " of job ", request.job_id());
   return WriteCheckedRange(*batch, request, what, stream);
 }
 
-// Follows a job: its status when that changes and about once per second, and each step's metrics once.
+// Follows a job: sends its status when it changes and about once per second, and each step's metrics once.
 class JobFollower final : public Follower {
  public:
   JobFollower(Engine* engine, WatchJobRequest request) : engine_(engine), request_(std::move(request)) {}
@@ -193,7 +195,7 @@ class JobFollower final : public Follower {
  private:
   Engine* const engine_;
   WatchJobRequest request_;
-  std::string last_;  // The status that was sent last, serialized.
+  std::string last_;  // The latest status, serialized.
   int64_t sent_ns_ = 0;
 };
 
@@ -207,7 +209,7 @@ class SessionHolder final : public Follower {
     XLAD_ASSIGN_OR_RETURN(const JobStatus job, engine_->GetJob(id_));
     Update update;
     JobStatus shown = job;
-    shown.clear_step();  // A change of the number of commands alone is not reported.
+    shown.clear_step();  // A change of only the number of commands is not reported.
     std::string text = shown.SerializeAsString();
     if (text != last_) update.message = ToByteBuffer(job);
     last_ = std::move(text);
@@ -248,7 +250,8 @@ FollowerOr HoldSession(Engine* engine, const CallerAccess& access, const grpc::B
   return std::make_unique<SessionHolder>(engine, request.session_id());
 }
 
-// Blobs that exist are read, so that damaged ones are uploaded again. That takes less time than an upload.
+// Existing blobs are read, so that the client uploads damaged ones again. Reading a blob takes less time than an
+// upload.
 HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   HasBlobsResponse response;
   for (const std::string& digest : request.digests()) {
@@ -257,7 +260,7 @@ HasBlobsResponse MissingBlobs(Engine* engine, const HasBlobsRequest& request) {
   return response;
 }
 
-// Refuses a spec that the caller may not submit, and names the caller as the owner of the job.
+// Refuses a spec that the caller may not submit, and makes the caller the owner of the job.
 absl::Status SubmitJob(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(SubmitJobRequest request, ReadRequest<SubmitJobRequest>(stream));
   const security::Caller& caller = stream->access().caller;
@@ -276,7 +279,7 @@ absl::Status OpenSession(Engine* engine, CallStream* stream) {
   return stream->Write(response);
 }
 
-// The jobs that the caller may see.
+// Lists the jobs that the caller may see.
 absl::Status ListJobs(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const ListJobsRequest request, ReadRequest<ListJobsRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(ListJobsResponse response, engine->ListJobs(request));
@@ -334,7 +337,7 @@ void AddSessions(Engine* e, HandlerPools* pools, CallTable* table) {
   add("CloseSession", &pools->requests, Command<CloseSessionRequest, CloseSessionResponse>([e](const auto& request) {
         return e->CloseSession(request.session_id());
       }));
-  // The other calls are passed on to the session's first worker.
+  // The other calls of a session are forwarded to its first worker.
   for (const auto& [name, relay] : SessionRelays(e)) add(name, &pools->waits, relay);
 }
 

@@ -1,4 +1,4 @@
-// The table of the coordinator's calls: what each one reads, checks, asks of the engine and answers.
+// The table of the coordinator's calls: how each call reads and checks its request, and calls the engine.
 #pragma once
 
 #include "service/engine.h"
@@ -7,12 +7,12 @@
 
 namespace xlad::service {
 
-// The pools on which handlers run. Calls that may wait for other calls are in another pool than those: a call of
-// `waits` for workers, one of `reads` for uploads.
+// The pools on which handlers run. A call and the calls that it may wait for are in different pools, so that they
+// cannot block each other: calls in `waits` wait for workers, calls in `reads` wait for uploads.
 struct HandlerPools {
-  HandlerPool requests{64, 4096};  // Short requests. A submission waits for the disk, together with the others.
+  HandlerPool requests{64, 4096};  // Short requests. Several submissions share one write to the disk.
   HandlerPool waits{256, 1024};    // Requests that wait for a build, a result or a batch.
-  HandlerPool reads{32, 4096};     // Downloads, also those that wait for an array.
+  HandlerPool reads{32, 4096};     // Downloads, including those that wait for an array.
   HandlerPool uploads{32, 4096};
   void Stop();
 };
@@ -24,7 +24,7 @@ struct Serving {
   Followers* followers = nullptr;
 };
 
-// All of `serving` outlives the table's calls.
+// All objects of `serving` must outlive the table's calls.
 CallTable MakeCallTable(const Serving& serving);
 
 }  // namespace xlad::service

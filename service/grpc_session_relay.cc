@@ -33,7 +33,7 @@ class Relay {
  private:
   absl::StatusOr<std::shared_ptr<SessionWorker::Stub>> StubFor(const LocateSessionResponse& place) {
     const std::lock_guard lock(mutex_);
-    if (stubs_.size() > kMaxChannels) stubs_.clear();  // Calls keep those that they use.
+    if (stubs_.size() > kMaxChannels) stubs_.clear();  // Running calls keep their stubs.
     std::shared_ptr<SessionWorker::Stub>& stub = stubs_[{place.address(), place.authority()}];
     if (stub != nullptr) return stub;
     XLAD_ASSIGN_OR_RETURN(const auto channel, MakeSessionChannel(place.address(), place.authority()));

@@ -1,5 +1,5 @@
-// Passes calls of clients on to the first worker of their session, for clients that cannot reach it. Messages are
-// passed on one at a time, so that the memory that this takes does not depend on the size of an array.
+// Forwards calls of clients to the first worker of their session, for clients that cannot reach that worker. Messages
+// are forwarded one at a time, so the memory use does not depend on the size of an array.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace xlad::service {
 
-// The handlers by the names of their calls. They wait until the session runs, and for the worker's answer.
+// The handlers by the names of their calls. A handler waits until the session runs and the worker has answered.
 std::map<std::string, Handler> SessionRelays(Engine* engine);
 
 }  // namespace xlad::service

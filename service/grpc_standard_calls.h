@@ -7,13 +7,13 @@
 
 namespace xlad::service {
 
-// NOT_SERVING while the coordinator is not serving, SERVICE_UNKNOWN for a service that it does not have.
+// Returns NOT_SERVING while the coordinator is not serving, and SERVICE_UNKNOWN for a service that it does not have.
 grpc::health::v1::HealthCheckResponse HealthOf(bool serving, absl::string_view service);
 
-// The answer to a question about the services and messages of this program.
+// Answers a reflection request about the services and messages of this program.
 grpc::reflection::v1::ServerReflectionResponse Reflect(const grpc::reflection::v1::ServerReflectionRequest& request);
 
-// Adds these calls to the table, by the names that they have in security/roles.h.
+// Adds these calls to the table, under names such as "grpc.health.v1.Health/Check".
 void AddStandardCalls(const Serving& serving, CallTable* table);
 
 }  // namespace xlad::service

@@ -1,8 +1,8 @@
-// The streams that stay open: of workers, and of clients that follow a job or hold a session.
+// The long-lived streams: those of workers, and of clients that follow a job or hold a session.
 //
-// None of them has a thread. Messages of all workers are handled by one thread, in the order of each stream; a worker's
-// next message is read when its last one has been handled, so that a worker cannot flood the service. Another thread
-// makes the updates of all followers.
+// The streams do not have threads. One thread handles the messages of all workers, in the order of each stream. The
+// next message of a worker is read after its last one has been handled, so a worker cannot flood the service. Another
+// thread makes the updates of all followers.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -21,11 +21,11 @@
 
 namespace xlad::service {
 
-// Runs functions one after the other on a thread of its own.
+// Runs functions one at a time, in order, on a thread of its own.
 class SerialQueue {
  public:
   SerialQueue();
-  ~SerialQueue();  // Runs what is queued, then ends.
+  ~SerialQueue();  // Runs the queued functions, then ends the thread.
   void Push(std::function<void()> work);
 
  private:
@@ -37,18 +37,18 @@ class SerialQueue {
   std::thread thread_;
 };
 
-// Makes the reactor of an Attach stream. `queue` and `engine` outlive the stream.
+// Makes the reactor of an Attach stream. `queue` and `engine` must outlive the stream.
 grpc::ServerGenericBidiReactor* MakeWorkerStream(Engine* engine, SerialQueue* queue,
                                                  grpc::CallbackServerContext* context);
 
-// What a follower is sent: a message, if anything has changed, and whether the stream ends with it.
+// The next update of a follower: a message if anything has changed, and whether the stream ends after it.
 struct Update {
   std::optional<grpc::ByteBuffer> message;
   bool last = false;
 };
 
-// One follower: makes its next update. Called on one thread, after each change and after each message that was sent,
-// never while a message is still being sent.
+// A client that follows a job or a session. Next makes its next update. Called on one thread, after each change and
+// after each sent message, but not while a message is being sent.
 class Follower {
  public:
   virtual ~Follower() = default;
@@ -60,10 +60,10 @@ class Followers {
  public:
   Followers();
   ~Followers();  // All streams must have ended.
-  // Something changed: asks the followers soon. Does not block.
+  // Called after a change. The followers are soon asked for updates. Does not block.
   void OnChange();
-  // Makes the reactor of a stream whose request is read first and from which `open` makes the follower; `open` runs on
-  // the thread of the followers.
+  // Makes the reactor of a stream. When its request has been read, `open` makes the follower from the request, on the
+  // followers' thread.
   grpc::ServerGenericBidiReactor* MakeStream(
       std::function<absl::StatusOr<std::unique_ptr<Follower>>(const grpc::ByteBuffer& request)> open);
 
@@ -74,9 +74,9 @@ class Followers {
 
   std::mutex mutex_;
   std::condition_variable woken_;
-  std::set<Stream*> streams_;  // All open ones.
-  std::set<Stream*> due_;      // Those to be asked for an update.
-  std::vector<Stream*> done_;  // Those that have ended, to be deleted by the thread.
+  std::set<Stream*> streams_;  // All open streams.
+  std::set<Stream*> due_;      // Streams that will be asked for an update.
+  std::vector<Stream*> done_;  // Streams that have ended; the thread deletes them.
   bool changed_ = false;
   bool stopping_ = false;
   std::thread thread_;

@@ -22,7 +22,7 @@ using observe::HttpRequest;
 using observe::HttpResponse;
 
 constexpr int64_t kMedianOfSteps = 101;
-constexpr int kMaxEndedJobs = 200;  // The dashboard shows the latest of them.
+constexpr int kMaxEndedJobs = 200;  // The dashboard shows the latest ended jobs.
 
 std::string Json(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
@@ -47,7 +47,7 @@ class Pages {
  public:
   explicit Pages(Engine* engine) : engine_(engine) {}
 
-  // The address on which the pages are served, once it is known.
+  // Sets the address on which the pages are served. Called again when the port is known.
   void SetAddress(const std::string& address) {
     const std::lock_guard lock(mutex_);
     address_ = address;
@@ -90,7 +90,7 @@ class Pages {
     return ErrorPage(absl::UnavailableError(status.reason()));
   }
 
-  // The jobs: all open ones, and the latest that have ended if `ended` is set.
+  // Returns all open jobs and, if `ended` is set, the latest ended ones.
   absl::StatusOr<std::vector<JobStatus>> Jobs(bool ended) {
     std::vector<JobStatus> jobs;
     ListJobsRequest request;
@@ -148,7 +148,7 @@ class Pages {
                                  ",\"workers\":", Json(workers), ",\"jobs\":", jobs, "]}"));
   }
 
-  // A job with the metrics of steps from `from` on, and its events after `after`.
+  // Returns a job, the metrics of its steps from the query's `from` on, and its events after `after`.
   HttpResponse Job(const HttpRequest& request) {
     const auto number = [&](const char* name) {
       const auto found = request.query.find(name);

@@ -1,5 +1,5 @@
-// The security of a coordinator that other machines reach: its authority, its certificate and its tokens, in the folder
-// "security" of its data folder, which is private to its user. Everything is made when it is missing.
+// The security of a coordinator that other machines reach: its authority, its certificate and its tokens. They are in
+// the folder "security" of its data folder, which only the coordinator's user can read. Missing files are made.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace xlad::service {
 
-// The certificate of a server, with its key in the same file, so that both are replaced at once. Used by one thread at
-// a time.
+// The certificate of a server. Its key is in the same file, so that both are replaced at once. Used by one thread at a
+// time.
 class ManagedCertificate {
  public:
-  // The names in the certificate are `advertise`, if it is not empty, the host of `listen`, and the names and addresses
-  // of this machine at that time.
+  // The names in the certificate are `advertise`, if it is not empty, the host of `listen`, if it is not a wildcard
+  // such as 0.0.0.0, and the names and addresses of this machine when the certificate is issued.
   struct Options {
     std::string data_folder, listen, advertise;
-    const Clock* clock = &RealClock();  // It says when certificates begin and end.
+    const Clock* clock = &RealClock();  // The clock of the certificates' times of validity.
   };
   // Issues a certificate. Errors: those of writing the files, and InvalidArgument for hosts that are not names or
   // addresses.
   static absl::StatusOr<ManagedCertificate> Issue(Options options);
 
-  // Issues another one if less than a third of the time of the present one is left. Returns whether it did.
+  // Issues a new certificate if less than a third of the validity of the current one is left. Returns whether it did.
   absl::StatusOr<bool> RenewIfDue();
   const std::string& file() const { return file_; }
 
@@ -40,7 +40,7 @@ class ManagedCertificate {
   int64_t issued_unix_s_ = 0;
 };
 
-// Remembers the address for join files that are made later.
+// Stores the address, which later join files contain.
 absl::Status StoreAddress(const std::string& data_folder, const std::string& address);
 
 // The folder of the tokens.

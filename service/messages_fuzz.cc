@@ -1,5 +1,5 @@
-// libFuzzer target: a sequence of arbitrary messages of workers and requests of clients, each validated as the server
-// does, on the real state machines. Nothing crashes, and the log that results can be recovered from.
+// libFuzzer target: passes arbitrary messages of workers and requests of clients, each validated as in the server, to
+// the real state machines. They must not crash, and a coordinator must be able to recover from the resulting log.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 
 using Core = std::remove_pointer_t<decltype(std::declval<GroupCommit&>().coordinator())>;
 
-// A coordinator with one running job on one worker, whose messages are arbitrary from then on.
+// A coordinator with one job and one worker, whose further messages are arbitrary.
 class Target {
  public:
   Target() : random_(SeededRandom(1)) {
@@ -46,7 +46,7 @@ class Target {
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes_.push_back(*index);
     }
   }
-  // Carries out what the actions so far have asked for.
+  // Reports the requested builds as done and the requested indexes as stored.
   void FollowUp() {
     for (const StartBuild& build : std::exchange(builds_, {})) {
       BuiltProgram built;
@@ -66,7 +66,7 @@ class Target {
   }
   void Advance(int64_t ms) { clock_.Advance(ms * kNsPerMs); }
 
-  // Sets the job's id where the input has none: random bytes rarely are one.
+  // Sets the empty job_id fields of a message to the job's id, because random bytes are rarely a valid id.
   void FillJob(google::protobuf::Message* message) const {
     const auto* descriptor = message->GetDescriptor();
     for (int f = 0; f < descriptor->field_count(); ++f) {
@@ -91,7 +91,7 @@ class Target {
   std::vector<StoreIndex> indexes_;
 };
 
-// Sets fields to values that are plausible, at a limit or beyond it: random bytes rarely are a message.
+// Sets fields to values that are plausible, at a limit or beyond it, because random bytes are rarely a valid message.
 void Generate(FuzzedDataProvider* input, google::protobuf::Message* message, int depth) {
   using Field = google::protobuf::FieldDescriptor;
   const auto* reflection = message->GetReflection();
@@ -143,7 +143,7 @@ void Generate(FuzzedDataProvider* input, google::protobuf::Message* message, int
   }
 }
 
-// Makes the next message; returns false if the border refuses it.
+// Makes the next message. Returns false if the message cannot be parsed or Validate refuses it.
 template <typename Message>
 bool Take(FuzzedDataProvider* input, const Target& target, Message* message) {
   if (input->ConsumeIntegralInRange(0, 3) == 0) {

@@ -1,4 +1,4 @@
-// What the coordinator says about itself to Prometheus; docs/reference/metrics.md has the table.
+// The metrics of the coordinator for Prometheus; docs/reference/metrics.md lists them.
 #pragma once
 
 #include <map>
@@ -14,13 +14,14 @@ namespace xlad::service {
 struct Overview {
   CoordinatorStatus status;
   ListWorkersResponse workers;
-  std::vector<JobStatus> jobs;  // Those that have not ended.
-  // The median time of the latest steps, in seconds, by job. A job without steps is missing.
+  std::vector<JobStatus> jobs;  // Jobs that have not ended.
+  // The median time of the latest steps, in seconds, by job. A job without steps has no entry.
   std::map<std::string, double> step_seconds;
   std::map<std::string, std::vector<JobTime>> time;  // By job.
 };
 
-// In the text format of Prometheus. Jobs and workers are labels; those that have ended disappear.
+// Returns the metrics in the text format of Prometheus. Jobs and workers are labels. Metrics of ended jobs and removed
+// workers disappear.
 std::string MetricsText(const Overview& overview);
 
 }  // namespace xlad::service

@@ -1,9 +1,9 @@
-// The checks of every message that comes from outside, made once, where it is read from the wire.
+// Checks every message from clients and workers once, when it has been parsed.
 //
-// Validate returns InvalidArgument, with the field, what was found and what was expected, for a message that no correct
-// client or worker sends: text that is too long or has control characters, negative counts and steps, boxes and meshes
-// that do not exist, malformed digests. A message that passes may still be wrong for the state of the service: job
-// and session ids, for example, are only looked up later.
+// Validate returns InvalidArgument for a message that no correct client or worker sends. Examples are text that is too
+// long or has control characters, negative counts and steps, impossible boxes and meshes, and malformed digests. The
+// error has the field, what was found and what was expected. A message that passes may still be wrong for the state of
+// the service. For example, job and session ids are only looked up later.
 #pragma once
 
 #include "base/status.h"
@@ -14,9 +14,9 @@
 
 namespace xlad::service {
 
-inline constexpr int kMaxNameBytes = 256;         // For names and ids.
-inline constexpr int kMaxTensorNameBytes = 1024;  // For names of parameters, results and tensors.
-inline constexpr int kMaxPathBytes = 4096;        // For paths and URIs.
+inline constexpr int kMaxNameBytes = 256;         // The limit for names and ids.
+inline constexpr int kMaxTensorNameBytes = 1024;  // The limit for names of parameters, results and tensors.
+inline constexpr int kMaxPathBytes = 4096;        // The limit for paths and URIs.
 inline constexpr int kMaxMeshAxes = 16;
 inline constexpr int64_t kMaxMeshDevices = 1 << 20;
 inline constexpr int64_t kMaxSteps = int64_t{1} << 53;
@@ -53,7 +53,7 @@ absl::Status Validate(const FreeArraysRequest& request);
 absl::Status Validate(const CloseSessionRequest& request);
 absl::Status Validate(const WorkerMessage& message);
 
-// The first messages of uploads. Later ones have only a chunk.
+// The following, and PutBatchRequest, are the first messages of uploads. Later messages have only a chunk.
 absl::Status Validate(const PutBlobRequest& header);
 absl::Status Validate(const PutArrayRequest& header);
 

@@ -1,9 +1,10 @@
-// What the workers of running attempts report, and what follows for the attempts.
+// Handles what the workers report about running attempts: starts, progress, failures and ends.
 //
-// Evidence: the exit of an attempt's process ends the attempt at once. A task that failed ends it as soon as the
-// suspect that it names is known to be gone, or after a grace period with the reported error. A worker that is silent
-// ends it when the worker counts as lost. A closed connection alone ends only an attempt that has not started: its
-// peers cannot tell yet whether the worker lives, and the attempt has done nothing that would be lost.
+// When an attempt ends: The exit of the attempt's process ends the attempt at once. So does a failed task, unless it
+// names a suspect, the worker that may have caused the failure. If it does, the attempt ends as soon as the suspect is
+// known to be gone, or after a grace period. A silent worker ends the attempt when the worker counts as lost. A closed
+// connection alone ends only an attempt that has not started, and only after a wait: the worker's peers cannot report
+// yet whether the worker is alive, and no work would be lost.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 
 namespace xlad::service {
 
-// It has more than 25 methods because it has one for each message about an attempt.
+// The class has more than 25 methods because it has one for each message about an attempt.
 class AttemptMachine {
  public:
   explicit AttemptMachine(Context* context) : context_(*context), checkpoints_(context) {}
@@ -24,7 +25,8 @@ class AttemptMachine {
   // Places the job's next attempt on these workers and launches it.
   void Launch(Job* job, const std::vector<Peer>& peers, const std::vector<CollectivePlanProto>& plans);
 
-  // --- Messages of a worker about attempts. Stale ones are refused.
+  // --- Messages of a worker about attempts. A message about an attempt that is not running changes nothing; most are
+  // answered with an order to abort or forget that attempt.
   void OnReported(const WorkerId& worker, const RunningTask& task);
   void OnReady(const WorkerId& worker, const TaskReady& message);
   void OnSteps(const WorkerId& worker, const TaskSteps& message);
@@ -35,28 +37,31 @@ class AttemptMachine {
   void OnFinished(const WorkerId& worker, const TaskFinished& message);
   void OnFailed(const WorkerId& worker, const TaskFailed& message);
   void OnExited(const WorkerId& worker, const AttemptExited& message);
-  // The worker has registered; `message` lists its tasks. Handles the attempts that are not among them.
+  // Called when the worker has registered. Repeats messages about the attempts that `message` lists. If an attempt is
+  // not listed, sends the launch again if the worker has never reported the attempt; otherwise, the attempt fails.
   void OnRegistered(const WorkerId& worker, const RegisterWorker& message);
 
-  // The worker is lost: ends its attempts.
+  // Ends the attempts of a worker that is lost. After a restart of the coordinator, attempts whose workers have not all
+  // reconnected continue to wait.
   void OnWorkerLost(const WorkerId& worker, const std::string& why);
-  // The connection of the worker has closed: it may be the suspect of a failure.
+  // Called when the worker's connection has closed. Ends the attempts whose suspect is this worker.
   void OnWorkerGone(const WorkerId& worker);
-  // Stops the attempts on the worker, so that they continue elsewhere.
+  // Stops the attempts on the worker, so that their jobs continue elsewhere. Sessions that run there fail.
   void VacateWorker(const WorkerId& worker, const std::string& why);
-  // Stops the running attempt before a step that no worker has begun yet, with its state saved.
+  // Stops the attempt, with its state saved, before a step that the workers have not begun. An attempt that has not
+  // started is stopped at once. A session that runs fails, because its state cannot be saved.
   void Stop(Job* job, const std::string& reason);
 
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnTick();
-  // Restores what is known of the running attempts after a restart of the coordinator.
+  // Restores the state of the running attempts after a restart of the coordinator.
   void AfterRecovery();
 
  private:
   void Complete(Job* job);
-  // The worker is ready; the attempt has started when all are.
+  // Records that the worker is ready. The attempt starts when all of its workers are ready.
   void NoteReady(const WorkerId& worker, Job* job);
-  // Tells the worker where the attempt stops, if it does.
+  // Sends the worker the step before which the attempt stops, if a stop was requested.
   void SendStop(const WorkerId& worker, const Job& job);
   void CheckFailure(Job* job);
   void CheckStart(Job* job);

@@ -8,7 +8,7 @@
 namespace xlad::service {
 namespace {
 
-// Why the job ends with this attempt, or empty if it continues.
+// Returns why the job ends with this attempt, or an empty text if the job continues.
 std::string WhyNoRetry(const Job& job, const AttemptEnding& ending) {
   if (job.spec.session()) return ending.reason;
   const int64_t limit = job.spec.max_attempts();
@@ -34,7 +34,7 @@ void EndAttempt(Context& context, Job* job, const AttemptEnded& ended, const Coo
   context.Changed(job->id);
 }
 
-// What all workers of an attempt report together.
+// Returns the sum of the reports of all workers of an attempt.
 RunReport SumOf(const std::map<std::string, RunReport>& reports) {
   RunReport sum;
   for (const auto& [worker, report] : reports) {

@@ -1,5 +1,5 @@
-// Checkpoints in folders that all machines share ("file:"): what is not needed there any more is removed. (Blobs of the
-// coordinator's own store are removed by service/blob_collector.h.)
+// Removes checkpoints that are no longer needed from folders that all machines share ("file:"). Blobs of the
+// coordinator's own store are removed by service/blob_collector.h.
 #pragma once
 
 #include "service/log/job.h"
@@ -7,13 +7,13 @@
 
 namespace xlad::service {
 
-// Removes what the job has in its folder beside its committed checkpoints and those that other jobs continue from:
-// shards of checkpoints that were never committed, and checkpoints that it dropped while another job needed them. While
-// the job runs, folders of its current attempt that may still become checkpoints stay.
+// Removes everything in the job's folder except its committed checkpoints and those that other jobs continue from. The
+// removed files are shards of checkpoints that were never committed, and checkpoints that the job dropped while another
+// job needed them. While the job runs, folders of its current attempt stay if they may still become checkpoints.
 void TidyFolder(Context& context, const Job& job);
 
-// For a job that has ended: removes the checkpoint that it was submitted to continue from, if its owner has dropped it
-// and no other job needs it.
+// Called for a job that has ended. Removes the checkpoint from which the job continued, if the job that wrote the
+// checkpoint has dropped it and no other job needs it.
 void DropResumed(Context& context, const Job& job);
 
 }  // namespace xlad::service

@@ -1,7 +1,7 @@
 // Builds a submitted program into an executable: read, check against the spec, propagate, partition, check, compile.
 //
-// The coordinator does not link this: it builds in a child process (service/build_child.h), whose main function is
-// here.
+// The coordinator's process does not call this library. It starts a child process for each build
+// (service/build_child.h), whose main function is RunBuildChild.
 #pragma once
 
 #include "base/status.h"
@@ -18,10 +18,11 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request);
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
                                                   const Target& target);
 
-// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. Between
-// the two it is in a sandbox (base/sandbox.h), so that a program that takes it over gets no file, no network and no
-// other process; BuildRequest.dump_directory is of no use there. Returns the exit code: 0 if a response was written,
-// even if it holds an error.
+// The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. After
+// reading, the process enters a sandbox (base/sandbox.h) without files, network and access to other processes, because
+// a malicious program may take the process over. If the machine does not allow a sandbox, the process warns on standard
+// error and in the response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit
+// code: 0 if a response was written, even if the response has an error.
 int RunBuildChild();
 
 }  // namespace xlad::service

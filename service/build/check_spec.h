@@ -9,12 +9,14 @@
 
 namespace xlad::service {
 
-// Returns InvalidArgument with the parameter, result or tensor, what was found and what was expected.
+// If they do not agree, returns InvalidArgument with the parameter, result or tensor, what was found and what was
+// expected.
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const tensor::SafetensorsIndex& state,
                        const tensor::SafetensorsIndex& data);
 
-// Completes the spec of a session's program: takes parameters and results from the program and keeps only the `feeds`
-// of the results that `spec` has. InvalidArgument if these do not match the program.
+// Completes the spec of a session's program: sets the parameters and results to those of the program. If `spec` already
+// has results, each keeps its `feeds`. InvalidArgument if their number is not that of the program's results, or if a
+// parameter or result of the program is not an array.
 absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec);
 
 }  // namespace xlad::service

@@ -26,7 +26,7 @@ Retention::Retention(Context* context)
 
 void Retention::OnTick() {
   if (context_.now_ns < next_ns_) return;
-  if (RemoveEndedJobs() == kMaxRemoved) return;  // The next tick continues.
+  if (RemoveEndedJobs() == kMaxRemoved) return;  // The next tick removes more jobs.
   next_ns_ = context_.now_ns + context_.options.compact_interval_ms * kNsPerMs;
   ForgetPlans();
   CleanUp clean_up;

@@ -1,4 +1,4 @@
-// What the coordinator keeps, and for how long: ended jobs, events of the log, blobs.
+// Decides what the coordinator keeps, and for how long: ended jobs, events of the log, blobs.
 #pragma once
 
 #include <set>
@@ -8,11 +8,11 @@
 
 namespace xlad::service {
 
-// What the jobs need of the coordinator's disk.
+// The files on the coordinator's disk that the jobs need.
 struct StoredState {
-  std::set<std::string> jobs;   // All job ids.
-  std::set<std::string> blobs;  // Digests.
-  // URIs of states: each may be a checkpoint, which needs the blobs that its index names too.
+  std::set<std::string> jobs;   // The ids of all jobs.
+  std::set<std::string> blobs;  // The digests of blobs.
+  // The URIs of states. If a state is a checkpoint, the blobs that its index names are needed as well.
   std::set<std::string> states;
 };
 
@@ -22,14 +22,15 @@ class Retention {
 
   explicit Retention(Context* context);
 
-  // From time to time removes the jobs that ended long ago, and has everything deleted that is not needed any more.
+  // At regular intervals, removes ended jobs that are too old or too many, and requests the deletion of data that is no
+  // longer needed.
   void OnTick();
-  // An open job needs its program, its executables, state and data. An ended one needs its program, its checkpoints and
-  // its final state.
+  // Returns the needed files. Every job needs its program, its checkpoints and its final state. An open job also needs
+  // its executables, its data, the states from which it starts, and shards that are not yet part of a checkpoint.
   StoredState StateInUse() const;
 
  private:
-  // Removes at most kMaxRemoved jobs; returns how many.
+  // Removes at most kMaxRemoved jobs. Returns the number of removed jobs.
   int64_t RemoveEndedJobs();
   void ForgetPlans();
 

@@ -24,7 +24,7 @@ absl::Status SessionMachine::Hold(const JobId& id) {
 
 void SessionMachine::Release(const JobId& id) {
   const auto held = holds_.find(id);
-  if (held == holds_.end() || held->second.count == 0) return;  // Held before the log was opened again.
+  if (held == holds_.end() || held->second.count == 0) return;  // The hold is from before the log was reopened.
   --held->second.count;
   held->second.released_ns = context_.now_ns;
 }
@@ -81,7 +81,7 @@ void SessionMachine::OnEnded(const JobId& id) {
 }
 
 void SessionMachine::OnTick() {
-  for (const auto& [id, holds] : holds_) {  // OnEnded removes entries only afterwards.
+  for (const auto& [id, holds] : holds_) {  // EndJob does not change holds_; OnEnded removes the entry after the loop.
     if (holds.count > 0) continue;
     if (context_.now_ns - holds.released_ns < context_.options.session_grace_ms * kNsPerMs) continue;
     Job* job = context_.jobs.Find(id);

@@ -1,5 +1,5 @@
-// Sessions: opening, holding, places. What a session does is between its clients and its first worker
-// (runtime/session_host.h), so that a session continues while the coordinator is restarted.
+// Sessions: their opening, their holds, and the addresses of their workers. The first worker of a session executes the
+// commands of its clients (runtime/session_host.h), so a session continues while the coordinator is restarted.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace xlad::service {
 
-// Methods return Aborted once the session has ended, and Unavailable until it runs.
+// Methods that need a running session return Unavailable until it runs, and Aborted when it has ended.
 class SessionMachine {
  public:
   explicit SessionMachine(Context* context) : context_(*context) {}
@@ -23,27 +23,27 @@ class SessionMachine {
   absl::Status Close(const JobId& id);
   absl::Status Check(const JobId& id) const;
   absl::StatusOr<Target> TargetOf(const JobId& id) const;
-  // The seal by which the first worker knows that the coordinator has built the program for the session; empty if a
-  // worker of the session is of an older version, which needs none.
+  // Returns the seal that proves to the first worker that the coordinator has built the program for the session. Empty
+  // if a worker of the session has an older version, which does not need a seal.
   absl::StatusOr<std::string> SealOf(const JobId& id, const std::string& executable_digest,
                                      const security::CollectivePlans& plans) const;
-  // The address of the first worker, and the key for it.
+  // Returns the address of the first worker, and the key for calls to it.
   absl::StatusOr<LocateSessionResponse> Locate(const JobId& id) const;
 
-  // Ends sessions that no client holds.
+  // Ends sessions that no client has held for session_grace_ms.
   void OnTick();
   void OnEnded(const JobId& id);
-  // The clients of sessions have the usual time to hold them again.
+  // Starts the grace period in which clients must hold their sessions again.
   void AfterRecovery();
 
  private:
   struct Holds {
     int count = 0;
-    int64_t released_ns = 0;  // When the last hold ended; meaningful if there is none.
+    int64_t released_ns = 0;  // When the last hold ended; meaningful only if `count` is 0.
   };
 
   Context& context_;
-  std::map<JobId, Holds> holds_;  // By session that has not ended.
+  std::map<JobId, Holds> holds_;  // Entries exist for sessions that have not ended.
 };
 
 }  // namespace xlad::service

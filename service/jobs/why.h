@@ -1,4 +1,4 @@
-// Why a job is in its state, for `xlad why`.
+// Explains why a job is in its state, for `xlad why`.
 #pragma once
 
 #include "service/state/context.h"

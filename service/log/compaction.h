@@ -1,4 +1,4 @@
-// Which events of the log no fold needs any more.
+// Finds the events of the log that can be deleted without changing the state that the log describes.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace xlad::service {
 
-// A job with events about checkpoints that are not kept any more.
+// A job with events about checkpoints that are no longer kept.
 struct TrimmedJob {
   JobId id;
-  std::vector<Checkpoint> checkpoints;  // Those that are kept.
+  std::vector<Checkpoint> checkpoints;  // The checkpoints that are kept.
 };
 
-// Reads the events of these jobs and those that are about no job, page by page, and returns what can be deleted without
-// changing the state that results from reading the log:
+// Reads, page by page, the events of these jobs and those that are not about a job. Returns the events that can be
+// deleted without changing the state that results from reading the log:
 //
 //   everything about jobs that a JobsRemoved names;
-//   commits and drops of checkpoints that are not kept, before the commit of the newest one that is;
-//   terms, removals and drains that later ones have replaced.
+//   commits, failures and drops of checkpoints that are not kept, if they precede the commit of the newest kept one;
+//   terms, removals and drains that later events of the same kind have replaced;
+//   ends of drains, and the drains that they ended.
 //
-// The log may grow at the same time: what is not needed once is never needed again. If only the first of the returned
-// events are deleted, the state is the same too.
+// The log may grow at the same time, because an event that is not needed now is never needed later. The state also
+// stays the same if only a prefix of the returned events is deleted.
 absl::StatusOr<LogCompaction> PlanCompaction(JobLog* log, const std::vector<TrimmedJob>& jobs);
 
 }  // namespace xlad::service

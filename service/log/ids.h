@@ -1,4 +1,4 @@
-// Typed names and numbers of the coordinator's objects, so that one kind cannot be passed for another.
+// Typed names and numbers of the coordinator's objects, so that one kind of id cannot be passed as another.
 #pragma once
 
 #include <compare>
@@ -35,9 +35,9 @@ class NumberId {
 
 using JobId = StringId<struct JobTag>;                 // A session is a job as well.
 using WorkerId = StringId<struct WorkerTag>;           // Chosen by the worker; the same in all its processes.
-using ConnectionId = NumberId<struct ConnectionTag>;   // The Attach stream of one worker; 0: not connected.
-using Generation = NumberId<struct GenerationTag>;     // Raised by each placement, over all jobs.
-using Term = NumberId<struct TermTag>;                 // Raised each time that a coordinator begins to write the log.
+using ConnectionId = NumberId<struct ConnectionTag>;   // The Attach stream of one worker; 0 if it is not connected.
+using Generation = NumberId<struct GenerationTag>;     // Incremented by each placement of any job.
+using Term = NumberId<struct TermTag>;                 // Incremented each time a coordinator begins to write the log.
 
 // One attempt of a job. Messages about any other attempt or generation of the job are stale.
 struct AttemptId {

@@ -94,7 +94,7 @@ void Jobs::ApplyRemoved(const JobsRemoved& removed) {
     const JobId id(text);
     removed_.insert(id);
     const auto found = jobs_.find(id);
-    if (found == jobs_.end()) continue;  // Its events have been deleted already.
+    if (found == jobs_.end()) continue;  // The events of the removed job are already deleted.
     if (by_number_.erase(found->second->number) == 1) --counts_[found->second->state];
     Close(*found->second);
     by_key_.erase(found->second->client_key);

@@ -1,4 +1,5 @@
-// All jobs of the coordinator: the fold of the log. Pure data, used by one thread at a time.
+// All jobs of the coordinator: the state that results from applying the events of the log in order. Pure data, used by
+// one thread at a time.
 #pragma once
 
 #include <functional>
@@ -18,37 +19,37 @@ class Jobs {
   // Applies an event about a job or about the coordinator.
   void Apply(const JobEvent& event);
 
-  // Null if there is no such job. Pointers stay valid until the job is removed.
+  // Null if the job does not exist. Pointers stay valid until the job is removed.
   Job* Find(const JobId& id);
   const Job* Find(const JobId& id) const;
   Job* FindByKey(const std::string& client_key);
   // Jobs that have not ended, oldest first. Valid until the next Apply.
   std::vector<Job*> Open() const;
-  // The first `limit` jobs, oldest first, that were submitted after the job `after` (from the first if it is empty or
-  // unknown), of those for which `is_listed` returns true; null: of all.
+  // Returns, oldest first, at most `limit` jobs that were submitted after the job `after`; the first jobs if `after` is
+  // empty or unknown. Only jobs for which `is_listed` returns true are included; all jobs if `is_listed` is null.
   std::vector<const Job*> Page(const JobId& after, int64_t limit,
                                const std::function<bool(const Job&)>& is_listed = nullptr) const;
   // Whether a job that has not ended was submitted to continue from this checkpoint.
   bool IsResumed(const std::string& checkpoint_uri) const { return resumed_.contains(checkpoint_uri); }
-  // The checkpoints from which jobs that have not ended were submitted to continue, if their URIs begin like this.
+  // The checkpoints with URIs that begin with `prefix` and from which open jobs were submitted to continue.
   std::vector<std::string> ResumedWithPrefix(const std::string& prefix) const;
   size_t size() const { return jobs_.size(); }
   const std::map<int64_t, Job*>& by_number() const { return by_number_; }
   // The number of jobs in each state.
   const std::map<JobState, int64_t>& counts() const { return counts_; }
-  // Changes the state of a job to one that no event records.
+  // Changes the state of a job to one that is not recorded by an event.
   void SetState(Job* job, JobState state);
 
-  // Drains that operators requested; they last over restarts of coordinator and worker.
+  // Workers that operators have drained. A drain stays in effect when the coordinator or the worker restarts.
   const std::set<WorkerId>& drained() const { return drained_; }
   Term term() const { return term_; }
   Generation generation() const { return generation_; }
-  // Jobs that have been removed and may still have events in the log: no new job gets one of these ids.
+  // Jobs that were removed but may still have events in the log. New jobs never get one of these ids.
   const std::set<JobId>& removed() const { return removed_; }
 
  private:
   void ApplyRemoved(const JobsRemoved& removed);
-  void Close(const Job& job);  // It has ended, or is removed.
+  void Close(const Job& job);  // Called when the job has ended or is removed.
 
   std::map<JobId, std::unique_ptr<Job>> jobs_;
   std::map<int64_t, Job*> by_number_, open_;

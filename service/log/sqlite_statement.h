@@ -16,7 +16,7 @@ class SqliteStatement {
   SqliteStatement(const SqliteStatement&) = delete;
   SqliteStatement& operator=(const SqliteStatement&) = delete;
 
-  // Columns of parameters count from 1, those of results from 0.
+  // Parameters are numbered from 1, result columns from 0.
   void Bind(int column, int64_t value) { sqlite3_bind_int64(statement_, column, value); }
   void Bind(int column, const std::string& text) {
     sqlite3_bind_text(statement_, column, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);

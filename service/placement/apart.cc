@@ -8,12 +8,12 @@
 namespace xlad::service {
 namespace {
 
-// Each level leaves out one worker of a pair, so that at most 2^6 choices are tried.
+// Each level of the search leaves out one worker of a pair, so at most 2^6 choices are tried.
 constexpr int kMaxLeftOut = 6;
 
 using Ids = std::set<std::string>;
 
-// A pair of which both workers are chosen, or null if there is none.
+// Returns a cut pair whose workers are both among `peers`, or null if there is none.
 const CutPairs::value_type* FindCutPair(const std::vector<Peer>& peers, const CutPairs& cuts) {
   Ids chosen;
   for (const Peer& peer : peers) chosen.insert(peer.worker_id());
@@ -30,7 +30,7 @@ FreeDevices::MayHave Without(const FreeDevices::MayHave& may_have, const Ids& le
   };
 }
 
-// The workers to leave out; nothing if no choice was found.
+// Returns the workers to leave out, or nullopt if the search found no solution.
 std::optional<Ids> FindLeftOut(const FreeDevices& free, const FreeDevices::MayHave& may_have, const CutPairs& cuts,
                                const TakePeers& take, const Ids& left_out) {
   FreeDevices trial = free;

@@ -32,8 +32,8 @@ absl::StatusOr<AllowedDevices> ParseOne(const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("found \"", text, "\", expected KIND[:MODEL][:COUNT]"));
 }
 
-// The collectives that devices meet in, in their order: "3 while(5)(6 6) if(|7)". Loops and branches without any are
-// left out, because a device may run them as it likes.
+// Returns the order of collectives as text: "3 while(5)(6 6) if(|7)". Loops and conditionals without collectives are
+// left out, because they need not be the same on all devices.
 std::string CollectiveOrder(const google::protobuf::RepeatedPtrField<Step>& steps) {
   std::string order;
   const auto append = [&order](const std::string& text) { absl::StrAppend(&order, order.empty() ? "" : " ", text); };
@@ -58,7 +58,7 @@ std::string CollectiveOrder(const google::protobuf::RepeatedPtrField<Step>& step
   return order;
 }
 
-// Everything of an entry that does not depend on the device's memory.
+// Serializes the fields of an entry that do not depend on the device's memory.
 std::string EntryKey(EntryValue entry) {
   entry.clear_buffer();
   entry.clear_donated();
@@ -83,7 +83,7 @@ std::string CollectivesKey(const Executable& executable) {
   return key;
 }
 
-// What differs between the executables, or empty.
+// Says what differs between the executables. Empty if they are the same program.
 std::string Difference(const Executable& first, const Executable& other) {
   if (first.program_hash() != other.program_hash()) return "the partitioned program";
   if (CollectivesKey(first) != CollectivesKey(other)) return "the collectives";

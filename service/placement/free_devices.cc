@@ -8,7 +8,8 @@
 namespace xlad::service {
 namespace {
 
-// Appends the devices of one part, whose mesh positions begin with 0, after `first` devices of other parts.
+// Appends the devices of one part to `peers`. The mesh positions in `taken` begin with 0. They are moved up by `first`,
+// because the devices of the earlier parts have the first `first` positions.
 void AppendPart(const std::vector<Peer>& taken, const FreeDevices::Part& part, int32_t first,
                 std::vector<Peer>* peers) {
   for (const Peer& peer : taken) {

@@ -1,6 +1,7 @@
-// The free devices of all workers, from which jobs take some one after the other. Pure data.
+// The free devices of all workers, from which jobs take devices in turn. Pure data.
 //
-// Taking devices costs as much as the job has workers, however many workers there are.
+// The cost of taking devices grows with the number of workers that the job gets, and not with the size of the cluster,
+// unless the job may have only some workers.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +19,31 @@ namespace xlad::service {
 
 class FreeDevices {
  public:
-  // `free`: every offer in the cluster that has free devices, with their number.
+  // `free` has every offer in the cluster that has free devices, with the number of its free devices.
   explicit FreeDevices(std::vector<WorkerDevices> free);
 
   // The number of free devices that run code for `target`.
   int64_t Count(const Target& target) const;
-  // The targets of the devices, in the order of the workers.
+  // The targets of the devices, in the order in which the workers first offer them.
   std::vector<Target> Targets() const;
-  // Takes devices as PlaceOnWorkers does. Returns an empty list, and takes nothing, if there are too few.
+  // Takes the devices that PlaceOnWorkers would choose. Returns an empty list, and takes nothing, if there are too few.
   std::vector<Peer> Take(int64_t devices, const Target& target);
-  // The same, from some of the workers alone.
+  // Like Take, but only from workers for which `may_have`, which must not be null, returns true.
   using MayHave = std::function<bool(const std::string& worker_id)>;
   std::vector<Peer> TakeFrom(const MayHave& may_have, int64_t devices, const Target& target);
 
-  // Devices of one target in a job that runs on several.
+  // The devices of one target in a job that runs on several targets.
   struct Part {
     Target target;
     std::string executable_digest;
-    int64_t most = std::numeric_limits<int64_t>::max();  // Limits all parts with this name together.
+    // The limit on the total number of devices from all parts with the same device name.
+    int64_t most = std::numeric_limits<int64_t>::max();
   };
   // The number of free devices that a job may take from all parts.
   int64_t Count(const std::vector<Part>& parts) const;
-  // Takes devices from the parts, as many as possible from the first ones, which get the lowest mesh positions. Each
-  // worker is one peer. An empty list if there are too few.
+  // Takes devices from the parts, in their order, as many as possible from each. Devices of the first part get the
+  // lowest mesh positions. The result has one peer per worker. It is empty if there are too few devices. If `may_have`
+  // is null, the job may have all workers.
   std::vector<Peer> TakeMix(const MayHave& may_have, int64_t devices, const std::vector<Part>& parts);
 
  private:
@@ -48,12 +51,13 @@ class FreeDevices {
   struct Pool {
     Target target;
     int64_t devices = 0;
-    // The offers with free devices, by their number: the larger ones first, then in the order of the workers.
+    // Offers, as indices into offers_, by their number of free devices: the largest number first, then in the order of
+    // the workers.
     std::map<int64_t, std::set<size_t>, std::greater<>> offers;
   };
   const Pool* Find(const Target& target) const;
   std::vector<Peer> TakeOffers(const std::vector<size_t>& offers, int64_t devices, Pool* pool);
-  // By part: how many of `devices` the job takes from it, and the number that is still missing.
+  // Returns how many of `devices` the job takes from each part, and how many devices are still missing.
   std::pair<std::vector<int64_t>, int64_t> Share(const MayHave& may_have, int64_t devices,
                                                  const std::vector<Part>& parts) const;
 

@@ -1,5 +1,5 @@
-// Pairs of workers that both reach the coordinator and not each other, for the time in which they are kept apart. It is
-// not in the log: after a restart of the coordinator a pair that is still cut is found again.
+// Pairs of workers that both reach the coordinator but not each other, for the time in which they are kept apart. The
+// pairs are not in the log: after a restart of the coordinator, a link that is still cut is detected again.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class CutLinks {
     for (const auto& [pair, until_ns] : until_ns_) pairs.push_back(pair);
     return pairs;
   }
-  // The workers that this one does not reach.
+  // The workers that `worker` does not reach.
   std::vector<std::string> Of(const std::string& worker) const {
     std::vector<std::string> others;
     for (const auto& [pair, until_ns] : until_ns_) {
@@ -28,7 +28,7 @@ class CutLinks {
     }
     return others;
   }
-  // Forgets the pairs whose time is over.
+  // Removes the pairs whose time has expired.
   void OnTick(int64_t now_ns) {
     std::erase_if(until_ns_, [now_ns](const auto& entry) { return entry.second <= now_ns; });
   }

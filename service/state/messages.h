@@ -1,4 +1,4 @@
-// Constructors of messages to workers that the coordinator sends from several places.
+// Functions that make the messages that several parts of the coordinator send to workers.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ void SetAttempt(const AttemptId& attempt, Message* message) {
   message->set_generation(attempt.generation.value());
 }
 
-// Ends the attempt at once, without its state.
+// Tells the worker to end the attempt at once, without saving its state.
 inline CoordinatorMessage AbortMessage(const AttemptId& attempt, const std::string& reason) {
   CoordinatorMessage message;
   SetAttempt(attempt, message.mutable_abort());
@@ -25,23 +25,24 @@ inline CoordinatorMessage AbortMessage(const AttemptId& attempt, const std::stri
   return message;
 }
 
-// The end of the attempt is recorded: the worker may discard what it kept of it.
+// Tells the worker that the end of the attempt is recorded, so the worker may discard the attempt.
 inline CoordinatorMessage ForgetMessage(const AttemptId& attempt) {
   CoordinatorMessage message;
   SetAttempt(attempt, message.mutable_forget());
   return message;
 }
 
-// An error of a worker, which every list of the jobs repeats, with at most about 8 KiB.
+// Shortens an error of a worker to about 8 KiB, because every list of jobs repeats it.
 inline std::string Shortened(const std::string& error) {
   constexpr size_t kMaxErrorBytes = 8192;
   if (error.size() <= kMaxErrorBytes) return error;
   size_t end = kMaxErrorBytes;
-  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xc0) == 0x80) --end;  // Not within a character of UTF-8.
+  // Does not split a UTF-8 character.
+  while (end > 0 && (static_cast<unsigned char>(error[end]) & 0xc0) == 0x80) --end;
   return absl::StrCat(error.substr(0, end), "... (", error.size(), " bytes)");
 }
 
-// The attempt that a message of a worker names.
+// Returns the attempt that a message of a worker names.
 template <typename Message>
 AttemptId AttemptOf(const Message& message) {
   return {JobId(message.job_id()), message.attempt(), Generation(message.generation())};

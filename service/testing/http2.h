@@ -1,4 +1,4 @@
-// Composes the few HTTP/2 frames (RFC 9113) of a gRPC call that never ends.
+// Makes the HTTP/2 frames (RFC 9113) of a gRPC call that never ends.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +26,13 @@ inline std::string Http2Header(const std::string& name, const std::string& value
                       std::string(1, static_cast<char>(value.size())), value);
 }
 
-// The start of a call without a token. It announces a message of 60 MB, and has only the first 10,000 bytes of it.
+// The start of a call without a token. It announces a message of 60 MB, but contains only the first 10,000 bytes of the
+// message.
 inline std::string StalledCall(const std::string& path) {
   const std::string headers = absl::StrCat(
       Http2Header(":method", "POST"), Http2Header(":scheme", "http"), Http2Header(":path", path),
       Http2Header(":authority", "x"), Http2Header("te", "trailers"), Http2Header("content-type", "application/grpc"));
-  const std::string prefix("\0\x03\x93\x87\0", 5);  // Not compressed, 60,000,000 bytes.
+  const std::string prefix("\0\x03\x93\x87\0", 5);  // The message header: not compressed, 60,000,000 bytes.
   return absl::StrCat(kHttp2Preface, Http2Frame(/*SETTINGS*/ 4, 0, 0, ""),
                       Http2Frame(/*HEADERS*/ 1, /*END_HEADERS*/ 4, 1, headers),
                       Http2Frame(/*DATA*/ 0, 0, 1, prefix + std::string(10000, 'x')));

@@ -1,4 +1,4 @@
-// Registration, silence and loss of workers, and drains.
+// Handles the registration, silence, loss and drains of workers.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ class WorkerMachine {
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   void OnGone(ConnectionId connection);
   void OnTick();
-  // Lets workers exit that asked for it and have no running attempt.
+  // Lets workers exit that have asked to be drained and have no running attempt.
   void ReleaseLeaving();
 
   ListWorkersResponse List() const;
@@ -31,7 +31,7 @@ class WorkerMachine {
   void OnLeaving(Worker* worker);
   void Lose(Worker* worker, const std::string& why);
 
-  // A process that registered under the id of another one that is connected.
+  // A process that tried to register under the id of a connected worker.
   struct Rival {
     uint64_t incarnation = 0;
     int64_t since_ns = 0;
