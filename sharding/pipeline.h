@@ -4,7 +4,7 @@
 //   import                  annotations become a sharded module (sharding/import)
 //   propagate               every value gets a sharding (sharding/propagate)
 //   partition               one program for every device, with collectives (sharding/partition)
-//   propagate-alternative   the imported module again, in the other order of propagation
+//   propagate-alternative   the same for a copy of the imported module, in the other order of propagation
 //   partition-alternative
 //   choose                  keeps the alternative if a step of it costs less
 //   check                   proves the partitioned program (sharding/proof)
@@ -24,8 +24,10 @@ namespace xlad::sharding {
 
 struct PipelineOptions {
   ImportOptions import;
-  bool check = true;           // Run the pass "check".
-  std::string dump_directory;  // Every pass writes the program's text here, "2.propagate.hlo"; empty: no dumps.
+  bool check = true;           // Whether the pass "check" proves the program.
+  // If not empty, the program is written to this directory after every pass ("2.propagate.hlo"): the alternative after
+  // the two passes that change it, and the program that is kept after the pass "choose".
+  std::string dump_directory;
 };
 
 struct PipelineResult {
@@ -34,7 +36,7 @@ struct PipelineResult {
   std::vector<PassTime> times;  // One entry for each pass that ran.
 };
 
-// Runs the pipeline. Errors are those of the first pass that fails.
+// Runs the pipeline. If a pass fails, returns its error and does not run the later passes.
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options);
 
 }  // namespace xlad::sharding

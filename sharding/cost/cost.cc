@@ -30,7 +30,7 @@ double CommunicationBytes(Opcode collective, double bytes, int64_t group_size) {
   const double n = static_cast<double>(group_size);
   switch (collective) {
     case Opcode::kAllReduce:
-      return 2 * bytes * (n - 1) / n;  // Multiplied first, so that whole numbers stay exact.
+      return 2 * bytes * (n - 1) / n;  // Multiplying first keeps integral results exact.
     case Opcode::kAllGather:
     case Opcode::kReduceScatter:
     case Opcode::kAllToAll:

@@ -21,17 +21,18 @@ namespace xlad::sharding {
 //   all-to-all            (n-1)/n bytes                      3072
 //   any other                     bytes                      4096   (collective-permute: the operand)
 //
-// Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005); Patarasuk
-// and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations" (2009), prove the lower bound.
+// Sources: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005). The
+// lower bound is proven in Patarasuk and Yuan, "Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations"
+// (2009).
 double CommunicationBytes(hlo::Opcode collective, double bytes, int64_t group_size);
 
 // The number of floating-point operations that an accelerator executes in the time it takes to send one byte. The value
-// assumes a few hundred teraflops and a bandwidth of a few hundred gigabytes per second, less between hosts. Flops
+// assumes a few hundred teraflop/s and a bandwidth of a few hundred gigabytes per second, or less between hosts. Flops
 // divided by this number can be compared with CommunicationBytes.
 inline constexpr double kFlopsPerByte = 3072;
 
-// The floating-point operations of the dots and convolutions of a computation, including those in the computations
-// that it calls, times the trip counts of the loops around them (hlo::TripCountOrAssumed).
+// The floating-point operations of the dots and convolutions of a computation, including those in loops, calls and all
+// branches of conditionals, times the trip counts of the loops around them (hlo::TripCountOrAssumed).
 //
 //   dot f32[M,K] x f32[K,N]                     2 M N K: a multiplication and an addition for each product
 //   convolution with kernel [H,W,I,O]           2 H W I for each element of the result

@@ -13,21 +13,24 @@ struct ExplainedCollective {
   std::string kind;
   std::vector<std::string> axes;
   int64_t group_size = 1;
-  int64_t bytes = 0;       // The least a device must send, once.
-  // What a ring sends for it alone, in whole elements, once. When compiled, small all-reduces run as one, which sends
-  // no more than theirs together.
+  int64_t bytes = 0;  // The minimum number of bytes that a device sends in one execution.
+  // The bytes that a device sends in one execution by a ring algorithm, which cuts operands into chunks of whole
+  // elements. A compiled program combines small all-reduces; the combined all-reduce sends at most the sum of their
+  // bytes.
   int64_t wire_bytes = 0;
-  // How often a step executes it, or nothing if the trip count of a loop around it is unknown.
+  // How often a step executes the collective, if it takes every branch around it; nullopt if the trip count of a loop
+  // around it is unknown.
   std::optional<int64_t> trip_count;
-  std::string op;                     // The instruction of the user's program that needs it.
-  std::vector<std::string> because;   // The chain of causes, nearest first.
+  std::string op;                    // The instruction of the user's program that needs the collective.
+  std::vector<std::string> because;  // The chain of causes, from `op` to the user's annotation.
 };
 
 struct Explanation {
   std::vector<ExplainedCollective> collectives;
-  // The sum of bytes x trip count. An unknown trip count counts as 1, as in the XLA figures that it is compared with.
+  // The sum of bytes x trip count. An unknown trip count counts as 1, as in XLA's figures, with which the sum is
+  // compared.
   int64_t bytes_per_device = 0;
-  // The same sum for cost models, in which a loop with an unknown trip count runs hlo::kAssumedTripCount times.
+  // The sum that cost models use: a loop with an unknown trip count runs hlo::kAssumedTripCount times.
   double assumed_bytes_per_device = 0;
 };
 

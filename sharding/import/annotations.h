@@ -17,14 +17,16 @@ absl::Status At(const hlo::Instruction& instruction, const absl::Status& status)
 
 class Annotations {
  public:
-  // Finds the program's mesh. If there are several, the largest one is the program's, and shardings on the others are
+  // Finds the program's mesh. If there are several meshes, this is the largest one, and shardings on the others are
   // expressed on it. Tile shardings have no mesh; one is derived from them (MeshOfTiles). InvalidArgument if a mesh is
-  // malformed or does not have as many devices as the program. `module` must outlive this object.
+  // malformed or does not have as many devices as the program. Unimplemented if a program with manual computations has
+  // a mesh whose devices are not in order. `module` must outlive this object.
   static absl::StatusOr<Annotations> Create(const hlo::Module& module);
 
   const Mesh& mesh() const { return mesh_; }
-  // Changes the sizes of the mesh's axes. InvalidArgument if `sizes` does not name the program's axes, or if the
-  // program depends on the old sizes: it has manual computations or tile shardings.
+  // Changes the sizes of the mesh's axes. InvalidArgument if `sizes` names an axis that the mesh does not have, or
+  // omits an axis of a size above 1. Also InvalidArgument if the sizes change although the program has manual
+  // computations or tile shardings, which depend on the old sizes.
   absl::Status Rebind(const Mesh& sizes);
 
   // The annotated shardings of an instruction's array leaves, with origins; nullopt if it has no annotation.

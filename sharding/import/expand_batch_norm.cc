@@ -112,7 +112,7 @@ void ExpandBatchNorms(hlo::Module* module) {
     computation->Remove(op);
     computation->SortTopologically();
   }
-  if (!ops.empty()) module->SortComputations();  // Reducers were added at the end.
+  if (!ops.empty()) module->SortComputations();  // New reducers are at the end of the module.
 }
 
 }  // namespace xlad::sharding

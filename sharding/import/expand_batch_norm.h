@@ -1,4 +1,4 @@
-// Batch normalization becomes reductions and elementwise ops, so that the batch can stay split.
+// Replaces batch normalization by reductions and elementwise ops, so that the batch can stay split.
 //
 // batch-norm-training and batch-norm-grad reduce over all dimensions except the feature. As single ops they need all
 // elements on every device. As separate reductions, each device reduces its shard, and only the sums, one number per
@@ -14,9 +14,9 @@
 
 namespace xlad::sharding {
 
-// Replaces every batch-norm-training and batch-norm-grad without a sharding annotation by equivalent ops, in all
-// computations. The arithmetic is that of the definition (mean of x, mean of (x - mean)^2), in f32 if the type is
-// narrower.
+// Replaces every batch-norm-training and batch-norm-grad by equivalent ops, in all computations, except ops with a
+// sharding annotation or without elements. The arithmetic is that of the definition (mean of x, mean of (x - mean)^2),
+// in f32 if the type is narrower.
 void ExpandBatchNorms(hlo::Module* module);
 
 }  // namespace xlad::sharding

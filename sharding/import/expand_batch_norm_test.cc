@@ -20,7 +20,7 @@ ENTRY e {
   o = $T[$F] parameter(2)
   ROOT b = ($T[$X], $T[$F], $T[$F]) batch-norm-training(x, s, o), epsilon=0.01, feature_index=$I
 })";
-// The variance is a square, so that it is not negative.
+// The variance is computed as a square because it must not be negative.
 constexpr absl::string_view kGradient = R"(HloModule m
 ENTRY e {
   x = $T[$X] parameter(0)

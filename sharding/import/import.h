@@ -6,16 +6,16 @@
 namespace xlad::sharding {
 
 struct ImportOptions {
-  // Replaces the sizes of the program's mesh axes, by name; must name all axes of the program's mesh. A mesh without
-  // axes leaves the sizes unchanged.
+  // The new sizes of the axes of the program's mesh, by name. It must name all axes whose size is above 1. A mesh
+  // without axes leaves the sizes unchanged.
   Mesh rebind;
   std::vector<Feed> feeds;
 };
 
 // Reads the meshes and shardings of a program: the attributes xla.sdy.* if there are any, otherwise sharding={...} in
 // any of its three syntaxes. Inlines calls, turns Sharding and FuncResultSharding custom calls into constraints, and
-// replaces ops that need an expansion to be sharded (batch normalization). A program without annotations
-// gets a mesh without axes. InvalidArgument, with the place of the instruction, if an annotation is wrong.
+// replaces ops that can be sharded only in parts (batch normalization). A program without annotations gets a mesh
+// without axes. InvalidArgument, with the place of the instruction, if an annotation is wrong.
 //
 //   c = f32[8] custom-call(x), custom_call_target="Sharding", frontend_attributes={xla.sdy.sharding="...[{\"a\"}]>"}
 //

@@ -29,7 +29,7 @@ absl::Status CheckExtent(const hlo::Module& module) {
       ++extent.instructions;
       if (instruction->opcode() != hlo::Opcode::kCall && !IsControlFlow(*instruction)) continue;
       for (const hlo::Computation* callee : instruction->called()) {
-        const Extent& inner = extents[callee];  // Callees come first.
+        const Extent& inner = extents[callee];  // The module's computations are in order, callees first.
         extent.instructions = std::min(extent.instructions + inner.instructions, kMaxInstructions + 1);
         extent.nesting = std::max(extent.nesting, inner.nesting + 1);
       }
@@ -59,8 +59,8 @@ void InheritSource(const hlo::Metadata& call, hlo::Metadata* metadata) {
   if (metadata->op_name.empty()) metadata->op_name = call.op_name;
 }
 
-// Returns the custom call that enters a manual computation if it produces an operand of `call`, or the custom call that
-// leaves one if it uses the result of `call`; otherwise null.
+// If `call` is the body of a manual computation, returns a border of this computation: the custom call that produces an
+// operand of `call`, or the custom call that uses its result. Otherwise returns null.
 const hlo::Instruction* ManualBorder(const hlo::Instruction& call) {
   for (const hlo::Instruction* operand : call.operands()) {
     if (operand->opcode() == hlo::Opcode::kGetTupleElement) operand = operand->operand(0);
@@ -138,7 +138,7 @@ absl::Status InlineInto(hlo::Computation* caller) {
   calls.clear();
   for (const auto& instruction : caller->instructions()) {
     if (instruction->opcode() == hlo::Opcode::kCall && instruction->called().empty()) {
-      calls.push_back(instruction.get());  // Has no users, only control dependencies.
+      calls.push_back(instruction.get());  // RemoveDead keeps a call that has control dependencies.
     }
   }
   for (hlo::Instruction* call : calls) caller->Remove(call);

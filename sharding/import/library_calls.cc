@@ -13,7 +13,8 @@ using hlo::Instruction;
 using hlo::Opcode;
 using hlo::Shape;
 
-// Adds the triangular-solve that computes what a call of trsm does: from a triangular A and B, the solution X.
+// Adds the triangular-solve that is equivalent to a call of trsm, which solves A X = B or X A = B for X with a
+// triangular A.
 Instruction* Trsm(Instruction* call) {
   const auto flag = [&](absl::string_view name, char otherwise) {
     return static_cast<char>(tensor::LapackOption(call->attributes().backend_config, name, otherwise));

@@ -1,6 +1,6 @@
 // Custom calls to LAPACK's trsm, as JAX writes them for CPUs, become triangular-solve, whose right-hand sides can be
-// split. Calls to other routines are not changed: the dimensions of their batch can be split (sharding/rules/other.cc),
-// and the runtime calls the library.
+// split. Calls to other routines only lose their layouts and aliases, which describe global arrays. Their batch
+// dimensions can be split (sharding/rules/other.cc), and the runtime calls the library.
 #pragma once
 
 #include "hlo/module.h"

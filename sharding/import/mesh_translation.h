@@ -5,8 +5,8 @@
 
 namespace xlad::sharding {
 
-// Expresses a sharding on mesh `from` on mesh `to`. Both number the same devices row by row, so a part of an axis is a
-// digit of the device number, and the same digit consists of parts of the other mesh's axes:
+// Converts a sharding on mesh `from` to mesh `to`. Both meshes number the same devices row by row. A part of an axis of
+// `from` is therefore a digit of the device number, and this digit consists of parts of the axes of `to`:
 //
 //   "a":(1)2 on "a=4,b=2" is the digit of stride 4 and size 2, which is "x":(1)2 on "x=8"
 //

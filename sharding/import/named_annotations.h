@@ -1,4 +1,5 @@
-// Shardings by axis names outside of Shardy's attributes, HLO's third syntax: sharding={mesh['a'=2], [{'a'}, {}]}.
+// HLO's third sharding syntax, sharding={mesh['a'=2], [{'a'}, {}]}. It names mesh axes, but is not an attribute of
+// Shardy.
 #pragma once
 
 #include "hlo/attributes.h"
@@ -7,7 +8,8 @@
 namespace xlad::sharding {
 
 // Converts a sharding of kind kNamed, of an array of `ndim` dimensions, to Shardy's form with an inline mesh.
-// Unimplemented for manual axes and for meshes whose devices are not in order.
+// InvalidArgument if its text is malformed. Unimplemented for manual axes and for a mesh with a transposed list of
+// devices.
 absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t ndim);
 
 }  // namespace xlad::sharding

@@ -4,7 +4,7 @@
 //   #sdy.sharding<@mesh, [{"dp"}, {"tp":(1)2, ?}p1], replicated={"x"}, unreduced=max{"y"}>
 //   #sdy.sharding_per_value<[<@mesh, [{}]>, <mesh<["a"=4]>, [{"a"}]>]>
 //
-// Errors are InvalidArgument with the character, what was found there and what was expected.
+// Errors are InvalidArgument and state the position in the text, what was found there and what was expected.
 #pragma once
 
 #include <optional>
@@ -50,8 +50,8 @@ absl::StatusOr<std::vector<SdySharding>> ParseSdyShardings(absl::string_view tex
 // Parses a list of axes, {"a", "b"} or ["a", "b"], as in manual_axes.
 absl::StatusOr<std::vector<SdyAxis>> ParseSdyAxes(absl::string_view text);
 
-// Resolves the names of axes on `mesh`, without the axes of size 1. InvalidArgument if an axis does not exist or is
-// used twice, or if the sharding does not have `ndim` dimensions.
+// Resolves the names of axes on `mesh`. Omits the axes of size 1. InvalidArgument if an axis or a part of it does not
+// exist or is used twice, or if the sharding does not have `ndim` dimensions.
 absl::StatusOr<TensorSharding> Resolve(const Mesh& mesh, const SdySharding& sharding, int64_t ndim);
 absl::StatusOr<AxisList> ResolveAxes(const Mesh& mesh, const std::vector<SdyAxis>& axes);
 

@@ -17,13 +17,15 @@
 
 namespace xlad::sharding {
 
-// The mesh of the tile shardings of a program, without axes if none of them splits anything. InvalidArgument if they
-// are over different numbers of devices, or if their cuts do not nest (6 devices as 2x3 in one and 3x2 in another).
+// The mesh of the tile shardings of a program. It has no axes if no sharding splits anything. InvalidArgument if the
+// shardings are over different numbers of devices, or if their cuts do not nest (for example, 6 devices as 2x3 in one
+// sharding and 3x2 in another). Unimplemented if a list of devices is not evenly spaced.
 absl::StatusOr<Mesh> MeshOfTiles(const std::vector<const hlo::OpSharding*>& shardings);
 
 // Expresses one tile sharding (not a tuple) of an array of `ndim` dimensions on a mesh from MeshOfTiles, or on another
-// mesh whose axes can express it. All dimensions are closed, or open if the kind is kUnknown. Unimplemented for manual
-// shardings.
+// mesh whose axes can express it. All dimensions are closed, or open if the kind is kUnknown. An array on one
+// device (kMaximal) is replicated instead. InvalidArgument if the sharding does not fit the mesh or `ndim`.
+// Unimplemented for manual shardings, and for unreduced ones that are not tiled.
 absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpSharding& sharding, int64_t ndim);
 
 }  // namespace xlad::sharding

@@ -13,10 +13,10 @@ namespace xlad::sharding {
 bool Overlap(const AxisRef& a, const AxisRef& b);
 bool OverlapsAny(const AxisRef& a, const AxisList& list);
 
-// Appends `axis` to `list`. If it continues the last entry, the two become one: "x":(1)2 followed by "x":(2)2 is
-// "x":(1)4. Returns whether it did.
+// Appends `axis` to `list`. If it continues the last entry, the two are joined: "x":(1)2 followed by "x":(2)2 becomes
+// "x":(1)4. Returns whether they were joined.
 bool AppendAxis(const AxisRef& axis, AxisList* list);
-// The list with every entry that continues the one before it joined to it, and without entries of size 1.
+// The list without entries of size 1, in which neighboring entries are joined if the second continues the first.
 AxisList Merged(const AxisList& axes);
 
 // The parts of the mesh's axes that no entry of `list` overlaps, in mesh order. The cuts of `list` must nest (see
@@ -34,24 +34,26 @@ class AxisCuts {
   // All axes that will be cut must be added before Resolve.
   void Add(const AxisList& axes);
   void Add(const DimensionAxes& axes);
-  // False if the cuts do not nest, that is, one does not divide the next: the first 2 and the first 3 of an axis of 6.
+  // Returns false if the cuts do not nest, that is, one does not divide the next: for example, cuts at 2 and at 3 of an
+  // axis of 6.
   bool Resolve(const Mesh& mesh);
   AxisList Cut(const AxisList& axes) const;
   DimensionAxes Cut(const DimensionAxes& axes) const;
 
  private:
   std::vector<AxisRef> seen_;
-  std::vector<std::vector<int64_t>> cuts_;  // For each axis of the mesh, ascending.
+  std::vector<std::vector<int64_t>> cuts_;  // The positions of the cuts of each mesh axis, ascending.
 };
 
 // The axes, or parts of axes, along which device numbers change in steps of `stride` up to `stride * size`, major to
-// minor; nullopt if a step or the end is not at the border of a part. On the mesh "a=4,b=2", stride 4 and size 2 give
+// minor. Nullopt if a step or the end is not at the border of a part. On the mesh "a=4,b=2", stride 4 and size 2 give
 // "a":(1)2, because devices 0 and 4 differ in the major half of "a".
 std::optional<AxisList> AxesOfStride(const Mesh& mesh, int64_t stride, int64_t size);
 
 // The replica groups of a collective over `axes`, as Mesh::Groups orders them, in the iota form [groups, size]<=[...].
-// The form depends on the number of axes, not of devices: "dp=2,tp=4" over tp is [2,4]<=[8], over dp it is
-// [4,2]<=[2,4]T(1,0). If the cuts of `axes` do not nest, the groups are lists of devices.
+// The length of this form depends on the number of axes, but not on the number of devices. On the mesh "dp=2,tp=4" the
+// groups over tp are [2,4]<=[8], and those over dp are [4,2]<=[2,4]T(1,0). If the cuts of `axes` do not nest, the
+// groups are lists of devices.
 hlo::ReplicaGroups ReplicaGroupsOver(const Mesh& mesh, const AxisList& axes);
 
 // The size of a shard of `size` elements in `shards` shards: ceil(size / shards).

@@ -1,7 +1,7 @@
 // The mesh: named axes with sizes over the devices 0 .. n - 1. A mesh is logical; a topology describes the machines.
 //
 // Devices are numbered row by row: the last axis changes fastest. On the mesh "dp=2,tp=4" device 6 has the coordinates
-// dp = 1, tp = 2. Nothing here is stored for each device, so a mesh of 65,536 devices is as small as one of 8.
+// dp = 1, tp = 2. A mesh stores nothing per device, so a mesh of 65,536 devices is as small as one of 8.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace xlad::sharding {
 
 using tensor::Dims;
 
-// The largest number of devices of a mesh. Products of axis sizes stay far from overflow.
+// The largest number of devices of a mesh. With this limit, products of axis sizes cannot overflow.
 inline constexpr int64_t kMaxDevices = int64_t{1} << 32;
 
 struct Axis {
@@ -27,12 +27,12 @@ struct Axis {
 };
 
 // An axis of a mesh, or a part of one: Shardy's sub-axis "x":(pre)size. An axis of n devices with a sub-axis is a grid
-// of pre * size * post devices, major to minor. On an axis "x" of 8, "x":(1)2 has the two halves as its positions, and
-// "x":(2)4 the four places inside each half.
+// of pre * size * post devices, major to minor. On an axis "x" of 8, "x":(1)2 has the two halves of the axis as its
+// positions, and "x":(2)4 has the four devices of each half.
 struct AxisRef {
   int axis = 0;      // The position of the axis in the mesh.
   int64_t pre = 1;
-  int64_t size = 0;  // The size of the part; the size of the axis if the part is all of it. At least 1 in use.
+  int64_t size = 0;  // The size of the part, or of the axis if the part is all of it. At least 1 in a valid AxisRef.
   friend auto operator<=>(const AxisRef&, const AxisRef&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const AxisRef& ref) {
@@ -58,8 +58,8 @@ class Mesh {
   // The position of `device` along `axes` taken together, major to minor: 0 .. ShardCount(axes) - 1.
   int64_t Position(int64_t device, const AxisList& axes) const;
   // Groups of devices that differ from each other only along `axes`. A group is ordered by Position; the groups are
-  // ordered by their first device. Every device is in one group. The result has an entry for each device; use
-  // ReplicaGroupsOver (axes.h) to describe groups in a program.
+  // ordered by their first device. Every device is in one group. The result has an entry for each device.
+  // ReplicaGroupsOver (axes.h) describes the groups in a short form, for programs.
   std::vector<std::vector<int64_t>> Groups(const AxisList& axes) const;
 
   std::string ToString() const;  // "dp=4,tp=2", or "single" if there are no axes.
@@ -70,14 +70,14 @@ class Mesh {
   std::vector<Axis> axes_;
 };
 
-// The product of the axes' sizes: how many shards the axes make of a dimension.
+// The product of the axes' sizes, which is the number of shards of a dimension that they split.
 int64_t ShardCount(const AxisList& axes);
 
 // The axes by name, joined by commas: "dp,tp:(1)2".
 std::string ToString(const Mesh& mesh, const AxisList& axes);
 
 // Parses the value of the --mesh flag, "dp=4,tp=2"; "" and "single" give a mesh without axes. InvalidArgument if a part
-// is not AXIS=SIZE, if a name occurs twice, or if there are more than kMaxDevices devices.
+// is not AXIS=SIZE, if a size is below 1, if a name occurs twice, or if there are more than kMaxDevices devices.
 absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
 
 }  // namespace xlad::sharding

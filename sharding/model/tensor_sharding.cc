@@ -31,7 +31,7 @@ std::string DimensionText(const Mesh& mesh, const DimensionSharding& dim) {
                       dim.priority > 0 ? absl::StrCat("p", dim.priority) : std::string());
 }
 
-// As Shardy prints it: nothing for a sum.
+// The reduction as Shardy prints it: an empty string for a sum.
 std::string ReductionPrefix(hlo::Opcode reduction) {
   switch (reduction) {
     case hlo::Opcode::kMaximum:

@@ -19,18 +19,19 @@ struct Origin {
   std::string op;      // The name of the instruction that this link is about.
   std::string what;    // "annotated {\"dp\"} on dimension 0", "factor i of dot", "contracting factor k is split".
   std::string source;  // The user's file:line (function), or empty if it is not known.
-  std::shared_ptr<const Origin> because;  // The previous link; null at an annotation.
+  std::shared_ptr<const Origin> because;  // The previous link; null if this link is an annotation.
 };
 using OriginPtr = std::shared_ptr<const Origin>;
 
-// The chain as lines, the nearest link first: "op: what (source)".
+// The chain from this link to the annotation, one line "op: what (source)" per link.
 std::vector<std::string> Chain(const OriginPtr& origin);
 
 struct DimensionSharding {
   AxisList axes;
-  std::vector<OriginPtr> origins;  // Parallel to axes; entries may be null. Equality ignores them.
-  bool closed = false;             // Propagation may split an open dimension further, a closed one not.
+  std::vector<OriginPtr> origins;  // Parallel to axes. An entry is null or missing if it is unknown.
+  bool closed = false;             // Propagation may split an open dimension further, but not a closed one.
   int priority = 0;                // Shardy's p<N>: propagation starts with priority 0.
+  // Only the axes count.
   friend bool operator==(const DimensionSharding& a, const DimensionSharding& b) { return a.axes == b.axes; }
 };
 

@@ -59,9 +59,10 @@ class DimensionReader {
   const OpRule& rule_;
   const DimensionFactors& factors_;
   Assignment& result_;
-  size_t at_ = 0;        // The factor that takes the next axis.
-  int64_t left_ = 1;     // The size of factor at_ that no axis splits yet.
-  bool single_ = false;  // Whether at most one factor has a size above 1. It takes every axis, even uneven ones.
+  size_t at_ = 0;        // The index in factors_ of the factor that takes the next axis.
+  int64_t left_ = 1;     // The size of that factor divided by the axes that split it already.
+  bool single_ = false;  // Whether at most one factor has a size above 1. That factor takes every axis, even if it does
+                         // not divide.
 };
 
 Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
@@ -79,9 +80,9 @@ Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bo
   return result;
 }
 
-// Reads a tensor's axes, and moves those of factors that must stay unsplit to factors that may be split: the largest
-// one that they divide. The op then needs an all-to-all of the tensor instead of an all-gather. A sort of
-// f32[1024,65536] along dimension 1, sharded [{}, {"a"}], runs on [{"a"}, {}].
+// Reads a tensor's axes, and moves each axis of a factor that must stay unsplit to the largest splittable factor that
+// it divides. The op then needs an all-to-all of the tensor instead of an all-gather. A sort of f32[1024,65536] along
+// dimension 1, sharded [{}, {"a"}], runs on [{"a"}, {}].
 Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {
   const Assignment read = Read(rule, tensor, std::vector<bool>(allowed.size(), true));
   Assignment result = Read(rule, tensor, allowed);
@@ -132,8 +133,9 @@ void Trim(FactorAxes* factor, size_t count) {
   factor->origins.resize(count);
 }
 
-// For dimensions with several factors: removes axes that do not divide their factor, and those of factors minor to one
-// that is not split completely. Repeats until nothing changes, because a factor occurs in several tensors.
+// In dimensions with several factors, removes the axes that do not divide their factor, and the axes of every factor
+// that is minor to an incompletely split factor. Repeats this until nothing changes, because a factor occurs in several
+// tensors.
 void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignment* assignment) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -217,7 +219,8 @@ std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTenso
                                    [&](const Assignment& have) { return SameAxes(have, candidate); });
     if (!known) candidates.push_back(std::move(candidate));
   };
-  // Each tensor in turn has precedence, followed by the others from large to small; then each tensor alone.
+  // In the first candidates, each tensor in turn has precedence over the others, which follow by decreasing size. The
+  // next candidates use the axes of one tensor only.
   for (const bool skip_used : {false, true}) {
     if (skip_used && !thorough) continue;
     for (size_t first = tensors.size(); first-- > 0;) {

@@ -16,7 +16,7 @@ struct FactorAxes {
 };
 using Assignment = std::vector<FactorAxes>;  // An entry for each factor.
 
-// A tensor of an op: an operand with its sharding, or a result with the sharding that it is wanted in.
+// A tensor of an op: an operand with its sharding, or a result with the sharding that it must get.
 struct OpTensor {
   const TensorFactors* factors = nullptr;
   const TensorSharding* sharding = nullptr;
@@ -29,11 +29,12 @@ TensorSharding Project(const Assignment& assignment, const TensorFactors& factor
 // The axes that split reduction factors, in mesh order. Along these axes a result is partial.
 AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 
-// Candidate assignments without duplicates: the factors take the axes of the tensors, and each tensor has precedence
-// once. Factors with allowed[f] == false stay unsplit. Every candidate is legal: no axis is used twice, and if several
-// factors share a dimension, their splits are even and a minor factor is split only if all major ones are split
-// completely. `thorough`: also those candidates in which a tensor gives its later axes to a factor although an earlier
-// one is used by another factor.
+// Candidate assignments without duplicates. In the first ones, the factors take the axes of all tensors, and each
+// tensor has precedence once. In the next ones, they take the axes of one tensor only. The last one splits nothing.
+// Factors with allowed[f] == false stay unsplit; some candidates move their axes to other factors. Every candidate is
+// legal: no axis is used twice. If several factors share a dimension, their splits are even, and a minor factor is
+// split only if all major factors are split completely. If `thorough`, there are additional candidates, in which a
+// factor skips the axes of a tensor that are already in use, and takes the later ones.
 std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
                                    const std::vector<bool>& allowed, bool thorough);
 

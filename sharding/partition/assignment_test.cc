@@ -1,4 +1,4 @@
-// Assignments that partitioned programs show: compared with the evaluator, and by the collectives that they need.
+// Tests assignments through partitioned programs, by their results (compared with the evaluator) and their collectives.
 #include "sharding/partition/assignment.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace xlad::sharding {
 namespace {
 
-// The kinds of the collectives of the partitioned program, whose results are checked.
+// Partitions the program, checks the results, and returns the kinds of its collectives.
 std::vector<std::string> CollectivesOf(const std::string& text) {
   auto module = hlo::ParseText(text);
   XLAD_CHECK(module.ok()) << module.status() << text;
@@ -32,7 +32,8 @@ std::vector<std::string> CollectivesOf(const std::string& text) {
   return kinds;
 }
 
-// The axes of a dimension that must not be split move to one that may be: an all-to-all before the op and one after.
+// The axes of a dimension that must not be split move to a dimension that may be. This takes an all-to-all before the
+// op and another one after it.
 TEST(Assignment, AnUnsplittableDimensionExchangesItsAxes) {
   constexpr absl::string_view kText = R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=4]>}}
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }

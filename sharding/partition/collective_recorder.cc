@@ -28,7 +28,8 @@ AxisList ChangedAxes(const ReshardStep& step) {
   return changed;
 }
 
-// The axes along which a collective runs. The step of a permute does not name any: they are the axes that change.
+// The axes along which a collective runs. The step of a permute does not list its axes: they are the axes that the
+// permute changes.
 AxisList AxesAlong(const ReshardStep& step) {
   if (step.kind != Kind::kPermute) return step.axes;
   AxisList axes = ChangedAxes(step);

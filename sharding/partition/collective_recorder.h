@@ -1,5 +1,5 @@
-// Records the collectives that partitioning emits: a channel id for each, and the chain of causes from the op that
-// needs the collective down to the user's annotations.
+// Records the collectives that partitioning emits. The record of a collective has its channel id and the chain of
+// causes from the op that needs it to the user's annotations.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace xlad::sharding {
 
-// What a collective does for a value: one step of taking `from` to the sharding `to`.
+// What a collective does: one step of resharding `from` to `to`.
 struct CollectivePurpose {
   const LocalArray& from;
   const ReshardStep& step;
@@ -26,10 +26,11 @@ class CollectiveRecorder {
 
   // An id that no other collective of the partitioned program has.
   CollectiveId NewId() { return CollectiveId{next_id_++}; }
-  // Records a collective that partitioning made and writes its attributes. Its channel is its id.
+  // Records a collective that partitioning added, and writes the axes and causes to its frontend attributes. Its
+  // channel_id must be set to a value of NewId.
   void Record(hlo::Instruction* collective, const CollectivePurpose& purpose);
-  // Takes over a collective that the user wrote in a manual computation. `local` is its copy in the partitioned
-  // program: its groups are written out and it gets a channel of its own.
+  // Records a collective that the user wrote in a manual computation. `local` is its copy in the partitioned program.
+  // The copy gets a channel of its own, and explicit groups unless it is a collective-permute.
   void RecordUserCollective(const hlo::Instruction& source, hlo::Instruction* local);
   // The records of the collectives that `module` still contains after dead instructions were removed.
   std::vector<CollectiveInfo> TakeRecords(const hlo::Module& module);

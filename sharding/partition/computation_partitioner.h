@@ -11,25 +11,26 @@
 
 namespace xlad::sharding {
 
-// A visitor: one Visit function per kind of instruction. Each has the local values of the operands, reshards them to
-// what its instruction needs, emits the local instructions, and reshards the result to its propagated sharding.
+// A visitor: one Visit function per kind of instruction. Each function reshards the local values of the operands to the
+// shardings that its instruction needs, emits the local instructions, and reshards the result to its propagated
+// sharding.
 class ComputationPartitioner {
  public:
-  // Emits into `target`, an empty computation of the context's module. `in_manual`: the computation is called from
-  // inside a manual computation.
+  // Emits into `target`, an empty computation of the context's module. `in_manual` says whether the computation is
+  // called from inside a manual computation.
   ComputationPartitioner(PartitionContext* context, hlo::Computation* target, bool in_manual = false)
       : context_(*context), chooser_(context->source(), context->deferred(), context->families()),
         local_(context, target), reshards_(&local_), in_manual_(in_manual) {}
 
-  // The local value of the source's root with its propagated shardings. Does not set the target's root.
+  // Returns the local value of the source's root with its propagated shardings. Does not set the target's root.
   absl::StatusOr<LocalValue> Run(const hlo::Computation& source);
   // Reshards the leaves to `wanted` and sets the target's root to them, packed as the source's root is.
   absl::Status Finish(const hlo::Computation& source, LocalValue root, const ValueSharding& wanted);
-  // Enters the values that RemoveDead left in the target into the source map, if the context has one.
+  // If the context has a source map, adds to it the values that are still in the target after RemoveDead.
   void RecordSourceMap() const;
 
  private:
-  // Called computations; see control_flow.cc.
+  // State of partitioning a loop body; see control_flow.cc.
   struct LoopBody;
 
   absl::Status Visit(const hlo::Instruction& instruction);
@@ -38,33 +39,36 @@ class ComputationPartitioner {
   absl::Status VisitGetTupleElement(const hlo::Instruction& instruction);
   absl::Status VisitBarrier(const hlo::Instruction& instruction);
   absl::Status VisitOp(const hlo::Instruction& instruction);
-  // An op without a sharding rule: it runs on replicated operands.
+  // Emits an op without a sharding rule, or a constant tuple; it runs on replicated operands.
   absl::Status VisitReplicated(const hlo::Instruction& instruction);
   absl::Status VisitManualBorder(const hlo::Instruction& instruction);  // manual_computations.cc
   absl::Status VisitPartitionId(const hlo::Instruction& instruction);   // manual_computations.cc
   absl::Status VisitWhile(const hlo::Instruction& instruction);        // control_flow.cc
   absl::Status VisitConditional(const hlo::Instruction& instruction);  // control_flow.cc
-  // The partitioned form of a computation that `caller` calls, with the root resharded to `result`. `loop`: for the
-  // body of a loop, else null.
+  // Partitions a computation that `caller` calls, and reshards its root to `result`. `loop` is null if the computation
+  // is not the body of a loop.
   absl::StatusOr<hlo::Computation*> PartitionCalled(const hlo::Instruction& caller, const hlo::Computation& source,
                                                     const ValueSharding& result, LoopBody* loop);
 
-  // An op with its operands resharded as its assignment needs them.
+  // Returns the op, with operands resharded to the shardings that the assignment needs and results without
+  // instructions.
   LocalOp PrepareOp(const hlo::Instruction& instruction, const OpRule& rule, const Assignment& assignment,
                     const LocalValue& operands);
+  // LocalOp::sliced, resharded to the shardings that the assignment needs.
   LocalValue SlicedOperands(const hlo::Instruction& concatenate, const OpRule& rule, const Assignment& assignment);
-  // `operands`: before resharding.
+  // Warns of operands that are all-gathered because the op cannot run on shards. `operands` are not resharded yet.
   void WarnOfReplication(const LocalOp& op, const LocalValue& operands);
 
   // The leaves of all operands, in order.
   LocalValue Operands(const hlo::Instruction& instruction) const;
-  // Reshards every leaf to `wanted`; `what`: what needs it, for messages.
+  // Reshards every leaf to `wanted`. `what` begins the reason in messages: "its result is needed as ".
   LocalValue ReshardAll(const hlo::Instruction& instruction, LocalValue value, const ValueSharding& wanted,
                         absl::string_view what);
-  // One instruction of the structure of `shape` whose leaves are `leaves`, and the leaves of such an instruction.
+  // Packed returns one instruction with the structure of `shape` and the given leaves. Unpacked returns the leaves of
+  // such an instruction.
   hlo::Instruction* Packed(const hlo::Shape& shape, absl::Span<const LocalArray> leaves);
   LocalValue Unpacked(hlo::Instruction* local, const hlo::Shape& global, absl::Span<const TensorSharding> shardings);
-  // Reshards a result to the propagated shardings and enters it as the instruction's value.
+  // Reshards a result to the propagated shardings and stores it as the instruction's value.
   void SetValue(const hlo::Instruction& instruction, LocalValue value);
 
   PartitionContext& context_;

@@ -7,12 +7,12 @@ namespace xlad::sharding {
 
 using hlo::Instruction;
 
-// What partitioning the body of a loop needs and returns beside the computation.
+// The inputs and outputs of partitioning the body of a loop, except for the computation.
 struct ComputationPartitioner::LoopBody {
-  hlo::Computation* condition = nullptr;  // Partitioned already.
+  hlo::Computation* condition = nullptr;  // The partitioned condition.
   LoopInvariants invariants;
-  std::vector<OriginPtr> partial;         // By leaf: why a carried value is partial, or null.
-  std::vector<Instruction*> invariant_values;  // Values that the loop carries beside those of the source.
+  std::vector<OriginPtr> partial;              // For each carried leaf: why it is partial, or null if it is not.
+  std::vector<Instruction*> invariant_values;  // Values that the loop carries in addition to those of the source.
 };
 
 absl::StatusOr<hlo::Computation*> ComputationPartitioner::PartitionCalled(const Instruction& caller,

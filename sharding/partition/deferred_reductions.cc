@@ -21,7 +21,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// The latency of a collective, in bytes: of two sets of places with equal bytes, the one with fewer collectives wins.
+// The latency of a collective, expressed in bytes. If two sets of places send equal bytes, the one with fewer
+// collectives is chosen.
 constexpr double kLatencyBytes = 1024;
 
 // An array of the program: a vertex of the data-flow graph. Arrays are numbered.
@@ -32,7 +33,7 @@ struct ArrayNode {
   double runs = 1;                     // How often the instruction is executed.
   AxisList partial;                    // The axes along which the op itself makes a partial sum.
   std::vector<int> linear_users;       // Arrays computed from this one by an op that is linear in it.
-  std::vector<int> elementwise_users;  // Arrays computed from this one by another elementwise op.
+  std::vector<int> elementwise_users;  // Arrays computed from this one by a non-linear elementwise op.
   bool needed_reduced = false;         // Whether any other op uses the array.
 };
 
@@ -55,7 +56,7 @@ class DataFlowGraph {
     for (int a : RootLeaves(*module.module->entry())) array(a).needed_reduced = true;
   }
 
-  // The axes along which there are partial sums, except those that overlap another one without being equal to it.
+  // The axes along which there are partial sums. If two of these axes differ but overlap, both are omitted.
   std::vector<AxisRef> Axes() const;
   // Chooses where partial sums along `axis` are reduced.
   void PlaceReductions(const AxisRef& axis, DeferredReductions* result) const;
@@ -66,7 +67,7 @@ class DataFlowGraph {
   ArrayNode& array(int a) { return arrays_[a]; }
   const ArrayNode& array(int a) const { return arrays_[a]; }
   int LeafCount(const hlo::Shape& shape) const { return static_cast<int>(CountArrayLeaves(shape)); }
-  // The number of the first leaf of an instruction.
+  // The number of the array that is the first leaf of an instruction.
   int First(const Instruction* instruction) const { return first_.at(instruction); }
   std::vector<int> RootLeaves(const hlo::Computation& computation) const {
     std::vector<int> leaves(LeafCount(computation.root()->shape()));
@@ -78,7 +79,8 @@ class DataFlowGraph {
   void AddArraysOf(const Instruction& instruction, double runs);
   void AddUses(const hlo::Computation& computation);
   void AddUse(const Instruction& user, int64_t operand);
-  // Whether an op can be computed on partial sums along `axis`: none of its linear operands is split by it.
+  // Whether an op can be computed on partial sums along `axis`, which requires that `axis` does not split the operands
+  // in which the op is linear.
   bool AcceptsPartial(const Instruction& instruction, const AxisRef& axis) const;
   // The arrays that partial sums along `axis` can reach through linear ops.
   std::vector<bool> Reached(const AxisRef& axis) const;
@@ -114,8 +116,8 @@ void DataFlowGraph::AddArrays(const hlo::Computation& computation, double runs) 
   for (const Instruction* instruction : LiveInstructions(computation)) {
     if (!first_.contains(instruction)) AddArraysOf(*instruction, runs);
     if (instruction->opcode() == Opcode::kWhile) {
-      // A loop and the parameters of its computations share their arrays: carried values are reduced everywhere or
-      // nowhere.
+      // A loop and the parameters of its computations share their arrays, because a carried value is either reduced or
+      // partial in all of them.
       const double inner = runs * static_cast<double>(TripCountOrAssumed(*instruction));
       for (int a = First(instruction); a < std::ssize(arrays_); ++a) array(a).runs = inner;
       for (const hlo::Computation* called : instruction->called()) {
@@ -128,7 +130,7 @@ void DataFlowGraph::AddArrays(const hlo::Computation& computation, double runs) 
   }
 }
 
-// Enters how `user` uses the leaves of an operand.
+// Records how `user` uses the leaves of an operand.
 void DataFlowGraph::AddUse(const Instruction& user, int64_t operand) {
   const Instruction* used = user.operand(operand);
   const int from = First(used);
@@ -210,7 +212,8 @@ std::vector<bool> DataFlowGraph::Reached(const AxisRef& axis) const {
 bool DataFlowGraph::AcceptsPartial(const Instruction& instruction, const AxisRef& axis) const {
   for (int64_t i = 0; i < instruction.operand_count(); ++i) {
     const Instruction* operand = instruction.operand(i);
-    // A concatenation reads the operand of the slice, which may be reduced already.
+    // A concatenation of slices reads the sliced array instead of the slice, and the sliced array may be reduced
+    // already.
     if (instruction.opcode() == Opcode::kConcatenate && operand->opcode() == Opcode::kSlice) return false;
     if (!operand->shape().is_array() || !IsLinearIn(instruction, i) || IsZero(*operand)) continue;
     if (DimsUse(array(First(operand)).sharding, axis)) return false;
@@ -227,10 +230,10 @@ int64_t DataFlowGraph::ReductionCost(const ArrayNode& array, const AxisRef& axis
   return std::llround(std::min(array.runs * (bytes + kLatencyBytes), 1e14));
 }
 
-// The cut for one axis. Every array that partial sums can reach is an edge from the vertex of its op's operands to
-// the vertex of its users. To cut the edge is to reduce there. The source is connected to ops that make
-// partial sums, and vertices whose users need a reduced value are connected to the sink. A user that is split by the
-// axis takes its shard of the sum by a reduce-scatter, which other users that are split alike share.
+// The cut for one axis. Every array that partial sums can reach is an edge from the vertex of its op's operands to the
+// vertex of its users. If the edge is cut, the array is reduced. The source is connected to ops that make partial sums,
+// and vertices whose users need a reduced value are connected to the sink. A user that is split by the axis gets its
+// shard of the sum by a reduce-scatter. Users with equal splits share one reduce-scatter.
 class DataFlowGraph::Cut {
  public:
   Cut(const DataFlowGraph& graph, const AxisRef& axis) : graph_(graph), axis_(axis), vertex_(graph.arrays_.size(), -1) {
@@ -248,8 +251,9 @@ class DataFlowGraph::Cut {
     partial_ = network.SourceSide(kSource, kSink);
   }
 
-  // Whether the op computes on partial sums, and whether its users get a partial sum.
+  // Whether the op of array `a` is computed on partial sums.
   bool OperandsArePartial(size_t a) const { return vertex_[a] >= 0 && partial_[vertex_[a]]; }
+  // Whether the users of array `a` get a partial sum.
   bool ResultIsPartial(size_t a) const { return vertex_[a] >= 0 && partial_[vertex_[a] + 1]; }
 
  private:
@@ -297,10 +301,11 @@ class DataFlowGraph::Cut {
 
   const DataFlowGraph& graph_;
   const AxisRef axis_;
-  std::vector<int> vertex_;  // By array: the vertex of its operands; that of its users is the next one. -1: none.
+  // By array: the vertex of its operands, or -1. The vertex of its users has the next number.
+  std::vector<int> vertex_;
   int vertices_ = 2;
   std::vector<Edge> edges_;
-  std::vector<bool> partial_;  // By vertex: on the source's side of the cut.
+  std::vector<bool> partial_;  // By vertex: whether it is on the source's side of the cut.
 };
 
 void DataFlowGraph::PlaceReductions(const AxisRef& axis, DeferredReductions* result) const {

@@ -1,8 +1,10 @@
-// Chooses the places at which partial sums are reduced: those of the least cost, not those at which they arise.
+// Chooses where partial sums are reduced: at the places with the lowest cost, which can be later than the ops that make
+// the partial sums.
 //
 // An op whose contracted dimension is split leaves a partial sum on every device (the gradient of a batch that is
-// split). The ops that follow are often linear, that is, they can be computed on the partial sums: an addition of two
-// such values, a slice, and most of all the accumulator of a loop, which would otherwise be reduced in every iteration:
+// split). The ops that follow are often linear, that is, they can be computed on the partial sums. Examples are an
+// addition of two partial sums, a slice, and the accumulator of a loop, which would otherwise be reduced in every
+// iteration:
 //
 //   body { ...
 //          g = f32[8,8] dot(x, y)        // x and y are split over "dp" along the contracted dimension.
@@ -13,9 +15,10 @@
 //   r = f32[8,8] tanh(total)             // Not linear: `total` is all-reduced here, once.
 //
 // Every path from an op that makes partial sums to a use that is not linear must contain one reduction. The cheapest
-// set of places is a minimum s-t cut of the data-flow graph. A place costs the bytes that are sent there times the
-// number of times it runs. The cut is found by Dinic's algorithm (E. A. Dinic, "Algorithm for solution of a
-// problem of maximum flow in networks with power estimation", 1970), for each mesh axis separately.
+// set of places is a minimum s-t cut of the data-flow graph. The cost of a place is the number of bytes that its
+// reduction sends, plus a constant for latency, times the number of times it runs. The cut is found by Dinic's
+// algorithm (E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power estimation",
+// 1970), for each mesh axis separately.
 #pragma once
 
 #include <functional>
@@ -26,11 +29,11 @@
 namespace xlad::sharding {
 
 struct DeferredReductions {
-  // Ops that are computed on partial sums, and the axes along which they are partial. The op's operands
-  // in which it is linear are partial sums.
+  // Ops that are computed on partial sums, and the axes along which the sums are partial. The operands in which such an
+  // op is linear are partial sums.
   absl::flat_hash_map<const hlo::Instruction*, AxisList> computed_on_partials;
-  // Values that their users get unreduced, and along which axes, leaf by leaf. For a loop, its parameters are listed
-  // too.
+  // Values whose users get them unreduced, and along which axes, leaf by leaf. If a loop is listed, so are the
+  // parameters of its computations.
   absl::flat_hash_map<const hlo::Instruction*, std::vector<AxisList>> unreduced_results;
 };
 
@@ -39,7 +42,7 @@ using PartialSumAxesOf = std::function<AxisList(const hlo::Instruction&)>;
 
 DeferredReductions DeferReductions(const ShardedModule& module, const PartialSumAxesOf& partial_sum_axes);
 
-// The sharding with `axes` unreduced; they no longer split dimensions.
+// The sharding with `axes` unreduced. They are removed from the dimensions.
 TensorSharding WithUnreduced(TensorSharding sharding, const AxisList& axes);
 
 // The parts of `axes` that do not overlap `taken`, or all of `axes` if the cuts of the two lists do not nest.

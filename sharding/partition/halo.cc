@@ -24,7 +24,7 @@ ElementType TypeOf(const Dims& values, int64_t span) {
   return narrow ? ElementType::kS32 : ElementType::kS64;
 }
 
-// Pads one dimension; negative amounts cut.
+// Pads one dimension. Negative amounts remove elements.
 Instruction* PadDim(hlo::Builder& builder, Instruction* x, int64_t dim, hlo::PaddingDimension ends,
                     Instruction* value) {
   if (ends == hlo::PaddingDimension{}) return x;
@@ -33,7 +33,7 @@ Instruction* PadDim(hlo::Builder& builder, Instruction* x, int64_t dim, hlo::Pad
   return builder.Pad(x, value, std::move(padding));
 }
 
-// Emits one exchange.
+// Emits one halo exchange.
 class HaloFetcher {
  public:
   HaloFetcher(LocalBuilder& local, const HaloFetch& fetch, const HaloNeed& need)
@@ -72,7 +72,7 @@ class HaloFetcher {
   }
   ElementType element_type() const { return fetch_.array.local->shape().type(); }
   Instruction* Zero() { return builder_.Scalar(element_type(), 0); }
-  // Zeros of the shard's shape with another length.
+  // Zeros of the shard's shape, but with `length` elements along the dimension.
   Instruction* Zeros(int64_t length) {
     Dims dims = fetch_.array.local->shape().dims();
     dims[dim_] = length;
@@ -111,8 +111,8 @@ Instruction* HaloFetcher::Exchange(const HaloRound& round) {
   return received;
 }
 
-// The slot's part of its round's piece. If several slots share the round, a shard that receives for another slot has
-// zeros in this one, as if it had received nothing.
+// The part of the round's piece that belongs to the slot. If several slots share the round, a shard that receives for
+// another slot has zeros in this slot, as if it had received nothing.
 Instruction* HaloFetcher::SlotValue(const HaloSlot& slot) {
   if (slot.delta == 0) return fetch_.array.local;
   if (slot.round < 0) return Zeros(slot.length);
@@ -135,8 +135,8 @@ bool HaloFetcher::NeedsPadding() const {
                      [&](int64_t start) { return need_.HasPadding(start, start + need_.length); });
 }
 
-// Whether padding may have a value other than `fill` after concatenation. If `fill` is zero, pieces that were not
-// received hold it already.
+// Whether padding may have a value other than `fill` after concatenation. If `fill` is zero, the pieces that were not
+// received need no mask, because they are zero.
 bool HaloFetcher::SlotsNeedMask() const {
   const bool zero = IsZero(*fetch_.fill);
   const int64_t left = LengthOfLeftSlots();
@@ -167,7 +167,7 @@ Instruction* HaloFetcher::ConcatenateSlots() {
   }
   Instruction* value = fetch_.fill != nullptr ? fetch_.fill : Zero();
   if (AllEqual(offsets)) return PadDim(builder_, x, dim_, {-offsets[0], offsets[0] + need_.length - total}, value);
-  // What a shard needs may extend beyond the concatenated pieces. There it is padding.
+  // The needed elements may extend beyond the concatenated pieces. Those outside are padding.
   const auto [least, most] = std::minmax_element(offsets.begin(), offsets.end());
   const int64_t low = std::max<int64_t>(0, -*least), high = std::max<int64_t>(0, *most + need_.length - total);
   x = PadDim(builder_, x, dim_, {low, high}, value);
@@ -194,8 +194,8 @@ Instruction* HaloFetcher::Write(Instruction* buffer, Instruction* piece, const D
   return builder_.DynamicUpdateSlice(buffer, piece, starts);
 }
 
-// Writes every piece to its place in a buffer that has room for a shard at both ends, for pieces that are partly or
-// completely outside of what the shard needs.
+// Writes every piece to its place in a buffer. The buffer has extra room for one shard at each end, because pieces may
+// be partly or completely outside of the needed elements.
 Instruction* HaloFetcher::WriteAll() {
   const int64_t room = need_.shard;
   Instruction* buffer = Zeros(room + need_.length + room);

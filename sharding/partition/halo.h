@@ -1,4 +1,4 @@
-// Emits halo exchanges: fetches windows of a split dimension of which other shards hold a part.
+// Emits halo exchanges, which fetch windows of a split dimension that are partly in other shards.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,8 @@
 
 namespace xlad::sharding {
 
-// The element of `values` at the device's position along `axes`, a scalar. `type`: that of the values, s32 or s64.
+// A scalar: the element of `values` at the device's position along `axes`. `type` is the type of the scalar, s32 or
+// s64.
 hlo::Instruction* ByPosition(LocalBuilder& local, const AxisList& axes, const Dims& values, tensor::ElementType type);
 
 // A dimension and the axes that split it.
@@ -24,22 +25,22 @@ struct IndexRange {
 // pred[dims]: whether the index along the dimension, counted from starts[position], is in `range`.
 hlo::Instruction* IsIndexInRange(LocalBuilder& local, const SplitDim& split, const Dims& starts, const Dims& dims,
                                  IndexRange range);
-// The `size` elements of x from starts[position] on.
+// The `size` elements of x that begin at starts[position].
 hlo::Instruction* SliceByPosition(LocalBuilder& local, hlo::Instruction* x, const SplitDim& split, const Dims& starts,
                                   int64_t size);
 
-// An array whose dimension `dim` is split, of which elements of other shards are needed.
+// An array whose dimension `dim` is split, and of which a device needs elements of other shards.
 struct HaloFetch {
   LocalArray array;
   int64_t dim = 0;
-  hlo::Instruction* fill = nullptr;  // A scalar: the value of padding. Null: padding may hold any value.
+  hlo::Instruction* fill = nullptr;  // The value of padding, a scalar, or null if padding may hold any value.
   ReshardCause cause;
 
   SplitDim split() const { return {dim, array.sharding.dims[dim].axes}; }
 };
 
-// The array with the dimension replaced by the need.length elements that the shard needs. Other dimensions do not
-// change.
+// The array in which dimension `dim` consists of the need.length elements that the shard needs. Other dimensions are
+// unchanged.
 hlo::Instruction* FetchHalo(LocalBuilder& local, const HaloFetch& fetch, const HaloNeed& need);
 
 }  // namespace xlad::sharding

@@ -69,10 +69,11 @@ class Rounds {
   std::vector<Round> rounds_;
 };
 
-// The slots of the adjacent form: of every shard to the left as much of its end as the target that needs most, of those
-// to the right as much of their beginning. Shards between others are complete.
+// The slots of the adjacent form, one for each delta from the leftmost to the rightmost needed shard. The slot of the
+// leftmost shard has the last elements of this shard, and the slot of the rightmost shard has its first elements. Each
+// is as long as the longest need of any target. The other slots are complete shards.
 std::vector<HaloSlot> AdjacentSlots(const HaloNeed& need, const std::vector<Piece>& pieces) {
-  std::map<int64_t, int64_t> lengths = {{0, need.shard}};  // By delta.
+  std::map<int64_t, int64_t> lengths = {{0, need.shard}};  // The lengths by delta.
   for (const Piece& piece : pieces) {
     const bool left = piece.source < piece.target;
     int64_t& longest = lengths[piece.source - piece.target];
@@ -87,7 +88,7 @@ std::vector<HaloSlot> AdjacentSlots(const HaloNeed& need, const std::vector<Piec
   return slots;
 }
 
-// Pieces that are concatenated.
+// The plan of the adjacent form, in which the pieces are concatenated.
 HaloPlan AdjacentPlan(const HaloNeed& need, const std::vector<Piece>& pieces, std::vector<HaloSlot> slots) {
   std::map<int64_t, std::vector<std::pair<int64_t, int64_t>>> pairs;  // By delta: (source, target).
   for (const Piece& piece : pieces) pairs[piece.source - piece.target].emplace_back(piece.source, piece.target);
@@ -106,7 +107,7 @@ HaloPlan AdjacentPlan(const HaloNeed& need, const std::vector<Piece>& pieces, st
   return {rounds.Take(), std::move(slots)};
 }
 
-// Exactly the elements that are needed, in rounds that are filled greedily from the longest piece down.
+// The plan of the scattered form. Pieces are added greedily to rounds, the longest piece first.
 HaloPlan ScatteredPlan(const HaloNeed& need, std::vector<Piece> pieces) {
   std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
     return std::tuple(-a.length, a.source - a.target) < std::tuple(-b.length, b.source - b.target);
@@ -132,7 +133,7 @@ HaloPlan PlanHalo(const HaloNeed& need) {
   std::vector<HaloSlot> slots = AdjacentSlots(need, pieces);
   int64_t assembled = 0;
   for (const HaloSlot& slot : slots) assembled += slot.length;
-  // Shards that are far apart would be assembled to a large array of which little is used.
+  // If the needed shards are far apart, the adjacent form would assemble a large array and use little of it.
   if (assembled > 2 * (need.length + need.shard)) return ScatteredPlan(need, pieces);
   HaloPlan adjacent = AdjacentPlan(need, pieces, std::move(slots));
   HaloPlan scattered = ScatteredPlan(need, pieces);

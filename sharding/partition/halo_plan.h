@@ -1,6 +1,6 @@
-// Halo exchange along one dimension: which elements every shard needs, and the permutes that bring those that other
-// shards hold. Knows sizes only, no instructions. Takes time proportional to the number of shards and of pieces that
-// they exchange, and does not depend on the number of elements.
+// Plans a halo exchange along one dimension: the elements that every shard needs, and the permutes that send it the
+// elements of other shards. A plan depends only on sizes, not on instructions. The time to plan depends on the numbers
+// of shards and of exchanged pieces, but not on the number of elements.
 //
 // Example: f32[16] split over 4 devices, slice={[1:16]} with a result f32[15] split over the same 4 devices. Every
 // shard of the result has 4 elements. Shard k needs the elements [1 + 4k, 5 + 4k): the last three of its own and the
@@ -8,9 +8,10 @@
 //
 //   HaloNeed{size = 16, shard = 4, starts = {1, 5, 9, 13}, length = 4, first = 1, limit = 16}
 //
-// The plan has one round, in which every shard sends its first element to its left neighbor (1 element instead of the
-// 12 that an all-gather sends), and two slots: the own shard, then 1 element of the shard with delta 1. Element 16,
-// which the last shard would need, is outside of [first, limit) and therefore padding.
+// The plan has one round, in which every shard except the first sends its first element to its left neighbor. This
+// sends 1 element instead of the 12 elements of an all-gather. The plan has two slots: the own shard, then 1 element of
+// the right neighbor (delta 1). Element 16, which the last shard would need, is outside of [first, limit) and therefore
+// padding.
 #pragma once
 
 #include <algorithm>
@@ -41,27 +42,28 @@ struct HaloNeed {
 // One permute: every source sends `length` elements, starting at `offset` of its shard.
 struct HaloRound {
   int64_t length = 0;
-  Dims source;  // By target; -1: the target receives nothing, which means zeros.
-  Dims offset;  // By source.
+  Dims source;  // By target: the source, or -1 if the target receives nothing and therefore gets zeros.
+  Dims offset;  // By source: the first element that it sends.
 };
 
-// A piece of an assembled array: the own shard (delta 0), or a part of the shard that is `delta` positions further on.
+// A piece of an assembled array: the own shard (delta 0), or a part of the shard at the own position plus `delta`.
 struct HaloSlot {
   int64_t delta = 0;
   int64_t length = 0;
-  int round = -1;  // The round that brings the piece; -1: the own shard, or a piece that no shard needs.
+  int round = -1;  // The round that sends the piece, or -1 for the own shard and for a piece that no shard needs.
 };
 
 struct HaloPlan {
   std::vector<HaloRound> rounds;
-  // Adjacent form, if what a shard needs is close to it: the pieces that are concatenated, the own shard among them. A
-  // shard to the left sends its end, a shard to the right its beginning. Empty in the scattered form, in which every
-  // piece is written to its place.
+  // The pieces that are concatenated in the adjacent form, including the own shard. A shard to the left sends its last
+  // elements, and a shard to the right its first elements. Empty in the scattered form, in which every piece is written
+  // to its place. The adjacent form suits elements of nearby shards.
   std::vector<HaloSlot> slots;
-  int64_t sent() const;  // Elements along the dimension that a device sends.
+  int64_t sent() const;  // The number of elements along the dimension that a device sends.
 };
 
-// The cheaper of the two forms. Exchanges that share no sender and no receiver are one round.
+// Plans the form in which devices send fewer elements, or the scattered form if the adjacent form would concatenate
+// much more than a shard needs. In a round, every shard sends at most once and receives at most once.
 HaloPlan PlanHalo(const HaloNeed& need);
 
 }  // namespace xlad::sharding

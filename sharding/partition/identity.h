@@ -1,4 +1,4 @@
-// Identities of reductions: values that leave every other one as it is.
+// Identities of reductions: values that can be combined with any other value without changing it.
 #pragma once
 
 #include "hlo/build/builder.h"
@@ -7,11 +7,12 @@ namespace xlad::sharding {
 
 // Whether `reduction` over `type` is associative, commutative and has an identity.
 bool HasIdentity(hlo::Opcode reduction, tensor::ElementType type);
-// The identity, a scalar, or null if HasIdentity is false. That of a floating-point sum is -0: x + -0 is x for every
-// x, but -0 + +0 is +0.
+// Builds the identity, a scalar. Returns null if HasIdentity is false. The identity of a floating-point sum is
+// -0, because x + -0 is x for every x, whereas -0 + +0 is +0. In types of 8 bits or fewer it is +0, because some of
+// them have no -0.
 hlo::Instruction* IdentityOf(hlo::Builder& builder, hlo::Opcode reduction, tensor::ElementType type);
-// Whether `scalar` is a constant that leaves every result of the reduction as it is that was started from it: the
-// identity, or either zero of a sum.
+// Whether `scalar` is a constant that may be combined repeatedly with a result that started from it, without changing
+// the result. This is true of the identity and, for a sum, also of +0.
 bool IsNeutralStart(const hlo::Instruction& scalar, hlo::Opcode reduction);
 
 }  // namespace xlad::sharding

@@ -28,7 +28,7 @@ struct ReshardCause {
   std::string what;  // "operand 1 is needed as [{}, {"tp"}]"
 };
 
-// `global` with the sizes of every leaf replaced by its shard's; one sharding per leaf.
+// `global` in which every leaf has the sizes of its shard. `shardings` has one entry per leaf.
 hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardings);
 // The shape of the array's shard.
 hlo::Shape LocalShape(const LocalArray& array);
@@ -37,8 +37,8 @@ std::vector<hlo::Instruction*> Locals(const std::vector<LocalArray>& arrays);
 
 // The origin of `axis` in `sharding`, or null if the axis splits no dimension or its origin is unknown.
 OriginPtr OriginOf(const TensorSharding& sharding, const AxisRef& axis);
-// The sharding that splits the dimensions over `dims`. An axis has its origin in `first` if there is one, else that in
-// `second`.
+// The sharding that splits the dimensions over `dims`. The origin of an axis is its origin in `first`, or, if `first`
+// has none, its origin in `second`.
 TensorSharding WithOrigins(const DimensionAxes& dims, const TensorSharding& first, const TensorSharding& second);
 
 }  // namespace xlad::sharding

@@ -24,7 +24,8 @@ Instruction* LocalBuilder::Position(const AxisList& axes) {
   Instruction* sum = nullptr;
   int64_t scale = ShardCount(axes);
   for (const AxisRef& ref : axes) {
-    // Device ids are row-major in the mesh: the stride of an axis part is the size of all that is minor to it.
+    // Device ids are row-major in the mesh, so the stride of an axis part is the product of the sizes of all minor
+    // parts.
     int64_t stride = mesh().axes()[ref.axis].size / (ref.pre * ref.size);
     for (int a = ref.axis + 1; a < std::ssize(mesh().axes()); ++a) stride *= mesh().axes()[a].size;
     scale /= ref.size;

@@ -12,15 +12,15 @@
 
 namespace xlad::sharding {
 
-// The type in which positions along a dimension of `extent` elements (padding included) are counted: s32 if it holds
-// them, else s64.
+// The type of positions along a dimension of `extent` elements, padding included: s32 if it can hold them, otherwise
+// s64.
 tensor::ElementType IndexType(int64_t extent);
-// The same for a dimension of `size` elements that is split into `shards`.
+// The type of positions along a dimension of `size` elements that is split into `shards` shards.
 tensor::ElementType IndexType(int64_t size, int64_t shards);
 
 class LocalBuilder {
  public:
-  // Appends to `computation`. Both must outlive the builder.
+  // Appends to `computation`. `context` and `computation` must outlive the builder.
   LocalBuilder(PartitionContext* context, hlo::Computation* computation)
       : context_(*context), builder_(computation) {}
 
@@ -39,18 +39,19 @@ class LocalBuilder {
   hlo::Instruction* RealIndices(const AxisList& axes, int64_t size);
 
   static bool HasPadding(const LocalArray& array, int64_t dim);
-  // `array` with the padding of `dims` replaced by `fill`, a scalar. The same instruction if there is no padding.
+  // `array` with the padding of `dims` replaced by `fill`, a scalar. Returns array.local if `dims` have no padding.
   hlo::Instruction* MaskPadding(const LocalArray& array, absl::Span<const int64_t> dims, hlo::Instruction* fill);
 
-  // A copy of `source` (its attributes, metadata and called computations) with local operands and the given shape.
+  // A copy of `source` (its attributes except shardings, its metadata and its called computations) with local operands
+  // and the given shape.
   hlo::Instruction* CloneLocal(const hlo::Instruction& source, hlo::Shape shape,
                                absl::Span<hlo::Instruction* const> operands);
-  // The same with other called computations.
+  // As CloneLocal, but the copy calls `called`.
   hlo::Instruction* CloneCalling(const hlo::Instruction& source, hlo::Shape shape,
                                  std::vector<hlo::Computation*> called, absl::Span<hlo::Instruction* const> operands);
 
-  // What a permute of `piece`, which is a part of `from`, brings: the device `target` of a pair gets the piece of the
-  // device `source`, and a device that is not a target gets zeros. Records the collective.
+  // Emits a permute of `piece`, a part of `from`, and records it. In each pair, the second device gets the piece of the
+  // first. A device that is not the second one of any pair gets zeros.
   hlo::Instruction* Permute(const LocalArray& from, hlo::Instruction* piece,
                             std::vector<std::pair<int64_t, int64_t>> pairs, const AxisList& axes,
                             const ReshardCause& cause);
@@ -59,7 +60,7 @@ class LocalBuilder {
   hlo::Instruction* GatherPieces(const LocalArray& from, hlo::Instruction* piece, int64_t dim, const AxisList& axes,
                                  const ReshardCause& cause);
 
-  // Permutes of a halo exchange that are built already, so that two ops that fetch the same halo share it.
+  // Identifies a permute of a halo exchange, so that two ops that fetch the same halo share the permute.
   struct HaloKey {
     const hlo::Instruction* from = nullptr;
     int64_t dim = 0, shard = 0, length = 0;
@@ -72,7 +73,7 @@ class LocalBuilder {
                         key.offsets);
     }
   };
-  // Null if there is none yet; to be set by the caller.
+  // The permute with this key, or null if it is not built yet. The caller then builds it and stores it here.
   hlo::Instruction*& HaloPermute(const HaloKey& key) { return halo_permutes_[key]; }
 
  private:

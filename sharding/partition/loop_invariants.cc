@@ -14,8 +14,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Hoisted values may use at most this fraction of the memory of what the loop carries, so that a model whose weights
-// are split to fit into memory still gathers them a few at a time.
+// The limit for the memory of hoisted values, as a fraction of the memory of the values that the loop carries. With
+// this limit, a model whose weights are split to fit into memory still gathers only a few weights at a time.
 constexpr double kMemoryFraction = 0.5;
 
 double LocalBytes(const LocalArray& array) {
@@ -72,8 +72,8 @@ std::optional<LocalArray> LoopInvariants::Reshard(const ReshardEmitter& body, co
   LocalArray outside = array;
   outside.local = Outside(array.local);
   if (outside.local == nullptr) return std::nullopt;
-  // The body asks for a reshard of a repeated scalar only if that scalar differs between devices. Then it differs
-  // between them before the loop too.
+  // A repeated scalar is resharded in the body only if it differs between devices. It then also differs before the
+  // loop.
   if (hlo::RepeatedValue(array.local)->shape().is_scalar()) reshards_.MarkNonUniform(outside.local);
   memory_budget_ -= bytes;
   outside = reshards_.Reshard(outside, to, cause);

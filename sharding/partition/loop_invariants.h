@@ -1,8 +1,8 @@
-// Moves reshards of loop-invariant values to before the loop (loop-invariant code motion, restricted to resharding).
+// Hoists reshards of loop-invariant values out of loops (loop-invariant code motion, restricted to resharding).
 //
-// A value is invariant if the body passes it on unchanged, or computes it from invariant values by ops that move or
-// convert data. The weights that a recurrent layer reads at every time step are invariant, so they are all-gathered
-// once before the loop:
+// A value is invariant if the body passes it on unchanged, or computes it from invariant values by elementwise ops and
+// ops that move data. The weights that a recurrent layer reads at every time step are invariant, so they are
+// all-gathered once before the loop:
 //
 //   body { p = (s32[], f32[64,8], f32[8,8]) parameter(0)      // w, element 2, is split over "dp".
 //          w = f32[8,8] get-tuple-element(p), index=2
@@ -23,33 +23,36 @@ namespace xlad::sharding {
 
 class LoopInvariants {
  public:
-  // `reshards` and `local`: of the computation that contains the loop. `init`: what the loop carries, in that
-  // computation. All must outlive this object.
+  // `reshards` and `local` emit into the computation that contains the loop. `init` has the initial carried values. All
+  // must outlive this object.
   LoopInvariants(const hlo::Instruction& loop, ReshardEmitter* reshards, LocalBuilder* local, const LocalValue& init);
 
-  // `array`, a value of the body, with the sharding `to`, if it can be resharded before the loop and the result does
-  // not need too much memory. `body`: the emitter of the body that asks.
+  // Reshards `array`, a value of the body, to the sharding `to` before the loop. Returns the resharded array in the
+  // body. Returns nullopt if the reshard must stay in the body: `array` is not invariant, `to` has unreduced axes, the
+  // reshard sends nothing, the result would need too much memory, or the loop runs at most once. `body` is the emitter
+  // of the body.
   std::optional<LocalArray> Reshard(const ReshardEmitter& body, const LocalArray& array, const TensorSharding& to,
                                     const ReshardCause& cause);
-  // Appends the resharded values that are used to what the condition and the body carry, and returns their values
-  // before the loop. The body must have its root and no dead instructions.
+  // Appends the resharded values, except for unused ones, to the carried values of the condition and the body. Returns
+  // their values before the loop. The body's root must be set, and its dead instructions must have been removed.
   std::vector<hlo::Instruction*> AddToLoop(hlo::Computation* condition, hlo::Computation* body);
 
  private:
   struct Hoisted {
-    const hlo::Instruction* from = nullptr;  // The value in the body that was to be resharded.
-    LocalArray outside;                      // Its resharded form before the loop.
-    hlo::Instruction* inside = nullptr;      // The resharded form in the body: an element of the parameter.
+    const hlo::Instruction* from = nullptr;  // The value in the body before resharding.
+    LocalArray outside;                      // The resharded value in the computation around the loop.
+    hlo::Instruction* inside = nullptr;      // The resharded value in the body: an element of the parameter.
   };
 
-  // The value before the loop of an instruction of the body, or null if it may change between iterations.
+  // The value that an instruction of the body has before the loop, or null if it may change between iterations.
   hlo::Instruction* Outside(hlo::Instruction* inside);
   hlo::Instruction* EmitOutside(hlo::Instruction* inside);
 
   ReshardEmitter& reshards_;
   LocalBuilder& local_;
   const LocalValue& init_;
-  std::vector<bool> unchanged_;  // By carried element. Empty if nothing is hoisted out of this loop.
+  std::vector<bool> unchanged_;  // By carried element: whether the body passes it on unchanged. Empty if nothing is
+                                 // hoisted out of this loop.
   double memory_budget_ = 0;     // Bytes that hoisted values may still use.
   std::vector<Hoisted> hoisted_;
   absl::flat_hash_map<const hlo::Instruction*, hlo::Instruction*> outside_;

@@ -1,5 +1,5 @@
-// Manual computations (jax.shard_map): inside one, an array is one manual shard, which only the axes that are not
-// manual (the free axes) may split further, and the user's own collectives occur among the instructions.
+// Manual computations (jax.shard_map). An array inside a manual computation is one manual shard. Only axes that are not
+// manual (the free axes) may split it further. The instructions inside may include the user's own collectives.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// The global array outside of a border, and its manual shard inside.
+// The shapes of the global array outside of a manual computation and of its manual shard inside.
 struct BorderShapes {
   const hlo::Shape& global;
   const hlo::Shape& manual;
@@ -26,7 +26,7 @@ void Append(const DimensionSharding& from, size_t i, DimensionSharding* to) {
   to->origins.push_back(i < from.origins.size() ? from.origins[i] : nullptr);
 }
 
-// The sharding outside of a border: in each dimension the manual axes of `outside`, then the free axes of `inside`.
+// The sharding of the global array: in each dimension the manual axes of `outside`, then the free axes of `inside`.
 TensorSharding OutsideSharding(const BorderShapes& shapes, const TensorSharding& outside,
                                const TensorSharding& inside) {
   TensorSharding result = inside;
@@ -43,7 +43,7 @@ TensorSharding OutsideSharding(const BorderShapes& shapes, const TensorSharding&
   return result;
 }
 
-// The free axes of a sharding outside of a border.
+// The sharding of the manual shard, which consists of the free axes of `outside`.
 TensorSharding InsideSharding(const BorderShapes& shapes, const TensorSharding& outside) {
   TensorSharding result = outside;
   for (size_t d = 0; d < result.dims.size(); ++d) {
@@ -58,8 +58,8 @@ TensorSharding InsideSharding(const BorderShapes& shapes, const TensorSharding& 
   return result;
 }
 
-// Removes free axes that do not divide a manual shard: the shards of such a manual shard do not begin where the shards
-// of the global array begin.
+// Removes free axes that do not divide a manual shard, because the shards of such a manual shard begin at other
+// elements than the shards of the global array.
 TensorSharding WithoutUneven(const BorderShapes& shapes, TensorSharding inside) {
   for (size_t d = 0; d < inside.dims.size(); ++d) {
     DimensionSharding& dim = inside.dims[d];
@@ -77,7 +77,8 @@ bool IsInManualComputation(const Instruction& instruction) {
   return hlo::FindAttribute(instruction, hlo::kManualAxesKey) != nullptr;
 }
 
-// A border changes no data: the same local array is read as a shard of the global array or as a manual shard.
+// A border does not change data. It interprets the same local array as a shard of the global array or as a manual
+// shard.
 absl::Status ComputationPartitioner::VisitManualBorder(const Instruction& instruction) {
   const bool enters = hlo::IsCustomCall(instruction, hlo::kEnterManualCall);
   const Instruction& operand = *instruction.operand(0);

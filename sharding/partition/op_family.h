@@ -1,4 +1,4 @@
-// How the ops of an opcode are partitioned. The families themselves are in ops/; the engine gets them as a table.
+// How the ops of an opcode are partitioned. The families themselves are in ops/; the partitioner gets them as a table.
 #pragma once
 
 #include <vector>
@@ -11,25 +11,25 @@ namespace xlad::sharding {
 
 class LocalBuilder;
 
-// A dimension of a reshape's operand and one of its result that are split over the same axes although their sizes do
-// not divide: f32[6,4] -> f32[24], split over an axis of 4, has shards of 2 rows and of 6 elements.
+// A dimension of a reshape's operand and a dimension of its result that are split over the same axes although their
+// shards differ. For example, f32[6,4] -> f32[24], split over an axis of 4, has shards of 2 rows and of 6 elements.
 struct RaggedDim {
   size_t operand = 0, result = 0;
 };
 
-// One op with its operands as its assignment needs them.
+// One op, whose operands have the shardings that its assignment needs.
 struct LocalOp {
   const hlo::Instruction* source = nullptr;
   const OpRule* rule = nullptr;
   const Assignment* assignment = nullptr;
-  std::vector<LocalArray> operands;  // Resharded; one per array leaf.
-  // For each operand of a concatenation that is a slice, the array that it is a slice of; `local` is null for others.
+  std::vector<LocalArray> operands;  // One per array leaf, resharded already.
+  // One entry per operand of a concatenation: the sliced array if the operand is a slice, otherwise `local` is null.
   std::vector<LocalArray> sliced;
-  std::vector<RaggedDim> ragged;    // For a reshape.
-  std::vector<LocalArray> results;  // One per array leaf, with their shardings; the family sets `local`.
+  std::vector<RaggedDim> ragged;    // Only for a reshape.
+  std::vector<LocalArray> results;  // One per array leaf, with its sharding; the family sets `local`.
 };
 
-// A split dimension of an operand of which every shard needs elements that other shards hold.
+// A split dimension of an operand, and the elements along it that every shard needs, including those of other shards.
 struct OperandHalo {
   size_t operand = 0;
   int64_t dim = 0;
@@ -40,12 +40,12 @@ struct OpFamily {
   // Which factors of the rule may be split.
   std::vector<bool> (*splittable)(const hlo::Instruction&, const OpRule&) = nullptr;
   // Emits the local instructions and sets results[i].local. Padding of the operands may hold any value. May change a
-  // result's sharding to what it emitted; the caller reshards the result.
+  // result's sharding to that of the emitted instruction; the caller then reshards the result.
   absl::Status (*emit)(LocalBuilder&, LocalOp&) = nullptr;
-  // The halos that emit fetches under an assignment; null if it fetches none.
+  // The halos that `emit` fetches under an assignment; null if `emit` fetches none.
   std::vector<OperandHalo> (*halos)(const hlo::Instruction&, const OpRule&, const Assignment&) = nullptr;
-  // The dimensions that stay split although the assignment does not split them; null if the family has none. `from`:
-  // the sharding of operand 0; `wanted`: that of the result.
+  // The dimensions that stay split although the assignment does not split them; null if the family has none. `from` is
+  // the sharding of operand 0, and `wanted` the required sharding of the result.
   std::vector<RaggedDim> (*ragged)(const hlo::Instruction&, const OpRule&, const Assignment&,
                                    const TensorSharding& from, const TensorSharding& wanted) = nullptr;
 };

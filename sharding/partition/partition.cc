@@ -18,8 +18,7 @@ const hlo::Shape* ShapeAt(const hlo::Shape& shape, const Dims& index) {
   return at;
 }
 
-// Copies what belongs to the module and not to an instruction. An alias is kept only if parameter and result have equal
-// local shapes.
+// Copies the attributes of the module. An alias is kept only if the parameter and the result have equal local shapes.
 void CarryHeader(const hlo::Module& from, const PartitionedProgram& program, hlo::Module* to) {
   to->num_partitions = program.mesh.devices();
   to->replica_count = from.replica_count;
@@ -59,8 +58,8 @@ void DescribeEntry(const ShardedModule& module, PartitionedProgram* program) {
   }
 }
 
-// XLA runs its partitioner over programs that are already partitioned too, and rejects a partition-id unless every
-// instruction has the sharding "manual". Reducers and comparators need none.
+// XLA also runs its partitioner over programs that are already partitioned, and rejects a partition-id unless every
+// instruction has the sharding "manual". Reducers and comparators need no sharding.
 void MarkManual(const hlo::Computation& computation) {
   for (const auto& instruction : computation.instructions()) {
     auto manual = std::make_unique<hlo::OpSharding>();

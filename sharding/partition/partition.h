@@ -16,25 +16,25 @@ namespace xlad::sharding {
 enum class CollectiveId : int64_t {};
 constexpr int64_t ChannelOf(CollectiveId id) { return static_cast<int64_t>(id); }
 
-// A collective of a partitioned program. The instruction has the same facts as frontend attributes: xlad.axes="dp",
-// xlad.because="line\nline", xlad.op="dot.15".
+// A collective of a partitioned program. The instruction has the same information in frontend attributes:
+// xlad.axes="dp", xlad.because="line\nline", xlad.op="dot.15".
 struct CollectiveInfo {
   CollectiveId collective_id{};
   std::string kind;                  // "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
   AxisList axes;
-  std::string op;                    // The instruction of the user's program that needs the collective.
-  std::vector<std::string> because;  // The chain of causes, nearest first.
-  bool written_by_user = false;      // In a manual computation (shard_map).
+  std::string op;                    // The instruction of the user's program that needs the collective, or is it.
+  std::vector<std::string> because;  // The chain of causes, from `op` to the user's annotation.
+  bool written_by_user = false;      // Whether the user wrote it in a manual computation (shard_map).
 };
 
 struct Variant {
-  std::unique_ptr<hlo::Module> module;  // Local shapes; num_partitions = devices of the mesh.
+  std::unique_ptr<hlo::Module> module;  // Has local shapes; num_partitions is the number of devices of the mesh.
   std::vector<int64_t> devices;
 };
 
 struct PartitionedProgram {
   Mesh mesh;
-  std::vector<Variant> variants;  // Usually one for all devices.
+  std::vector<Variant> variants;  // One variant for all devices.
   std::vector<CollectiveInfo> collectives;
   // The global shapes and shardings of the entry's parameters and results, one per array leaf.
   std::vector<tensor::Shape> parameter_shapes, result_shapes;
@@ -48,14 +48,15 @@ struct PartitionedProgram {
 struct SourceMap {
   struct ShardOfValue {
     const hlo::Instruction* local = nullptr;
-    TensorSharding sharding;  // The propagated one, with the axes unreduced along which the reduction is deferred.
+    TensorSharding sharding;  // The propagated sharding; axes of deferred reductions are unreduced.
   };
   absl::flat_hash_map<const hlo::Instruction*, ShardOfValue> arrays;
   absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*> control;  // Loops and conditionals.
 };
 
-// Partitions a propagated program. `families`: how every op is partitioned (FamilyOf of ops/families.h). Fills
-// `source_map` if it is not null. Errors: Unimplemented for an op that cannot be partitioned, InvalidArgument for a
+// Partitions a propagated program. `families` says how every op is partitioned (FamilyOf of ops/families.h). Fills
+// `source_map` if it is not null. On a mesh of one device, the result is a copy of the program, and `source_map` stays
+// empty. Errors: Unimplemented for an op that cannot be partitioned, InvalidArgument for a
 // program of several replicas, Internal if the shardings contradict each other.
 absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
                                              SourceMap* source_map = nullptr);

@@ -1,4 +1,4 @@
-// What all computations of a program that is being partitioned share.
+// The state that the computations of a program share while the program is partitioned.
 #pragma once
 
 #include <string>
@@ -27,9 +27,9 @@ class PartitionContext {
   const DeferredReductions& deferred() const { return deferred_; }
   void set_deferred(DeferredReductions deferred) { deferred_ = std::move(deferred); }
 
-  // The copy, in the partitioned module, of a computation that needs no partitioning: a reducer or a comparator.
+  // The copy in the partitioned module of a reducer or comparator, which needs no partitioning.
   hlo::Computation* Cloned(const hlo::Computation& computation);
-  // Adds "op: what (source line)" to the warnings, once.
+  // Adds "op: what (source line)" to the warnings if they do not contain it yet.
   void Warn(const hlo::Instruction& op, absl::string_view what);
   std::vector<std::string> TakeWarnings() { return std::move(warnings_); }
 

@@ -43,8 +43,8 @@ Instruction* BitcastConvert(hlo::Builder& builder, Instruction* x, ElementType t
       std::make_unique<Instruction>(Opcode::kBitcastConvert, hlo::Shape(type, x->shape().dims())), {x});
 }
 
-// The bits of a float array as unsigned integers. A complex array becomes one with a new major dimension of size 2: the
-// bits of the real parts, then those of the imaginary parts.
+// The bits of a float array as unsigned integers. The result for a complex array has a new major dimension of size 2:
+// the bits of the real parts, then those of the imaginary parts.
 Instruction* ToBits(hlo::Builder& builder, Instruction* x) {
   const ElementType type = x->shape().type();
   if (tensor::IsComplex(type)) {
@@ -70,9 +70,9 @@ Instruction* FromBits(hlo::Builder& builder, Instruction* bits, ElementType type
   return builder.Binary(Opcode::kComplex, part(0), part(1));
 }
 
-// Matches devices that hold a block before a permute with devices that need it after, one to one. A device that needs
-// the block it holds keeps it. Devices differ only along the axes of the step: those of a manual computation around it
-// stay as they are.
+// Matches the devices that hold a block before a permute one to one with the devices that need it afterwards. A device
+// that needs the block that it holds keeps it. The devices of a pair differ only along axes of the step, and therefore
+// not along the axes of an enclosing manual computation.
 std::vector<std::pair<int64_t, int64_t>> PermutePairs(const Mesh& mesh, const ReshardStep& step) {
   AxisList moved;
   for (const DimensionAxes* dims : {&step.before, &step.after}) {
@@ -130,7 +130,7 @@ void ReshardEmitter::MarkNonUniform(const Instruction* x) {
 Instruction* ReshardEmitter::EmitUniform(const LocalArray& array, const TensorSharding& to) {
   Dims dims = LocalDims(array.global.dims, to);
   if (dims == array.local->shape().dims()) return array.local;
-  // The scalar belongs to this computation, as `local` does.
+  // The const_cast is safe because the scalar, like `local`, is an instruction of this computation.
   return builder_.Broadcast(const_cast<Instruction*>(hlo::RepeatedValue(array.local)), std::move(dims), {});
 }
 
@@ -169,7 +169,7 @@ LocalArray ReshardEmitter::Reshard(const LocalArray& array, const TensorSharding
     }
     at.local = emitted;
     at.sharding = WithOrigins(step.after, array.sharding, to);
-    at.sharding.unreduced_reduction = array.sharding.unreduced_reduction;  // For reductions that may follow.
+    at.sharding.unreduced_reduction = array.sharding.unreduced_reduction;  // Later reductions of the plan need it.
   }
   const AxisList missing = Merged(Without(local_.mesh(), to.unreduced, array.sharding.unreduced));
   if (!missing.empty()) at.local = EmitAsPartial(at.local, missing);
@@ -219,7 +219,7 @@ Instruction* ReshardEmitter::EmitSlice(const LocalArray& array, const ReshardSte
   return builder_.DynamicSlice(x, starts, sizes);
 }
 
-// An all-reduce or a reduce-scatter. A disjunction of floats (see DynamicSliceRule) is one of their bits.
+// Emits an all-reduce or a reduce-scatter. A disjunction of floats (see DynamicSliceRule) is computed on their bits.
 ReshardEmitter::EmittedStep ReshardEmitter::EmitReduction(const LocalArray& array, const ReshardStep& step) {
   const bool scatters = step.kind == Kind::kReduceScatter;
   const ElementType type = array.global.type;
@@ -243,8 +243,8 @@ ReshardEmitter::EmittedStep ReshardEmitter::EmitAllGather(const LocalArray& arra
   return {step.after[step.dim].empty() ? CutPadding(gathered, array, step.dim) : gathered, gathered};
 }
 
-// HLO's all-to-all splits and concatenates one dimension. The split dimension is therefore reshaped to (parts, rest);
-// afterwards the dimension of the parts is moved in front of the one that becomes longer.
+// The emitted all-to-all splits and concatenates the same dimension. The split dimension is therefore reshaped to
+// (parts, rest) first. Afterwards the dimension of the parts is moved before the dimension that becomes longer.
 ReshardEmitter::EmittedStep ReshardEmitter::EmitAllToAll(const LocalArray& array, const ReshardStep& step) {
   Instruction* x = PadForSplit(array, step);
   const int64_t split = step.dim, concat = step.from_dim, n = ShardCount(step.axes);

@@ -13,24 +13,27 @@ namespace xlad::sharding {
 
 class LoopInvariants;
 
-// Reshards the arrays of one computation. Every step is emitted once per array: two users that need the same array in
-// the same form share the collectives.
+// Reshards the arrays of one computation. Every step is emitted once per array, so two users that need an array in the
+// same sharding share the collectives.
 class ReshardEmitter {
  public:
   // `local` must outlive the emitter.
   explicit ReshardEmitter(LocalBuilder* local) : local_(*local), builder_(local->builder()) {}
 
-  // For the body of a loop: reshards of loop-invariant arrays are moved to before the loop. May be null.
+  // Must be called for the body of a loop if reshards of loop-invariant arrays are hoisted out of it. `loop` may be
+  // null.
   void set_loop(LoopInvariants* loop) { loop_ = loop; }
 
   // `array` with the sharding `to`. An axis that is unreduced in `to` but not in `array` makes the result a partial
   // sum: the array itself on the first device along the axis, and zeros on the others.
   LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const ReshardCause& cause);
-  // The bytes that each device would send for Reshard now. Steps that were emitted before cost nothing.
+  // The bytes that each device would send for Reshard. Steps that were emitted already cost nothing, and neither does
+  // an array whose elements all equal one scalar (see MarkNonUniform). Hoisting out of loops is not considered.
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
 
-  // An array whose elements all equal one scalar costs nothing to reshard, because every device holds that scalar.
-  // Declares that the scalar that `x` repeats may differ between devices, which a manual computation makes possible.
+  // Declares that the scalar that `x` repeats may differ between devices, as it may in a manual computation. Without
+  // this, an array whose elements all equal one scalar is resharded without communication, because every device holds
+  // the scalar.
   void MarkNonUniform(const hlo::Instruction* x);
 
  private:
@@ -39,7 +42,7 @@ class ReshardEmitter {
     ReshardStep::Kind kind;
     int64_t dim = -1, from_dim = -1;
     hlo::Opcode reduction;
-    Dims global;  // Arrays of different sizes may have equal shards (a slice that moves nothing).
+    Dims global;  // Needed because a slice can have the same local instruction as its operand, but other global sizes.
     AxisList axes;
     DimensionAxes before, after;
     friend bool operator==(const StepKey&, const StepKey&) = default;
@@ -49,7 +52,7 @@ class ReshardEmitter {
                         key.before, key.after);
     }
   };
-  // The result of a step, and its collective or null if it sends nothing.
+  // The result of a step, and its collective, which is null if the step sends nothing.
   struct EmittedStep {
     hlo::Instruction* result = nullptr;
     hlo::Instruction* collective = nullptr;
@@ -66,7 +69,7 @@ class ReshardEmitter {
   EmittedStep EmitAllToAll(const LocalArray& array, const ReshardStep& step);
   EmittedStep EmitPermute(const LocalArray& array, const ReshardStep& step);
   hlo::Instruction* EmitSlice(const LocalArray& array, const ReshardStep& step);
-  // Pads dimension step.dim so that it divides into the shards of step.after.
+  // Pads dimension step.dim to a multiple of the shards of step.after.
   hlo::Instruction* PadForSplit(const LocalArray& array, const ReshardStep& step);
   // Removes the padding of a dimension that is no longer split.
   hlo::Instruction* CutPadding(hlo::Instruction* x, const LocalArray& array, int64_t dim);

@@ -10,8 +10,8 @@ namespace {
 
 using Kind = ReshardStep::Kind;
 
-// What distinguishes the candidate plans: whether they slice a dimension before its major axes are in place, and
-// whether they permute directly to the target if shard sizes agree.
+// The choices in which the candidate plans differ: whether a dimension is sliced before its major axes are in place,
+// and whether a permute leads directly to the target.
 struct Style {
   bool slice_out_of_order = false;
   bool direct_permute = false;
@@ -23,9 +23,9 @@ class Planner {
   Planner(const tensor::Shape& shape, DimensionAxes from, DimensionAxes to, AxisList reduce)
       : shape_(shape), state_(std::move(from)), target_(std::move(to)), reduce_(std::move(reduce)) {}
 
-  // Nothing if a step is impossible for these sizes.
+  // Returns nullopt if a step is impossible for these sizes.
   std::optional<ReshardPlan> Run(Style style);
-  // Always possible: a dimension whose axes differ is all-gathered completely, and then sliced.
+  // All-gathers every dimension whose axes differ completely, and then slices it. This is always possible.
   ReshardPlan GatherAndSlice();
 
  private:
@@ -113,7 +113,7 @@ bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
     }
     grown.push_back(axis);
     if (!Nests(d, state_[d], grown)) {
-      break;  // No longer run of axes nests either, because the dimension is split already.
+      break;  // Longer runs of axes do not nest either, because the dimension is split already.
     }
     (partial ? scatter : slice).push_back(axis);
   }
@@ -136,7 +136,7 @@ bool Planner::ExtendAny(bool out_of_order, Kind kind) {
   return false;
 }
 
-// All slices that can be taken before each reduce-scatter, which then sends less.
+// Takes all possible slices before each reduce-scatter, which then sends less.
 void Planner::SliceAndScatter(bool out_of_order) {
   while (ExtendAny(out_of_order, Kind::kSlice) || ExtendAny(out_of_order, Kind::kReduceScatter)) {
   }
@@ -153,7 +153,8 @@ void Planner::Reduce() {
   Push(std::move(step));
 }
 
-// Moves the longest suffix of the axes of dimension i that belongs to one other dimension there.
+// Looks for another dimension that gets a suffix of dimension i's axes in the target, and moves the longest such suffix
+// to it.
 bool Planner::TryMove(size_t i) {
   for (size_t j = 0; j < ndim(); ++j) {
     if (i == j) continue;
@@ -195,8 +196,9 @@ bool Planner::HasMovers() const {
   return false;
 }
 
-// The axes of every dimension in this order: those that stay, in target order; those to be gathered; those that move to
-// another dimension. The last two are swapped if not `movers_last`.
+// The axes of every dimension in this order: first the axes that stay, in target order, then the axes that are
+// gathered, and last the axes that move to another dimension. If `movers_last` is false, the last two groups are
+// swapped.
 DimensionAxes Planner::Arranged(bool movers_last) const {
   DimensionAxes result(ndim());
   for (size_t i = 0; i < ndim(); ++i) {
@@ -292,8 +294,8 @@ ReshardPlan Planner::GatherAndSlice() {
   return std::move(plan_);
 }
 
-// For axes whose cuts do not nest: everything is all-gathered along the axes of `from`, then sliced along those of
-// `to`.
+// The plan for axes whose cuts do not nest. All dimensions are all-gathered along the axes of `from` and then sliced
+// along the axes of `to`.
 ReshardPlan PlanAcrossCuts(const tensor::Shape& shape, const TensorSharding& from, const TensorSharding& to,
                            const AxisList& reduce) {
   const DimensionAxes replicated(shape.dims.size());

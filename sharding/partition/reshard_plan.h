@@ -2,9 +2,9 @@
 // mesh, the shape of the array and the shardings, not on instructions.
 //
 // A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
-// all-to-alls and permutes of the small pieces, and all-gathers last. Shardy and GSPMD (Xu et al., "GSPMD: General and
-// Scalable Parallelization for ML Computation Graphs", 2021) use the same order. The plan that sends the fewest bytes
-// is chosen from a few candidates.
+// all-to-alls and permutes of the small pieces, then all-gathers, and last the slices that were not possible before.
+// Shardy and GSPMD (Xu et al., "GSPMD: General and Scalable Parallelization for ML Computation Graphs", 2021) use the
+// same order. The plan that sends the fewest bytes is chosen from a few candidates.
 //
 // Example: f32[16,8] on the mesh "dp=2,tp=2".
 //
@@ -24,9 +24,10 @@ namespace xlad::sharding {
 struct ReshardStep {
   enum class Kind { kSlice, kAllReduce, kReduceScatter, kAllToAll, kPermute, kAllGather };
   Kind kind = Kind::kSlice;
-  int64_t dim = -1;       // The dimension that gets the axes, or that loses them in an all-gather.
+  int64_t dim = -1;       // The dimension that loses the axes in an all-gather, or gets them in a slice, a
+                          // reduce-scatter or an all-to-all; otherwise -1.
   int64_t from_dim = -1;  // The dimension that loses the axes in an all-to-all.
-  AxisList axes;          // Major to minor; merged. Empty for a permute.
+  AxisList axes;          // Major to minor, adjacent parts joined. Empty for a permute.
   DimensionAxes before, after;
   double bytes = 0;       // The bytes that each device sends; see CommunicationBytes.
 };

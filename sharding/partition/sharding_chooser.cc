@@ -21,7 +21,7 @@ bool IsHeavy(Opcode opcode) {
          opcode == Opcode::kScaledDot;
 }
 
-// Points of the op's index space that a device computes, padding included.
+// The number of points of the op's index space that a device computes, padding included.
 double LocalWork(const OpRule& rule, const Assignment& assignment) {
   double work = 1;
   for (size_t f = 0; f < assignment.size(); ++f) {
@@ -40,10 +40,10 @@ bool SplitsFactors(const Assignment& assignment, const AxisRef& axis) {
                      [&](const FactorAxes& factor) { return OverlapsAny(axis, factor.axes); });
 }
 
-// The axes that split exactly one operand and not the wanted result. Such an operand is typically a weight that is
-// sharded to save memory (FSDP), while the activations are replicated along the axis. The op can either compute with
-// the shards, which leaves partial results or shards of the result to be gathered, or gather the weight first, which
-// repeats work on every device along the axis.
+// The axes that split exactly one operand and do not split the required result. Such an operand is typically a weight
+// that is sharded to save memory (FSDP), while the activations are replicated along the axis. The op has two choices.
+// It can compute with the shards, and its result is then partial or must be gathered. Or it can gather the weight
+// first, which repeats work on every device along the axis.
 AxisList AxesOfOneOperand(const std::vector<OperandArray>& operands, const ValueSharding& wanted) {
   AxisList alone;
   for (const OperandArray& operand : operands) {
@@ -59,10 +59,11 @@ AxisList AxesOfOneOperand(const std::vector<OperandArray>& operands, const Value
   return alone;
 }
 
-// Heavy work is never repeated to save bytes. Gathering the activations and computing a weight's gradient on every
-// device may send less than reducing the gradient, but the work of a device does not shrink with the number of devices.
-// Axes of one operand alone are exempt: an assignment that does not use them counts as if they divided the work. Uses
-// fractions of points, so that sizes that do not divide are compared fairly.
+// The heavy work of a device. Because it has precedence in AssignmentCost, heavy work is not repeated to save bytes.
+// For example, gathering the activations and computing a weight's gradient on every device may send less than reducing
+// the gradient. The work of a device would then not shrink with the number of devices. The axes of `alone`
+// (AxesOfOneOperand) are exempt: if an assignment does not use such an axis, its work is divided by the axis anyway.
+// Fractions of points are used so that uneven splits have no disadvantage.
 double HeavyWork(const OpRule& rule, const Assignment& assignment, const AxisList& alone) {
   double work = 1;
   for (size_t f = 0; f < assignment.size(); ++f) {
@@ -117,7 +118,7 @@ ValueSharding ShardingChooser::ResultShardings(const Instruction& instruction, c
     }
   }
   if (const AxisList* deferred = DeferredAxes(instruction)) {
-    // Shards of a partial sum are partial sums too: one addition over all axes completes the result.
+    // Partial sums of partial sums are summed in one reduction over all axes.
     reduction = Opcode::kAdd;
     reduced.insert(reduced.end(), deferred->begin(), deferred->end());
     std::sort(reduced.begin(), reduced.end());
@@ -132,8 +133,8 @@ ValueSharding ShardingChooser::ResultShardings(const Instruction& instruction, c
   return shardings;
 }
 
-// Slices of one operand that are wanted with equal shardings use the operand in the same form, so they share the cost
-// of resharding it in proportion to their sizes (the even and odd positions of an associative scan).
+// Slices of one operand that need equal shardings use the same resharded operand, so they share the cost of resharding
+// it in proportion to their sizes. The slices of the even and odd positions in an associative scan are an example.
 double ShardingChooser::ShareOfOperandBytes(const Instruction& instruction) const {
   if (instruction.opcode() != Opcode::kSlice) return 1;
   const DimensionAxes wanted = DimensionAxesOf(Wanted(instruction)[0]);
@@ -161,7 +162,7 @@ double ShardingChooser::CommunicationBytes(const Instruction& instruction, const
   return bytes + HaloBytes(families_(instruction.opcode()), instruction, rule, assignment);
 }
 
-// Axes along which the operands are partial sums cannot split the op as well.
+// Whether the assignment splits the op over axes along which its operands are partial sums, which is not allowed.
 bool ShardingChooser::SplitsDeferredAxes(const Instruction& instruction, const Assignment& assignment) const {
   const AxisList* deferred = DeferredAxes(instruction);
   return deferred != nullptr && std::any_of(deferred->begin(), deferred->end(), [&](const AxisRef& axis) {
@@ -210,7 +211,7 @@ ChosenAssignment ShardingChooser::Choose(const Instruction& instruction, const O
     const double work = LocalWork(rule, candidate);
     const double bytes =
         candidates.size() == 1 ? 0 : CommunicationBytes(instruction, rule, candidate, reshard_bytes);
-    // Heavy work that may be repeated is compared as the bytes that can be sent in the same time.
+    // Heavy work that may be repeated counts as the number of bytes that a device can send in the same time.
     const AssignmentCost cost{heavy ? HeavyWork(rule, candidate, alone) : 0,
                               bytes + (alone.empty() ? 0 : 2 * work / kFlopsPerByte), work};
     if (cost < best.cost) best = {candidate, cost};

@@ -25,7 +25,7 @@ absl::Status Check(const ShardedModule& before, const PartitionedProgram& after)
     XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*variant.module), "partitioned program"));
     XLAD_RETURN_IF_ERROR(CheckCollectives(after, *variant.module));
     XLAD_RETURN_IF_ERROR(CheckPartials(after, *variant.module));
-    // A manual computation declares the shardings of its results, and nothing proves these.
+    // The shardings that a manual computation declares for its results cannot be proven.
     if (after.variants.size() == 1 && !HasManual(*before.module)) {
       XLAD_RETURN_IF_ERROR(CheckReplicasAgree(after, *variant.module));
     }

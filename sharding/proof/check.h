@@ -6,9 +6,11 @@
 
 namespace xlad::sharding {
 
-// Structure (check_structure.h): groups contain every device exactly once, partial results are reduced exactly once,
-// replicas agree. Then instances (check_instances.h). Results for instances are kept in the process. An error is a bug
-// in xlad, and says which instruction was partitioned wrongly.
+// Checks that the partitioned module is well formed, and its structure (check_structure.h): groups contain every device
+// exactly once, partial results are reduced exactly once, and replicas agree. The last check is omitted for a program
+// with manual computations, because the shardings that these declare for their results cannot be proven. Then checks
+// the instances (check_instances.h) that this process has not proven yet, unless the mesh has one device. An error is a
+// bug in xlad, and names the instruction that was partitioned wrongly.
 absl::Status Check(const ShardedModule& before, const PartitionedProgram& after);
 
 }  // namespace xlad::sharding

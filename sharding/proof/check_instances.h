@@ -8,13 +8,17 @@ namespace xlad::sharding {
 
 struct InstanceCounts {
   int64_t proven = 0;   // Instances that were evaluated.
-  int64_t known = 0;    // Instances that this process has evaluated before.
-  int64_t skipped = 0;  // Ops without an instance: arrays too large, or an op that the evaluator does not have.
+  int64_t known = 0;    // Instances that this process has proven before.
+  int64_t skipped = 0;  // Ops without an instance: an array is too large, or the evaluator does not support the op.
 };
 
-// For each distinct (opcode, attributes, operand shardings, result sharding) of the program: a module of that one op
-// with small sizes is partitioned, and compared with the same module on one device. Data movement, bitcasts and
-// selections must agree in every bit, for inputs with special values. See Exactness for other ops.
+// Visits each op of the program of which an operand or result is split. Control flow, custom calls and collectives are
+// not visited. Makes its instance: a module of that op with small sizes and the shardings of the program. Partitions
+// the instance, and compares it with the same module on one device, unless this process has proven an equal instance.
+// Two instances are equal if the mesh, the shardings and the text of the module are equal, that is, the types, sizes,
+// attributes, scalar constants and called computations. Data movement, bitcasts and selections must agree in every bit,
+// for inputs with special values. See Exactness for other ops. Returns Internal if they differ; a later call checks the
+// instance again.
 absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program);
 
 }  // namespace xlad::sharding

@@ -18,7 +18,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// What is known of an array: the axes along which it is still to be reduced, and by what.
+// The state of an array: the axes along which it must still be reduced, and the reduction.
 struct Leaf {
   AxisList axes;
   Opcode reduction = Opcode::kAdd;
@@ -26,7 +26,7 @@ struct Leaf {
 };
 using Leaves = std::vector<Leaf>;
 
-// Ops that only move data between devices. Their results are partial as their operands are.
+// Ops that only copy data or move it between devices. Their results are partial along the same axes as their operands.
 bool IsMove(Opcode opcode) {
   return opcode == Opcode::kCopy || opcode == Opcode::kAllGather || opcode == Opcode::kAllToAll ||
          opcode == Opcode::kCollectivePermute;
@@ -73,7 +73,7 @@ class PartialFlow {
     return values_.at(computation.root());
   }
 
-  // The same, but it is an error if the root is partial.
+  // Calls Run, and returns an error if the root is partial.
   absl::Status RunReduced(const hlo::Computation& computation, const std::vector<Leaves>& parameters) {
     XLAD_ASSIGN_OR_RETURN(const Leaves root, Run(computation, parameters));
     for (const Leaf& leaf : root) {
@@ -84,7 +84,7 @@ class PartialFlow {
 
  private:
   const Leaf& ArrayOf(const Instruction* x) const { return values_.at(x)[0]; }
-  // The first leaf of x that is partial, or a leaf without axes if none is.
+  // The first partial leaf of x, or a leaf without axes if no leaf is partial.
   Leaf PartialOf(const Instruction* x) const {
     for (const Leaf& leaf : values_.at(x)) {
       if (!leaf.axes.empty()) return leaf;
@@ -122,7 +122,7 @@ class PartialFlow {
     return Leaves(leaves.begin(), leaves.end());
   }
 
-  // A carried value that starts from zero may become partial in the body. It counts as partial from the start then.
+  // A carried value that starts from zero may become partial in the body. It then counts as partial from the start.
   absl::StatusOr<Leaves> Loop(const Instruction& loop) {
     Leaves carried = values_.at(loop.operand(0));
     for (bool changed = true; changed;) {
@@ -154,7 +154,7 @@ class PartialFlow {
     return Leaves(LeafShapes(conditional.shape()).size());
   }
 
-  // What is still to be reduced in an op's result.
+  // The state of an op's result.
   absl::StatusOr<Leaves> Op(const Instruction& instruction) {
     Leaves result(LeafShapes(instruction.shape()).size());
     const bool reduces = instruction.opcode() == Opcode::kAllReduce || instruction.opcode() == Opcode::kReduceScatter;
@@ -184,7 +184,8 @@ class PartialFlow {
     return result;
   }
 
-  // Whether all operands in which the op is linear are zero: a row of a loop's accumulator before the first iteration.
+  // Whether all operands in which the op is linear are zero, like a row of a loop's accumulator before the first
+  // iteration.
   bool MadeOfZeros(const Instruction& instruction) const {
     bool any = false;
     for (int64_t i = 0; i < instruction.operand_count(); ++i) {
@@ -195,7 +196,7 @@ class PartialFlow {
     return any;
   }
 
-  // How the partial result that an instruction is marked with is to be reduced.
+  // The reduction of the partial result that an instruction is marked to make.
   static Opcode OwnReduction(const Instruction& instruction) {
     const std::string* reduction = hlo::FindAttribute(instruction, hlo::kPartialReductionKey);
     return reduction == nullptr ? Opcode::kAdd : hlo::ParseOpcode(*reduction).value_or(Opcode::kAdd);
@@ -210,7 +211,8 @@ class PartialFlow {
     return IsMove(instruction.opcode()) || IsLinearIn(instruction, i);
   }
 
-  // The operands that may be partial: either none is partial, or each is zero or partial along the same axes.
+  // Combines the operands' states. Either no operand is partial, or every operand that may be partial is zero or
+  // partial along the same axes.
   absl::StatusOr<Leaf> FromOperands(const Instruction& instruction) const {
     Leaf result;
     for (const Instruction* operand : instruction.operands()) {
@@ -259,7 +261,7 @@ class PartialFlow {
     return Leaf{Merged(left), left.empty() ? Opcode::kAdd : from.reduction};
   }
 
-  // "dp,tp:(1)2" as ToString writes it.
+  // Parses axes as ToString writes them: "dp,tp:(1)2".
   absl::StatusOr<AxisList> ParseAxes(const Instruction& instruction, absl::string_view text) const;
 
   const PartitionedProgram& program_;

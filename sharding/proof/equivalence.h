@@ -8,7 +8,7 @@
 
 namespace xlad::sharding {
 
-// The parameters of every device: its shards of the inputs, padded with zeros. Outer index: device.
+// The parameters of every device: its shards of the inputs, padded with zeros. The outer index is the device.
 std::vector<std::vector<hlo::Literal>> ShardInputs(const PartitionedProgram& program,
                                                    const std::vector<hlo::Literal>& inputs);
 // The global results, assembled from those of the devices. InvalidArgument if devices that hold the same shard differ
@@ -21,35 +21,37 @@ absl::StatusOr<hlo::Literal> EvaluatePartitioned(const PartitionedProgram& progr
 
 // How exactly values must agree.
 enum class Exactness {
-  kBits,        // All bits: what data movement, bitcasts and selections do.
-  kArithmetic,  // Floats up to the tolerance. NaN equals NaN; zeros must have equal signs.
-  kSums,        // As arithmetic, and a zero may have either sign: terms of a sum are added in another order.
+  kBits,        // All bits must be equal, as after data movement, bitcasts and selections.
+  kArithmetic,  // Floats must agree up to the tolerance. NaN equals NaN; zeros must have equal signs.
+  kSums,        // As kArithmetic, but a zero may have either sign, because the order of additions may differ.
 };
 
-// Compares integers bit by bit, and floats by |a - b| <= tolerance * max(1, |b|) unless `exactness` is kBits. The first
-// difference is an error: "result 3, element [0,2]: partitioned 1.5, whole 2".
+// Compares integers and floats of at most 8 bits bit by bit, and other floats by |a - b| <= tolerance * max(1, |b|)
+// unless `exactness` is kBits. The tolerance of bf16 and f16 is at least 4e-2 and 5e-3. The first difference is an
+// error: "result 3, element [0,2]: partitioned 1.5, source 2".
 absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& whole, double tolerance,
                            Exactness exactness = Exactness::kSums);
 
-// Writes element i to `parts`, as two doubles if it is complex and otherwise as one, and returns how many it wrote.
-// Returns 0 for types that are not floating or have 8 bits or less: these are compared by bits.
+// Writes element i to `parts`, as two doubles if it is complex and otherwise as one, and returns the number of doubles.
+// Returns 0 for types that are not floating or have at most 8 bits, whose elements are compared by bits.
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 
-// The values with the last place of every float (f32, f64, complex) incremented or decremented at random. The results
-// of a program for these differ from those for `values` by about the rounding error of the program, which is large if
-// it subtracts nearly equal values.
+// The values with every float (f32, f64, complex) multiplied by 1 + u or 1 - u at random, where u is twice the machine
+// epsilon of its type. The results of a program for these differ from those for `values` by about the rounding error of
+// the program, which is large if it subtracts nearly equal values.
 std::vector<hlo::Literal> Nudged(const std::vector<hlo::Literal>& values);
-// The largest |a - b| of two arrays of one shape; infinite if only one of a and b is NaN; 0 for types that are compared
-// by bits.
+// The largest |a - b| of two arrays of equal shape. It is infinite if only one of a and b is NaN or infinite, and 0 for
+// types that are compared by bits.
 double LargestDifference(const tensor::Array& a, const tensor::Array& b);
-// By what factor rounding errors may exceed the difference that nudging makes.
+// The factor by which rounding errors may exceed the difference that Nudged inputs cause.
 inline constexpr double kRoundingOverNudging = 64;
 
-// Reproducible values for a parameter of this shape: small numbers, of both signs if the type is signed.
+// Reproducible values for a parameter of this shape: small numbers. They have both signs if the type is f32, f64,
+// complex or a signed integer of at least 16 bits.
 hlo::Literal SampleInput(const hlo::Shape& shape, uint64_t seed);
 // An input for each parameter of the module's entry. The seeds are seed, seed + 1, ...
 std::vector<hlo::Literal> SampleInputs(const hlo::Module& module, uint64_t seed = 0);
-// `values` with about half of the elements of type f16, bf16, f32, f64 and complex replaced by special ones: zeros of
+// `values` with about half of the elements of type f16, bf16, f32, f64 and complex replaced by special values: zeros of
 // both signs, infinities, quiet NaNs with payloads, denormal numbers.
 std::vector<hlo::Literal> WithSpecialValues(std::vector<hlo::Literal> values);
 

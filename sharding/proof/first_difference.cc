@@ -57,8 +57,8 @@ std::vector<Inputs> AsInputs(const Shards& shards) {
   return inputs;
 }
 
-// A computation of the source program, the one that the reference runs for it (on one device or on all), and the
-// partitioned one.
+// A computation of the source program and its counterparts: `expected` in the reference, which runs on one device or on
+// all, and `found` in the partitioned program.
 struct Pair {
   const Computation& source;
   const Computation& expected;
@@ -134,7 +134,7 @@ double Largest(const tensor::Array& array) {
   return largest;
 }
 
-// The element as text; floats with `digits` digits.
+// The element as text. Floats have `digits` digits.
 std::string ElementText(const tensor::Array& array, size_t i, int digits) {
   double parts[2];
   const int count = FloatParts(array, i, parts);
@@ -264,7 +264,7 @@ absl::StatusOr<std::optional<Difference>> Comparer::Run(const Pair& pair, const 
   Extract whole(pair.expected, std::ssize(expected)), part(pair.found, program_.mesh.devices());
   struct Compared {
     const Instruction* instruction;
-    bool is_control;  // Operands of a loop or conditional; otherwise an array.
+    bool is_control;  // Whether it is a loop or conditional, whose operands are compared.
   };
   std::vector<Compared> compared;
   std::vector<Instruction*> outputs, local_outputs;

@@ -14,15 +14,15 @@ struct Difference {
   std::string instruction;  // Its name in the source program, and its source line: "dot.3 (dot) at model.py:12".
   std::vector<std::string> inside;  // Loops and branches around it, outermost first: "iteration 2 of while.7".
   int64_t device = 0;
-  Dims index;               // In the global array.
-  std::string whole, partitioned;  // The values of the element.
+  Dims index;                      // The element's index in the global array.
+  std::string whole, partitioned;  // The element's value in the source program and in the partitioned program.
   std::string ToString() const;
 };
 
 // Evaluates both programs and compares every array of the source program, in program order, with its shards. If a loop
 // or a conditional is the first to differ, its iterations or its branch are compared in turn. Floats may differ by
 // `tolerance` times the largest value of their array plus the rounding error (see Nudged). Zeros may differ in sign.
-// All other values must be equal. Returns nothing if no value differs.
+// All other values must be equal. Returns nullopt if no value differs.
 //
 // `inputs` are those of the source program. `reference` is null unless the program has manual computations: these have
 // no meaning on one device, so the program is compared with the result of PartitionManualOnly, device by device. Values

@@ -1,14 +1,14 @@
 // The fixed points that an analysis of a program has found for its loops, so that nested loops take linear time.
 //
 // An analysis of an outer loop visits the body several times, and each visit analyzes the inner loops again. If every
-// visit began from nothing, loops nested n deep would take at least 2^n visits. The state of an outer loop moves
-// through the lattice in one direction, so the next visit may start each inner loop from the fixed point of the visit
-// before: all visits together move it through the lattice once (Kam and Ullman, "Global data flow analysis and
-// iterative algorithms", 1976, describe the lattice and the iteration).
+// visit began from the initial state, loops nested n deep would take at least 2^n visits. The state of an outer loop
+// moves through the lattice in one direction. The next visit may therefore start each inner loop from the fixed point
+// of the previous visit, so that all visits together move the inner loop's state through the lattice once. The lattice
+// and the iteration are described in Kam and Ullman, "Global data flow analysis and iterative algorithms", 1976.
 //
 // A loop that is reached by several paths of calls has a fixed point for each path. How an analysis uses this class:
 //
-//   Inside(loop, 1, [&] { return RunBody(); })   // Loops in the body now belong to this visit of body 1 of `loop`.
+//   Inside(loop, 1, [&] { return RunBody(); })   // RunBody analyzes called computation 1 of `loop`.
 //   Of(loop)                                     // The state of `loop` after the last visit; empty at the first one.
 #pragma once
 

@@ -13,16 +13,16 @@ using hlo::Instruction;
 using hlo::Opcode;
 
 constexpr int64_t kMaxElements = 4096;        // The limit for one array of an instance.
-constexpr int64_t kMaxElementsMoved = 65536;  // The same for ops whose work is proportional to the elements.
+constexpr int64_t kMaxElementsMoved = 65536;  // The limit for ops that only move elements, which take less time.
 
-// Whether every size of the instance is a product of its rule's factors' sizes.
+// Whether every size of the op's arrays is a product of the sizes of factors of its rule.
 bool SizesFollowFactors(Opcode opcode) {
   return hlo::IsElementwise(opcode) || opcode == Opcode::kBroadcast || opcode == Opcode::kReshape ||
          opcode == Opcode::kTranspose || opcode == Opcode::kDot || opcode == Opcode::kReduce ||
          opcode == Opcode::kIota || opcode == Opcode::kSort || opcode == Opcode::kCopy;
 }
 
-// Ops that move elements along some dimensions, whose sizes are bound to the op's attributes.
+// Whether the op moves elements along dimensions whose sizes depend on its attributes.
 bool Moves(Opcode opcode) {
   return opcode == Opcode::kSlice || opcode == Opcode::kPad || opcode == Opcode::kReverse ||
          opcode == Opcode::kConcatenate;
@@ -32,7 +32,7 @@ bool HasWindows(Opcode opcode) {
   return opcode == Opcode::kConvolution || opcode == Opcode::kReduceWindow || opcode == Opcode::kSelectAndScatter;
 }
 
-// A small size that `small` shards divide as `shards` divide `size`: evenly or with a remainder.
+// A small size that `small` shards divide in the same way as `shards` shards divide `size`: evenly or with a remainder.
 int64_t SmallSize(int64_t size, int64_t shards, int64_t small) {
   if (shards == 1) return std::min<int64_t>(size, 3);
   if (size % shards == 0) return std::min(size, small * 2);
@@ -96,10 +96,10 @@ class Shrinker {
     return result;
   }
 
-  // Factors whose sizes depend on attributes, those of windows, of moves, and of groups, or on each other.
+  // Factors whose sizes depend on each other, or on attributes of windows, moves or groups.
   std::vector<bool> Bound() const {
     std::vector<bool> bound(rule_.factors.size(), false);
-    if (instruction_.opcode() == Opcode::kBitcastConvert) {  // The ratio of unequal widths is a dimension's size.
+    if (instruction_.opcode() == Opcode::kBitcastConvert) {  // Its minor dimension is the ratio of the widths.
       const bool narrows = instruction_.shape().ndim() > instruction_.operand(0)->shape().ndim();
       const bool widens = instruction_.shape().ndim() < instruction_.operand(0)->shape().ndim();
       if (narrows)
@@ -107,7 +107,8 @@ class Shrinker {
       if (widens)
         for (int f : rule_.operands[0].back()) bound[f] = true;
     }
-    // Factors that the two sides of a reshape do not share have equal products, which must stay equal.
+    // The factors that only one side of a reshape has multiply to the same product on both sides. The products must
+    // stay equal.
     if (instruction_.opcode() != Opcode::kReshape && SizesFollowFactors(instruction_.opcode())) return bound;
     for (size_t f = 0; f < bound.size(); ++f) {
       const FactorKind kind = rule_.factors[f].kind;
@@ -117,7 +118,7 @@ class Shrinker {
     for (int64_t d : instruction_.attributes().convolution->input_spatial) {
       for (int f : rule_.operands[0][d]) bound[f] = true;
     }
-    // The first factor is that of the groups.
+    // Factor 0 is the groups.
     if (instruction_.attributes().feature_group_count > 1 || instruction_.attributes().batch_group_count > 1) {
       bound[0] = true;
     }

@@ -11,18 +11,20 @@
 
 namespace xlad::sharding {
 
-// The sizes of an instance's operands and results, and its window if that changes with them.
+// The sizes of an instance's operands and results, and its window if the window depends on the sizes.
 struct InstanceSizes {
   std::vector<Dims> operands, results;
   std::optional<hlo::Window> window;
 };
 
-// The smallest sizes that shards still divide as before, evenly or with a remainder. Along windows, shards of the
-// result also keep their offsets to those of the operand. Nothing if an array remains too large to evaluate quickly.
+// Small sizes that the shards divide in the same way as the program's sizes, evenly or with a remainder. Along windows,
+// the shards of the result also keep their offsets from the shards of the operand. Sizes that depend on each other or
+// on attributes are unchanged, and so are all sizes of an op that has no simple relation between its sizes (a gather,
+// for example). Nullopt if an array remains too large to evaluate quickly.
 std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const hlo::Instruction& instruction,
                                         const SmallMesh& mesh);
 
-// The array leaves of a result.
+// The shapes of an op's results: the elements of a tuple, or the one array.
 std::vector<hlo::Shape> ResultsOf(const hlo::Instruction& instruction);
 
 }  // namespace xlad::sharding

@@ -17,7 +17,7 @@ struct MappedProgram {
 };
 
 // Partitions the program with only the splits that its manual computations make: all annotations are removed, and every
-// other value is replicated. What xlad adds to it is then checked by comparison with this program.
+// other value is replicated. The splits that xlad adds are then checked by comparison with this program.
 absl::StatusOr<MappedProgram> PartitionManualOnly(std::unique_ptr<hlo::Module> module, const ImportOptions& options);
 
 }  // namespace xlad::sharding

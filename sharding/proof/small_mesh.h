@@ -1,5 +1,5 @@
-// Small meshes on which single ops are checked instead of large ones: an op is partitioned over 65,536 devices as it is
-// over 16.
+// Small meshes on which single ops are checked instead of large ones, because an op is partitioned in the same way over
+// 16 devices as over 65,536.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,8 @@ namespace xlad::sharding {
 
 // A mesh in which axes are shortened. A mesh of up to 64 devices is unchanged. In a larger one, an axis that the op
 // does not use gets size 1. An axis that it uses only as a whole gets at most size 4 if its size is even, otherwise at
-// most 3. "d=256,t=256" becomes "d=4,t=1" for an op whose operands and results are split over "d".
+// most 3. An axis of which it uses a part is unchanged. "d=256,t=256" becomes "d=4,t=1" for an op whose operands and
+// results are split over "d".
 class SmallMesh {
  public:
   SmallMesh(const ShardedModule& program, const hlo::Instruction& instruction);
@@ -24,7 +25,7 @@ class SmallMesh {
 
  private:
   Mesh mesh_;
-  std::vector<bool> shortened_;  // By axis.
+  std::vector<bool> shortened_;  // By axis: whether it was shortened.
 };
 
 }  // namespace xlad::sharding

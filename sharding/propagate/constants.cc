@@ -35,10 +35,10 @@ class ConstantSplitter {
  private:
   bool IsConstant(const Instruction* instruction) const { return tree_size_.contains(instruction); }
 
-  // Enters the instruction in tree_size_ if it is a constant tree.
+  // Adds the instruction to tree_size_ if it is a constant tree.
   void Classify(const Instruction& instruction) {
     if (!instruction.shape().is_array() || instruction.shape().ndim() == 0) return;
-    if (module_.shardings.contains(&instruction)) return;  // Annotated.
+    if (module_.shardings.contains(&instruction)) return;  // Annotated values stay shared.
     int64_t size = 1;
     const bool source = instruction.opcode() == Opcode::kConstant || instruction.opcode() == Opcode::kIota;
     if (!source) {
@@ -55,7 +55,7 @@ class ConstantSplitter {
   }
 
   void CopyConstantOperands(Instruction* user) {
-    absl::flat_hash_map<const Instruction*, Instruction*> copies;  // By original, for this user.
+    absl::flat_hash_map<const Instruction*, Instruction*> copies;  // The copies for this user, by original.
     for (int64_t i = 0; i < user->operand_count(); ++i) {
       Instruction* operand = user->operand(i);
       if (!IsConstant(operand)) continue;
@@ -91,8 +91,8 @@ class ConstantSplitter {
   }
 
   ShardedModule& module_;
-  absl::flat_hash_map<const Instruction*, int64_t> tree_size_;  // The number of instructions of constant trees.
-  absl::flat_hash_set<const Instruction*> used_;  // Originals that have their first user.
+  absl::flat_hash_map<const Instruction*, int64_t> tree_size_;  // The number of instructions of each constant tree.
+  absl::flat_hash_set<const Instruction*> used_;                // Originals that their first user has taken.
   CloneMap clones_;
 };
 
@@ -104,7 +104,7 @@ void MergeConstants(ShardedModule* module, const CloneMap& clones) {
   absl::flat_hash_set<const Instruction*> originals;
   for (const auto& [clone, original] : clones) originals.insert(original);
   for (hlo::Computation* computation : FlowComputations(*module->module)) {
-    absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> kept;  // By original.
+    absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> kept;  // The remaining copies, by original.
     for (const auto& owned : computation->instructions()) {
       Instruction* instruction = owned.get();
       const auto found = clones.find(instruction);

@@ -9,13 +9,13 @@ namespace xlad::sharding {
 // Maps each copy to the instruction from which it was made.
 using CloneMap = absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruction*>;
 
-// Before propagation: every user, and every element of a tuple, gets its own copy of constants, iotas, broadcasts of
-// scalars, and small trees of elementwise ops, broadcasts and reshapes of these. Scalars stay shared, and so do
-// annotated values. The first user in canonical order keeps the original.
+// Must be called before propagation. Makes a copy for every user of constants, iotas, broadcasts of scalars, and small
+// trees of elementwise ops, broadcasts and reshapes of these. A tuple or conditional gets a copy for each of its
+// operands. Scalars stay shared, and so do annotated values. The first user in canonical order keeps the original.
 CloneMap SplitConstants(ShardedModule* module);
 
-// After propagation: copies with equal shardings become one instruction again. Removes dead instructions, and entries
-// of `shardings` for instructions that no longer exist.
+// Must be called after propagation. Makes copies with equal operands and shardings one instruction again. Removes dead
+// instructions, and entries of `shardings` for instructions that no longer exist.
 void MergeConstants(ShardedModule* module, const CloneMap& clones);
 
 }  // namespace xlad::sharding

@@ -6,8 +6,9 @@
 
 namespace xlad::sharding {
 
-// If exactly one chain of constraints starts at a value, its later users (in canonical order) use the result of the
-// last constraint instead: the author of the program constrained the value and not one of its uses.
+// A constraint applies to the value and not only to one of its uses. If exactly one chain of constraints starts at a
+// value, its later users (in canonical order) therefore use the result of the last constraint instead. Constraints on
+// the inputs of manual computations are not followed.
 //
 //   x = ...; c = constraint(x); y = tanh(x)     becomes     y = tanh(c)
 //
@@ -15,7 +16,7 @@ namespace xlad::sharding {
 void RouteThroughConstraints(ShardedModule* module);
 
 // A constraint without open dimensions or priorities also decides the sharding of its operand, if the operand has no
-// annotation, is not the result of control flow, and all constraints on it agree.
+// annotation, is not a FlowValue::flow_target, and all constraints on it agree.
 void ApplyClosedConstraints(const ShardedModule& module, FlowGraph* graph);
 
 }  // namespace xlad::sharding

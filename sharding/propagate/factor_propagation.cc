@@ -19,9 +19,10 @@ struct Candidate {
   int64_t elements = 0;            // The size of the largest such tensor.
 };
 
-// Whether a dimension of `size` may be split into as many shards as a larger factor of which it is a part (a slice's
-// result, a padded operand). It may if it divides evenly, or if it has every second (third, ...) index of the factor,
-// possibly without the last one, and the shards of both begin at the same indices. Associative scans take such slices.
+// Whether a dimension of `size` that is a part of a larger factor (a slice's result, a padded operand) may be split
+// into as many shards as the factor. It may if the shards divide it evenly. It may also if it has every second (third,
+// ...) index of the factor, possibly without the last one, and the shards of both begin at the same indices.
+// Associative scans take such slices.
 bool CanSplitAsFactor(int64_t factor, int64_t size, int64_t shards) {
   if (size == factor || size % shards == 0) return true;
   const int64_t stride = size == 0 ? 0 : factor / size;
@@ -94,7 +95,7 @@ class NodePropagation {
     return best;
   }
 
-  // The part of `rest` that tensor `t` can append to the axes that the factor has there.
+  // The part of `rest` that tensor `t` can append to its axes of the factor.
   AxisList Allowed(size_t t, const FactorSharding& own, const AxisList& rest) const {
     AxisList allowed;
     if (own.closed) return allowed;
@@ -168,7 +169,7 @@ class NodePropagation {
     std::vector<int> changed;
     for (size_t t = 0; t < tensors(); ++t) {
       const int v = value_id(t);
-      // A value that is two tensors of the node is written once; the next visit of the node sees the result.
+      // If one value is several tensors of the node, it is written once. The next visit of the node uses the result.
       if (std::find(changed.begin(), changed.end(), v) != changed.end()) continue;
       if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[v].sharding)) {
         changed.push_back(v);

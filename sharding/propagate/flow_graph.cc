@@ -303,8 +303,8 @@ class FlowGraphBuilder {
     }
   }
 
-  // The first annotation of a value counts, so parameters come before results (which may be the same value), and
-  // results before all other instructions.
+  // If a value has several annotations, the first one is used. Parameters are therefore read before results (which may
+  // be the same value), and results before all other instructions.
   absl::Status Annotate() {
     for (const hlo::Instruction* parameter : module_.module->entry()->parameters()) AnnotateFrom(parameter);
     for (size_t i = 0; i < module_.results.size(); ++i) {

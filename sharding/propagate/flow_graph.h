@@ -1,9 +1,9 @@
-// The program as propagation sees it: values (arrays that have one sharding) and nodes (ops and data flow) that relate
-// the dimensions of values by factors. Propagation does not look at opcodes beyond this graph.
+// The input of propagation, a graph of the program: values (arrays that have one sharding) and nodes (ops and data
+// flow) that relate the dimensions of values by factors. Propagation uses only this graph and not the opcodes.
 //
-// Arrays that must have equal shardings are one value, found with union-find over the array leaves ("slots") of all
-// instructions: elements of tuples, parameters of loop bodies and branches, sharding groups, and a result with the
-// parameter that it feeds. Example:
+// Arrays that must have equal shardings are one value. They are found with union-find over the array leaves ("slots")
+// of all instructions. Examples are elements of tuples, parameters of loop bodies and branches, sharding groups, and a
+// result with the parameter that it feeds. Example:
 //
 //   body { s = (f32[8], f32[8]) parameter(0)  v = f32[8] get-tuple-element(s), index=0
 //          u = f32[8] get-tuple-element(s), index=1  w = f32[8] add(v, u)  ROOT r = (f32[8], f32[8]) tuple(w, u) }
@@ -36,13 +36,13 @@ struct FlowValue {
   bool annotated = false;
   bool flow_target = false;  // The result of a loop, branch or barrier, or the parameter of a loop's body.
   int uses = 0;              // The number of node operands that are this value.
-  std::vector<int> nodes;    // The nodes that have it as operand or result, ascending.
+  std::vector<int> nodes;    // Indices of the nodes that have this value as operand or result, ascending.
 };
 
 struct FlowNode {
   // The kind decides in which round of op priorities a node propagates (propagate.h).
   enum class Kind {
-    kThrough,      // Elementwise, reshape, transpose, dynamic-update-slice, data flow.
+    kThrough,      // In all rounds: elementwise ops, reshape, transpose, dynamic-update-slice, data flow.
     kForwardOnly,  // dynamic-slice: only forward in the first two rounds.
     kBroadcast,    // Not in the first two rounds, and only backward before the last round.
     kOther,        // Not in the first two rounds.
@@ -51,7 +51,7 @@ struct FlowNode {
   const hlo::Instruction* instruction = nullptr;  // The instruction that origins name.
   std::string what;                               // Its opcode, or "return" for a result of the program.
   OpRule rule;
-  std::vector<int> operands, results;  // Numbers of values, parallel to the rule's tensors.
+  std::vector<int> operands, results;  // Indices into FlowGraph::values, parallel to the rule's tensors.
   BarrierDirection allowed = BarrierDirection::kBoth;
 };
 
@@ -80,7 +80,7 @@ class FlowGraph {
 };
 
 // The instructions of a computation, operands before users, in an order that depends only on its structure: depth first
-// from the parameters and the root; instructions that the root does not need follow, ordered by name.
+// from the parameters and the root. Instructions that the root does not need follow, ordered by name.
 std::vector<hlo::Instruction*> CanonicalOrder(const hlo::Computation& computation);
 
 }  // namespace xlad::sharding

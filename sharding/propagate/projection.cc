@@ -135,7 +135,7 @@ bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProj
 ListComparison Compare(const AxisList& a, const AxisList& b) {
   ListComparison result;
   size_t i = 0, j = 0;
-  AxisRef x, y;  // The rests of the entries before i and j; size 1 if nothing remains.
+  AxisRef x, y;  // The remaining parts of a[i - 1] and b[j - 1], of size 1 if nothing remains.
   x.size = y.size = 1;
   while (true) {
     if (x.size == 1 && i < a.size()) x = a[i++];

@@ -1,7 +1,8 @@
 // A tensor's sharding expressed in the factors of an op (Shardy's sharding projection), and back.
 //
-// The axes of a dimension are assigned to its factors from major to minor: a factor takes axes, or the major part of an
-// axis, until it is split into pieces of size 1, and then the next factor continues. Example: mesh "a=2,b=4",
+// The axes of a dimension are assigned to its factors from major to minor. A factor takes axes, or the major part of an
+// axis, until it is split into pieces of size 1. The next factor takes the remaining axes in the same way. Example:
+// mesh "a=2,b=4",
 //
 //   y = f32[8] reshape(f32[4,2] x)                  rule ([i, j])->([ij]) {i=4, j=2}
 //   y is sharded [{"a", "b"}]                       projection of y: i: "a", "b":(1)2    j: "b":(2)2
@@ -53,8 +54,9 @@ TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const 
 bool WriteBack(const OpRule& rule, const TensorFactors& tensor, const TensorProjection& projection,
                TensorSharding* sharding);
 
-// A comparison of two axis lists. An axis is cut if the other list has only a part of it: the lists "a", "b" and
-// "a", "b":(1)2, "c" of the mesh "a=2,b=4,c=2" have the common prefix "a", "b":(1)2; the rests are "b":(2)2 and "c".
+// A comparison of two axis lists. An axis is cut if the other list has only a part of it. On the mesh "a=2,b=4,c=2",
+// for example, the lists "a", "b" and "a", "b":(1)2, "c" have the common prefix "a", "b":(1)2, and the rests are
+// "b":(2)2 and "c".
 struct ListComparison {
   AxisList common;                  // The longest common prefix.
   AxisList rest_a, rest_b;          // What follows it in each list.

@@ -14,8 +14,9 @@
 namespace xlad::sharding {
 namespace {
 
-// The rounds of op priorities (Shardy's op-based propagation). Ops through which a sharding passes without ever costing
-// communication come first. Forward propagation through broadcasts comes last, because a wrong choice costs most there.
+// The rounds of op priorities (Shardy's op-based propagation). The first rounds have only ops through which propagation
+// never causes communication. Forward propagation through broadcasts is in the last round, because a wrong choice there
+// has the highest cost.
 enum Round { kThroughSingleUse, kThrough, kPassThroughFactors, kAllButBroadcastForward, kEverything, kRounds };
 
 Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {
@@ -92,7 +93,7 @@ class Propagator {
     }
   }
 
-  // Removes the axes of dimensions with priorities above 0 until Show.
+  // Hides the axes of dimensions with priorities above 0. Show restores them.
   void HideLaterPriorities() {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       std::vector<DimensionSharding>& dims = graph_.values[v].sharding.dims;
@@ -129,8 +130,8 @@ class Propagator {
     }
   }
 
-  // The worklist is the set of nodes whose values changed since their last visit. Alternates between forward and
-  // backward sweeps over it, until it is empty.
+  // Alternates between forward and backward sweeps over the worklist until it is empty. The worklist is the set of
+  // nodes whose values changed since their last visit.
   void RunToFixpoint(Round round) {
     NodeContext context;
     context.module = module_.module.get();
@@ -184,7 +185,7 @@ class Propagator {
   std::vector<Hidden> hidden_;
 };
 
-// Marks the sharding as decided.
+// Marks the sharding as final.
 void Close(FlowValue* value) {
   std::erase_if(value->sharding.replicated, [&](const AxisRef& axis) {
     return std::find(value->manual.begin(), value->manual.end(), axis) != value->manual.end();
@@ -207,9 +208,9 @@ bool OrderCanMatter(const ShardedModule& imported) {
     }
   }
   const std::vector<bool> state = StateLeaves(imported);
-  AxisList of_state, of_data;  // Annotated axes.
+  AxisList of_state, of_data;  // The annotated axes of state and data.
   for (const auto& [instruction, shardings] : imported.shardings) {
-    if (instruction->opcode() != hlo::Opcode::kCopy) continue;  // A constraint.
+    if (instruction->opcode() != hlo::Opcode::kCopy) continue;  // Copies are constraints.
     for (const DimensionSharding& dim : shardings[0].dims) {
       of_data.insert(of_data.end(), dim.axes.begin(), dim.axes.end());
     }

@@ -7,9 +7,9 @@
 
 namespace xlad::sharding {
 
-// Whether `op` is linear in operand `operand`, taken together with all other operands for which this is true. Both
-// operands of an add are, the two values of a select are, and so is one factor of a product if the other factor is a
-// finite constant:
+// Whether `op` is linear in operand `operand`, taken together with all other operands for which this is true. This is
+// true for both operands of an add, for the two values of a select, and for one factor of a product if the other factor
+// is a finite constant:
 //
 //   y = multiply(x, two)       linear in x:  the sum of 2 x over the devices is 2 times the sum of x
 //   y = multiply(x, x)         not linear

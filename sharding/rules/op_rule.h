@@ -1,4 +1,5 @@
-// Sharding rules: what an op means for sharding, as factors (Shardy's op sharding rules).
+// Sharding rules: how an op relates the dimensions of its operands and results, expressed by factors (Shardy's op
+// sharding rules).
 //
 // A factor is an index that dimensions of operands and results share. In
 //
@@ -12,8 +13,8 @@
 // partial sum of y. A dimension can consist of several factors: a reshape of f32[8,4] to f32[32] has the rule
 // ([i, j])->([ij]) {i=8, j=4}.
 //
-// Propagation and partitioning know factors, not opcodes. To add a rule see CONTRIBUTING.md.
-// Source: Shardy's documentation, "Propagation" (https://openxla.org/shardy/propagation).
+// Propagation and partitioning use factors instead of opcodes. To add a rule see CONTRIBUTING.md. Source: Shardy's
+// documentation, "Propagation" (https://openxla.org/shardy/propagation).
 #pragma once
 
 #include <cstdint>
@@ -27,19 +28,21 @@ namespace xlad::sharding {
 
 enum class FactorKind {
   kPassThrough,      // Shards are computed independently.
-  kReduction,        // In operands only. If it is split, every device has a partial result, to be reduced.
+  kReduction,        // Only operands have it. If it is split, every device has a partial result, which must be reduced.
   kNeedReplication,  // Must not be split while the op runs.
   kPermutation,      // Can be split, but a shard needs data of its neighbors (slice, pad, reverse, windows).
 };
 
 struct Factor {
   // The size of the dimension, or of this factor's part of the dimension if it has several factors. If a kPermutation
-  // or kNeedReplication factor joins dimensions of different sizes (slice, pad, windows), the largest of them.
+  // or kNeedReplication factor joins dimensions of different sizes (slice, pad, windows), this is the largest of the
+  // sizes.
   int64_t size = 1;
   FactorKind kind = FactorKind::kPassThrough;
   bool blocked = false;  // Propagation does not pass this factor from one tensor to another.
-  // How the partial results of a kReduction factor combine. kReduce means: only by the instruction's own computation
-  // (argmax). The partial results of gather and dot are added.
+  // The opcode that combines the partial results of a kReduction factor. kReduce means that only the instruction's own
+  // computation can combine them (argmax). The partial results of a dot are added, and those of a gather are combined
+  // by kOr of their bits.
   hlo::Opcode reduction = hlo::Opcode::kAdd;
 };
 
@@ -50,7 +53,7 @@ using DimensionFactors = std::vector<int>;
 using TensorFactors = std::vector<DimensionFactors>;
 
 struct OpRule {
-  std::vector<Factor> factors;          // A factor that only one dimension has comes after the shared ones.
+  std::vector<Factor> factors;          // Factors of only one dimension are after the shared factors.
   std::vector<TensorFactors> operands;  // One entry per array leaf of the operands, depth first.
   std::vector<TensorFactors> results;   // One entry per array leaf of the result, depth first.
   std::string ToString() const;

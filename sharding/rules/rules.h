@@ -1,4 +1,4 @@
-// How op rules are written and registered; for the files of this folder.
+// How the files of this folder write and register op rules.
 //
 // A file holds one family of ops: a function for each rule, and the table of the opcodes that have these rules.
 #pragma once
@@ -38,9 +38,9 @@ class RuleBuilder {
   // the result.
   void Everywhere(int64_t dim, FactorKind kind, bool blocked = false);
 
-  // Returns the rule. Every dimension without a factor gets one of its own: of kind kNeedReplication in operands, of
-  // kind `results` in results (kPassThrough if any part of the result can be computed independently), and kPassThrough
-  // if its size is 1.
+  // Returns the rule. Every dimension without a factor gets one of its own. The kind of this factor is kPassThrough if
+  // the dimension has size 1. Otherwise it is kNeedReplication for an operand, and the argument `results` for a result:
+  // pass kPassThrough if any part of the result can be computed independently.
   OpRule Finish(FactorKind results = FactorKind::kNeedReplication);
 
  private:
@@ -48,8 +48,8 @@ class RuleBuilder {
   OpRule rule_;
 };
 
-// The binary opcode of a reducer of two scalars. kReduce if the reducer is anything else: partial results can then be
-// combined only by the instruction's own computation.
+// The opcode of a reducer that applies one binary opcode to two scalars. For any other reducer it is kReduce: only the
+// instruction's own computation can then combine partial results.
 hlo::Opcode ReductionOf(const hlo::Computation& reducer);
 
 // Rules that several files use.

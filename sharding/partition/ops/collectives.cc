@@ -3,7 +3,7 @@
 
 namespace xlad::sharding {
 
-// Dimensions that the collective does not split or concatenate may be split over free axes.
+// Dimensions that the collective does not split or concatenate may be split over axes that are not manual.
 absl::Status EmitCollective(LocalBuilder& local, LocalOp& op) {
   hlo::Instruction* collective = local.CloneLocal(*op.source, LocalResultShape(op), Locals(op.operands));
   local.context().recorder().RecordUserCollective(*op.source, collective);

@@ -10,7 +10,7 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-// A type that holds every position along the dimensions of an array, those of the padding of shards included.
+// A type that holds every position along the dimensions of an array, including positions in the padding of shards.
 ElementType StartType(const LocalArray& array) {
   ElementType type = ElementType::kS32;
   for (size_t d = 0; d < array.global.dims.size(); ++d) {
@@ -39,9 +39,10 @@ std::vector<bool> SplitDynamicSlice(const Instruction& instruction, const OpRule
   return result;
 }
 
-// If the slice is smaller than a split dimension, every shard is padded with zeros so that a slice fits on both sides.
-// The device takes from there what the shard has of the slice, and zeros. The slice is the disjunction of the bits of
-// all devices' parts, because each element is non-zero on at most one of them. (Their sum would change -0 to +0.)
+// If the slice is smaller than a split dimension, every shard is padded with zeros so that the slice fits on both
+// sides. From the padded shard, the device takes its part of the slice, in which elements of other shards are zero. The
+// slice is the bitwise or of all devices' parts, because each element is non-zero on at most one device. (Their sum
+// would change -0 to +0.)
 absl::Status EmitDynamicSlice(LocalBuilder& local, LocalOp& op) {
   hlo::Builder& builder = local.builder();
   const LocalArray& x = op.operands[0];
@@ -79,7 +80,7 @@ struct UpdateWindow {
   int64_t dim = 0;
   int64_t shard = 0;             // The size of the array's shard.
   int64_t update = 0;            // The size of the update.
-  Instruction* start = nullptr;  // The first index of the update, from the shard's first element. May be outside.
+  Instruction* start = nullptr;  // The first index of the update, relative to the shard. May be outside of the shard.
 };
 
 // Writes the update into a shard that is padded so that the update fits on both sides, and removes the padding again.
@@ -125,7 +126,7 @@ Instruction* UpdateNearestBlock(LocalBuilder& local, const LocalOp& op, const st
         builder.Compare(hlo::Comparison::kLt, from, builder.Full(index, scalar(window.update))));
     inside = builder.Broadcast(inside, sizes, {window.dim});
     covered = covered == nullptr ? inside : builder.Binary(Opcode::kAnd, covered, inside);
-    if (window.update == 1) continue;  // Its only element needs no shift.
+    if (window.update == 1) continue;  // An update of one element needs no shift.
     room[window.dim] = {window.update, window.update, 0};
     shifts[window.dim] = builder.Binary(Opcode::kAdd, shift, scalar(window.update));
   }

@@ -22,8 +22,8 @@ std::vector<bool> Occurring(const std::vector<TensorFactors>& tensors, size_t fa
   return result;
 }
 
-// Marks all pass-through factors of the results, also those that no operand has (the new dimensions of a broadcast, the
-// dimensions of an iota): every device can compute its shard of such a dimension.
+// Marks all pass-through factors of the results. Some of these are not in any operand (the new dimensions of a
+// broadcast, the dimensions of an iota); every device can compute its shard of such a dimension.
 std::vector<bool> SplitResults(const Instruction& instruction, const OpRule& rule) {
   const std::vector<bool> out = Occurring(rule.results, rule.factors.size());
   std::vector<bool> result;
@@ -33,7 +33,7 @@ std::vector<bool> SplitResults(const Instruction& instruction, const OpRule& rul
   return result;
 }
 
-// Every device computes the global result and takes its shard.
+// Marks no factors: every device computes the global result and takes its shard.
 std::vector<bool> SplitNone(const Instruction& instruction, const OpRule& rule) {
   return std::vector<bool>(rule.factors.size(), false);
 }

@@ -15,15 +15,15 @@ const OpFamily& FamilyOf(hlo::Opcode opcode);
 
 // Marks the pass-through factors that both an operand and a result have.
 std::vector<bool> SplitThrough(const hlo::Instruction& instruction, const OpRule& rule);
-// Those, and the reduction factors whose partial results a collective can reduce.
+// Marks these factors, and the reduction factors whose partial results a collective can reduce.
 std::vector<bool> SplitThroughAndReduced(const hlo::Instruction& instruction, const OpRule& rule);
-// The dimensions of operand `leaf` that have a reduction factor which is split.
+// The dimensions of operand `leaf` that have a split reduction factor.
 Dims ReducedDims(const LocalOp& op, size_t leaf);
 // The axes that split a dimension under an assignment.
 AxisList AxesOf(const Assignment& assignment, const DimensionFactors& factors);
 // Whether a scalar or array of one repeated scalar is a neutral start of `reduction`; see IsNeutralStart.
 bool RepeatsNeutralStart(const hlo::Instruction& x, hlo::Opcode reduction);
-// The shape of all results together: an array, or a tuple as the source has it.
+// The local shape of the complete result: an array, or a tuple of the array leaves.
 hlo::Shape LocalResultShape(const LocalOp& op);
 // Sets the local instructions of the results to `result`, or to its elements if it is a tuple.
 void SetResults(LocalBuilder& local, LocalOp& op, hlo::Instruction* result);

@@ -1,9 +1,9 @@
 // Gather and scatter on shards.
 //
-// Batching dimensions, and dimensions of which every slice takes all elements, are local. If the operand is split along
-// an indexed dimension, every device reads or writes only its own rows: a gather gets zeros for the rows of other
-// devices, and a scatter ignores indices outside of the shard. If updates are split along a dimension that selects
-// where to write, every device has a partial scatter.
+// A split of batching dimensions, or of dimensions of which every slice takes all elements, needs no communication. If
+// the operand is split along an indexed dimension, every device reads or writes only its own rows. A gather gets zeros
+// for the rows of other devices, and a scatter ignores indices outside of the shard. If updates are split along a
+// dimension of the index vectors, every device has a partial scatter.
 #include <algorithm>
 #include <limits>
 
@@ -30,7 +30,7 @@ int64_t OperandDim(const OpRule& rule, size_t f) {
   return -1;
 }
 
-// How an index vector addresses an operand: its component c counts along operand dimension dims[c].
+// How an index vector addresses an operand: its component c is an index along operand dimension dims[c].
 struct IndexComponents {
   const Dims& dims;
   int64_t vector_dim;  // The dimension of the indices that holds the components.
@@ -64,8 +64,8 @@ Instruction* Converted(LocalBuilder& local, Instruction* x, ElementType type) {
   return x->shape().type() == type ? x : local.builder().Convert(type, x);
 }
 
-// The global index of the shard's first element along every indexed dimension that `is_split` accepts, and 0 along the
-// others; by component, of type `type`.
+// One scalar of type `type` per component: the global index of the shard's first element along the component's
+// dimension if `is_split` accepts that dimension, otherwise 0.
 template <typename IsSplit>
 std::vector<Instruction*> ShardStarts(LocalBuilder& local, const LocalArray& operand,
                                       const IndexComponents& components, ElementType type, const IsSplit& is_split) {
@@ -81,8 +81,8 @@ std::vector<Instruction*> ShardStarts(LocalBuilder& local, const LocalArray& ope
 
 }  // namespace
 
-// The rule has a reduction factor for an indexed dimension along which slices have size 1. It can be split if every
-// index has a component for it.
+// The rule has a reduction factor for every indexed dimension along which slices have size 1. The factor can be split
+// if the index vectors have a component for the dimension.
 std::vector<bool> SplitGather(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
   const hlo::GatherDimensions& dims = *instruction.attributes().gather;
@@ -106,7 +106,7 @@ ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexC
   hlo::Builder& builder = local.builder();
   const LocalArray& operand = op.operands[0];
   const ElementType given = op.operands[1].local->shape().type();
-  // Indices are clamped in a type that holds both them and the bounds. Afterwards a signed type holds them.
+  // Indices are clamped in a type that can hold the indices and the bounds. The clamped indices fit into a signed type.
   const ElementType clamped = WideEnough(operand, components, given);
   const ElementType type = WideEnough(operand, components, ElementType::kS32);
   Instruction* indices = Converted(local, op.operands[1].local, clamped);
@@ -136,7 +136,7 @@ ShardIndices IndicesInShard(LocalBuilder& local, const LocalOp& op, const IndexC
 
 }  // namespace
 
-// The result is the disjunction of the bits of all devices' parts; see EmitDynamicSlice.
+// The result is the bitwise or of all devices' parts; see EmitDynamicSlice.
 absl::Status EmitGather(LocalBuilder& local, LocalOp& op) {
   hlo::Builder& builder = local.builder();
   const hlo::GatherDimensions& dims = *op.source->attributes().gather;
@@ -186,7 +186,8 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
         std::any_of(update.begin(), update.end(), [&](const DimensionFactors& factors) { return Has(factors, f); });
     const bool row = Contains(dims.inserted_window_dims, d) &&
                      Contains(dims.scatter_dims_to_operand_dims, d);
-    // A window that covers a dimension may also be moved along it: then it would be skipped as outside.
+    // If indices can move the window along the dimension, it may not be split: a window that is partly outside of the
+    // shard would be skipped.
     const bool fixed = whole_window && !Contains(dims.scatter_dims_to_operand_dims, d);
     result[f] = result[f] && (fixed || row);
   }
@@ -195,8 +196,8 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
 
 namespace {
 
-// Partial scatters: only the first device of each group starts from the operand, the others start from the identity, so
-// that the operand counts once. Padding of the updates is masked.
+// Prepares partial scatters. Only the first device of each group starts from the operand, and the others start from the
+// identity, so that the operand counts once. Padding of the updates is masked.
 void MakePartial(LocalBuilder& local, const LocalOp& op, std::vector<Instruction*>* operands) {
   const Dims split = ReducedDims(op, 2);
   if (split.empty()) return;
@@ -222,7 +223,8 @@ absl::Status EmitScatter(LocalBuilder& local, LocalOp& op) {
   const IndexComponents components{dims.scatter_dims_to_operand_dims, dims.index_vector_dim};
   const auto is_split = [&](int64_t d) { return !operand.sharding.dims[d].axes.empty(); };
   if (std::any_of(components.dims.begin(), components.dims.end(), is_split)) {
-    // An index outside of the shard stays outside after the shift, even if it wraps around: it is ignored.
+    // An index outside of the shard is also outside after the subtraction, even if it wraps around. The scatter ignores
+    // it.
     const ElementType type = WideEnough(operand, components, indices->shape().type());
     indices = Converted(local, indices, type);
     const std::vector<Instruction*> starts = ShardStarts(local, operand, components, type, is_split);

@@ -1,5 +1,5 @@
-// Slice, pad, reverse and concatenate along split dimensions: the elements of a shard of the result are in other shards
-// of the operand, and are fetched by halo exchanges.
+// Slice, pad, reverse and concatenate along split dimensions: elements of a shard of the result that are in other
+// shards of the operand are fetched by halo exchanges.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +22,7 @@ struct MovedDim {
 
 int64_t DimOf(const Instruction& x, size_t d) { return x.shape().dims()[d]; }
 
-// By shard, the index of its first element.
+// The index of the first element of every shard.
 Dims ShardStarts(int64_t size, int64_t shards) {
   Dims starts;
   for (int64_t k = 0; k < shards; ++k) starts.push_back(k * ShardSize(size, shards));
@@ -128,7 +128,7 @@ Halos SliceHalos(const Instruction& instruction, const OpRule& rule, const Assig
   return HalosOf(MovedDims(instruction, rule, assignment, SliceNeed));
 }
 
-// Split dimensions are fetched if the slice cuts them; others keep their bounds.
+// Split dimensions that the slice cuts are fetched by halo exchanges. Dimensions that are not split keep their bounds.
 absl::Status EmitSlice(LocalBuilder& local, LocalOp& op) {
   LocalArray x = op.operands[0];
   std::vector<hlo::SliceDimension> slice = op.source->attributes().slice;
@@ -165,11 +165,11 @@ absl::Status EmitReverse(LocalBuilder& local, LocalOp& op) {
 
 namespace {
 
-// A part of a concatenation. It is fetched from its operand, or, if that is a slice along the same dimension (as in a
-// roll), from the array that is sliced, so that elements are moved once.
+// A part of a concatenation. If its operand is a slice along the same dimension (as in a roll), the part is fetched
+// from the sliced array, so that elements are moved once. Otherwise it is fetched from the operand.
 struct ConcatenatedPart {
   MovedDim moved;
-  int64_t begin = 0;  // Index in the result.
+  int64_t begin = 0;  // The part's first index in the result.
   bool sliced = false;
 };
 
@@ -205,7 +205,8 @@ Halos ConcatenateHalos(const Instruction& instruction, const OpRule& rule, const
   return halos;
 }
 
-// Every part is fetched with the length of a shard of the result. From its beginning on it replaces the earlier parts.
+// Every part is fetched with the length of a shard of the result. It replaces the earlier parts at all indices from its
+// first index on.
 absl::Status EmitConcatenate(LocalBuilder& local, LocalOp& op) {
   const std::vector<ConcatenatedPart> parts = PartsOf(*op.source, *op.rule, *op.assignment);
   if (parts.empty()) return EmitSame(local, op);

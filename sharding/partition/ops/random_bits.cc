@@ -19,15 +19,15 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::ElementType;
 
-// How Threefry lays out numbers of at most 32 bits: a counter gives two of them, which are neighbors along this
-// dimension, the first even one, or the longest one if none is even.
+// The dimension along which Threefry pairs numbers of at most 32 bits: each counter generates two numbers. It is the
+// first dimension of even size, or the longest dimension if no size is even.
 int64_t PairedDimension(const Dims& dims) {
   const auto even = std::find_if(dims.begin(), dims.end(), [](int64_t size) { return size % 2 == 0; });
   return (even != dims.end() ? even : std::max_element(dims.begin(), dims.end())) - dims.begin();
 }
 
-// The number of counters that an array of `dims` takes, or nullopt if its counters are not consecutive in the global
-// array of `global` dimensions, of which it is a shard of complete rows.
+// The number of counters that generate an array of `dims`, which is a shard of complete rows of an array of `global`
+// dimensions. Nullopt if these counters are not consecutive in the global array.
 std::optional<int64_t> Counters(const Instruction& op, ElementType type, const Dims& dims, const Dims& global) {
   const int64_t elements = tensor::Product(dims);
   if (elements == 0) return 0;
@@ -44,14 +44,14 @@ std::optional<int64_t> Counters(const Instruction& op, ElementType type, const D
   return CeilDiv(elements, per_counter);
 }
 
-// A state of a key and a counter of one word (Threefry) or two words (Philox).
+// Whether the state is a key and a counter of one word (Threefry) or two words (Philox).
 bool HasKnownState(const Instruction& op) {
   const hlo::Shape& state = op.operand(0)->shape();
   const int64_t words = op.attributes().rng_algorithm == "rng_three_fry" ? 2 : 3;
   return state.is_array() && state.type() == ElementType::kU64 && state.dims() == Dims{words};
 }
 
-// The state after `counters`, u64[1], counters.
+// The state after `counters` (u64[1]) more counters have been used.
 Instruction* Advanced(hlo::Builder& builder, Instruction* state, Instruction* counters) {
   const int64_t words = state->shape().dims()[0];
   Instruction* low = builder.Slice(state, {1}, {2});

@@ -13,7 +13,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// The opcode by which a collective can combine the partial results, or nothing if there is none.
+// The opcode by which a collective can combine the partial results, or nullopt if there is none.
 std::optional<Opcode> CollectiveReduction(const Instruction& reduce) {
   if (reduce.operand_count() != 2) return std::nullopt;
   const std::optional<Opcode> reducer = hlo::ReducerOpcode(*reduce.called()[0]);
@@ -29,8 +29,9 @@ bool IsMostMajorReduced(const Instruction& reduce, int64_t dim) {
 
 }  // namespace
 
-// A reducer that a collective knows may be split along every dimension. Any other one is split only if its laws allow
-// that; if it does not commute, only along the most major dimension, whose shards are consecutive elements.
+// If collectives support the reducer, every dimension may be split. Otherwise a dimension is split only if the laws of
+// the reducer allow it. If the reducer does not commute, only the most major reduced dimension may be split, because
+// its shards are consecutive elements.
 std::vector<bool> SplitReduce(const Instruction& instruction, const OpRule& rule) {
   std::vector<bool> result = SplitThrough(instruction, rule);
   const bool known = CollectiveReduction(instruction).has_value();
@@ -47,7 +48,7 @@ std::vector<bool> SplitReduce(const Instruction& instruction, const OpRule& rule
 
 namespace {
 
-// The axes that split reduced dimensions, in the order in which they split them: the order of the parts.
+// The axes that split reduced dimensions, major to minor, which is the order of the parts.
 AxisList PartAxes(const LocalOp& op, const Dims& dims) {
   AxisList axes;
   for (int64_t d : dims) {
@@ -59,8 +60,8 @@ AxisList PartAxes(const LocalOp& op, const Dims& dims) {
   return axes;
 }
 
-// For reducers that no collective knows (argmax): every device reduces its part from the initial values on; the
-// results are gathered in order, and reduced once more. See ReducerLaws::combines_parts.
+// Emits a reduction whose reducer collectives do not support (argmax). Every device reduces its part, starting from the
+// initial values. The results are gathered in order and reduced once more. See ReducerLaws::combines_parts.
 void CombineParts(LocalBuilder& local, LocalOp& op, const Dims& dims) {
   hlo::Builder& builder = local.builder();
   const size_t count = op.operands.size() / 2;
@@ -89,7 +90,7 @@ void CombineParts(LocalBuilder& local, LocalOp& op, const Dims& dims) {
 
 }  // namespace
 
-// The initial value must count once, however many shards there are. If it is a neutral start, every device reduces
+// The initial value must count once, regardless of the number of shards. If it is a neutral start, every device reduces
 // from it. Otherwise the first device of each group reduces from it and the others from the identity.
 absl::Status EmitReduce(LocalBuilder& local, LocalOp& op) {
   const Dims dims = ReducedDims(op, 0);

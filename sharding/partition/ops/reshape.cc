@@ -45,8 +45,9 @@ std::vector<RaggedDim> RaggedDims(const Instruction& reshape, const OpRule& rule
   return ragged;
 }
 
-// If the sizes of a split dimension do not divide, the shards of the operand and of the result begin at different
-// elements. Elements are moved between shards in that of the two shapes in which the dimension is longer.
+// If the size of a split dimension is not a multiple of the number of shards, the shards of the operand and of the
+// result begin at different elements. Elements are then moved between shards before the reshape if the dimension is
+// longer in the operand, and otherwise after it.
 absl::Status EmitReshape(LocalBuilder& local, LocalOp& op) {
   if (op.ragged.empty()) return EmitSame(local, op);
   LocalArray x = op.operands[0];

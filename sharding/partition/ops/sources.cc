@@ -9,8 +9,8 @@ namespace xlad::sharding {
 using hlo::Instruction;
 using tensor::ElementType;
 
-// Counts from the global index of the shard's first element, as an index, and converts to the element type. A type that
-// is too narrow for the last index wraps as it does in the source program.
+// Counts from the global index of the shard's first element in the type of indices, and converts the result to the
+// element type. An element type that is too narrow for the last index wraps around, as in the source program.
 absl::Status EmitIota(LocalBuilder& local, LocalOp& op) {
   const LocalArray& result = op.results[0];
   const int64_t d = op.source->dimensions()[0];
@@ -26,8 +26,8 @@ absl::Status EmitIota(LocalBuilder& local, LocalOp& op) {
   return absl::OkStatus();
 }
 
-// A constant of one repeated value is a broadcast of local size. Every device holds any other constant unsplit, and the
-// caller slices it.
+// A constant of one repeated value becomes a broadcast of local size. Any other constant is replicated, and the caller
+// slices it.
 absl::Status EmitConstant(LocalBuilder& local, LocalOp& op) {
   LocalArray& result = op.results[0];
   const hlo::Literal& literal = *op.source->literal();
