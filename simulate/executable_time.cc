@@ -22,7 +22,7 @@ absl::StatusOr<StepTime> TimeOf(const hlo::Module& compiled, const sharding::Mes
   return TimeStep(compiled, collectives, CheapestOf(placements, collectives, mesh, slice), mesh, slice);
 }
 
-// The time of a copy, for which the model has no instruction: it reads and writes HBM.
+// The time of a copy, which reads and writes HBM. The model has no instruction for it.
 double CopyUs(const Step& step, const Slice& slice) {
   return step.has_copy() ? step.bytes() / slice.chip.hbm_bytes_per_s * 1e6 : 0;
 }

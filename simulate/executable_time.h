@@ -1,4 +1,4 @@
-// The simulated time of an executable: what the devices of simulated chips report for each of their steps.
+// The simulated time of an executable, which the devices of simulated chips report for each step.
 #pragma once
 
 #include "base/status.h"
@@ -7,11 +7,12 @@
 
 namespace xlad::simulate {
 
-// Sets Executable.simulated, and simulated_us of each step, for an executable whose target has a chip; does nothing for
-// any other. `compiled` is the module after the compiler's passes, whose instructions have the names of the steps. The
-// devices of the executable are the chips of one slice (SliceOfChips), and its axes are placed where they cost least.
-// If the program has an instruction that the model does not know, Executable.simulated has a warning that names it, and
-// no times. InvalidArgument for a chip file with errors.
+// Sets Executable.simulated, and simulated_us of each step except loops and branches, for an executable whose target
+// has a chip. Does nothing for other executables. `compiled` is the module after the compiler's passes, whose
+// instructions have the names of the steps. The devices of the executable are the chips of one slice (SliceOfChips),
+// and its axes are placed where they cost least. If the program cannot be timed, for example because the model does not
+// support an instruction, Executable.simulated has a warning with the reason, and no times. InvalidArgument for a chip
+// file with errors, and for too many devices.
 absl::Status SetSimulatedTimes(const hlo::Module& compiled, Executable* executable);
 
 }  // namespace xlad::simulate

@@ -1,4 +1,5 @@
-// Simulated times of executables: set for targets with a chip only, in agreement with the model of the whole step.
+// Simulated times of executables: they are set only for targets with a chip, and agree with the model of the complete
+// step.
 #include "simulate/executable_time.h"
 
 #include <gmock/gmock.h>

@@ -19,14 +19,15 @@ using collectives::CollectiveSpec;
 using collectives::Network;
 using collectives::SimulatedRun;
 
-// Ranks up to which all ranks are simulated, with several plans and with one.
+// The largest number of ranks for which all ranks are simulated: if several plans are compared, and if there is only
+// one plan.
 constexpr int kMaxRanksOfAll = 64, kMaxRanksOfOnePlan = 1024;
-// Ranks up to which algorithms with a message between any two ranks are simulated.
+// The largest number of ranks for which algorithms with a message between any two ranks are simulated.
 constexpr int kMaxDirectRanks = 4096;
 constexpr size_t kMaxRingDimensions = 3;
 
-// The spec of a collective in bytes. Each rank has a part for each of `units`, of equal size, so that all ranks are
-// alike.
+// The spec of a collective, whose elements are bytes. Each rank has `units` parts of equal size, so that all ranks do
+// the same work.
 CollectiveSpec SpecOf(const GroupCollective& collective, int64_t units) {
   CollectiveSpec spec;
   spec.kind = collective.kind;
@@ -41,14 +42,14 @@ CollectiveSpec SpecOf(const GroupCollective& collective, int64_t units) {
   return spec;
 }
 
-// Breaks the link of a group between its members nearest to the two chips, for the group that has this link. Links
-// between groups are not in its network.
+// If the group uses the link, breaks the link of the group's network between the members nearest to the two chips.
+// Links between groups are not in the network.
 void BreakLinkOfGroup(const std::pair<int, int>& link, const GroupShape& shape, const Slice& slice, Network* network) {
   const std::vector<int> a = collectives::CoordinatesOf(slice.grid, link.first);
   const std::vector<int> b = collectives::CoordinatesOf(slice.grid, link.second);
   std::vector<int> from, to;
   for (const GroupDimension& d : shape) {
-    // A link that goes around ends at 0.
+    // A wraparound link connects the last chip with chip 0.
     const bool goes_around = std::abs(a[d.dimension] - b[d.dimension]) > 1;
     const int low = goes_around ? std::max(a[d.dimension], b[d.dimension]) : std::min(a[d.dimension], b[d.dimension]);
     from.push_back(low / d.stride % d.size);
@@ -59,7 +60,7 @@ void BreakLinkOfGroup(const std::pair<int, int>& link, const GroupShape& shape, 
       .IgnoreError();
 }
 
-// The shape without its slices.
+// The shape without the dimension of slices.
 GroupShape Inside(const GroupShape& shape) {
   GroupShape inside;
   std::copy_if(shape.begin(), shape.end(), std::back_inserter(inside), [](const auto& d) { return !d.is_dcn; });
@@ -82,16 +83,17 @@ Network NetworkOf(const GroupShape& shape, const Slice& slice) {
   return network;
 }
 
-// The plans that may be the fastest. `few`: only the one that uses most links.
+// The plans that may be the fastest. If `few`, only the plan that uses the most links.
 //
-// Rings use both directions of their links, and are pipelined, only if no dimension has ends: on meshes, the published
-// time of an all-gather ("How to Scale Your Model": 680 us for 34 MB on v5e-4x4) is that of one direction.
+// Rings use both directions of their links and are pipelined only if all dimensions wrap around. On meshes, the
+// published time of an all-gather ("How to Scale Your Model": 680 us for 34 MB on v5e-4x4) is that of rings in one
+// direction.
 std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& network, bool few) {
   const int dimensions = static_cast<int>(network.grid().size());
   if (kind == CollectiveKind::kAllToAll) return {{.algorithm = "direct"}};
   if (kind == CollectiveKind::kBroadcast) return {{.algorithm = "ring", .chunks = few ? 1 : 16}};
   std::vector<CollectivePlan> plans;
-  if (dimensions == 0) {  // Across slices.
+  if (dimensions == 0) {  // The group is across slices.
     if (!few) plans.push_back({.algorithm = "direct"});
     plans.push_back({.algorithm = "ring"});
     return plans;
@@ -114,13 +116,14 @@ std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& net
   return plans;
 }
 
-// Whether every rank does the same in its own coordinates.
+// Whether the work of every rank is that of rank 0, in coordinates relative to the rank.
 bool IsTranslated(const CollectivePlan& plan, CollectiveKind kind, const Network& network) {
   const bool is_ring = plan.algorithm == "ring" && network.grid().size() == 1 && kind != CollectiveKind::kBroadcast;
   return network.IsSymmetric() && (is_ring || !plan.grid.empty() || plan.algorithm == "direct");
 }
 
-// The mean time that a link of each dimension of the slice is busy. `only_rank_zero`: busy_us has only its links.
+// The mean time that a link of each dimension of the slice is busy. If `only_rank_zero`, only the busy times of rank
+// 0's links are used.
 std::vector<double> LinkUs(const SimulatedRun& run, const Network& network, const GroupShape& shape,
                            bool only_rank_zero) {
   std::vector<double> sums(shape.size()), counts(shape.size());
@@ -160,7 +163,7 @@ GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slic
       shape.push_back({d, size, 1, false, true});
       continue;
     }
-    // Positions with unequal steps are taken for equal ones.
+    // Unequal steps between positions are treated as equal ones.
     const int stride = std::max(1, static_cast<int>(std::lround(static_cast<double>(span) / (size - 1))));
     shape.push_back({d, size, stride, size > 2 && slice.Wraps(d) && size * stride == slice.grid[d]});
   }
@@ -218,7 +221,8 @@ double BoundUs(const GroupCollective& collective, const Slice& slice) {
   if (IsAcrossSlices(collective.shape)) {
     return slice.chip.dcn_latency_s * 1e6 + bytes / (slice.chip.dcn_bytes_per_s / 1e6);
   }
-  // A byte of an all-to-all passes a quarter of a ring, or a third of a line, and so do those of all others.
+  // A byte of an all-to-all crosses on average a quarter of a ring, or a third of a line, together with the bytes of
+  // all other pairs.
   if (collective.kind == CollectiveKind::kAllToAll) {
     double slowest = 0;
     for (const GroupDimension& d : collective.shape) {
@@ -295,7 +299,8 @@ absl::StatusOr<const GroupTime*> GroupTimer::TimeOf(const GroupCollective& colle
 
 namespace {
 
-// The routes of a pair of one slice: each goes along another of the dimensions in which the chips differ first.
+// The routes of a pair in one slice. Each route begins with a different one of the dimensions in which the chips
+// differ.
 absl::StatusOr<std::vector<std::vector<int>>> RoutesOf(const ChipPair& pair, const Network& network) {
   const std::vector<int>& grid = network.grid();
   std::vector<int> differ;
@@ -316,7 +321,7 @@ absl::StatusOr<std::vector<std::vector<int>>> RoutesOf(const ChipPair& pair, con
   return routes;
 }
 
-// The time of the pairs of different slices: the chip with the most of them decides.
+// The time of the pairs in different slices, which is that of the chip with the most of these pairs.
 double AcrossSlicesUs(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice, GroupTime* time) {
   if (slice.slices() == 1) return 0;
   std::map<std::vector<int>, int> sent, received;
@@ -339,13 +344,13 @@ absl::StatusOr<GroupTime> PermuteTime(const std::vector<ChipPair>& pairs, int64_
   time.plan = "direct";
   time.link_us.assign(slice.grid.size(), 0);
   const bool has_slices = slice.slices() > 1;
-  const size_t count = network.links().size();  // Each slice has these links.
+  const size_t count = network.links().size();  // The number of links in each slice.
   std::vector<double> busy_us(count * slice.slices()), links(slice.grid.size());
   size_t hops = 0;
   double most = 0;
   for (const ChipPair& pair : pairs) {
     if (has_slices && pair.from.back() != pair.to.back()) continue;
-    const size_t first = has_slices ? pair.from.back() * count : 0;  // The first link of the slice.
+    const size_t first = has_slices ? pair.from.back() * count : 0;  // The number of the slice's first link.
     XLAD_ASSIGN_OR_RETURN(const std::vector<std::vector<int>> routes, RoutesOf(pair, network));
     const double part = static_cast<double>(bytes) / static_cast<double>(std::max<size_t>(1, routes.size()));
     for (const std::vector<int>& route : routes) {

@@ -11,9 +11,9 @@
 
 namespace xlad::simulate {
 
-// The members of a group along one dimension of the slice: `size` chips, each `stride` chips from the next. Groups that
-// lie between these chips use the same links, each for a part of the time: every group has 1 / stride of their rate.
-// Between slices (`is_dcn`) every chip has a connection of its own, and the stride is 1.
+// The members of a group along one dimension of the slice: `size` chips, each `stride` chips from the next. Other
+// groups, whose chips are between these chips, share the links: every group gets 1 / stride of their rate. Between
+// slices (`is_dcn`) every chip has a connection of its own, and the stride is 1.
 struct GroupDimension {
   int dimension = 0;
   int size = 1;
@@ -22,16 +22,17 @@ struct GroupDimension {
   bool is_dcn = false;
   friend auto operator<=>(const GroupDimension&, const GroupDimension&) = default;
 };
-using GroupShape = std::vector<GroupDimension>;  // Dimensions of size 1 are missing.
+using GroupShape = std::vector<GroupDimension>;  // Without dimensions of size 1.
 
-// The shape of the group with these chips. Chips that do not form a grid are taken for a line along the longest
-// dimension with their mean distance, or for chips of as many slices if they are in several.
+// The shape of the group with these chips. Chips that do not form a grid are treated as a line along the longest
+// dimension, whose stride is the mean distance between successive chips. If chips that do not form a grid are in
+// several slices, each chip is treated as if it were in a slice of its own.
 GroupShape ShapeOf(const std::vector<std::vector<int>>& chips, const Slice& slice);
 
 int RanksOf(const GroupShape& shape);
 std::string ToString(const GroupShape& shape);  // "x4 y20 z28", "x4/4" with stride 4, "x16 y16 s2" of two slices
 
-// A collective of one group. `bytes` is the size of the larger of input and output of a device.
+// A collective of one group. `bytes` is the size of a device's input or output, whichever is larger.
 struct GroupCollective {
   collectives::CollectiveKind kind = collectives::CollectiveKind::kAllReduce;
   int64_t bytes = 0;
@@ -39,30 +40,34 @@ struct GroupCollective {
   friend auto operator<=>(const GroupCollective&, const GroupCollective&) = default;
 };
 
-// The collectives that do the work of a collective of several slices, one after the other: those of all chips of the
-// group in one slice, and of the chips with the same coordinates across the slices (hierarchical). An all-reduce is a
-// reduce-scatter in the slices, an all-reduce of the parts across them, and an all-gather. Itself alone if the chips
-// are in one slice, or each in another.
+// The phases of a collective, in the order in which they run. A collective over several slices is hierarchical: some
+// phases are among the chips of the group in one slice, others among chips with the same coordinates in different
+// slices. An all-reduce, for example, is a reduce-scatter in the slices, an all-reduce of the parts across the slices,
+// and an all-gather in the slices. If all chips are in one slice, or each chip is in a different slice, the only phase
+// is the collective itself.
 std::vector<GroupCollective> PhasesOf(const GroupCollective& collective);
 
 struct GroupTime {
   double us = 0;
-  double dcn_us = 0;            // The part of it that is spent between slices.
-  std::string plan;             // The plan that was simulated, or "bound" if the group is too large to be simulated.
+  double dcn_us = 0;            // The part of `us` that is spent between slices.
+  std::string plan;             // The plan of each phase, or "bound" for a phase that is too large to be simulated.
   std::vector<double> link_us;  // By dimension of the slice: the mean time that one of its links is busy.
 };
 
-// The least time in microseconds: the bytes that each device must send over the rate of its links, and the latency of
-// the longest way; of several slices, the sum over the phases. Cheap; placements are compared by it.
+// A lower bound in microseconds: the bytes that each device must send, divided by the rate of its links, plus the
+// latency of the longest route. For several slices it is the sum over the phases. It is cheap to compute and is used to
+// compare placements.
 double BoundUs(const GroupCollective& collective, const Slice& slice);
 
-// Times of collectives by simulation of their schedules (collectives/plan/simulate.h), with the fastest of some plans.
-// On groups in which all ranks are alike, one rank stands for all. Results are kept. Not thread-safe.
+// Computes times of collectives. Simulates a collective's schedules under several plans (collectives/plan/simulate.h)
+// and returns the time of the fastest plan. If all ranks of a group do the same work, only one rank is simulated.
+// Results are cached. Not thread-safe.
 class GroupTimer {
  public:
   explicit GroupTimer(const Slice& slice) : slice_(slice) {}
 
-  // all_reduce, all_gather, reduce_scatter, all_to_all and broadcast. The reference is valid as long as the timer.
+  // The time of an all_reduce, all_gather, reduce_scatter, all_to_all or broadcast. The pointer is valid as long as the
+  // timer exists.
   absl::StatusOr<const GroupTime*> TimeOf(const GroupCollective& collective);
 
  private:
@@ -73,9 +78,13 @@ class GroupTimer {
   std::map<GroupCollective, GroupTime> times_;
 };
 
-// The time of a permutation: each pair of chips (their coordinates) sends `bytes`, and the most used link decides.
-// Chips that differ in several dimensions have as many routes, one through each port of the sender that leads closer,
-// with equal parts of the bytes. Chips of two slices use DCN alone. `network` is that of one slice.
+// The time of a permutation: in each pair of chips, given by their coordinates, `from` sends `bytes` to `to`. `network`
+// is the network of one slice.
+//
+// The time of the pairs within slices is the busy time of the most used link, plus the launch time and the latency of
+// the longest route. Chips that differ in several dimensions use one route per dimension, each with an equal part of
+// the bytes. Pairs of chips in different slices use only DCN. Both groups of pairs send at the same time, so the result
+// is the longer of the two times.
 struct ChipPair {
   std::vector<int> from, to;
 };

@@ -14,10 +14,10 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Vector operations of one element of an instruction that compiler::CostOf calls cheap or expensive: a division or a
-// transcendental function is a table look-up or a reciprocal with a few corrections.
+// The vector operations per element of an instruction that compiler::CostOf calls cheap or expensive. An expensive one
+// is, for example, a division or a transcendental function: a reciprocal or a table lookup with a few corrections.
 constexpr double kCheapOps = 1, kExpensiveOps = 8;
-// Vector operations of one random word: 20 rounds of threefry with five operations each, for two words.
+// The vector operations per random word. Threefry computes two words in 20 rounds of five operations each.
 constexpr double kRandomOps = 50;
 
 double Bytes(const hlo::Shape& shape) { return static_cast<double>(shape.bytes()); }
@@ -92,12 +92,12 @@ bool UpdatesInPlace(const Instruction& user, const Instruction* whole) {
   return updates && user.operand(0) == whole && std::count(user.operands().begin(), user.operands().end(), whole) == 1;
 }
 
-// The bytes of the operand of an update that it writes.
+// The bytes that an update writes to its operand.
 double UpdateBytes(const Instruction& update) {
   return Bytes(update.operand(update.opcode() == Opcode::kScatter ? update.operand_count() - 1 : 1)->shape());
 }
 
-// The bytes that a parameter of a fused computation is read for.
+// The bytes that are read from a parameter of a fused computation.
 double ReadBytesOf(const Instruction& parameter) {
   double bytes = 0;
   for (const Instruction* user : parameter.users()) {

@@ -14,19 +14,21 @@ struct KernelCost {
   std::vector<double> read_bytes;  // By operand.
   double written_bytes = 0;
 
-  double bytes() const;  // Read and written.
+  double bytes() const;  // Bytes that are read and written.
 };
 
-// The cost of an instruction that runs on the chip itself: a fusion, or any other instruction except control flow and
-// collectives.
+// The cost of an instruction that runs on the cores of the chip: a fusion, or any other instruction except control flow
+// and collectives.
 //
-// Bytes: operands are read and results written once, except that only the needed elements count if an operand is read
-// by slices or gathers alone, or updated in place. Vector unit: the operations of each instruction on its elements, in
-// tiles of 8 x 128 with the padding of the best choice of the two minor dimensions. Sorts, FFTs, decompositions and
-// random bits are operations with a stated number of vector operations (docs/reference/simulate.md), and no more.
+// The bytes are those of all operands and results, each read or written once. Only the operands of a large product
+// outside fusions are read several times (ReadBytes of systolic.h). If an operand is read only by slices or gathers, or
+// is updated in place, only the needed elements count. The vector operations of each instruction are counted on padded
+// elements (PaddedElements). Those of sorts, FFTs, decompositions and random bits are estimates by formulas
+// (docs/reference/simulate.md).
 KernelCost CostOf(const hlo::Instruction& instruction, const machine::Chip& chip);
 
-// The elements of an array in tiles of 8 x 128, with padding.
+// The elements of an array in tiles of 8 x 128, with padding. The two dimensions that are tiled are those that need the
+// least padding. The result for a tuple is that of its largest array.
 double PaddedElements(const hlo::Shape& shape);
 
 }  // namespace xlad::simulate

@@ -45,7 +45,7 @@ TEST(Systolic, NoProductIsFasterThanThePeakAndPaddingCosts) {
   EXPECT_EQ(MxuUs({.m = 0, .n = 128, .k = 128}, chip), 0);
 }
 
-// Twice the rate of the file is half of the time.
+// A chip file with twice the rate gives half of the time.
 TEST(Systolic, TimeIsInverseToTheRate) {
   machine::Chip chip = ChipOf("v5e");
   const MatrixProduct product{.m = 100, .n = 300, .k = 500};
@@ -155,7 +155,7 @@ TEST_F(KernelCostTest, ArraysArePaddedToTiles) {
   EXPECT_EQ(padded("(f32[8,128], f32[16,128])"), 2048);
 }
 
-// Both blockings read each operand at least once, and small VMEM makes large products read more.
+// Each operand is read at least once. If VMEM is small, large products read their operands more often.
 TEST(Systolic, ProductsReadMoreIfVmemIsSmall) {
   machine::Chip chip = ChipOf("v5e");
   const MatrixProduct product{.m = 16384, .n = 16384, .k = 16384};

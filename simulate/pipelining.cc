@@ -16,7 +16,8 @@ constexpr int64_t kMaxCarried = 256;
 // The longest paths from element `from` of the parameter to each element of the root; -1 if there is no path.
 std::vector<double> PathsFrom(int64_t from, const hlo::Computation& body, const InstructionTimes& us) {
   const Instruction* const carried = body.parameters()[0];
-  absl::flat_hash_map<const Instruction*, double> paths = {{carried, 0}};  // Users of the whole tuple.
+  // A path to an instruction that uses the complete tuple begins at the tuple.
+  absl::flat_hash_map<const Instruction*, double> paths = {{carried, 0}};
   for (const auto& instruction : body.instructions()) {
     double longest = -1;
     const bool is_element = instruction->opcode() == Opcode::kGetTupleElement;
@@ -57,7 +58,7 @@ double RecurrenceUs(const hlo::Computation& body, const InstructionTimes& us) {
   const int64_t count = body.root()->operand_count();
   std::vector<std::vector<double>> paths;
   for (int64_t from = 0; from < count; ++from) paths.push_back(PathsFrom(from, body, us));
-  // Over any number of iterations.
+  // Whether a carried value affects another one after any number of iterations.
   std::vector<std::vector<bool>> reaches(count, std::vector<bool>(count));
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t j = 0; j < count; ++j) reaches[i][j] = paths[i][j] >= 0;

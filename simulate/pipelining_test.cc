@@ -1,4 +1,4 @@
-// Loops whose iterations overlap: as far as units and carried values allow.
+// Loops whose iterations overlap as far as units and carried values allow.
 #include "simulate/pipelining.h"
 
 #include <gtest/gtest.h>
@@ -75,9 +75,9 @@ std::string WithArgument(std::string text, const std::string& argument) {
   return text;
 }
 
-// s = s + f(x): only the addition needs the iteration before.
+// s = s + f(x): only the addition depends on the previous iteration.
 const std::string kSum = absl::StrCat(WithArgument(kWork, "x"), "  next = f32[2048,2048] add(s, h)\n");
-// s = f(s) + x: everything waits.
+// s = f(s) + x: all instructions depend on the previous iteration.
 const std::string kChain = absl::StrCat(WithArgument(kWork, "s"), "  next = f32[2048,2048] add(x, h)\n");
 
 TEST(Pipelining, IndependentIterationsTakeAsLongAsTheBusiestUnit) {
@@ -115,7 +115,7 @@ ENTRY main {
     if (instruction->name() == "y") us[instruction.get()] = 3;
     if (instruction->name() == "z") us[instruction.get()] = 4;
   }
-  // a and b need each other, in two iterations; c needs itself and b, but nothing needs c.
+  // a and b depend on each other over two iterations. c depends on itself and on b, but no other value depends on c.
   EXPECT_TRUE(IsPipelined(*(*simple)->entry()));
   EXPECT_EQ(RecurrenceUs(*(*simple)->entry(), us), 5);
 }

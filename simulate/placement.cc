@@ -1,5 +1,5 @@
-// Enumerates placements: axis after axis, from the inside to the outside, with all ways to write its size as a product
-// of factors of the rest of each dimension.
+// Enumerates placements axis by axis, innermost first. For each axis it tries all ways to write the axis size as a
+// product of factors of the remaining sizes of the dimensions.
 #include "simulate/placement.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@ namespace {
 
 using sharding::Mesh;
 
-// What --assign says about an axis: its dimensions, each with a size, or 0 for any.
+// An axis in --assign: its dimensions, each with a size, or 0 for any size.
 struct Request {
   int axis = 0;
   std::vector<Segment> dimensions;
 };
 
-// The number of dimensions if none has this letter.
+// Returns the number of dimensions if no dimension has this letter.
 int DimensionOf(char letter, const Slice& slice) {
   int dimension = 0;
   while (dimension < std::ssize(slice.grid) && slice.LetterOf(dimension) != letter) ++dimension;
@@ -89,7 +89,7 @@ class Enumerator {
   }
 
  private:
-  // The size that is asked for on a dimension: 0 for any, 1 for none.
+  // The requested size on a dimension: 0 for any size, 1 if the axis must not use it.
   int Asked(int axis, int dimension) const {
     for (const Request& request : requests_) {
       if (request.axis != axis) continue;
@@ -103,7 +103,7 @@ class Enumerator {
 
   void Place(const std::vector<int>& order, size_t at) {
     if (at == order.size()) {
-      // Orders of axes that share no dimension are the same placement.
+      // Axes that share no dimension have the same placement in every order.
       std::vector<AxisPlacement> sorted = current_.axes;
       std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.axis < b.axis; });
       std::vector<int> key;
@@ -119,7 +119,8 @@ class Enumerator {
     current_.axes.pop_back();
   }
 
-  // Chooses the factors of the axis on `dimension` and those after it, largest first; `left` is what they must give.
+  // Chooses the factors of the axis on `dimension` and on the later dimensions, largest first. Their product must be
+  // `left`.
   void Factor(const std::vector<int>& order, size_t at, int dimension, int64_t left) {
     if (found_.size() >= kMaxPlacements) return;
     if (dimension == std::ssize(slice_.grid)) {

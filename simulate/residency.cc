@@ -54,7 +54,7 @@ void AddReaders(const Instruction& value, std::vector<const Instruction*>* reade
   }
 }
 
-// Whether a kernel makes the value, itself or as an element of its results.
+// Whether a kernel computes the value, as its result or as an element of its results.
 bool IsMadeByKernel(const Instruction& value) {
   return value.opcode() == Opcode::kGetTupleElement ? IsKernel(*value.operand(0)) : IsKernel(value);
 }
@@ -67,7 +67,7 @@ absl::flat_hash_set<const Instruction*> ResidentValues(const hlo::Computation& c
     position.emplace(instruction.get(), static_cast<int>(position.size()));
   }
   absl::flat_hash_set<const Instruction*> resident;
-  std::multimap<int, double> ends;  // The last readers of what is in VMEM now, with its bytes.
+  std::multimap<int, double> ends;  // Maps the position of the last reader of each value in VMEM to the value's bytes.
   double used = 0;
   for (const auto& value : computation.instructions()) {
     const int now = position.at(value.get());

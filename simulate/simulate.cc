@@ -10,8 +10,8 @@
 namespace xlad::simulate {
 namespace {
 
-// Passes that a prediction does not need: the first proves a property that has no effect on time, with the labels of
-// the parameters of each device; the second replaces convolutions, and the third attention, for a library of CPUs.
+// Passes that a prediction does not need. The first one proves a property that does not affect the time. The second one
+// replaces convolutions, and the third one attention, by ops of a library for CPUs.
 const std::set<std::string>& OmittedPasses() {
   static const auto* const names =
       new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention"};
@@ -60,7 +60,7 @@ absl::StatusOr<PreparedProgram> PrepareProgram(std::unique_ptr<hlo::Module> modu
   program.flops = sharding::Flops(*module->entry());
   sharding::PipelineOptions options;
   options.import = import;
-  options.check = false;  // Nothing runs, so nothing has to be proven.
+  options.check = false;  // Not needed for a program that does not run.
   XLAD_ASSIGN_OR_RETURN(sharding::PipelineResult result, sharding::RunPipeline(std::move(module), options));
   program.partitioned = std::move(result.partitioned);
   const int64_t devices = program.partitioned.mesh.devices();

@@ -1,5 +1,5 @@
-// What a step of a program costs on a slice of chips: partitioned and compiled as for a real run, then timed by a
-// model.
+// Predicts the cost of a step of a program on a slice of chips. The program is partitioned and compiled as for a real
+// run, and then timed by a model.
 //
 //   program -> PrepareProgram: propagate, partition, passes, buffers (once for each mesh)
 //           -> Predict: placement on the torus, times of collectives and kernels (once for each slice)
@@ -22,26 +22,27 @@ namespace xlad::simulate {
 struct PreparedProgram {
   sharding::PartitionedProgram partitioned;
   std::unique_ptr<hlo::Module> compiled;       // After the compiler's passes.
-  std::vector<ProgramCollective> collectives;  // They refer to `compiled`.
+  std::vector<ProgramCollective> collectives;  // These refer to instructions of `compiled`.
   double flops = 0;                            // Operations of the dots and convolutions of the unpartitioned program.
-  int64_t peak_bytes = 0;                      // Parameters, results, constants and temporaries of a device.
+  int64_t peak_bytes = 0;  // The bytes of parameters, results, constants and temporaries of a device.
 };
 
-// Errors: those of the sharding pipeline and of the compiler.
+// Returns the errors of the sharding pipeline, of the compiler, and of CollectivesOf.
 absl::StatusOr<PreparedProgram> PrepareProgram(std::unique_ptr<hlo::Module> module,
                                                const sharding::ImportOptions& import);
 
 struct Prediction {
   StepTime step;
-  std::string placement;  // "tp=x4,dp=x4yz"
+  std::string placement;  // For example, "tp=x4,dp=x4yz".
   double mfu = 0;         // flops / (chips * peak bf16 rate * step time).
 };
 
-// `assign` is the text of ParsePlacements; the cheapest of the placements that fit it is taken. Errors of
+// `assign` is the text of ParsePlacements, and the cheapest of its placements is used. Returns the errors of
 // ParsePlacements and TimeStep.
 absl::StatusOr<Prediction> Predict(const PreparedProgram& program, const Slice& slice, absl::string_view assign);
 
-// All meshes with the same axes and as many devices, in order of the sizes of their axes; at most `most` of them.
+// The meshes of `devices` devices that have the axes of `mesh` with any sizes, ordered by the sizes of their axes. If
+// there are more than `most`, only the first `most` of them.
 std::vector<sharding::Mesh> MeshesLike(const sharding::Mesh& mesh, int64_t devices, size_t most);
 
 // The timeline as JSON in the Trace Event format, which chrome://tracing and Perfetto show.

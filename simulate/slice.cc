@@ -10,7 +10,8 @@
 namespace xlad::simulate {
 namespace {
 
-// Takes "2x" from the front of "2xv5e" and returns 2, or 1 if there is no number. The name "7x" is not split.
+// Takes "2x" from the front of "2xv5e" and returns 2, or 1 if there is no number. The name of a built-in chip, such as
+// "7x", is not split.
 int TakeSlices(absl::string_view* name) {
   const size_t x = name->find('x');
   int slices = 1;

@@ -1,5 +1,5 @@
-// Slices: a number of chips of one kind, connected as a torus or mesh; and several of them, connected by a network
-// between data centers (DCN).
+// Slices: a slice is a number of chips of one kind, connected as a torus or mesh. Several equal slices can be connected
+// by a data center network (DCN).
 #pragma once
 
 #include <optional>
@@ -21,12 +21,12 @@ struct Slice {
   machine::Chip chip;
   // The sizes of the dimensions x, y, z. If there are several slices of these sizes, their number is the last element.
   std::vector<int> grid;
-  // Links that carry nothing, as pairs of neighboring chips. Chip c has the coordinates c % X, c / X % Y, ... A link of
-  // one of several slices is that of the first, because all groups of a collective take as long as the slowest.
+  // Broken links, as pairs of neighboring chips. Chip c has the coordinates c % X, c / X % Y, ... If there are several
+  // slices, the links are those of the first slice, because a collective takes as long as its slowest group.
   std::vector<std::pair<int, int>> broken_links;
 
   int chips() const;   // The number of chips in all slices.
-  int slices() const;  // 1 or more.
+  int slices() const;  // The number of slices, at least 1.
   bool IsDcn(int dimension) const { return dimension == chip.ici_dimensions; }
   bool Wraps(int dimension) const { return !IsDcn(dimension) && chip.Wraps(grid[dimension]); }
   // The letter of a dimension: x, y, z, or s for the slices.
@@ -37,17 +37,18 @@ struct Slice {
   collectives::Network Network() const;
 };
 
-// "v5p-16x20x28" is a slice of a chip of deploy/chips, and "2xv5e-16x16" are two. If `chip` is set, it replaces that
-// chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form, if the number of
-// dimensions is not the chip's, or if there are several slices and the chip has no figures of DCN; NotFound for an
-// unknown chip.
+// "v5p-16x20x28" is a slice of a chip in deploy/chips, and "2xv5e-16x16" are two slices. If `chip` is set, it replaces
+// that chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form, if the number
+// of dimensions is not the chip's, or if there are several slices and the chip file has no table [dcn], or if there are
+// more than kMaxChips chips. NotFound for an unknown chip.
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip);
 
-// A slice of `chips` chips whose dimensions are as equal as they can be, the longest last: 8 chips of v5e are v5e-2x4.
+// A slice of `chips` chips whose dimensions are as equal as possible, the longest one last: 8 chips of v5e are v5e-2x4.
 // InvalidArgument if `chips` is not between 1 and kMaxChips.
 absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips);
 
-// Adds the link "A-B" between two chips to the broken ones. InvalidArgument if the chips are not neighbors.
+// Adds the link "A-B" between the chips A and B to the broken ones. In a slice after the first, it means the same link
+// of the first slice. InvalidArgument if the chips are not neighbors.
 absl::Status BreakLink(absl::string_view link, Slice* slice);
 
 }  // namespace xlad::simulate

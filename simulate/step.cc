@@ -25,8 +25,8 @@ bool HasOneUser(const Instruction& instruction) {
   return instruction.users().size() == 1 && &instruction != instruction.parent()->root();
 }
 
-// The product whose result `user` computes on in the registers, before it is written (output fusion), or null: it has
-// no other reader, and `user` has a result of as many elements.
+// The product whose result is an input of `user` in registers, before it is written (output fusion), or null if there
+// is none. The product has no other user, and `user` has a result with the same number of elements.
 const Instruction* AbsorbedBy(const Instruction& user) {
   if (user.opcode() != Opcode::kFusion && !hlo::IsElementwise(user.opcode())) return nullptr;
   int64_t elements = 0;
@@ -42,7 +42,7 @@ const Instruction* AbsorbedBy(const Instruction& user) {
   return nullptr;
 }
 
-// The state of one computation that is being scheduled.
+// The state of scheduling one computation.
 struct Schedule {
   struct Waiting {
     double ready;
@@ -52,13 +52,13 @@ struct Schedule {
     }
   };
   std::vector<const Instruction*> instructions;
-  std::vector<std::vector<int>> users;  // By instruction, with one entry for each use.
-  std::vector<int> missing;             // Operands that have no time yet.
+  std::vector<std::vector<int>> users;  // The users of each instruction, with one entry for each use.
+  std::vector<int> missing;             // The number of operands that have no time yet.
   std::vector<double> ready, finish;
-  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> later;  // Ready in the future of the core.
-  std::set<int> now;                                                         // Ready.
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> later;  // Ready later than `core`.
+  std::set<int> now;                                                         // Ready at `core`.
   double core = 0;
-  std::vector<double> ici_free;  // By dimension of the slice.
+  std::vector<double> ici_free;  // For each dimension of the slice, the time from which its links are free.
 };
 
 class StepSimulation {
@@ -79,14 +79,14 @@ class StepSimulation {
  private:
   struct Times {
     double us = 0;
-    std::vector<int> dimensions;  // Those whose links a collective uses.
+    std::vector<int> dimensions;  // The dimensions whose links a collective uses.
   };
 
   // Schedules a computation that runs `trips` times, the first time from `start` on. Returns the time of one execution.
   absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool is_drawn) {
     Schedule s = Prepare(computation, start);
     resident_.merge(ResidentValues(computation, slice_.chip.vmem()));
-    std::vector<int> first;  // Without operands.
+    std::vector<int> first;  // The instructions without operands.
     for (int i = 0; i < std::ssize(s.instructions); ++i) {
       if (s.missing[i] == 0) first.push_back(i);
     }
@@ -103,7 +103,7 @@ class StepSimulation {
       const int index = *s.now.begin();
       s.now.erase(s.now.begin());
       const Instruction& instruction = *s.instructions[index];
-      // Collectives of a loop or branch use the links after those that run already.
+      // A loop or branch with collectives starts when the running collectives no longer use the links.
       if (Communicates(instruction)) {
         for (const double free : s.ici_free) s.core = std::max(s.core, free);
       }
@@ -144,7 +144,8 @@ class StepSimulation {
     return s;
   }
 
-  // All operands of the instruction have times: gives it one too, or queues it for the core.
+  // Called when all operands of the instruction have times. Sets the time of the instruction, or queues it for the
+  // core.
   absl::Status MakeReady(Schedule* s, int index, double trips, bool is_drawn) {
     const Instruction& instruction = *s->instructions[index];
     if (TakesNoTime(instruction) || IsAbsorbed(instruction)) {
@@ -199,7 +200,7 @@ class StepSimulation {
                                     [](const Computation* called) { return hlo::ContainsCollective(*called); });
   }
 
-  // The time of an instruction on the cores; for loops and branches, of all that is in them.
+  // The time of an instruction on the cores, which for loops and branches includes all their instructions.
   absl::StatusOr<double> CoreTime(const Instruction& instruction, double start, double trips, bool is_drawn) {
     if (instruction.opcode() == Opcode::kWhile) return LoopTime(instruction, start, trips, is_drawn);
     if (instruction.opcode() == Opcode::kConditional) return BranchTime(instruction, start, trips, is_drawn);
@@ -290,7 +291,7 @@ class StepSimulation {
     }
     total_.ici_us += (time.us - time.dcn_us) * trips;
     total_.dcn_us += time.dcn_us * trips;
-    // What is sent is read from HBM and what arrives is written to it.
+    // A collective reads the sent bytes from HBM, and writes the received bytes to it.
     const double bytes = 2 * static_cast<double>(collective.bytes) * trips;
     total_.hbm_bytes += bytes;
     total_.hbm_us += bytes / slice_.chip.hbm_bytes_per_s * 1e6;

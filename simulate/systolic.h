@@ -1,10 +1,11 @@
 // Matrix products on systolic arrays: the time of dots and convolutions on the matrix units of a chip.
 //
-// An array of size s holds a tile of s x s weights and takes one row of the other operand per cycle (weight stationary,
-// as published for TPU v1 to v4: Jouppi et al., ISCA 2017 and CACM 2020). A product [m,k] x [k,n] has ceil(k/s)
-// ceil(n/s) tiles; each takes as many cycles as there are rows, in multiples of 8, and at least the s cycles in which
-// the next tile is loaded. Tiles, and parts of their rows, are distributed over the arrays of all cores. Either operand
-// may be the stationary one. The cycle is that at which the arrays reach the peak rate of the chip file.
+// An array of size s holds a tile of s x s weights and takes one row of the other operand per cycle. This is weight
+// stationary, as published for TPU v1 to v4 (Jouppi et al., ISCA 2017 and CACM 2020). A product [m,k] x [k,n] has
+// ceil(k/s) * ceil(n/s) tiles; each takes one cycle per row (rounded up to a multiple of 8), and at least the s cycles
+// in which the next tile is loaded. Tiles, and parts of their rows, are distributed over the arrays of all cores.
+// Either operand may be the stationary one. The clock rate is chosen so that the arrays reach the peak rate of the chip
+// file.
 #pragma once
 
 #include "base/status.h"
@@ -21,8 +22,8 @@ struct MatrixProduct {
 };
 
 // The product of a dot, ragged-dot or convolution. A convolution contracts window positions and input features
-// (implicit im2col); groups are batches. Passes: 1 for types of at most 16 bits; f32 takes 1, 3 or 6 passes of bf16 for
-// operand_precision default, high and highest; f64 counts as f32 at highest precision; complex types take 4 times the
+// (implicit im2col); groups are batches. Types of at most 16 bits take 1 pass. f32 takes 1, 3 or 6 passes of bf16 for
+// operand_precision default, high and highest. f64 counts as f32 at highest precision. Complex types take 4 times the
 // passes of their parts.
 MatrixProduct ProductOf(const hlo::Instruction& instruction);
 inline bool IsProduct(const hlo::Instruction& instruction) {
@@ -33,9 +34,10 @@ inline bool IsProduct(const hlo::Instruction& instruction) {
 // The time of the product on all arrays of the chip, in microseconds.
 double MxuUs(const MatrixProduct& product, const machine::Chip& chip);
 
-// The bytes of HBM that the product reads for each operand, whose sizes are given: each is read once if one of them
-// fits in half of VMEM; otherwise the product is computed in square blocks of f32 that do, and operands are read once
-// for each block.
+// The bytes that the product reads from HBM for each operand. `sizes` are the bytes of the operands. Each operand is
+// read once if one of them fits into half of VMEM (if there is a batch: its part for one product). Otherwise the
+// product is computed in square blocks of f32 that fit. The lhs is read once for each column of blocks, and the rhs
+// once for each row of blocks.
 struct OperandBytes {
   double lhs = 0, rhs = 0;
 };

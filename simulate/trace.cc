@@ -1,4 +1,4 @@
-// The timeline in the Trace Event format: one row for the cores, one for the links.
+// The timeline in the Trace Event format, with one row for the cores and one row for the links.
 #include <nlohmann/json.hpp>
 
 #include "simulate/simulate.h"

@@ -95,7 +95,7 @@ double PermuteBoundUs(const ProgramCollective& collective, const Placement& plac
     }
   }
   hops /= std::max<double>(1, static_cast<double>(collective.pairs.size()));
-  // As many messages share a link as each has hops.
+  // On average, the number of messages that share a link is the number of hops of a message.
   const double bytes = static_cast<double>(collective.bytes);
   const double ici_us = hops * (bytes / slice.chip.ici_bytes_per_s + slice.chip.ici_hop_s) * 1e6;
   if (across == 0) return ici_us;

@@ -14,15 +14,16 @@ namespace xlad::simulate {
 // A collective instruction, independent of the placement.
 struct ProgramCollective {
   const hlo::Instruction* instruction = nullptr;
-  double trips = 1;  // Executions per step.
+  double trips = 1;  // The number of executions per step.
   collectives::CollectiveKind kind = collectives::CollectiveKind::kAllReduce;
-  int64_t bytes = 0;                               // The larger of input and output of a device.
-  std::vector<int64_t> group;                      // The devices of the first group; all groups are alike.
+  int64_t bytes = 0;                               // The size of a device's input or output, whichever is larger.
+  std::vector<int64_t> group;                      // The devices of the first group, which stands for all groups.
   std::vector<std::pair<int64_t, int64_t>> pairs;  // The pairs of a permutation.
 };
 
-// The collectives of the entry computation and of what it calls, in program order. Unimplemented for a collective that
-// the simulation does not know; errors of compiler::DeviceGroups.
+// The collectives of the entry computation and of the computations that it calls, in program order. Unimplemented for a
+// collective that the simulation does not support, InvalidArgument for a permutation of devices that do not exist. Also
+// returns the errors of compiler::DeviceGroups.
 absl::StatusOr<std::vector<ProgramCollective>> CollectivesOf(const hlo::Module& module, int64_t devices);
 
 // The number of executions of a loop's body, and whether it is assumed because it is not known before the loop runs.
@@ -36,7 +37,8 @@ Trips TripsOf(const hlo::Instruction& loop);
 GroupShape ShapeOf(const ProgramCollective& collective, const Placement& placement, const sharding::Mesh& mesh,
                    const Slice& slice);
 
-// The placement with the least sum of BoundUs over all executions; the first of equal ones. `placements` is not empty.
+// The placement with the least sum of BoundUs (for permutations, of a similar estimate) over all executions, and the
+// first one if several are equal. `placements` must not be empty.
 Placement CheapestOf(const std::vector<Placement>& placements, const std::vector<ProgramCollective>& collectives,
                      const sharding::Mesh& mesh, const Slice& slice);
 
