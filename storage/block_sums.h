@@ -1,7 +1,7 @@
 // Checksums of the blocks of an object, so that a reader of any part of it can verify what it reads.
 //
-// The checksums are XXH3 with 64 bits, which are computed at the speed of memory and miss damage once in 2^64 cases.
-// They do not find forgery; the SHA-256 of the whole object does.
+// The checksums are XXH3 with 64 bits, which are computed at memory bandwidth and miss one in 2^64 random errors. They
+// do not detect forgery; the SHA-256 of the whole object does.
 #pragma once
 
 #include <memory>
@@ -19,18 +19,20 @@ inline constexpr int64_t kBlockBytes = 1 << 20;
 struct BlockSums {
   int64_t bytes = 0;                  // The size of the object.
   int64_t block_bytes = kBlockBytes;  // The size of every block but the last, which may be shorter.
-  std::vector<uint64_t> sums;         // By block; empty if the object is empty.
+  std::vector<uint64_t> sums;         // Indexed by block; empty if the object is empty.
   friend bool operator==(const BlockSums&, const BlockSums&) = default;
 };
 
-// InvalidArgument if the numbers do not fit each other.
+// InvalidArgument if the sizes and the number of checksums are not consistent.
 absl::Status CheckBlockSums(const BlockSums& sums);
 
-// The SHA-256 and the checksums of an object whose bytes come in pieces: Add any number of times, then Finish once.
+// The hashes of an object.
 struct ObjectInfo {
   std::string sha256;
   BlockSums sums;
 };
+// Computes the SHA-256 and the checksums of an object from its bytes, in pieces: call Add any number of times, then
+// Finish once.
 class ObjectHasher {
  public:
   void Add(absl::string_view bytes);
@@ -39,15 +41,16 @@ class ObjectHasher {
  private:
   Sha256 sha256_;
   BlockSums sums_;
-  std::string block_;  // The beginning of the current block.
+  std::string block_;  // The part of the current block that has been added.
 };
 
-// Reads from `reader` and verifies every block that it reads. `name` is for messages. `sums` must have passed
+// Returns a reader that reads from `reader` and verifies every block. `name` is for messages. `sums` must have passed
 // CheckBlockSums. DataLoss if the size of `reader` differs.
 absl::StatusOr<std::shared_ptr<RangeReader>> VerifyBlocks(std::shared_ptr<RangeReader> reader, BlockSums sums,
                                                           std::string name);
 
-// The checksums as the contents of a file, which has a checksum of its own. Parsing returns DataLoss if a bit differs.
+// Converts the checksums to and from the contents of a file, which ends with its own checksum. Parsing returns DataLoss
+// if a bit has changed or the text is not such a file.
 std::string SerializeBlockSums(const ObjectInfo& info);
 absl::StatusOr<ObjectInfo> ParseBlockSums(absl::string_view text);
 

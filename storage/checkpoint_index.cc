@@ -24,14 +24,14 @@ using tensor::Shape;
 constexpr char kHashField[] = "\"index_sha256\": \"";
 constexpr size_t kHashDigits = 64;
 
-// The position of the hash's digits in a text, or npos if it has none.
+// The position of the hash's digits in a text, or npos if the text has no hash.
 size_t FindHash(const std::string& text) {
   const size_t at = text.rfind(kHashField);
   const size_t begin = at + std::size(kHashField) - 1;
   return at == std::string::npos || begin + kHashDigits > text.size() ? std::string::npos : begin;
 }
 
-// The text with 64 zeros in place of its hash, and the hash that it has.
+// Replaces the 64 digits of the hash in the text by zeros, and returns the hash.
 absl::StatusOr<std::string> TakeHash(std::string* text) {
   const size_t begin = FindHash(*text);
   if (begin == std::string::npos) {
@@ -49,8 +49,8 @@ bool Overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// Whether boxes that are not empty are disjoint. Boxes are compared with those that begin before they end in the
-// dimension in which they have the most beginnings.
+// Whether nonempty boxes are disjoint. The boxes are sorted in the dimension with the most different lower bounds, and
+// each box is compared only with boxes that overlap it in this dimension.
 bool Disjoint(std::vector<Box> boxes, int64_t ndim) {
   if (ndim == 0) return boxes.size() <= 1;
   int64_t sweep = 0;

@@ -1,4 +1,4 @@
-// The index of a checkpoint (proto/checkpoint.proto): its JSON form, and what makes one valid.
+// The index of a checkpoint (proto/checkpoint.proto): its JSON form and its validation.
 #pragma once
 
 #include <string>
@@ -13,16 +13,18 @@ namespace xlad::storage {
 inline constexpr int kCheckpointFormatVersion = 1;
 inline constexpr absl::string_view kIndexFileName = "index.json";
 
-// Sets format_version and index_sha256. The fields of the message have the names of proto/checkpoint.proto; integers of
-// 64 bits are texts, as in every JSON form of a proto.
+// The JSON form of the index, with format_version and index_sha256 set. Its fields have the names of
+// proto/checkpoint.proto; integers of 64 bits are strings, as in the standard JSON form of a proto. InvalidArgument if
+// CheckIndex fails.
 absl::StatusOr<std::string> SerializeIndex(v1::CheckpointIndex index);
 
-// The inverse. The text is not trusted: DataLoss if a bit of the text differs from what was written, FailedPrecondition
-// if the format is of another version, InvalidArgument if CheckIndex fails.
+// Parses the JSON form, which is untrusted. DataLoss if the text has no index_sha256 or does not match it,
+// FailedPrecondition if the format is of another version, InvalidArgument if the text has another form or CheckIndex
+// fails. Unknown fields are ignored.
 absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view text);
 
-// InvalidArgument, with the tensor or shard, unless every element of every tensor is in exactly one piece, and every
-// piece is inside its tensor and its file.
+// InvalidArgument unless every element of every tensor is in exactly one piece, every piece is inside its tensor and
+// its file, and the step, the shapes and the checksums are valid. The message names the tensor or shard.
 absl::Status CheckIndex(const v1::CheckpointIndex& index);
 
 // The name of a piece in its file: "w", or "w[0:4, 8:16]" if the box is not the whole tensor.

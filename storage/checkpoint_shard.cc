@@ -71,15 +71,15 @@ absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std:
                                                    const std::string& name, const SerializedShard& shard) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   const std::string path = JoinPath(folder, name);
-  // A shard that its writer wrote before, and has to write again, is replaced. The temporary file of a writer that
-  // has died is not used any more, because names of shards are unique in their attempt.
+  // If a writer writes a shard again, the shard is replaced. The temporary file of a writer that has been killed is no
+  // longer in use, because names of shards are unique within an attempt.
   const std::string temporary = path + ".tmp";
   if (files.Exists(temporary)) XLAD_RETURN_IF_ERROR(files.Remove(temporary));
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, ObjectWriter::Create(files, temporary));
   XLAD_RETURN_IF_ERROR(shard.WriteTo([&](absl::string_view bytes) { return writer->Append(bytes); }));
   XLAD_ASSIGN_OR_RETURN(const ObjectInfo info, writer->Finish());
   XLAD_RETURN_IF_ERROR(writer->Publish(path));
-  // The names of new folders are on disk, too.
+  // Makes the names of new folders durable as well.
   XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOf(folder)));
   XLAD_RETURN_IF_ERROR(files.SyncDirectory(FolderOf(FolderOf(folder))));
   return shard.Describe(name, info);

@@ -1,4 +1,4 @@
-// Writing the part of a checkpoint that one worker has: a safetensors file of boxes.
+// Writes one worker's part of a checkpoint: a safetensors file of boxes.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace xlad::storage {
 
-// A box of a tensor in memory, row-major without padding, in the form that files have (tensor::ToStored).
+// A box of a tensor in memory, row-major without padding, in the format of the files (tensor::ToStored).
 struct PieceBytes {
   std::string tensor;
   tensor::Shape shape;  // The shape of the whole tensor.
@@ -20,14 +20,14 @@ struct PieceBytes {
   absl::Span<const std::byte> bytes;
 };
 
-// What a shard says about itself, for readers that have only this file.
+// Metadata in each shard, for readers that have only this file.
 struct ShardOrigin {
   std::string job_id;
   int64_t attempt = 0;
   int64_t step = 0;
 };
 
-// A shard in the form in which it is written.
+// A shard in its file format.
 class SerializedShard {
  public:
   // The bytes of the pieces must outlive the object.
@@ -35,9 +35,9 @@ class SerializedShard {
 
   int64_t bytes() const { return bytes_; }
   const std::vector<PieceBytes>& pieces() const { return pieces_; }
-  // Calls `append` with the contents of the file from its begin to its end, until it returns an error.
+  // Calls `append` with successive parts of the file's contents. Stops if `append` returns an error.
   absl::Status WriteTo(const std::function<absl::Status(absl::string_view)>& append) const;
-  // The description of the shard when it is stored as `uri` and has this hash.
+  // The description of the shard if it is stored as `uri` and has this hash.
   v1::CheckpointShard Describe(const std::string& uri, const ObjectInfo& info) const;
 
  private:
@@ -46,10 +46,12 @@ class SerializedShard {
   int64_t bytes_ = 0;
 };
 
-// "ROOT/JOB/step-000000000100-attempt-2": attempts that a newer one has replaced cannot write into its folder.
+// "ROOT/JOB/step-000000000100-attempt-2". Each attempt has its own folders, so that an attempt cannot write into the
+// folders of a newer one.
 std::string CheckpointFolder(const std::string& root, const ShardOrigin& origin);
 
-// Writes a shard as `folder`/`name`, and makes the folder. Returns when it is on disk.
+// Writes a shard as `folder`/`name`, which is replaced if it exists. Makes the folder if it does not exist. Returns
+// when the shard is on disk. The result has `name` as its uri.
 absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std::string& folder,
                                                    const std::string& name, const SerializedShard& shard);
 

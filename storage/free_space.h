@@ -1,4 +1,4 @@
-// Refuses uploads that would fill the disk of the coordinator, which needs a part of it for its log.
+// Rejects uploads that would fill the coordinator's disk, a part of which is reserved for the coordinator's log.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,18 @@
 
 namespace xlad::storage {
 
-// For one upload. Used by one thread.
+// Checks one upload. Used by one thread.
 class FreeSpace {
  public:
   static constexpr int64_t kCheckBytes = 16 << 20;  // The free space is read again after this many bytes.
 
-  // `folder` is on the disk. No space is kept if `reserve_bytes` is 0.
+  // `folder` is a folder on the disk. If `reserve_bytes` is 0, Check always succeeds.
   FreeSpace(FileSystem& files, std::string folder, int64_t reserve_bytes)
       : files_(files), folder_(std::move(folder)), reserve_bytes_(reserve_bytes) {}
 
-  // To be called before the next bytes are written; `written` is the number of those written so far. ResourceExhausted,
-  // with both sizes and the folder, if the disk has no space for kCheckBytes beside the reserve.
+  // Call this before writing the next bytes; `written` is the number of bytes written so far. ResourceExhausted if the
+  // disk has no space for kCheckBytes in addition to the reserve. The message contains the free space, the reserve and
+  // the folder.
   absl::Status Check(int64_t written);
 
  private:

@@ -1,5 +1,5 @@
-// Writes a file in pieces and computes its SHA-256 and checksums meanwhile. The file has all of its contents or does
-// not exist.
+// Writes a file in pieces, and computes its SHA-256 and checksums at the same time. The file has all of its contents or
+// does not exist.
 //
 //   XLAD_ASSIGN_OR_RETURN(const auto writer, ObjectWriter::Create(files, "folder/x.tmp-1"));
 //   XLAD_RETURN_IF_ERROR(writer->Append(piece));                       // Any number of times.
@@ -18,7 +18,7 @@ namespace xlad::storage {
 // Used by one thread.
 class ObjectWriter {
  public:
-  // `temporary` is in the folder of the final file, and does not exist. `files` must outlive the writer.
+  // `temporary` must be in the folder of the final file, and must not exist. `files` must outlive the writer.
   static absl::StatusOr<std::unique_ptr<ObjectWriter>> Create(FileSystem& files, std::string temporary);
   // Removes the temporary file if it has not been published.
   ~ObjectWriter();
@@ -26,8 +26,8 @@ class ObjectWriter {
   ObjectWriter& operator=(const ObjectWriter&) = delete;
 
   absl::Status Append(absl::string_view bytes);
-  int64_t bytes() const { return bytes_; }  // Appended so far.
-  // Syncs. To be called once, after the last Append.
+  int64_t bytes() const { return bytes_; }  // The number of bytes appended so far.
+  // Syncs the file. Must be called once, after the last Append.
   absl::StatusOr<ObjectInfo> Finish();
   // Renames the file to `path`, which is replaced if it exists, and syncs the folder.
   absl::Status Publish(const std::string& path);
@@ -44,7 +44,7 @@ class ObjectWriter {
   bool published_ = false;
 };
 
-// The folder of a path.
+// The folder of a path, or "." if the path has no slash.
 std::string FolderOf(const std::string& path);
 
 }  // namespace xlad::storage

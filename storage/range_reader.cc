@@ -44,7 +44,7 @@ std::shared_ptr<RangeReader> MakeMemoryReader(std::string bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<RangeReader>> OpenFileReader(FileSystem& files, const std::string& path) {
-  XLAD_RETURN_IF_ERROR(files.Size(path).status());  // A folder is refused here.
+  XLAD_RETURN_IF_ERROR(files.Size(path).status());  // This call fails for a folder.
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<File> file, files.Open(path, OpenMode::kRead));
   XLAD_ASSIGN_OR_RETURN(const int64_t size, file->Size());
   return std::make_shared<FileReader>(std::move(file), size);

@@ -1,5 +1,5 @@
-// Objects that are read by ranges of bytes: files, blobs of the coordinator, and either of them with its checksums
-// verified.
+// Objects that are read by ranges of bytes: files and blobs of the coordinator, with or without verification of
+// checksums.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace xlad::storage {
 class RangeReader {
  public:
   virtual ~RangeReader() = default;
-  virtual int64_t size() const = 0;  // In bytes.
+  virtual int64_t size() const = 0;  // The size in bytes.
   // Fills `out` with the bytes from `offset`. DataLoss if the object ends before the last of them, or if a checksum
-  // does not match; the message names the object.
+  // does not match; the message names the object, unless it is in memory.
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) = 0;
 };
 
@@ -31,7 +31,7 @@ std::shared_ptr<RangeReader> MakeMemoryReader(std::string bytes);
 // The bytes of the range as a string.
 absl::StatusOr<std::string> ReadString(RangeReader& reader, int64_t offset, int64_t size);
 
-// One part of the work of ReadSpans: it needs the bytes [begin, end), and takes what it needs from them.
+// One part of the work of ReadSpans: the bytes [begin, end) and a function that processes them.
 struct SpanRead {
   int64_t begin = 0;
   int64_t end = 0;
@@ -39,8 +39,8 @@ struct SpanRead {
   std::function<void(absl::Span<const std::byte> bytes)> take;
 };
 
-// Reads all spans, which may overlap, with few reads: spans that are close together are read at once, as long as the
-// read has at most kReadBytes (or is one span). Spans are sorted by this call.
+// Reads all spans, which may overlap, with few reads. Spans that are close together are combined into one read of at
+// most kReadBytes; a larger span is one read. Calls `take` in the order of `begin`, and not for empty spans.
 inline constexpr int64_t kReadBytes = 8 << 20;
 absl::Status ReadSpans(RangeReader& reader, std::vector<SpanRead> spans);
 

@@ -1,4 +1,4 @@
-// Opens what URIs name: files, blobs, tensors, checkpoints.
+// Opens the files, blobs, tensors and checkpoints that URIs name.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace xlad::storage {
 
-// Thread-safe. Errors begin with the URI.
+// Thread-safe. Errors name the URI or the file.
 class Store {
  public:
   // Opens a blob by its digest; its reader verifies what it reads.
@@ -24,13 +24,11 @@ class Store {
 
   absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& uri) const;
 
-  // The tensors of
-  //   a safetensors file or blob,
-  //   a folder of safetensors files (in the order of their names; see OpenSafetensors), or
-  //   a checkpoint: its index, or the folder that has it.
+  // Opens the tensors of a safetensors file or blob, of a folder of safetensors files (in the order of their names; see
+  // OpenSafetensors), or of a checkpoint, by the URI of its index or of its folder.
   absl::StatusOr<std::shared_ptr<TensorSource>> OpenTensors(const std::string& uri) const;
 
-  // The index of a checkpoint, or the folder that has it.
+  // Reads the index of a checkpoint, by the URI of the index or of its folder.
   absl::StatusOr<v1::CheckpointIndex> ReadIndex(const std::string& uri) const;
 
   // FailedPrecondition if the index of a checkpoint is not the one with this digest: the SHA-256 of its text, or its

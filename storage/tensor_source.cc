@@ -14,8 +14,8 @@ using tensor::Dims;
 using tensor::Indices;
 using tensor::Shape;
 
-// Regions whose bytes are less dense than this in the file are read in smaller parts, if these are contiguous for at
-// least kMinSparseRunBytes.
+// A region is read in smaller parts if less than 1/kMinDensity of the bytes between its first and its last byte in the
+// file belong to it, and if at least kMinSparseRunBytes of it are contiguous.
 constexpr int64_t kMinDensity = 4;
 constexpr int64_t kMinSparseRunBytes = 64 << 10;
 
@@ -28,19 +28,19 @@ Box Intersect(const Box& a, const Box& b) {
   return both;
 }
 
-// The position of an index in an array that holds `box` row-major, in elements.
+// The offset of an index, in elements, in an array that holds `box` row-major.
 int64_t PositionIn(const Box& box, absl::Span<const int64_t> index) {
   int64_t position = 0;
   for (const int64_t d : Indices(index)) position = position * (box.hi[d] - box.lo[d]) + index[d] - box.lo[d];
   return position;
 }
 
-// The copy of a region from the bytes of a piece to the bytes of a result.
+// A copy of a region from the bytes of a piece to the bytes of a result.
 class Region {
  public:
   Region(Box region, const Box& from, const Box& to, int64_t width)
       : region_(std::move(region)), from_(from), to_(to), width_(width) {
-    // Dimensions from `run_` on, and all of those after it, are contiguous on both sides.
+    // Dimension `run_` and all later dimensions are contiguous on both sides.
     run_ = std::ssize(region_.lo);
     int64_t elements = 1;
     while (run_ > 0) {
@@ -54,7 +54,7 @@ class Region {
 
   int64_t run_bytes() const { return run_bytes_; }
   int64_t bytes() const { return region_.elements() * width_; }
-  // The bytes of the piece from the first to the last one of the region.
+  // The range of the piece's bytes from the first to the last byte of the region.
   int64_t begin() const { return PositionIn(from_, region_.lo) * width_; }
   int64_t end() const {
     Dims last = region_.hi;
@@ -62,14 +62,14 @@ class Region {
     return (PositionIn(from_, last) + 1) * width_;
   }
 
-  // Whether it is read in parts: it is too large for one read, or most of the bytes between its first and its last one
-  // are not in it.
+  // Whether the region is read in parts, because it is too large for one read, or because most of the bytes between its
+  // first and its last byte are not in the region.
   bool ShouldSplit() const {
     const int64_t span = end() - begin();
     if (run_bytes_ == bytes()) return span > kReadBytes && region_.elements() > 1;
     return span > kReadBytes || (bytes() * kMinDensity < span && run_bytes_ >= kMinSparseRunBytes);
   }
-  // The two halves along the first dimension that has more than one index.
+  // The two halves of the region along the first dimension that has more than one index.
   std::pair<Region, Region> Split() const {
     int64_t d = 0;
     while (Size(region_, d) == 1) ++d;
@@ -95,8 +95,8 @@ class Region {
   static int64_t Size(const Box& box, int64_t d) { return box.hi[d] - box.lo[d]; }
 
   Box region_;
-  Box from_;  // The part of the piece.
-  Box to_;    // The part of the result.
+  Box from_;  // The region in the piece.
+  Box to_;    // The region in the result.
   int64_t width_;
   int64_t run_ = 0;
   int64_t run_bytes_ = 0;
@@ -142,7 +142,7 @@ void AddRegion(const Region& region, int64_t piece_begin, absl::Span<std::byte> 
                     [region, out](absl::Span<const std::byte> bytes) { region.Copy(bytes, out); }});
 }
 
-// Adds the reads of a request to those of each file.
+// Adds the reads of a request to the reads of each file.
 absl::Status AddRequest(const Request& request, std::vector<std::vector<SpanRead>>* spans) {
   int64_t missing = request.box.elements();
   if (missing == 0) return absl::OkStatus();
@@ -201,7 +201,7 @@ absl::StatusOr<tensor::SafetensorsIndex> ReadSafetensorsIndex(RangeReader& reade
   XLAD_ASSIGN_OR_RETURN(const std::string start, ReadString(reader, 0, std::min<int64_t>(8, reader.size())));
   uint64_t header_bytes = 0;
   if (start.size() == 8) std::memcpy(&header_bytes, start.data(), 8);
-  // A length that is too large for the file is an error of the parser, which says so.
+  // If the length is too large for the file, the parser reports the error.
   const int64_t keep = header_bytes > static_cast<uint64_t>(tensor::kMaxSafetensorsHeaderBytes)
                            ? std::ssize(start)
                            : std::min(reader.size(), static_cast<int64_t>(header_bytes) + 8);

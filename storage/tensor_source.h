@@ -1,8 +1,8 @@
-// Tensors in files: any box of any tensor, whatever the boxes in which it was stored.
+// Tensors in files. Any box of any tensor can be read, independent of the boxes in which the tensor was stored.
 //
-// A tensor is stored as pieces, boxes that cover it. A checkpoint that two workers wrote may have the pieces [0:4, 0:8]
-// and [4:8, 0:8] of a tensor, each in a file of its own; a reader that runs on another mesh asks for the box [0:8, 0:4]
-// and gets its left half from each of them.
+// A tensor is stored as pieces, boxes that cover it. For example, a checkpoint of two workers has the pieces [0:4, 0:8]
+// and [4:8, 0:8] of a tensor in two files. A reader on another mesh that reads the box [0:8, 0:4] gets the left half of
+// each piece.
 #pragma once
 
 #include <map>
@@ -19,21 +19,22 @@ namespace xlad::storage {
 // One box of a tensor in one file, row-major without padding.
 struct StoredPiece {
   tensor::Box box;
-  int64_t file = 0;   // Indexes the files of the source.
+  int64_t file = 0;   // The index of the file in the source's list of files.
   int64_t begin = 0;  // In bytes from the start of the file.
 };
 
 struct StoredTensor {
   tensor::Shape shape;
-  std::vector<StoredPiece> pieces;  // Their boxes are disjoint.
+  std::vector<StoredPiece> pieces;  // The boxes of the pieces are disjoint.
 };
 
 // A box to read into memory of the caller.
 struct BoxRead {
   std::string tensor;
-  tensor::ElementType type = tensor::ElementType::kInvalid;  // The file has this type, or its bytes as U8.
+  // The type of the elements. The tensor in the file must have this type, or consist of the elements' bytes as U8.
+  tensor::ElementType type = tensor::ElementType::kInvalid;
   tensor::Box box;
-  absl::Span<std::byte> out;  // Row-major without padding.
+  absl::Span<std::byte> out;  // The result, row-major without padding.
 };
 
 // Thread-safe.
@@ -44,15 +45,17 @@ class TensorSource {
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // Fills all of them with few reads: bytes that several boxes share are read once. The memory that this takes is a
-  // few times kReadBytes. NotFound for an unknown tensor, InvalidArgument for another type or a box that is not inside
-  // the tensor, DataLoss for damage and for elements that no piece has. The message begins with the tensor's name.
+  // Fills all boxes with few reads: bytes that several boxes share are read once. The memory use is a few times
+  // kReadBytes. NotFound for an unknown tensor, InvalidArgument for another type or an `out` of another size,
+  // OutOfRange for a box that is not inside the tensor, DataLoss for damage and for elements that no piece has. The
+  // message begins with the tensor's name, or is that of RangeReader::Read.
   absl::Status Read(absl::Span<const BoxRead> reads) const;
 
   // The header of a safetensors file that would have these tensors: their names, types and shapes.
   std::string Header() const;
 
-  // InvalidArgument or NotFound if the tensor is not there with this shape: "found f32[2], expected f32[3]".
+  // OK if the tensor exists with this shape, or with the elements' bytes as U8. Otherwise NotFound, or InvalidArgument:
+  // "found f32[2], expected f32[3]".
   absl::Status CheckShape(const std::string& name, const tensor::Shape& shape) const;
 
  private:
@@ -63,8 +66,9 @@ class TensorSource {
 // Reads the header of a safetensors file; `name` is for messages.
 absl::StatusOr<tensor::SafetensorsIndex> ReadSafetensorsIndex(RangeReader& reader, const std::string& name);
 
-// The tensors of one or more safetensors files. A tensor that is in several of them is their concatenation along
-// dimension 0, in the order of the files. InvalidArgument if their shapes do not allow that.
+// The tensors of one or more safetensors files. If a tensor is in several files, the result is the concatenation of its
+// parts along dimension 0, in the order of the files. InvalidArgument if the types or shapes of the parts do not allow
+// this.
 absl::StatusOr<std::shared_ptr<TensorSource>> OpenSafetensors(std::vector<std::shared_ptr<RangeReader>> files,
                                                               const std::vector<std::string>& names);
 

@@ -15,13 +15,13 @@ namespace xlad::storage {
 struct Uri {
   enum class Scheme { kFile, kBlob };
   Scheme scheme = Scheme::kFile;
-  std::string rest;  // The path, or the digest.
+  std::string rest;  // The path, or the digest, or empty for "xlad:".
 
   std::string ToString() const;
   friend bool operator==(const Uri&, const Uri&) = default;
 };
 
-// InvalidArgument for everything else, with what is expected.
+// Parses a URI in one of the forms above. InvalidArgument for all other texts; the message says what is expected.
 absl::StatusOr<Uri> ParseUri(absl::string_view text);
 
 std::string FileUri(absl::string_view path);
@@ -30,8 +30,8 @@ std::string BlobUri(absl::string_view digest);
 // 64 lower-case hex digits.
 bool IsDigest(absl::string_view text);
 
-// The URI of a name in the folder of `index`: a name that is a URI itself is returned as it is. InvalidArgument if the
-// name leaves the folder.
+// The URI of the file `name` in the folder of `index`. If `name` is itself the URI of a blob, returns it unchanged.
+// InvalidArgument if `name` begins with a dot or contains a slash, or if `index` is a blob.
 absl::StatusOr<std::string> Beside(const Uri& index, const std::string& name);
 
 }  // namespace xlad::storage

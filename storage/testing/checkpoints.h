@@ -1,4 +1,4 @@
-// For tests: states, and checkpoints of them that several workers have written.
+// For tests: states, and checkpoints of these states that several workers have written.
 #pragma once
 
 #include <algorithm>
@@ -24,15 +24,15 @@ using Random = std::mt19937_64;
 inline constexpr ElementType kTypes[] = {ElementType::kF32,  ElementType::kBF16, ElementType::kS4,
                                          ElementType::kC128, ElementType::kPred, ElementType::kS64};
 
-// A tensor and the boxes that cover it: those of a mesh of devices, of which several may have the same box.
+// A tensor, and the boxes in which a mesh of devices holds it. Several devices may have the same box.
 struct Sharded {
   Array array;
-  std::vector<Box> boxes;  // By device.
+  std::vector<Box> boxes;  // Indexed by device.
 };
 using State = std::map<std::string, Sharded>;
 
-// The boxes of `devices` devices: each dimension is divided into an equal number of rows, the last of which may be
-// shorter or empty, as the partitioner divides it.
+// The boxes of `devices` devices. As in the partitioner, each dimension is divided into parts of equal size, except
+// that the last parts may be smaller or empty.
 inline std::vector<Box> RandomBoxes(Random& random, const Shape& shape, int64_t devices) {
   std::vector<int64_t> parts(shape.dims.size(), 1);
   int64_t rest = devices;
@@ -78,12 +78,12 @@ inline State RandomState(Random& random, int64_t devices) {
   return state;
 }
 
-// Writes a checkpoint of `state` below `root`: each worker has `devices_each` devices, and of all devices that have the
-// same box the first one writes it. Returns its folder.
 struct Writers {
   int64_t workers = 0;
-  int64_t devices_each = 0;
+  int64_t devices_each = 0;  // The number of devices of each worker.
 };
+// Writes a checkpoint of `state` in a folder below `root`, and returns the folder. Each box is written by the first
+// device that has it.
 inline absl::StatusOr<std::string> WriteCheckpointIn(const std::string& root, FileSystem& files, const State& state,
                                                      const Writers& writers, const ShardOrigin& origin) {
   const int64_t workers = writers.workers, devices_each = writers.devices_each;
