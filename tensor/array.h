@@ -17,10 +17,10 @@ namespace xlad::tensor {
 class Array {
  public:
   Array() = default;
-  // Zeros.
+  // All elements are zero.
   explicit Array(Shape shape) : shape_(std::move(shape)), bytes_(shape_.bytes()) {}
   // `bytes` has shape.bytes() bytes, or is empty if the values are unknown (as in programs that were printed without
-  // their large constants). Everything else is a failed check.
+  // their large constants). Any other size is a fatal error.
   Array(Shape shape, std::vector<std::byte> bytes);
 
   // The array of type `type` and dimensions `dims` with the elements `values`. T has the width of one element, or of

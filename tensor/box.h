@@ -1,4 +1,5 @@
-// Boxes: which part of a tensor a device holds, in global indices, and copies of boxes out of and into arrays.
+// Boxes: a box is the part of a tensor that a device holds, in global indices. Also copies boxes out of and into
+// arrays.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ struct Box {
   Dims hi;
 
   Dims sizes() const;            // hi - lo
-  int64_t elements() const;      // Product of the sizes.
+  int64_t elements() const;      // The product of the sizes.
   std::string ToString() const;  // "[0:4, 8:16]"
   friend bool operator==(const Box&, const Box&) = default;
 };
@@ -30,7 +31,7 @@ Array ExtractBox(const Array& array, const Box& box, absl::Span<const int64_t> p
 // the padding of the shard. Both arrays have the same element type.
 void InsertBox(const Array& shard, const Box& box, Array* array);
 
-// Whether the box has the dimensions of the shape and is inside it.
+// Whether the box has as many dimensions as the shape and is inside it.
 bool IsInside(const Box& box, const Shape& shape);
 
 // The box of the same sizes that starts at index 0 in each dimension.

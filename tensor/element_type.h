@@ -21,9 +21,9 @@ absl::string_view ToString(ElementType type);
 // The type with that name, or nullopt if there is none. "invalid" is not a name.
 std::optional<ElementType> ParseElementType(absl::string_view name);
 
-// The bits of one value, pred 8; 0 if `type` is not a type.
+// The number of bits of one value, which is 8 for pred. 0 for kInvalid and all other numbers.
 int BitWidth(ElementType type);
-// The bytes of one element in host arrays and device buffers. Types of less than 8 bits take one byte.
+// The number of bytes of one element in host arrays and device buffers. Types of less than 8 bits take one byte.
 int64_t ByteWidth(ElementType type);
 
 bool IsFloating(ElementType type);  // Real floating-point types: f4, f8, f16, bf16, f32, f64.

@@ -1,7 +1,7 @@
 // Loops over the indices of containers and of arrays.
 //
 // Every index, size, stride and offset in xlad is an int64_t. These helpers count in int64_t, so that index arithmetic
-// mixes no signed and unsigned integers and needs no conversions:
+// does not mix signed and unsigned integers and needs no conversions:
 //
 //   for (const int64_t d : Indices(shape.dims)) total += shape.dims[d] * strides[d];     // d = 0, 1, ..., ndim - 1
 //   for (const Dims& index : MultiIndices({2, 3})) Visit(index);                         // {0,0}, {0,1}, ..., {1,2}
@@ -50,8 +50,9 @@ IndexRange Indices(const Container& container) {
 }
 
 // All multi-indices of an array of dimensions `dims` in row-major order, for range-based for loops. There is one
-// (empty) index if `dims` is empty, and none if a dimension is 0. A range can be iterated once at a time: the index
-// that an iterator refers to is stored in the range, and changes when the iterator advances.
+// (empty) index if `dims` is empty, and no index if a dimension is 0. A range must not be iterated by two loops at the
+// same time, because the index that an iterator refers to is stored in the range and changes when the iterator
+// advances.
 class MultiIndices {
  public:
   class Iterator {
@@ -74,8 +75,8 @@ class MultiIndices {
   Dims index_;
 };
 
-// The number of elements of an array of dimensions `dims`: 1 if `dims` is empty. The caller has made sure that the
-// product does not overflow (CheckedElements in tensor/shape.h).
+// The number of elements of an array of dimensions `dims`, which is 1 if `dims` is empty. The caller must ensure that
+// the product does not overflow (CheckedElements in tensor/shape.h).
 int64_t Product(absl::Span<const int64_t> dims);
 
 // Row-major strides in elements: Strides({2, 3, 5}) is {15, 5, 1}.

@@ -42,7 +42,7 @@ const LapackRoutine* FindRoutine(absl::string_view name) {
   return found == std::end(kRoutines) ? nullptr : found;
 }
 
-// The element type of LAPACK's prefixes s, d, c and z.
+// The element type for LAPACK's type letter s, d, c or z.
 std::optional<ElementType> TypeOfLetter(char letter) {
   switch (letter) {
     case 's':

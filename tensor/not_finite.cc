@@ -8,7 +8,8 @@
 namespace xlad::tensor {
 namespace {
 
-// `Stored` is how an element is stored, `decode` makes a float or double of it. Elements have `parts` of them.
+// `Stored` is the type in which a number is stored, and `decode` converts it to a float or double. An element consists
+// of `parts` numbers.
 template <typename Stored, typename Decode>
 NotFinite Find(absl::Span<const std::byte> bytes, int64_t parts, const Decode& decode) {
   NotFinite found;

@@ -9,7 +9,8 @@
 
 namespace xlad::tensor {
 
-// Indices of elements; -1: there is none. Both parts of a complex number are looked at.
+// The indices of the first NaN and of the first infinity, or -1 if there is no such element. Both parts of a complex
+// number are checked.
 struct NotFinite {
   int64_t first_nan = -1;
   int64_t first_infinity = -1;

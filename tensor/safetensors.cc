@@ -27,7 +27,7 @@ const auto* RowOf(ElementType type) {
   return std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& row) { return row.second == type; });
 }
 
-// What the header says of one tensor, before it is checked.
+// The unchecked entry of one tensor in the header.
 struct RawEntry {
   std::string dtype;
   Dims dims;
@@ -204,7 +204,8 @@ std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& 
   if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t offset = 0;
   std::string text = header.dump();
-  text.pop_back();  // The closing brace. Entries are appended as text: looking up a key in ordered_json is linear.
+  text.pop_back();  // Removes the closing brace. Entries are appended as text, because looking up a key in ordered_json
+                    // takes linear time.
   for (const auto& [name, shape] : tensors) {
     const auto* row = RowOf(shape.type);
     const bool named = row != std::end(kNames);

@@ -1,4 +1,5 @@
-// libFuzzer target: arbitrary bytes as a safetensors file. Bad ones are errors; good ones survive being written again.
+// A libFuzzer target that parses arbitrary bytes as a safetensors file. Malformed files must be errors. The tensors of
+// other files must be the same after they are written and parsed again.
 #include <cstddef>
 #include <cstdint>
 

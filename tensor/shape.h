@@ -23,8 +23,8 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
-// The product of `dims`, or InvalidArgument if a size is negative or if the array would have more than 2^62 bytes (the
-// product of the sizes other than 0 counts, so that strides do not overflow either).
+// The product of `dims`, or InvalidArgument if a size is negative or if the array would have more than 2^62 bytes. For
+// this limit, sizes of 0 count as 1, so that strides do not overflow either.
 absl::StatusOr<int64_t> CheckedElements(ElementType type, absl::Span<const int64_t> dims);
 
 // Parses what ToString prints. InvalidArgument if `text` is malformed, has a layout, or fails CheckedElements.

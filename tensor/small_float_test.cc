@@ -1,4 +1,4 @@
-// Small floats against a table made with the ml_dtypes package, and against the definition of rounding.
+// Compares small floats with a table that was made with the ml_dtypes package, and with the definition of rounding.
 #include "tensor/small_float.h"
 
 #include <bit>
@@ -73,7 +73,8 @@ TEST(SmallFloats, EncodingInvertsDecoding) {
   }
 }
 
-// A number between two neighboring values is rounded to the nearer one, and their middle to the one with an even code.
+// A number between two neighboring values is rounded to the nearer one, and the middle of two values to the one with an
+// even code.
 TEST(SmallFloats, RoundToNearestTiesToEven) {
   for (const ElementType type : kSmallFloats) {
     const uint32_t half = 1u << (BitWidth(type) - 1);

@@ -7,7 +7,7 @@
 
 namespace xlad::tensor {
 
-// The low `width` bits of a number, 1 <= width <= 64, as an unsigned one: LowBits(-1, 4) is 15.
+// The low `width` bits of a number, 1 <= width <= 64, as an unsigned number: LowBits(-1, 4) is 15.
 inline uint64_t LowBits(uint64_t bits, int width) { return bits & (~uint64_t{0} >> (64 - width)); }
 
 // The low `width` bits as a two's complement number: SignExtend(15, 4) is -1.

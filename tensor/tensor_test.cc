@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -44,7 +45,7 @@ TEST(Indices, CountTheElementsOfAContainer) {
 TEST(Indices, MultiIndicesAreInRowMajorOrder) {
   const Dims dims = {2, 3, 5};
   MultiIndices indices(dims);
-  for (int round = 0; round < 2; ++round) {  // The second loop starts again.
+  for (int round = 0; round < 2; ++round) {  // The second loop starts from the first index again.
     int64_t count = 0;
     for (const Dims& index : indices) EXPECT_EQ(LinearIndex(dims, index), count++);
     EXPECT_EQ(count, 30);

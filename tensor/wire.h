@@ -8,13 +8,13 @@
 
 namespace xlad::tensor {
 
-// The shape of a trusted message: nothing is checked.
+// The shape of a trusted message. Nothing is checked.
 template <typename ShapeMessage>
 Shape ShapeFromWire(const ShapeMessage& message) {
   return {static_cast<ElementType>(message.element_type()), {message.dims().begin(), message.dims().end()}};
 }
 
-// The shape of a message from outside. InvalidArgument if the element type is unknown, or CheckedElements fails.
+// The shape of an untrusted message. InvalidArgument if the element type is unknown or if CheckedElements fails.
 template <typename ShapeMessage>
 absl::StatusOr<Shape> CheckedShapeFromWire(const ShapeMessage& message) {
   Shape shape = ShapeFromWire(message);
