@@ -13,7 +13,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Memory of kernels, which is freed with this object.
+// The memory of kernels. It is freed with this object.
 class Memory {
  public:
   absl::Status Add(int64_t bytes, absl::Span<const std::byte> contents) {
@@ -40,7 +40,7 @@ std::vector<tensor::Array> RandomOperands(const KernelRequest& request, uint64_t
       inputs.push_back(RandomArray(*random, shape));
       if (!tensor::IsInteger(shape.type)) continue;
       const int64_t width = tensor::ByteWidth(shape.type);
-      for (int64_t i = 0; i < shape.bytes(); ++i) {  // The lowest byte is the first.
+      for (int64_t i = 0; i < shape.bytes(); ++i) {  // The lowest byte is stored first.
         inputs.back().bytes()[i] = static_cast<std::byte>(i % width == 0 ? random->Below(8) : 0);
       }
     }

@@ -16,11 +16,11 @@ struct CheckedRun {
   std::vector<tensor::Array> results;
 };
 
-// Random values for the leaves of the operands of a kernel. Integers are from 0 to 7, because many are indices: with an
-// index that is not in range, a loss is NaN whatever else the kernel does.
+// Random values for the leaves of the operands of a kernel. Integers are from 0 to 7 because many of them are indices.
+// With an index out of range, a loss would be NaN in a damaged kernel as well as in an intact one.
 std::vector<tensor::Array> RandomOperands(const KernelRequest& request, uint64_t seed);
-// Compiles a kernel for gpu_sim_checked with these options and runs it. All memory that it writes has the same contents
-// before each run.
+// Compiles a kernel for gpu_sim_checked with these options and runs it. All memory that the kernel writes has the same
+// contents before each run.
 absl::StatusOr<CheckedRun> RunChecked(const KernelRequest& request, const std::vector<tensor::Array>& inputs,
                                       HostOptions options);
 bool SameBits(const std::vector<tensor::Array>& a, const std::vector<tensor::Array>& b);

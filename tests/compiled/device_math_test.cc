@@ -1,4 +1,4 @@
-// The math functions of GPU code (compiler/codegen/nvptx/device_math.c), compiled for this machine, against the C
+// Compares the math functions of GPU code (compiler/codegen/nvptx/device_math.c), compiled for this machine, with the C
 // library.
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr double kSpecial[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 0.5, 5e-324, -1e-310, 1.7e308, -1e300};
 
-// Distance in units of the last place; values that are both NaN are equal.
+// The distance of two values in units in the last place. Two NaNs are equal.
 template <typename Float, typename Integer>
 uint64_t Distance(Float a, Float b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b) ? 0 : UINT64_MAX;
@@ -42,7 +42,7 @@ uint64_t Distance(Float a, Float b) {
 uint64_t Distance(double a, double b) { return Distance<double, int64_t>(a, b); }
 uint64_t Distance(float a, float b) { return Distance<float, int32_t>(a, b); }
 
-// Numbers of all magnitudes, and more of usual ones.
+// Numbers of all magnitudes, most of them of common magnitudes.
 double Number(Random& random, int i) {
   if (i < std::ssize(kSpecial)) return kSpecial[i];
   const uint64_t bits = random.Next();

@@ -1,7 +1,7 @@
-// Damaged kernels of the examples: the checking mode of gpu_sim, or else other results, must show the damage.
-// docs/decisions/0036-mutants-of-gpu-kernels.md states the rules and the figures.
+// Damaged kernels of the examples: the checking mode of gpu_sim must report an error, or the results must differ.
+// docs/decisions/0036-mutants-of-gpu-kernels.md has the rules and the figures.
 //
-// XLAD_MUTANTS=N draws N mutants of each kind instead of few.
+// XLAD_MUTANTS=N draws N mutants of each kind. The default is a small number.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ int64_t BytesOf(const KernelRequest& kernel) {
   return bytes;
 }
 
-// A kernel and what it does undamaged.
+// A kernel, its inputs, and a run of the undamaged kernel.
 struct Sample {
   std::string program;
   const KernelRequest* kernel;
@@ -67,7 +67,7 @@ void Shuffle(std::vector<T>* values, Random* random) {
   for (size_t i = values->size(); i > 1; --i) std::swap((*values)[i - 1], (*values)[random->Below(i)]);
 }
 
-// What became of the mutants of one kind.
+// The outcomes of the mutants of one kind.
 struct Counts {
   std::map<std::string, int> by;
   int all = 0, equivalent = 0, missed = 0;
@@ -80,7 +80,7 @@ class GpuMutants : public testing::Test {
     if (std::getenv("XLAD_EXAMPLES") == nullptr) GTEST_SKIP() << "XLAD_EXAMPLES is not set";
     const char* const given = std::getenv("XLAD_MUTANTS");
     most_ = given == nullptr ? 40 : std::atoi(given);
-    // Without the variable, kernels that move more than this take too long.
+    // If the variable is not set, kernels that move more bytes than this are skipped, because they take too long.
     const int64_t most_bytes = given == nullptr ? 100 << 10 : int64_t{1} << 40;
     for (const std::string& path : Programs()) {
       auto compiled = Compile(path);
@@ -101,7 +101,7 @@ class GpuMutants : public testing::Test {
     }
   }
 
-  // All mutants of a kind, in random order.
+  // Returns all mutants of a kind, in random order.
   std::vector<Mutant> MutantsOf(Mutation::Kind kind) {
     std::vector<Mutant> mutants;
     for (const Sample& sample : samples_) {
@@ -117,7 +117,7 @@ class GpuMutants : public testing::Test {
 
   void Try(const Mutant& mutant, Counts* counts) {
     const Sample& sample = *mutant.sample;
-    // Without a barrier, both orders of the threads are tried before a mutant counts as equivalent.
+    // A mutant without a barrier counts as equivalent only after both orders of the threads have been tried.
     const bool has_orders = mutant.mutation.kind == Mutation::Kind::kNoBarrier;
     bool is_same = true;
     ++counts->all;

@@ -21,10 +21,10 @@ TEST(InPlace, Elementwise) {
               "dimensions={1}\n s = f32[7,9] add(x, c)\n d = f32[7,9] subtract(x, c)\n ROOT t = (f32[7,9], "
               "f32[7,9]) tuple(s, d)"));
   batch.InPlace({{1, 0}});
-  // The result has another type of the same width.
+  // The result and the operand have different types of the same width.
   batch.Add(Program("x = f32[65] parameter(0)\n ROOT z = s32[65] convert(x)"));
   batch.InPlace({{0, 0}});
-  // An operand that is given twice, once reversed.
+  // The same operand is used twice, once reversed.
   batch.Add(Program("x = f32[66] parameter(0)\n ROOT z = f32[66] add(x, x)"));
   batch.Add(Program("x = f32[5,13] parameter(0)\n ROOT z = f32[65] reshape(x)"));
   batch.InPlace({{0, 0}});
@@ -46,7 +46,7 @@ TEST(InPlace, ReductionThenElementwise) {
                     "f32[17]) tuple(s, u)"),
             Close(1e-5));
   batch.InPlace({{0, 1}});
-  // A reduction, and an elementwise value in the memory of the reduction's operand.
+  // The results are a reduction, and an elementwise value that shares memory with the reduction's operand.
   batch.Add(Program("x = f32[33,17] parameter(0)\n z = f32[] constant(0)\n y = f32[33,17] multiply(x, x)\n s = f32[33] "
                     "reduce(y, z), dimensions={1}, to_apply=add\n ROOT t = (f32[33,17], f32[33]) tuple(y, s)"),
             Close(1e-5));

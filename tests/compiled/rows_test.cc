@@ -1,5 +1,5 @@
-// Compiled kernels in row form (compiler/kernel/kernel.h) against the evaluator: softmax, norms and their gradients,
-// and random ones.
+// Compiled kernels in row form (compiler/kernel/kernel.h), compared with the evaluator: softmax, norms and their
+// gradients, and random programs.
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
@@ -78,7 +78,7 @@ TEST(Rows, SoftmaxAndNorms) {
   batch.Run();
 }
 
-// A result over an operand that is read in every pass over its row.
+// The result shares memory with an operand that is read in every pass over its row.
 TEST(Rows, InPlace) {
   Batch batch;
   batch.Add(RowProgram(kSoftmaxGradient, 11, 70, "f32"), Close(1e-4));

@@ -1,7 +1,8 @@
-"""Programs that JAX makes: an expression each, over random arrays, in several element types.
+"""Programs that JAX makes: each is one expression over random arrays, in several element types.
 
-The names in an expression: x, y: arrays of the type at hand in [-3, 3]; u: of the type in (0, 1); i: s32 indices from 0
-to 4; b: pred; m: square matrices; spd: positive definite ones; key: a random key; T: the element type.
+The names in an expression: x, y: arrays in [-3, 3] of the type that is tested; u: an array of this type in (0, 1); i:
+s32 indices from 0 to 4; b: pred; m: square matrices; spd: positive definite ones; key: a random key; T: the element
+type.
 """
 
 import re
@@ -101,7 +102,7 @@ lax.linalg.symmetric_product(m,m)""".split()
 
 
 def expressions():
-    """(family, expression, element types)"""
+    """Yields (family, expression, element types)."""
     for f in UNARY:
         names = FLOAT + (COMPLEX if hasattr(lax, f) and f in "abs cos exp expm1 log log1p logistic neg sign sin sqrt "
                                                              "rsqrt tan tanh square sinh cosh".split() else [])
@@ -140,7 +141,7 @@ def arguments(rng, name):
 
 
 def make_case(rng, family, expression, name):
-    """A case with jaxlib's results."""
+    """Returns a case with jaxlib's results."""
     values = arguments(rng, name)
     body = re.sub(r"lambda\(([\w,]*)\):", r"lambda \1:", expression)
     used = [k for k in values if re.search(rf"\b{k}\b", body)]
@@ -153,7 +154,7 @@ def make_case(rng, family, expression, name):
         results = jax.tree.leaves(lowered.compile()(*inputs))
     text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
     expected = [np.asarray(r) for r in results]
-    # A program is as exact as the least exact type in it: attention, for one, goes through f32.
+    # A program is as exact as the least exact type in it. Attention, for example, computes in f32.
     least = max((EPSILON[kind] for kind in EPSILON if f"{kind}[" in text), default=None)
     compare = []
     for r in expected:

@@ -16,11 +16,13 @@ import own_cases
 from cases import write
 
 FOLDER = pathlib.Path(__file__).parent / "slice"
-MOST_TEXT = 7000  # Characters of a program: special functions and random numbers unroll to much more.
+# The most characters of a program. Special functions and random numbers can unroll to much longer programs, which are
+# left out.
+MOST_TEXT = 7000
 
 
 def jax_cases(only):
-    """Yields a case of each expression, each in one element type; the types take turns."""
+    """Yields one case per expression, each in one element type. The types alternate."""
     for i, (family, expression, names) in enumerate(jax_programs.expressions()):
         if not family.startswith(only):
             continue
@@ -28,7 +30,7 @@ def jax_cases(only):
         seed = zlib.crc32(f"{family}{expression}{name}".encode())
         try:
             case = jax_programs.make_case(np.random.default_rng(seed), family, expression, name)
-        except Exception as error:  # JAX has many ways to say that a function does not take a type
+        except Exception as error:  # JAX raises many kinds of errors if a function does not accept a type.
             print(f"no case: {expression} in {name}: {str(error).splitlines()[0][:100]}")
             continue
         if len(case.text) <= MOST_TEXT:

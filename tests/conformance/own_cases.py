@@ -24,7 +24,7 @@ def case(name, body, inputs, expected, compare=EQ, before="", header="", **field
 
 
 def spmd(name, body, inputs, expected, replicas, partitions, before=ADD, compare=EQ):
-    """`inputs`, `expected`: one list a process; all run the same program."""
+    """`inputs` and `expected` have one list per process. All processes run the same program."""
     parameters = "".join(f"p{i} = {shape_text(x)} parameter({i})\n" for i, x in enumerate(inputs[0]))
     header = f", replica_count={replicas}, num_partitions={partitions}"
     return Case(name, program(parameters + body, before, header), inputs, [compare], expected,
@@ -95,7 +95,7 @@ def structure_cases(rng):
 
 
 def denormal_cases(rng):
-    """What XLA's CPU backend flushes to zero is kept: numpy's results."""
+    """Denormal results, which XLA's CPU backend flushes to zero, are expected as numpy computes them."""
     exact = {"kind": "ulp", "max_ulp": 0, "signed_zero": True}
     two = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
            "maximum": np.maximum, "minimum": np.minimum}
@@ -152,7 +152,7 @@ def batch_norm_cases(rng):
         x, dy = (rng.standard_normal(dims).astype(DTYPES[name]) for _ in range(2))
         scale, offset, mean = (rng.standard_normal(n).astype(DTYPES[name]) for _ in range(3))
         variance = rng.uniform(0.5, 2, n).astype(DTYPES[name])
-        axes, epsilon = tuple(d for d in range(4) if d != feature), 0.0009765625  # As a float exactly.
+        axes, epsilon = tuple(d for d in range(4) if d != feature), 0.0009765625  # The exact value as a float.
         along = tuple(n if d == feature else 1 for d in range(4))
         wide = x.astype(np.float64)
         m, v = wide.mean(axes), wide.var(axes)
@@ -181,7 +181,7 @@ def batch_norm_cases(rng):
 
 
 def groups_of(mode, groups, replicas, partitions):
-    """The devices that meet in each mode; device = replica * partitions + partition."""
+    """Returns the groups of devices that communicate in each mode; device = replica * partitions + partition."""
     if mode == "replica":
         return [[r * partitions + p for r in group] for group in groups for p in range(partitions)]
     if mode == "partition":
@@ -218,7 +218,7 @@ def collective_cases(rng):
             for start, done in (("all-reduce", ""), ("all-reduce-start", "\nROOT d = f32[4,3] all-reduce-done(r)")):
                 body = f"{'' if done else 'ROOT '}r = f32[4,3] {start}(p0), {flags}, to_apply=add{done}"
                 yield spmd(f"collectives/{start}_{mode}", body, inputs, gathered(lambda v, r: sum(v)), replicas, partitions)
-            if mode != "both":  # The sum is on each group's first device, the others keep what they have.
+            if mode != "both":  # The sum is on each group's first device; the other devices keep their values.
                 yield spmd(f"collectives/collective_reduce_{mode}",
                            f"ROOT r = f32[4,3] collective-reduce(p0), {flags}, to_apply=add", inputs,
                            gathered(lambda v, r: v[r] if r else sum(v)), replicas, partitions)
@@ -245,7 +245,7 @@ def collective_cases(rng):
             for r in range(replicas):
                 for p in range(partitions):
                     own, source = (r, p) if mode == "replica" else (p, r), None
-                    if own[0] == 1:  # The pair is {0,1}: 1 gets what 0 has, 0 gets zeros.
+                    if own[0] == 1:  # The pair is {0,1}: device 1 gets the value of device 0, and device 0 gets zeros.
                         source = p if mode == "replica" else r * partitions
                     expected[r * partitions + p] = [zeros if source is None else x[source]]
             pairs = f"{MODES[mode]}source_target_pairs={{{{0,1}}}}"
@@ -259,7 +259,7 @@ def collective_cases(rng):
 
 def ragged_cases(rng):
     x = [rng.standard_normal((4, 2)).astype(np.float32) for _ in range(2)]
-    # Device d sends rows [0, 1 + d) to device 0 and the next one to device 1.
+    # Device d sends rows [0, 1 + d) to device 0 and the next row to device 1.
     offsets = [np.array([0, 1 + d], np.int32) for d in range(2)]
     sizes = [np.array([1 + d, 1], np.int32) for d in range(2)]
     received = [np.array([sizes[s][d] for s in range(2)], np.int32) for d in range(2)]

@@ -1,4 +1,5 @@
-"""Functions of one and two numbers in 40 digits, for what XLA's CPU backend computes less exactly than it could."""
+"""Functions of one and two numbers with 40 digits, for functions that XLA's CPU backend computes less exactly than
+possible."""
 
 import dataclasses
 
@@ -15,13 +16,14 @@ PARTS = {"c64": "f32", "c128": "f64"}
 @dataclasses.dataclass
 class Function:
     function: object
-    low: float = -4.0  # Where arguments are drawn from.
+    low: float = -4.0  # Arguments are drawn from [low, high].
     high: float = 4.0
     real_only: bool = False
 
     def arguments(self, rng, name, count):
         values = rng.uniform(self.low, self.high, count)
-        values[::5] *= 10.0 ** rng.uniform(-6, 0, len(values[::5]))  # Some near zero, where cancellation shows.
+        # Some arguments are near zero, where cancellation errors are large.
+        values[::5] *= 10.0 ** rng.uniform(-6, 0, len(values[::5]))
         if self.low >= 0:
             values = np.maximum(values, self.low)
         if name in COMPLEX:
@@ -55,7 +57,7 @@ def number(value):
 
 
 def rounded(function, values, name):
-    """function(values) rounded once to the type."""
+    """Returns function(values), rounded once to the type."""
     exact = [function(number(v)) for v in values.reshape(-1)]
     if name in COMPLEX:
         part = DTYPES[PARTS[name]]
@@ -66,7 +68,7 @@ def rounded(function, values, name):
 
 
 def round_real(exact, dtype):
-    """To nearest, at once: by way of a double, a narrow type would be rounded twice."""
+    """Rounds to nearest in one step. A conversion to a double first would round a narrow type twice."""
     if exact == 0 or not mpmath.isfinite(exact):
         return dtype(float(exact))
     bits = ml_dtypes.finfo(dtype).nmant + 1

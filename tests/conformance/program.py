@@ -1,4 +1,4 @@
-"""HLO text put together from instructions."""
+"""Builds HLO text from instructions."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Program:
         return self.op(f"{name}[]", "constant", [str(value)])
 
     def computation(self, text):
-        """`text` with the name as {name}."""
+        """Adds `text`, with {name} replaced by a new name, and returns the name."""
         name = f"f{len(self.computations)}"
         self.computations.append(text.replace("{name}", name))
         return name

@@ -1,4 +1,4 @@
-"""Random elementwise instructions, one opcode and element type each."""
+"""Random elementwise instructions, each of one opcode and element type."""
 
 import numpy as np
 
@@ -6,12 +6,13 @@ from cases import BITS, COMPLEX, DTYPES, F8, FLOATS, INTEGERS, SIGNED, UNSIGNED
 from program import EXACT, close, shape, ulp
 from values import random_array, random_shape
 
-# popcnt: not s4, u4, where XLA counts the bits of the byte.
+# popcnt leaves out s4 and u4, for which XLA counts the bits of the byte.
 WHOLE = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "s4", "u4"]
 SMALL = F8 + ["f4e2m1fn"]
 REAL = FLOATS + ["f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3", "f8e3m4"]
 
-# opcode: (element types, what f16/bf16/f8, f32, f64 may be off by in units of the last place; None for exact).
+# opcode: (element types, allowed errors of f16/bf16/f8, f32 and f64 in units in the last place, or None if results must
+# be exact).
 UNARY = {
     "abs": (SIGNED[1:] + REAL + COMPLEX, None), "negate": (WHOLE + REAL + COMPLEX, None),
     "sign": (SIGNED[1:] + REAL + COMPLEX, None), "not": (["pred"] + WHOLE, None),
@@ -58,7 +59,8 @@ def result_type(opcode, name):
 
 
 def unary(program, rng, opcode, name):
-    # XLA's formulas for complex functions overflow to NaN, but C's and xlad's to infinities: such numbers are avoided.
+    # XLA's formulas for complex functions overflow to NaN, but those of C and xlad overflow to infinities. Arguments
+    # that overflow are avoided.
     tame = name in COMPLEX and UNARY[opcode][1] is not None
     x = random_array(rng, name, dims_for(rng), name not in COMPLEX, not tame)
     attributes = "dimensions={" + ",".join(map(str, range(x.ndim))) + "}" if opcode == "reverse" else ""
@@ -72,7 +74,7 @@ def binary(program, rng, opcode, name):
     special = name not in COMPLEX or opcode in ("add", "subtract")
     x = random_array(rng, name, dims, name not in COMPLEX, special)
     y = random_array(rng, name, dims, name not in COMPLEX, special)
-    if opcode.startswith("shift") and rng.random() < 0.7:  # Mostly near the width.
+    if opcode.startswith("shift") and rng.random() < 0.7:  # Most shift counts are near the width.
         y = rng.integers(-1 if name in SIGNED else 0, BITS[name] + 2, dims).clip(
             0 if name in UNSIGNED else -2, 7 if BITS[name] == 4 else 127).astype(DTYPES[name])
     if opcode == "power" and name in INTEGERS:
@@ -143,7 +145,7 @@ def reduce_precision(program, rng, opcode, name):
 
 
 def generators():
-    """(name, function that adds to a program) of every kind of instruction."""
+    """Returns (name, function that adds an instruction to a program) for every kind of instruction."""
     found = []
 
     def add(family, name, function, *arguments):
@@ -164,7 +166,7 @@ def generators():
         add("reduce-precision", name, reduce_precision, "reduce-precision", name)
     for source in DTYPES:
         for target in DTYPES:
-            # XLA saturates f4's largest number to the integer's largest.
+            # XLA converts the largest number of f4 to the largest integer, so these conversions are left out.
             wrong = source == "f4e2m1fn" and target in INTEGERS
             if source != target and not (source in COMPLEX and target not in COMPLEX) and not wrong:
                 add("convert", f"{source}_{target}", convert, source, target)

@@ -13,7 +13,7 @@ EPSILON = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2, "c64": 1e-5, "c
 
 
 def sums(name, scale=1.0):
-    """What sums of a few hundred numbers of magnitude `scale` may be off by."""
+    """The allowed error of sums of a few hundred numbers of magnitude `scale`."""
     return close(EPSILON[name], EPSILON[name] * scale) if name in EPSILON else EXACT
 
 
@@ -22,7 +22,7 @@ def tame(rng, name, dims):
 
 
 def identity(name, opcode):
-    """The start value that changes nothing. With any other, XLA's results depend on how it splits the work."""
+    """The neutral start value. With any other value, XLA's results depend on how it splits the work."""
     if opcode in ("add", "or"):
         value = 0
     elif opcode in ("multiply", "and"):
@@ -118,7 +118,8 @@ def starts(program, rng, dims):
 
 
 def dynamic_slice(program, rng, name):
-    dims = [*random_shape(rng, 2, empty=0), int(rng.integers(1, 6))]  # jaxlib reads no dynamic-slice of a scalar.
+    # jaxlib does not accept a dynamic-slice of a scalar.
+    dims = [*random_shape(rng, 2, empty=0), int(rng.integers(1, 6))]
     sizes = [int(rng.integers(0, size + 1)) for size in dims]
     x = program.parameter(random_array(rng, name, dims))
     operands = [x, *starts(program, rng, dims)]
@@ -138,7 +139,7 @@ def dot(program, rng, name):
     for side, free in (("lhs", left), ("rhs", right)):
         kinds = [("b", i) for i in range(len(batch))] + [("c", i) for i in range(len(contracted))]
         kinds += [("f", i) for i in range(len(free))]
-        # Free dimensions stay in order; the others go anywhere.
+        # Free dimensions keep their order; the other dimensions are inserted at random positions.
         order = [kinds[i] for i in rng.permutation(len(kinds))]
         frees = iter(sorted(k for k in order if k[0] == "f"))
         order = [next(frees) if k[0] == "f" else k for k in order]
@@ -152,7 +153,7 @@ def dot(program, rng, name):
 
 
 def window_dims(rng, dims, dilate_base=True):
-    """Random windows over `dims`: their attribute text and the results' sizes."""
+    """Returns random windows over `dims`: their attribute text and the sizes of the result."""
     columns, result = {"size": [], "stride": [], "pad": [], "lhs_dilate": [], "rhs_dilate": []}, []
     for size in dims:
         while True:
@@ -212,7 +213,7 @@ def reduce(program, rng, name):
 
 
 def reduce_pairs(program, rng, name):
-    """Value and index of the largest: two operands at once."""
+    """Returns the value and the index of the largest element: a reduction of two operands at once."""
     dims = (int(rng.integers(1, 5)), int(rng.integers(1, 6)))
     operands = [program.parameter(random_array(rng, name, dims, special=False))]
     operands.append(program.op(shape("s32", dims), "iota", [], "iota_dimension=1"))
@@ -252,7 +253,8 @@ def select_and_scatter(program, rng, name):
 
 
 def index_layout(rng, depth, batch):
-    """Indices of `batch` places, each `depth` numbers along some dimension; one number may have no dimension."""
+    """Returns the shape and the index_vector_dim of the indices of a batch of places. Each index has `depth` numbers
+    along some dimension. If `depth` is 1, the dimension may be missing."""
     vector = int(rng.integers(0, len(batch) + 1))
     if depth == 1 and rng.random() < 0.5:
         return batch, len(batch)
@@ -260,7 +262,7 @@ def index_layout(rng, depth, batch):
 
 
 def gather_parts(rng, dims):
-    """Which dimensions are indexed, collapsed, and how large slices are."""
+    """Chooses the indexed dimensions, the collapsed dimensions and the sizes of slices."""
     indexed = [int(d) for d in rng.permutation(len(dims))[:int(rng.integers(0, len(dims) + 1))]]
     sizes = [int(rng.integers(1, size + 1)) for size in dims]
     collapsed = [d for d in indexed if rng.random() < 0.6]
@@ -337,7 +339,7 @@ def topk(program, rng, name):
 
 
 def fft(program, rng, name):
-    """`name` is the real type."""
+    """`name` is the real element type."""
     complex_name = {"f32": "c64", "f64": "c128"}[name]
     kind = str(rng.choice(["FFT", "IFFT", "RFFT", "IRFFT"]))
     rank = int(rng.integers(1, 4))
@@ -350,7 +352,7 @@ def fft(program, rng, name):
 
 
 def matrix(rng, name, dims, n):
-    """Well conditioned, symmetric (Hermitian) positive definite."""
+    """A well conditioned, symmetric (Hermitian) positive definite matrix."""
     a = tame(rng, name, (*dims, n, n))
     return (a @ np.conj(np.swapaxes(a, -1, -2)) / 9 + np.eye(n) * 2).astype(DTYPES[name])
 
@@ -360,7 +362,7 @@ def cholesky(program, rng, name):
     a = matrix(rng, name, dims, n)
     lower = bool(rng.random() < 0.5)
     root = program.op(shape(name, a.shape), "cholesky", [program.parameter(a)], f"lower={str(lower).lower()}")
-    # Backends differ in the triangle that has no meaning: it is masked.
+    # Backends differ in the triangle that is undefined, so it is masked.
     row, column = (program.op(shape("s32", a.shape), "iota", [], f"iota_dimension={a.ndim - k}") for k in (2, 1))
     mask = program.op(shape("pred", a.shape), "compare", [row, column], f"direction={'GE' if lower else 'LE'}")
     zero = program.op(shape(name, a.shape), "broadcast", [program.constant(name, "(0, 0)" if name in COMPLEX else 0)],

@@ -17,7 +17,7 @@ def float_values(rng, name, count, wide=True, special=True):
     with np.errstate(all="ignore"):
         result = values.astype(dtype)
         info = ml_dtypes.finfo(dtype)
-        smallest = max(float(info.smallest_normal), 2.0**-126 if name == "f8e8m0fnu" else 0)  # As a float.
+        smallest = max(float(info.smallest_normal), 2.0**-126 if name == "f8e8m0fnu" else 0)  # The value as a float.
         small = np.abs(result.astype(np.float64)) < smallest
         result = np.where(small, np.zeros_like(result), result)
         if special:
@@ -34,7 +34,7 @@ def int_values(rng, name, count, wide=True):
     if not wide:
         low, high = max(low, -4), min(high, 4)
         return rng.integers(low, high + 1, count).astype(DTYPES[name])
-    # Random widths of random bits, then extremes in between.
+    # Random bits of random widths, some of them replaced by extreme values.
     values = [int(rng.integers(0, 1 << 63)) * 2 + int(rng.integers(0, 2)) for _ in range(count)]
     values = [(v >> int(rng.integers(64 - bits, 64))) * (int(rng.choice([-1, 1])) if signed else 1) for v in values]
     table = [v for v in (0, 1, -1, 2, 3, -2, low, high, low + 1, high - 1, bits, bits - 1) if low <= v <= high]

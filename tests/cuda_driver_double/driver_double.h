@@ -20,7 +20,7 @@ using runtime::cuda::Result;
 
 // "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
 //   devices=1  version=12040  capability=90  memory=17179869184  pools=1
-//   fail=FUNCTION:CODE[:CALLS]   the function returns the code after this number of calls, which succeed
+//   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
 struct Settings {
   int devices = 1, version = 12040, capability = 90, pools = 1;
   uint64_t memory = uint64_t{16} << 30;
@@ -35,13 +35,14 @@ class DriverDouble {
  public:
   static DriverDouble& Get();
 
-  // Takes settings, and forgets errors. Allocations of a memory of another size are lost.
+  // Applies the settings and clears errors. If the memory size changes, all allocations are lost.
   void Configure(const std::string& text);
   const Settings& settings() const { return settings_; }
   WindowMemory& memory() { return *memory_; }
-  // What a call of the function is to return before it does anything: an injected error, or the error of the context.
+  // Called at the beginning of each driver function. Returns the error that the function must return at once: an
+  // injected error or the error of the context.
   Result Enter(const std::string& function);
-  // Notes the error of work: from now on, all calls return it, as those of a driver do.
+  // Records an error of asynchronous work. As with a real driver, all later calls return it.
   void Break(Result error);
   Result broken() const;
 
@@ -53,12 +54,12 @@ class DriverDouble {
   Result broken_ = 0;
 };
 
-// Work that runs in order, on a thread of its own.
+// Runs work in order, on a thread of its own.
 class WorkQueue {
  public:
   WorkQueue() : thread_([this] { Run(); }) {}
   ~WorkQueue();
-  // After an error of any queue, work is left out unless `always` is set.
+  // After an error in any queue, work is skipped unless `always` is set.
   void Add(std::function<Result()> work, bool always = false);
   Result Wait();
 
@@ -70,12 +71,12 @@ class WorkQueue {
   void Run();
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> queue_;  // The first one may be running.
+  std::deque<Work> queue_;  // The first item may be running.
   bool ending_ = false;
   std::thread thread_;
 };
 
-// How often the event has been recorded, and how many of these points have been reached.
+// The number of times that the event was recorded, and how many of these records have been reached.
 struct EventState {
   std::mutex mutex;
   std::condition_variable changed;

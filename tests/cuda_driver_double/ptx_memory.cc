@@ -6,7 +6,7 @@
 namespace xlad::cuda_double {
 namespace {
 
-// The memory behind an address of any space, or null after Thread::Fail.
+// Returns the host memory of an address of any space. If there is none, calls Thread::Fail and returns null.
 std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   if (address % bytes != 0) {
     t.Fail(kMisalignedAddress);
@@ -25,7 +25,7 @@ std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   return nullptr;
 }
 
-// r: results, then the register of the address.
+// r has the results, then the register of the address.
 template <typename T>
 const Instruction* Load(const Instruction* i, Thread& t) {
   const uint64_t address = t.Get<uint64_t>(i->r[i->count]) + static_cast<uint64_t>(i->offset);
@@ -34,14 +34,14 @@ const Instruction* Load(const Instruction* i, Thread& t) {
     if (from == nullptr) return nullptr;
     T value;
     std::memcpy(&value, from, sizeof(T));
-    // A register may be wider than what is loaded.
+    // A register may be wider than the loaded value.
     using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
     t.Set<Wide>(i->r[e], value);
   }
   return i + 1;
 }
 
-// r: the register of the address, then the values.
+// r has the register of the address, then the values.
 template <typename T>
 const Instruction* Store(const Instruction* i, Thread& t) {
   const uint64_t address = t.Get<uint64_t>(i->r[0]) + static_cast<uint64_t>(i->offset);
@@ -78,7 +78,7 @@ const Instruction* BranchByIndex(const Instruction* i, Thread& t) {
   const uint32_t index = t.Get<uint32_t>(i->r[0]);
   return index < i->details->targets.size() ? i->details->targets[index] : t.Fail(kIllegalAddress);
 }
-// Skips the next instruction.
+// Skips the next instruction if the predicate is false (SkipUnless) or true (SkipIf).
 const Instruction* SkipUnless(const Instruction* i, Thread& t) { return t.Get<uint8_t>(i->r[0]) != 0 ? i + 1 : i + 2; }
 const Instruction* SkipIf(const Instruction* i, Thread& t) { return t.Get<uint8_t>(i->r[0]) != 0 ? i + 2 : i + 1; }
 
@@ -125,7 +125,7 @@ const Instruction* Barrier(const Instruction* i, Thread& t) {
   t.next = i + 1;
   return nullptr;
 }
-// RunBlock exchanges the values, when all threads of the warp have come here.
+// RunWarp exchanges the values when all threads of the warp have reached the shuffle.
 const Instruction* Shuffle(const Instruction* i, Thread& t) {
   t.state = ThreadState::kShuffle;
   t.next = i;

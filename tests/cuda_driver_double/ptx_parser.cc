@@ -1,4 +1,4 @@
-// Reads PTX as LLVM writes it. Anything else is an error that names the line.
+// Parses PTX in the form that LLVM writes. Other text is an error that names the line.
 #include <cctype>
 #include <cstdlib>
 #include <optional>
@@ -56,7 +56,7 @@ std::vector<Token> Tokenize(const std::string& text) {
 
 bool StartsWith(const std::string& text, const std::string& prefix) { return text.rfind(prefix, 0) == 0; }
 
-// The bits of a number: 12, -1, 0x1f, 0f3f800000 (a float), 0d3ff0000000000000 (a double).
+// Returns the bits of a number: 12, -1, 0x1f, 0f3f800000 (a float), 0d3ff0000000000000 (a double).
 std::optional<uint64_t> NumberBits(const std::string& text) {
   const bool is_number = std::isdigit(static_cast<unsigned char>(text[0])) != 0 || (text[0] == '-' && text.size() > 1);
   if (!is_number) return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<uint64_t> NumberBits(const std::string& text) {
   return bits;
 }
 
-// ".b8" and so on: the bytes of an element.
+// Returns the number of bytes of an element of a type such as ".b8".
 int64_t ElementBytes(const std::string& type, int line) {
   if (type == ".pred") return 1;
   const int bits = type.size() > 2 ? std::atoi(type.c_str() + 2) : 0;
@@ -80,11 +80,11 @@ int64_t ElementBytes(const std::string& type, int line) {
 
 struct Variable {
   enum class Space { kGlobal, kShared } space;
-  uint64_t address = 0;  // Known if the space is kGlobal.
+  uint64_t address = 0;  // Set if the space is kGlobal.
   int64_t bytes = 0, alignment = 1;
 };
 
-// The tokens of a text, from the first to the last.
+// Reads tokens one after the other.
 class Reader {
  public:
   explicit Reader(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
@@ -281,7 +281,7 @@ class Parser : private Reader {
       RegisterOf(Next());
     } else if (directive == ".reg") {
       Next();
-      while (Peek() != ";") {  // %r<5> declares registers that are known by their use.
+      while (Peek() != ";") {  // %r<5> declares registers, but registers are added at their first use.
         const std::string name = Next();
         if (Skip("<")) Number(), Expect(">");
         if (Peek(0) == ";" || Peek(0) == ",") RegisterOf(name);
@@ -318,12 +318,13 @@ class Parser : private Reader {
   struct Operands {
     std::vector<uint32_t> r;
     int64_t offset = 0;
-    std::string symbol;  // A name that is not a register or a variable of the module.
+    std::string symbol;  // A name that is neither a register nor a variable of the module.
     bool has_address = false;
-    int vector_at = -1;  // The position of the first vector.
+    int vector_at = -1;  // The position of the first vector among the operands, or -1 if there is none.
   };
 
-  // A register, a number, or the address of a variable. `symbol` gets the name of anything else.
+  // Returns the register of a register name, a number or the address of a variable. Any other name is stored in
+  // `symbol`.
   uint32_t Value(const std::string& word, std::string* symbol) {
     if (const auto bits = NumberBits(word)) return Constant(*bits);
     if (const auto found = registers_.find(word); found != registers_.end()) return found->second;
@@ -456,7 +457,7 @@ class Parser : private Reader {
     Expect(";");
   }
 
-  // Finds the callees, which may come later in the text.
+  // Resolves the callees, which may be defined later in the text.
   void Link(const Function& function) {
     for (const std::unique_ptr<Details>& details : function.details) {
       if (details->callee_name.empty()) continue;
@@ -473,8 +474,8 @@ class Parser : private Reader {
   GlobalMemory* const memory_;
   std::unique_ptr<Program> program_ = std::make_unique<Program>();
   std::map<std::string, Variable> variables_;
-  int line_ = 0;  // The line of the instruction that is read.
-  // The state of the function that is read.
+  int line_ = 0;  // The line of the current instruction.
+  // The state of the current function.
   Function* function_ = nullptr;
   std::map<std::string, size_t> registers_, labels_;
   std::map<std::string, int64_t> parameter_offsets_, local_names_, shared_offsets_;

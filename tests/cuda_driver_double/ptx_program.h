@@ -1,4 +1,4 @@
-// PTX, parsed into instructions that can be executed.
+// A PTX program, parsed into instructions that can be executed.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace xlad::cuda_double {
 
-// Addresses of shared and local memory. The memory of the GPU and of the host are elsewhere.
+// The first addresses of shared and local memory. Addresses of global memory and of the host are lower.
 inline constexpr uint64_t kSharedBase = uint64_t{1} << 60, kLocalBase = uint64_t{1} << 61;
-// What the driver reports for a kernel that fails.
+// The driver's error codes for a kernel that fails.
 inline constexpr int kIllegalAddress = 700, kMisalignedAddress = 716;
 
 struct Function;
@@ -22,25 +22,25 @@ struct Thread;
 // Executes an instruction and returns the next one, or null if the thread stops (Thread::state says why).
 using Step = const Instruction* (*)(const Instruction* instruction, Thread& thread);
 
-// What few instructions have.
+// Fields that only branches by index and calls have.
 struct Details {
-  std::vector<const Instruction*> targets;  // The places to which a branch by index goes.
+  std::vector<const Instruction*> targets;  // The targets of a branch by index.
   std::string callee_name;
   const Function* callee = nullptr;
-  std::vector<uint32_t> arguments, results;  // The registers of the caller, for a call.
+  std::vector<uint32_t> arguments, results;  // For a call: registers of the caller.
 };
 
 struct Instruction {
   Step step = nullptr;
-  uint32_t r[6] = {};                   // Registers: results, then operands. Constants are registers, too.
+  uint32_t r[6] = {};                   // Register numbers: results, then operands. Constants are in registers, too.
   int64_t offset = 0;                   // Added to an address.
-  int count = 1;                        // The elements of a vector.
+  int count = 1;                        // The number of elements of a vector.
   int mode = 0;                         // The rounding of a conversion, or the first letter of the mode of a shuffle.
-  const Instruction* target = nullptr;  // The place to which a branch goes.
+  const Instruction* target = nullptr;  // The target of a branch.
   Details* details = nullptr;
 };
 
-// A parameter of a kernel is memory, one of another function a register.
+// A parameter of a kernel is in memory. A parameter of another function is in a register.
 struct Parameter {
   int64_t offset = 0, bytes = 0;
   uint32_t r = 0;
@@ -54,15 +54,15 @@ struct Function {
   bool is_kernel = false;
   std::vector<Parameter> parameters, results;
   int64_t parameter_bytes = 0, local_bytes = 0, shared_bytes = 0;
-  int required_threads = 0;         // .reqntid, or 0.
-  std::vector<Instruction> code;    // Ends with a return.
-  std::vector<uint64_t> registers;  // Their initial contents: constants, and 0.
+  int required_threads = 0;         // The value of .reqntid, or 0 if there is none.
+  std::vector<Instruction> code;    // The last instruction is a return.
+  std::vector<uint64_t> registers;  // The initial contents of all registers: constants, or 0.
   std::vector<std::unique_ptr<Details>> details;
 };
 
 struct Program {
   std::map<std::string, std::unique_ptr<Function>> functions;
-  std::vector<uint64_t> variables;  // The addresses of those in global memory.
+  std::vector<uint64_t> variables;  // The addresses of variables in global memory.
 };
 
 class GlobalMemory {
@@ -70,7 +70,7 @@ class GlobalMemory {
   virtual ~GlobalMemory() = default;
   // Allocates memory for a variable of a program. Returns its address, or 0 if there is no memory.
   virtual uint64_t Place(const std::vector<std::byte>& contents) = 0;
-  // The memory of the host behind an address of the GPU, or null if it is not allocated. Thread-safe.
+  // Returns the host memory that backs a range of GPU memory, or null if the range is not allocated. Thread-safe.
   virtual std::byte* Find(uint64_t address, uint64_t bytes) const = 0;
 };
 
@@ -95,7 +95,7 @@ struct Thread {
   std::byte* shared = nullptr;
   int64_t shared_bytes = 0;
   std::vector<std::byte> local;
-  int64_t local_base = 0;  // Where the local memory of the function that runs begins.
+  int64_t local_base = 0;  // The offset in `local` of the local memory of the current function.
   std::vector<uint64_t> own_registers;
   std::vector<Frame> frames;  // The callers, outermost first.
   const Function* function = nullptr;
@@ -119,20 +119,20 @@ struct Thread {
   }
 };
 
-// Returns null and sets `error`, with the line, if the text has another form than what LLVM writes.
+// Returns null and sets `error`, which names the line, if the text is not in the form that LLVM writes.
 std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory, std::string* error);
 
-// Runs all threads of a block, each until it waits or ends. Returns 0, or the error of a thread.
-// `position`: unused, the threads of the block, the number of the block, the number of blocks.
+// Runs all threads of a block to their end. Returns 0, or the error of a thread. `position` has the number of threads
+// per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused.
 int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters,
              const uint32_t (&position)[4]);
 
-// Steps by the name of the instruction with all its suffixes, as in "add.rn.f32". The operands of each are listed after
-// its results. Null if it is unknown.
+// Returns the step of an instruction by its name with all suffixes, such as "add.rn.f32", or null if it is unknown.
+// Instruction::r has the results, then the operands.
 Step FindArithmetic(const std::string& name);
 Step FindConversion(const std::string& name, int* mode);
 Step FindMemory(const std::string& name, int* count);
-// Steps of control.
+// Returns the step of a branch, call, return, barrier or shuffle.
 Step FindControl(const std::string& name);
 
 }  // namespace xlad::cuda_double

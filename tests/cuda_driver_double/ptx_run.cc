@@ -1,4 +1,4 @@
-// Runs the threads of a block one after the other, from barrier to barrier.
+// Runs the threads of a block one after the other, each up to the next barrier.
 #include <algorithm>
 
 #include "tests/cuda_driver_double/ptx_program.h"
@@ -61,7 +61,7 @@ void Exchange(Thread* warp, int lanes) {
   }
 }
 
-// Runs a warp until all of its threads wait for the block, or have ended. Returns the error of a thread, or 0.
+// Runs a warp until each of its threads waits at a barrier or has ended. Returns the error of a thread, or 0.
 int RunWarp(Thread* warp, int lanes) {
   while (true) {
     int shuffling = 0, waiting = 0;
@@ -72,7 +72,7 @@ int RunWarp(Thread* warp, int lanes) {
       waiting += warp[lane].state == ThreadState::kBarrier;
     }
     if (shuffling == 0) return 0;
-    if (shuffling != lanes || waiting != 0) return 719;  // The others never come; a GPU would hang.
+    if (shuffling != lanes || waiting != 0) return 719;  // Some threads never reach the shuffle; a GPU would hang.
     Exchange(warp, lanes);
     for (int lane = 0; lane < lanes; ++lane) warp[lane].state = ThreadState::kReady;
   }
@@ -86,7 +86,7 @@ int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte
   static thread_local std::vector<uint64_t> shared;
   const int count = static_cast<int>(position[1]);
   threads.resize(static_cast<size_t>(count));
-  // What a block leaves in shared memory means nothing to the next one.
+  // Shared memory is overwritten with a pattern, because its contents after the previous block are undefined.
   shared.assign(static_cast<size_t>(kernel.shared_bytes + 7) / 8, 0xdeadbeefdeadbeef);
   for (int n = 0; n < count; ++n) {
     Thread& thread = threads[static_cast<size_t>(n)];

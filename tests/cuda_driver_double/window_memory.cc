@@ -64,7 +64,7 @@ bool WindowMemory::Free(uint64_t address) {
   auto [offset, size] = *found;
   used_.erase(found);
   Mark(offset, size, false);
-  // Whole pages go back to the system; parts of pages are reused.
+  // Whole pages are returned to the system; partial pages are reused.
   const uint64_t first = (offset + kPage - 1) / kPage * kPage, last = (offset + size) / kPage * kPage;
   if (first < last) {
     (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first),
@@ -109,7 +109,7 @@ std::byte* WindowMemory::Range(uint64_t address, uint64_t bytes) const {
     if (bytes > bytes_ - offset || !IsLive(offset) || (bytes > 0 && !IsLive(offset + bytes - 1))) return nullptr;
     return real_ + offset;
   }
-  // Most accesses of a thread are to the allocation that it used last.
+  // Most accesses of a thread are to the allocation of its previous access.
   struct Last {
     uint64_t changes = 0, begin = 0, bytes = 0;
   };

@@ -1,5 +1,5 @@
-// The memory of the GPU that the test double of the driver has: the host cannot access it by the addresses that it
-// hands out.
+// The GPU memory of the test double of the driver. The host cannot access it at the addresses that the driver functions
+// return.
 #pragma once
 
 #include <atomic>
@@ -17,20 +17,20 @@ namespace xlad::cuda_double {
 //   handed out   PROT_NONE      an access by the host faults (SIGSEGV)
 //   real         read, write    used by copies and kernels of the double
 //
-// Accesses outside of live allocations are found, in units of 512 bytes. Pinned memory of the host has one address,
+// Accesses outside of live allocations are detected, in units of 512 bytes. Pinned memory of the host has one address,
 // which the GPU may use as well. Thread-safe.
 class WindowMemory final : public GlobalMemory {
  public:
   explicit WindowMemory(uint64_t bytes);
   ~WindowMemory() override;
 
-  // 0 if there is not enough memory.
+  // Returns the address, or 0 if there is not enough memory.
   uint64_t Allocate(uint64_t bytes);
-  // False if the address is not that of an allocation.
+  // Returns false if the address is not that of an allocation.
   bool Free(uint64_t address);
   void* AllocatePinned(uint64_t bytes);
   bool FreePinned(void* address);
-  // The real memory of a range, or null if it is not inside of live memory.
+  // Returns the real memory of a range, or null if a part of it is not allocated.
   std::byte* Range(uint64_t address, uint64_t bytes) const;
   uint64_t free_bytes() const;
   uint64_t total_bytes() const { return bytes_; }
@@ -47,11 +47,11 @@ class WindowMemory final : public GlobalMemory {
   int file_ = -1;
   std::byte* real_ = nullptr;
   std::byte* handed_out_ = nullptr;
-  uint8_t* live_ = nullptr;  // By unit.
+  uint8_t* live_ = nullptr;  // Whether each unit is allocated.
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, uint64_t> used_, free_;  // Sizes by offset.
   std::map<uint64_t, uint64_t> pinned_;       // Sizes by address.
-  // Counts changes of pinned_, of all instances.
+  // The number of changes of pinned_ in all instances.
   static inline std::atomic<uint64_t> changes_{1};
 };
 

@@ -11,9 +11,9 @@ namespace xlad {
 
 using DeviceArrays = std::vector<std::vector<tensor::Array>>;  // Indexed by device, then by leaf.
 
-// Runs one step. `inputs` are each device's shards of the entry's parameters; returns each device's shards of its
-// results. Memory is filled with garbage first. With two workers, collectives between even and odd devices are messages
-// over TCP, which run on threads of their own after they are started.
+// Runs one step on memory that is first filled with garbage. `inputs` are each device's shards of the entry's
+// parameters. Returns each device's shards of the results. If there are two workers, collectives between even and odd
+// devices are messages over TCP, and started collectives run on threads of their own.
 absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs, int workers = 1);
 
 }  // namespace xlad

@@ -54,7 +54,7 @@ absl::Status TryLocal(const hlo::Module& module, const Case& test) {
   }
   const auto expected = hlo::Evaluate(std::vector<const hlo::Module*>(inputs.size(), &module), literals);
   XLAD_RETURN_IF_ERROR(Named("evaluate", expected.status()));
-  // A third of the programs have all their collectives started and ended apart, among two workers.
+  // A third of the programs run on two workers, with each collective split into a start and a done.
   const bool overlaps = test.seed % 3 == 0 && inputs.size() > 1;
   CompileRequest request;
   if (overlaps) request.mutable_policy()->set_overlap(CompilePolicy::ALWAYS);
@@ -76,7 +76,7 @@ bool IsAnnotation(const hlo::Instruction& instruction) {
          !instruction.attributes().custom_call_target.starts_with("lapack_");
 }
 
-// The program without annotations of shardings.
+// Returns the program without sharding annotations.
 std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
   std::unique_ptr<hlo::Module> bare = module.Clone();
   for (const auto& computation : bare->computations()) {
@@ -88,14 +88,14 @@ std::unique_ptr<hlo::Module> Bare(const hlo::Module& module) {
   return bare;
 }
 
-// The results of the program if nothing is split except in manual computations.
+// Returns the results of the program when only manual computations are partitioned.
 absl::StatusOr<hlo::Literal> Meaning(const hlo::Module& module, const std::vector<hlo::Literal>& inputs) {
   if (!sharding::HasManualComputations(module)) return hlo::Evaluate(*Bare(module), inputs);
   XLAD_ASSIGN_OR_RETURN(const sharding::MappedProgram mapped, sharding::PartitionManualOnly(module.Clone(), {}));
   return sharding::EvaluatePartitioned(mapped.program, inputs);
 }
 
-// What the devices hold of a parameter or result.
+// Fills `entry` with the boxes of a parameter or result that the devices hold.
 void FillEntry(const sharding::Mesh& mesh, const tensor::Shape& shape, const sharding::TensorSharding& sharding,
                EntryValue* entry) {
   const tensor::Dims local = sharding::LocalDims(shape.dims, sharding);
@@ -160,7 +160,7 @@ std::string InChild(Try run, const hlo::Module& module, const Case& test) {
   if (pipe(ends) != 0) return "cannot make a pipe";
   const pid_t child = fork();
   if (child == 0) {
-    alarm(60);  // Ends a child that hangs.
+    alarm(60);  // Kills a child that hangs.
     const absl::Status status = run(module, test);
     const std::string text = status.ok() ? "ok" : std::string(status.message());
     const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());

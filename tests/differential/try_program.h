@@ -1,4 +1,4 @@
-// Runs one program through the whole compiler and runtime and compares its results with those of the evaluator.
+// Compiles and runs one program and compares its results with those of the evaluator.
 #pragma once
 
 #include <string>
@@ -12,19 +12,20 @@
 
 namespace xlad {
 
-// How a program is tried.
+// How a program is compiled and compared.
 struct Case {
   uint64_t seed = 0;
   sharding::Mesh mesh;
-  std::vector<compiler::Exactness> exactness;  // For each array leaf of the result.
-  std::vector<bool> special;  // For each parameter, whether its values include special ones.
+  std::vector<compiler::Exactness> exactness;  // The exactness of each array leaf of the result.
+  // For each parameter, whether its values include NaN, infinities and other special values.
+  std::vector<bool> special;
 };
 
-// Every device of `test.mesh` runs a copy of the module, which is compiled as it is.
+// Compiles the module without partitioning it; every device of `test.mesh` runs a copy.
 absl::Status TryLocal(const hlo::Module& module, const Case& test);
 
-// The module is partitioned by its annotations and run on the evaluator and compiled; both are compared with the
-// unpartitioned program.
+// Partitions the module by its annotations. The partitioned program is run by the evaluator and as compiled code, and
+// both results are compared with those of the unpartitioned program.
 absl::Status TryAnnotated(const hlo::Module& module, const Case& test);
 
 // One literal per array: the arguments of Evaluate.
@@ -32,8 +33,8 @@ std::vector<hlo::Literal> LiteralsOf(const std::vector<tensor::Array>& arrays);
 
 using Try = absl::Status (*)(const hlo::Module&, const Case&);
 
-// The message of `run` about the module, from a child process; empty if it succeeded. A child that does not end within
-// a minute is killed.
+// Calls `run` on the module in a child process and returns its error message, or an empty text if it succeeded. A child
+// that does not end within a minute is killed.
 std::string InChild(Try run, const hlo::Module& module, const Case& test);
 
 }  // namespace xlad

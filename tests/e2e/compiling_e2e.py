@@ -1,4 +1,4 @@
-"""How a program is compiled: op by op, checked floats, kernel schedules, the memory limit, the profile, tuning."""
+"""Options of compilation: op by op, checks of floats, kernel schedules, the memory limit, the profile, tuning."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from harness import OWN_EXAMPLES, folder, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 
-# The sum of 2 log(w - t), of which one element is NaN from step 3 on.
+# The program computes the sum of 2 log(w - t). One element is NaN from step 3 on.
 FADING = """HloModule fading
 add {
   a = f32[] parameter(0)
@@ -82,7 +82,8 @@ class Compiling(unittest.TestCase):
 
     def test_intended_nans_are_accepted(self):
         check = ["--executor", "op-by-op", "--check-numerics"]
-        self.run_ok("run", JOB, "--steps", 2, "--mesh", "dp=2,tp=2", *check)  # Its gather fills with NaN.
+        # The program's gather fills missing values with NaN.
+        self.run_ok("run", JOB, "--steps", 2, "--mesh", "dp=2,tp=2", *check)
         with folder() as where:
             write_fading(where)
             path, flags = where / "step.hlo", [where, "--mesh", "axis_0=2", *check]
@@ -92,7 +93,7 @@ class Compiling(unittest.TestCase):
             path.write_text(re.sub(r"l = f32.*", finite, fading))
             state = where / "state.safetensors"
             values = bytearray(state.read_bytes())
-            values[-4:] = struct.pack("<f", math.nan)  # A missing value, which is replaced.
+            values[-4:] = struct.pack("<f", math.nan)  # The missing value is replaced.
             state.write_bytes(values)
             self.run_ok("run", *flags)
             # The constant that is selected in place of the missing value reaches the loss.

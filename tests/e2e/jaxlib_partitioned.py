@@ -1,16 +1,16 @@
 """Runs a partitioned and the unpartitioned program in jaxlib and compares their results.
 
-The second opinion on what `xlad partition` writes: XLA loads the per-device module, runs it on N virtual CPU devices,
-and the results, put together from the shards, must equal those of the whole program on one device.
+An independent check of the output of `xlad partition`: XLA loads the per-device module and runs it on N virtual CPU
+devices. The results, assembled from the shards, must equal those of the unpartitioned program on one device.
 
     python jaxlib_partitioned.py --job JOBDIR --mesh dp4_tp2 --partitioned step.partitioned.hlo.pb \
         --axes dp=4,tp=2 [--steps 3]
     python jaxlib_partitioned.py --job JOBDIR --whole step.single.hlo.pb --partitioned local.hlo.pb --axes dp=8 --specs specs.json
 
 --partitioned is a serialized HloModuleProto. --specs is a JSON file with the shardings of parameters and results:
-{"parameters": [spec, ...], "results": [spec, ...]}, in which a spec has one list of axis names per dimension. Without it
-the shardings are those of the job's manifest (parameter_shardings; a result that feeds a parameter has its sharding,
-other results are replicated).
+{"parameters": [spec, ...], "results": [spec, ...]}, in which a spec has one list of axis names per dimension. Without
+--specs the shardings are those of the job's manifest: parameters have their parameter_shardings, a result that feeds a
+parameter has the sharding of that parameter, and other results are replicated.
 """
 
 import argparse

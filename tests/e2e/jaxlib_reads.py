@@ -1,6 +1,6 @@
-"""Reads HLO by jaxlib: each line of standard input names a text and a proto of one program; each answer is a line of
-JSON with what is wrong with either (null: nothing) and whether the two modules are the same. A program that crashes
-jaxlib is an answer too."""
+"""Reads HLO with jaxlib. Each line of standard input names the text and the proto of one program. Each answer is a line
+of JSON with the error of either (null if there is none) and whether the two modules are the same. If a program crashes
+jaxlib, the answer says so."""
 
 import json
 import os

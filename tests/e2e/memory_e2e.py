@@ -1,4 +1,4 @@
-"""A model that is larger than the memory of the coordinator trains, saves its state and is resumed.
+"""Trains a model that is larger than the memory of the coordinator, saves its state and resumes it.
 
 The coordinator's data (RLIMIT_DATA) is limited to a quarter of the state, whose size is XLAD_MODEL_MB (default 512).
 Prints the peak of the coordinator's resident memory, which includes its program file.
@@ -18,7 +18,7 @@ from harness import Cluster, folder, xlad
 
 MODEL_MB = int(os.environ.get("XLAD_MODEL_MB", "512"))
 LIMIT_MB = MODEL_MB // 4
-STACK_BYTES = 1 << 20  # The stack of a thread counts as data in full, however little of it is used.
+STACK_BYTES = 1 << 20  # The limit counts the full stack size of each thread, although little of it is used.
 MOST_RESIDENT_MB = 200
 TENSORS = 8
 COLUMNS = 4096
@@ -38,7 +38,7 @@ SHARDING = 'frontend_attributes={xla.sdy.sharding="#sdy.sharding<@mesh, [{\\"dp\
 
 
 def write_job(where, rows):
-    """A job whose state is TENSORS matrices, to which each step adds 1."""
+    """Writes a job whose state is TENSORS matrices, to which each step adds 1."""
     shape = f"f32[{rows},{COLUMNS}]"
     names = [f"w{i}" for i in range(TENSORS)]
     lines = []
@@ -70,7 +70,7 @@ def write_job(where, rows):
 
 
 def row_of(tensor, row, steps):
-    """The bytes of a row after some steps."""
+    """Returns the bytes of a row after `steps` steps."""
     first = float(tensor + row % 1000 + steps)
     return array.array("f", [first, first + 1, first + 2, first + 3] * (COLUMNS // 4)).tobytes()
 
@@ -126,7 +126,7 @@ class Memory(unittest.TestCase):
             self.assertLess(peak, MOST_RESIDENT_MB)
 
     def train(self, made, where, *args):
-        """Trains the job to its end; returns its id."""
+        """Trains the job to its end and returns its id."""
         code, out, err = xlad("submit", where, "--mesh", "dp=8", "--wait", "--coordinator", made.address, *args)
         self.assertEqual(code, 0, err + made.coordinator.log()[-2000:])
         job = made.job(out.split()[0])

@@ -1,4 +1,5 @@
-"""Collectives that run beside computation: the same bits, and a trace in which messages pass while a kernel runs."""
+"""Collectives that overlap computation: the results have the same bits, and the trace has messages while a kernel
+runs."""
 
 import json
 import os
@@ -38,7 +39,7 @@ class OverlapTest(unittest.TestCase):
 
     @staticmethod
     def beside(events):
-        """The messages that a device sends or receives while it computes."""
+        """Returns the messages that a device sends or receives while it computes."""
         messages = [e for e in events if e["ph"] in ("s", "f")]
         computed = [e for e in events if e["ph"] == "X" and e["cat"] not in NOT_COMPUTED]
         return [m for m in messages

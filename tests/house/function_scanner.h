@@ -1,11 +1,11 @@
-// Finds functions in C++ text, well enough to hold them to the house rules: a scanner of braces and parentheses, not
-// a parser.
+// Finds functions in C++ text well enough to check the house rules. It scans braces and parentheses and is not a
+// parser.
 //
 // Comments, strings, character literals and preprocessor lines are blanked first. The head of a brace is the text
 // between the last ';', '{' or '}' and the brace. A brace at namespace or class scope opens a function if its head
 // contains a parenthesis outside of template brackets and no '=' before that. Lambdas and local classes are part of the
-// function that contains them. A declaration (a head that ends in ';') has parameters and no lines. Not found:
-// functions defined by macros. Misread: default arguments that compare with '<'.
+// function that contains them. A declaration (a head that ends in ';') has parameters and no lines. Functions defined
+// by macros are not found. Default arguments that contain a comparison with '<' are misread.
 #pragma once
 
 #include <algorithm>
@@ -18,22 +18,23 @@ namespace xlad::house {
 
 struct Function {
   std::string name;
-  std::string class_name;  // The innermost class or struct whose body contains it, or empty if there is none.
+  std::string class_name;  // The innermost class or struct whose body contains the function, or empty if there is none.
   int class_line = 0;      // The first line of the head of that class.
-  int line = 0;   // The first line of its head, 1-based.
-  int lines = 0;  // Head to closing brace; 0 for a declaration.
+  int line = 0;            // The first line of the function's head, 1-based.
+  int lines = 0;           // The number of lines from the head to the closing brace; 0 for a declaration.
   int parameters = 0;
-  bool is_friend_or_not_written = false;  // A friend, or "= default" or "= delete".
+  // Whether the function is a friend, or is defined by "= default" or "= delete".
+  bool is_friend_or_not_written = false;
 };
 
-// In the order of the text.
+// In the order of the source text.
 std::vector<Function> FindFunctions(const std::string& source);
 
 namespace internal {
 
 inline bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// The text with all that is not code replaced by blanks; line breaks stay.
+// Returns the text with comments, literals and preprocessor lines replaced by blanks. Line breaks stay.
 class Blanker {
  public:
   explicit Blanker(std::string text) : text_(std::move(text)) {}
@@ -67,7 +68,7 @@ class Blanker {
         return BlankTo(FindOrEnd(")" + text_.substr(i_ + 1, open - i_ - 1) + "\"", open));
       }
     }
-    // A quote between digits only groups them.
+    // A quote between digits is a digit separator.
     const bool digits = c == '\'' && i_ > 0 && IsWordChar(text_[i_ - 1]);
     if (c == '"' || (c == '\'' && !digits)) return BlankTo(EndOfQuoted(c));
     if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());
@@ -92,10 +93,10 @@ class Blanker {
   bool line_is_empty_ = true;
 };
 
-// What a head (the text before a brace or semicolon) says.
+// The contents of a head (the text before a brace or semicolon).
 struct Head {
   bool is_function = false;
-  bool is_scope = false;  // A namespace or class, which may have functions inside.
+  bool is_scope = false;  // Whether it is a namespace or a class, which may contain functions.
   std::string name;       // The name of the function, class or struct.
   int parameters = 0;
   bool is_friend_or_not_written = false;
@@ -110,7 +111,7 @@ inline bool HasWord(const std::string& text, const std::string& word) {
   return false;
 }
 
-// Returns the offset after the bracket that closes the one at `open`.
+// Returns the offset after the bracket that closes the bracket at `open`.
 inline size_t SkipBrackets(const std::string& text, size_t open) {
   int depth = 0;
   for (size_t i = open; i < text.size(); ++i) {
@@ -141,7 +142,7 @@ inline std::string NameBefore(const std::string& head, size_t open) {
   return head.substr(start, end + 1 - start);
 }
 
-// A constructor's member initializer ("a_" of ": a_{1}") is followed by a brace that opens no body.
+// A brace after a constructor's member initializer ("a_" in ": a_{1}") does not open a body.
 inline bool EndsInMemberInitializer(const std::string& tail) {
   const size_t colon = tail.find(':');
   if (colon == std::string::npos || tail.compare(colon, 2, "::") == 0) return false;
@@ -149,7 +150,7 @@ inline bool EndsInMemberInitializer(const std::string& tail) {
   return IsWordChar(tail[last]) || tail[last] == '>';
 }
 
-// The head without template <...> and attributes in front.
+// Returns the head without leading template <...> and attributes.
 inline std::string WithoutPrefixes(std::string head) {
   while (true) {
     head = head.substr(std::min(head.size(), head.find_first_not_of(" \n\t")));
@@ -163,7 +164,8 @@ inline std::string WithoutPrefixes(std::string head) {
   }
 }
 
-// Where the parameter list opens: the first parenthesis that is in no template argument and not operator()'s own.
+// Returns the offset of the parenthesis that opens the parameter list: the first one outside template arguments, not
+// counting the parentheses in the name operator().
 inline size_t FindParameterList(const std::string& head) {
   const auto is_operator = [&](size_t at) { return NameBefore(head, at).find("operator") != std::string::npos; };
   for (size_t i = 0; i < head.size(); ++i) {
@@ -178,7 +180,7 @@ inline size_t FindParameterList(const std::string& head) {
   return std::string::npos;
 }
 
-// The name in "class Name final : public Base", or empty if the head is not one of a class.
+// Returns the name in "class Name final : public Base", or an empty text if the head is not that of a class.
 inline std::string ClassName(const std::string& head) {
   size_t at = 0;
   for (const char* const keyword : {"class ", "struct ", "union "}) {
@@ -257,7 +259,7 @@ inline std::vector<Function> FindFunctions(const std::string& source) {
     }
     if (head.is_scope && c == '{') scopes.push_back({head.name, internal::LineOf(text, first)});
     if (c == '}' && scopes.size() > 1) scopes.pop_back();
-    // The braces of an initializer are part of the head.
+    // The braces of a member initializer are part of the head.
     const bool head_continues = c == '{' && !head.is_scope && !head.is_function;
     i = std::min(end, text.size());
     if (!head_continues) start = i + 1;

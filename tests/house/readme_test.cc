@@ -1,4 +1,4 @@
-// CI runs every command in the code blocks of README.md: .ci/run has each as a line, once.
+// Checks that CI runs every command in the code blocks of README.md: .ci/run must contain each command as a line, once.
 #include <set>
 
 #include "gtest/gtest.h"
@@ -16,7 +16,7 @@ std::string Trim(const std::string& line) {
   return StartsWith(text, "$ ") ? text.substr(2) : text;
 }
 
-// The commands of fenced blocks: lines that begin with make, xlad or a path to xlad.
+// Returns the commands of fenced blocks: lines that begin with make, xlad or a path to xlad.
 std::vector<std::string> CommandsOf(const std::string& markdown) {
   std::vector<std::string> commands;
   bool inside = false;

@@ -1,5 +1,5 @@
-// Files of at most 600 lines, functions of at most 70, at most 5 parameters, lines of at most 120 columns, and classes
-// of at most 25 methods.
+// Checks the limits of size: files of at most 600 lines, functions of at most 70 lines and 5 parameters, lines of at
+// most 120 columns, and classes of at most 25 methods.
 #include <map>
 #include <utility>
 
@@ -15,16 +15,16 @@ constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxParameters = 5;
 constexpr size_t kMaxColumns = 120;
 constexpr int kMaxMethods = 25;
-// The comment of a class with more methods has these words and says why.
+// The comment of a class with more methods must contain these words and say why.
 constexpr const char* kMethodsReason = "ore than 25 methods";
 
 struct LargeClass {
   std::string name;
-  int line = 0;  // The first line of its head.
+  int line = 0;  // The first line of the head of the class.
   int methods = 0;
 };
 
-// The comment lines that end at the line before `line` (1-based), without "//", and `line` itself, as one line.
+// Returns the comment lines that end before `line` (1-based), without "//", and `line` itself, joined to one line.
 std::string CommentOf(const std::vector<std::string>& lines, int line) {
   std::string comment = lines[line - 1];
   for (int i = line - 2; i >= 0; --i) {
@@ -35,10 +35,10 @@ std::string CommentOf(const std::vector<std::string>& lines, int line) {
   return comment;
 }
 
-// The classes of a file that have more than kMaxMethods methods, public and private together, and no comment that gives
-// a reason. Constructors, destructors, friends and defaulted or deleted functions do not count.
+// Returns the classes of a file that have more than kMaxMethods methods, public and private together, and do not have a
+// comment with a reason. Constructors, destructors, friends and defaulted or deleted functions do not count.
 std::vector<LargeClass> LargeClasses(const std::string& source) {
-  std::map<int, LargeClass> classes;  // By line.
+  std::map<int, LargeClass> classes;  // Classes by line.
   for (const Function& function : FindFunctions(source)) {
     if (function.class_name.empty() || function.is_friend_or_not_written) continue;
     if (function.name == function.class_name || function.name[0] == '~') continue;
@@ -94,7 +94,7 @@ enum class E { kA, kB };
   EXPECT_EQ(found[4].parameters, 6);
 }
 
-// A class with a constructor, a destructor and `methods` methods, every third of them defined in the class.
+// Returns a class with a constructor, a destructor and `methods` methods. Every third method is defined in the class.
 std::string ClassWithMethods(const std::string& comment, int methods) {
   std::string text = "namespace a {\n" + comment + "class Large final : public Base {\n";
   text += " public:\n  Large();\n  ~Large();\n";
@@ -132,7 +132,7 @@ TEST(SizesTest, Files) {
     if (StartsWith(file.path, "scripts/") || (!EndsWith(file.path, ".cc") && !EndsWith(file.path, ".h"))) continue;
     std::string too_long;
     for (size_t i = 0; i < lines.size(); ++i) {
-      // Beyond ASCII a byte is not a column.
+      // Columns are counted as characters, because a character outside ASCII has several bytes.
       const size_t columns =
           std::count_if(lines[i].begin(), lines[i].end(), [](char c) { return (c & 0xC0) != 0x80; });
       if (columns > kMaxColumns) too_long += " " + std::to_string(i + 1);

@@ -1,4 +1,4 @@
-// Test programs of 20 lines or more are files in testdata/, not C++ strings.
+// Checks that test programs of 20 lines or more are files in testdata/, not C++ strings.
 #include "gtest/gtest.h"
 #include "tests/house/function_scanner.h"
 #include "tests/house/source_tree.h"
@@ -9,11 +9,11 @@ namespace {
 constexpr int kMaxLines = 19;
 
 struct StringLiteral {
-  int line = 0;  // The first line, 1-based.
+  int line = 0;  // The first line of the literal, 1-based.
   std::string text;
 };
 
-// Finds the string literals of a C++ file. Adjacent literals are one, as they are for the compiler.
+// Finds the string literals of a C++ file. Adjacent literals are joined, as by the compiler.
 class StringLiterals {
  public:
   explicit StringLiterals(const std::string& source) : source_(source) {}
@@ -39,7 +39,7 @@ class StringLiterals {
     if (At("R\"") && !in_word) return Raw();
     if (Now() == '"') return Quoted();
     if (Now() == '\'' && !in_word) return Character();
-    // Whatever is not blank or a comment ends a series of adjacent literals.
+    // Text that is neither blank nor a comment ends a series of adjacent literals.
     if (Now() != ' ' && Now() != '\n') continues_ = false;
     ++i_;
   }
@@ -83,7 +83,7 @@ class StringLiterals {
   std::vector<StringLiteral> found_;
 };
 
-// The literals that contain a program of more than kMaxLines lines.
+// Returns the literals that contain a program of more than kMaxLines lines.
 std::vector<StringLiteral> LargePrograms(const std::string& source) {
   std::vector<StringLiteral> large;
   for (const StringLiteral& literal : StringLiterals(source).Run()) {
@@ -98,7 +98,7 @@ std::vector<StringLiteral> LargePrograms(const std::string& source) {
   return large;
 }
 
-// A body of `lines` lines, each of which ends with `end`.
+// Returns a body of `lines` lines, each of which ends with `end`.
 std::string Body(int lines, const std::string& end) {
   std::string text = "  x = f32[] parameter(0)" + end;
   for (int i = 1; i < lines; ++i) text += "  y" + std::to_string(i) + " = f32[] negate(x)" + end;

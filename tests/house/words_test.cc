@@ -1,17 +1,18 @@
-// Words that may not be there: promises without an owner, paths of one machine; and what every header begins with.
+// Checks that files do not contain forbidden words, such as promises without an owner and paths of one machine, and
+// that every header has the required beginning.
 #include "gtest/gtest.h"
 #include "tests/house/source_tree.h"
 
 namespace xlad::house {
 namespace {
 
-// Split, so that this file passes its own test.
+// The words are split so that this file passes its own test.
 const std::string kPromises[] = {std::string("TO") + "DO", std::string("FIX") + "ME", std::string("X") + "XX"};
 const std::string kMachinePath = std::string("/wo") + "rk/";
 
 bool IsHouse(const SourceFile& file) { return StartsWith(file.path, "tests/house/"); }
 
-// The page of docs/ that a line names, if it exists.
+// Whether the line names an existing page of docs/.
 bool NamesAPage(const std::string& line) {
   const size_t at = line.find("docs/");
   if (at == std::string::npos) return false;
@@ -34,7 +35,7 @@ TEST(WordsTest, PromisesNameThePageThatOwnsThem) {
         const size_t at = lines[i].find(word);
         const bool whole = at != std::string::npos && (at == 0 || std::isalnum(lines[i][at - 1]) == 0) &&
                            (at + word.size() >= lines[i].size() || std::isalnum(lines[i][at + word.size()]) == 0);
-        // The style guide names the rule itself.
+        // The style guide may contain the words because it states the rule.
         EXPECT_TRUE(!whole || NamesAPage(lines[i]) || file.path == "docs/style.md")
             << file.path << ":" << i + 1 << ": " << word << " without a page of docs/ that owns it";
       }
@@ -50,7 +51,7 @@ TEST(WordsTest, NoPathsOfOneMachine) {
 
 TEST(WordsTest, FilesSayWhatTheyAre) {
   for (const SourceFile& file : CppFiles()) {
-    // Precompiled headers (scripts/cmake) are never included by a source.
+    // Source files never include the precompiled headers in scripts/cmake.
     if (!EndsWith(file.path, ".h") || StartsWith(file.path, "scripts/cmake/")) continue;
     EXPECT_TRUE(StartsWith(file.text, "// ") || StartsWith(file.text, "/* ")) << file.path;
     EXPECT_TRUE(file.text.find("#pragma once") != std::string::npos || StartsWith(file.text, "/* ")) << file.path;

@@ -1,8 +1,7 @@
-// What must be true of the coordinator's log, checked record by record, and what the states that it names contain.
+// The invariants of the coordinator's log, checked record by record, and the contents of the states that it names.
 //
-// The contents of a job's state after a number of steps are a pure function of the job and that number, so that a state
-// of another step, job or attempt is found wherever it turns up: in a checkpoint, in the start of an attempt, in a
-// loss.
+// The contents of a job's state after a number of steps are a pure function of the job and that number. So a wrong
+// state, of another step, job or attempt, is detected in a checkpoint, in the start of an attempt, or in a loss.
 #pragma once
 
 #include <cstdint>
@@ -19,36 +18,38 @@
 
 namespace xlad::simulation {
 
-// The contents of the state of the job with this client key before `step`.
+// Returns the contents of the state before `step` of the job with this client key.
 uint64_t ContentsAt(const std::string& key, int64_t step);
-// The loss of a step whose state had these contents.
+// Returns the loss of a step whose state had these contents.
 float LossOf(uint64_t contents);
 
-// A checkpoint's index that has been stored, whether it is committed or not.
+// A stored index of a checkpoint, committed or not.
 struct StoredIndex {
   std::string job_id;
   int64_t attempt = 0, generation = 0, step = 0;
   uint64_t contents = 0;
 };
 
-// The fold of the records that are durable. Violations are collected as text.
+// The state that results from the durable records. Violations are collected as text.
 class LogModel {
  public:
-  // `is_well` says whether a worker has had no trouble for so long that it cannot count as lost.
+  // `is_well` says whether a worker has run without faults for so long that it cannot count as lost.
   LogModel(const std::map<std::string, StoredIndex>* indexes, int devices_each,
            std::function<bool(const std::string&)> is_well)
       : indexes_(indexes), devices_each_(devices_each), is_well_(std::move(is_well)) {}
 
-  // Records as they become durable, in order, or again from the first after the log has been opened again.
+  // Must be called for each record, in order, when it becomes durable, and again from the first one after the log was
+  // reopened.
   void Apply(const JobEvent& event);
-  // Metrics as they become durable. A later attempt that runs a step again must find the same loss.
+  // Must be called for metrics when they become durable. A later attempt that runs a step again must have the same
+  // loss.
   void ApplyMetrics(const service::LogBatch::Metrics& metrics);
-  // The log has been opened again and is about to be read: everything that was durable must come again.
+  // Must be called before the reopened log is read. All durable records must be read again.
   void BeginReading();
-  // All of it has been read: nothing may be missing.
+  // Must be called after the log was read. Checks that no durable record is missing.
   void EndReading();
 
-  // The client has been told that the job with this key has this id.
+  // Must be called when a client has been told that the job with this key has this id.
   void Acknowledge(const std::string& key, const std::string& job_id);
 
   struct Job {
@@ -58,16 +59,17 @@ class LogModel {
     bool running = false, started = false;
     bool ended = false;
     JobState end_state = JOB_STATE_UNSPECIFIED;
-    std::string reason;  // Why it ended.
-    service::Mesh mesh;  // Attempts use it from now on.
+    std::string reason;  // Why the job ended.
+    service::Mesh mesh;  // The mesh of the next attempts.
     AttemptPlaced placed;
-    bool resized = false;       // Since the placement.
+    bool resized = false;       // Whether the job was resized after the placement.
     std::string lost_worker;    // The worker whose loss ended the latest attempt, or empty.
     int64_t failures = 0;       // Attempts in a row that failed without a new checkpoint.
-    std::string program_error;  // How the program ended the latest attempt, and at which step; empty if it did not.
-    bool repeated = false;      // The latest two attempts ended with the same program error at the same step.
-    std::map<int64_t, std::string> checkpoints;  // URIs of those that are kept, by step.
-    int64_t newest_step = -1;                    // The newest of all checkpoints so far.
+    // How and at which step the program ended the latest attempt; empty if the program did not end it.
+    std::string program_error;
+    bool repeated = false;  // Whether the latest two attempts ended with the same program error at the same step.
+    std::map<int64_t, std::string> checkpoints;  // URIs of the kept checkpoints, by step.
+    int64_t newest_step = -1;                    // The step of the newest checkpoint so far, or -1.
   };
   const std::map<std::string, Job>& jobs() const { return jobs_; }
   const std::set<std::string>& drained() const { return drained_; }
@@ -92,18 +94,18 @@ class LogModel {
   const int devices_each_;
   const std::function<bool(const std::string&)> is_well_;
   std::map<std::string, Job> jobs_;
-  std::set<std::string> drained_;                    // Workers.
-  std::map<std::string, std::string> ids_;           // By client key.
+  std::set<std::string> drained_;                    // Ids of workers.
+  std::map<std::string, std::string> ids_;           // Job ids by client key, from the log.
   std::map<std::string, std::string> acknowledged_;  // Job ids by client key.
   int64_t term_ = 0, generation_ = 0, sequence_ = 0;
-  int64_t durable_sequence_ = 0;  // The last record of which an append returned OK.
+  int64_t durable_sequence_ = 0;  // The last record whose append returned OK.
   int64_t attempts_ = 0, checkpoints_ = 0;
   std::map<std::string, int64_t> records_;
   bool reading_ = false;
   std::vector<std::string> violations_;
 };
 
-// The log of the real coordinator, with every record that becomes durable passed to the model.
+// Returns a log that passes every record of the real coordinator's log to the model when it becomes durable.
 std::shared_ptr<service::JobLog> Observe(std::unique_ptr<service::JobLog> log, LogModel* model);
 
 }  // namespace xlad::simulation

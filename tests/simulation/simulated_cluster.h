@@ -1,6 +1,6 @@
-// A complete cluster in one thread on a virtual clock: one coordinator, many workers, a network that delays messages
-// and breaks connections, a job log whose appends fail, processes that are killed. A seed determines everything, so
-// that a failure can be replayed exactly. Used by one thread.
+// A complete cluster in one thread on a virtual clock: one coordinator and many workers, with a network that delays
+// messages and breaks connections, a job log with failing appends, and killed processes. A seed determines everything,
+// so that a failure can be replayed exactly. Used by one thread.
 //
 // GroupCommit, CoordinatorCore and WorkerCore are the real classes. Streams, builds and tasks are simulated; the tasks
 // of an attempt step in lockstep, as collectives would force them to.
@@ -21,7 +21,8 @@
 
 namespace xlad::simulation {
 
-// It has more than 25 methods: one for each kind of fault and of client request, and those that deliver messages.
+// The class has more than 25 methods: one for each kind of fault and of client request, and those that deliver
+// messages.
 class SimulatedCluster {
  public:
   SimulatedCluster(uint64_t seed, int workers, int devices_each);
@@ -30,29 +31,31 @@ class SimulatedCluster {
   // Advances the virtual clock in steps of 10 ms.
   void Run(int64_t ms);
 
-  // Returns the job's id, or empty if it was not acknowledged (the log failed, or the coordinator is down).
+  // Returns the job's id, or an empty text if the job was not acknowledged because the log failed or the coordinator is
+  // down.
   std::string Submit(const std::string& key, int64_t devices, int64_t steps, int attempts);
 
-  // Opens a session and holds it until the coordinator or ReleaseSessions ends it. Empty if it was not acknowledged.
+  // Opens a session and holds it until the coordinator or ReleaseSessions ends it. Returns an empty text if the session
+  // was not acknowledged.
   std::string OpenSession(const std::string& key, int64_t devices);
-  // Asks where the session's first worker serves. Returns false if the session cannot be used now.
+  // Requests the address of the session's first worker. Returns false if the session cannot be used now.
   bool UseSession(const std::string& id);
   void ReleaseSessions();
 
-  // Faults.
+  // --- Faults.
   void KillCoordinator();
   void StartCoordinator();
   void KillWorker(int w);
   void StartWorker(int w);
-  void CutConnection(int w);  // The stream breaks; both sides are notified later.
-  void DrainWorker(int w);    // SIGTERM.
-  // Some of the failing appends write their batch nevertheless.
+  void CutConnection(int w);  // Breaks the worker's stream. Both sides are notified later.
+  void DrainWorker(int w);    // Has the same effect as SIGTERM.
+  // Makes the next n appends fail. If n is odd, they write their batches nevertheless.
   void FailNextAppends(int n) {
     store_.fail_next_appends = n;
     store_.failures_are_ambiguous = n % 2 == 1;
   }
   bool coordinator_is_up() const { return coordinator_ != nullptr; }
-  // Null while the coordinator does not serve, because its log cannot be written.
+  // Null while the coordinator does not serve because its log cannot be written.
   service::CoordinatorCore* coordinator() { return coordinator_ == nullptr ? nullptr : coordinator_->coordinator(); }
   JobStatus StatusOf(const std::string& job) {
     return coordinator()->jobs().Status(service::JobId(job)).value_or(JobStatus());
@@ -69,7 +72,7 @@ class SimulatedCluster {
   struct WorkerProcess {
     std::unique_ptr<worker::WorkerCore> core;
     uint64_t incarnation = 0;
-    int64_t connection = 0;  // 0 means not connected.
+    int64_t connection = 0;  // 0 if the worker is not connected.
     int64_t connect_at_ns = 0;
     bool drained = false;
   };
@@ -84,7 +87,8 @@ class SimulatedCluster {
   void Deliver();
   void Connect(int w);
   void Disconnect(int w);
-  // Handles an event on the coordinator and commits it. Returns false if it does not serve, or stops doing so.
+  // Handles an event on the coordinator and commits it. Returns false if the coordinator does not serve or stops
+  // serving.
   bool Do(const std::function<void(service::CoordinatorCore&)>& handle, bool tick = false);
   void TryToServe();
   void Perform(const service::Actions& actions);
@@ -101,11 +105,12 @@ class SimulatedCluster {
   std::vector<WorkerProcess> workers_;
   const int devices_each_;
   int64_t next_connection_ = 1;
-  std::map<int64_t, int> connections_;      // The worker of each connection.
+  std::map<int64_t, int> connections_;      // Workers by connection.
   std::vector<std::string> held_sessions_;  // Sessions of the current coordinator.
-  std::map<int64_t, int64_t> last_due_ns_;  // By connection and direction: messages stay in order.
-  std::deque<Message> messages_;            // By due time.
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // By job and attempt.
+  // The time of the last message by connection and direction, so that messages stay in order.
+  std::map<int64_t, int64_t> last_due_ns_;
+  std::deque<Message> messages_;                                            // Events by due time.
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<Gang>> gangs_;  // Gangs by job and attempt.
   uint64_t trace_hash_ = 0;
 };
 

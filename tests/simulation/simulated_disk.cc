@@ -40,7 +40,7 @@ void SimulatedDisk::Apply(const PendingWrite& write, std::string* contents) {
   std::memcpy(contents->data() + write.offset, write.bytes.data(), write.bytes.size());
 }
 
-// Keeps each sector of the write with probability 1/2.
+// Applies each sector of the write with probability 1/2.
 void SimulatedDisk::ApplyInPart(const PendingWrite& write, std::string* contents) {
   if (write.truncate >= 0) return;
   for (int64_t begin = 0; begin < std::ssize(write.bytes);) {

@@ -1,8 +1,8 @@
-// A disk in memory that loses what was not synced, tears writes, fails and fills up, on command and by a seed.
+// A disk in memory that, on command, loses unsynced writes, tears writes, fails or fills up. A seed determines its
+// random choices.
 //
-// What a process reads is what it has written. What is on the disk is only what has been synced; of later writes, each
-// one may be there, be missing, or be there in part, sector by sector, after a crash. Names are on disk at once. Used
-// by one thread.
+// A process reads what it has written. After a crash, the disk has all synced writes. Each later write may be present,
+// be missing, or be present in some of its sectors. Names of files are durable at once. Used by one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,21 @@ namespace xlad::simulation {
 
 enum class DiskFault {
   kNone,
-  kNoSpace,       // A write that makes a file longer fails, in part; syncs and overwrites work.
-  kIoError,       // The operation fails and does nothing.
-  kTornWrite,     // A write fails after a part of it.
-  kLostSync,      // A sync fails and nothing of the file's later writes will be on disk, although reads show them.
-  kAmbiguousSync  // A sync fails although everything is on disk.
+  // A file cannot be created, and a write that makes a file longer fails after a part of it. Other operations work.
+  kNoSpace,
+  kIoError,    // The operation fails without an effect.
+  kTornWrite,  // A write fails after a part of it.
+  // A sync fails, and the file's writes since its last sync will never be durable, although reads return them.
+  kLostSync,
+  kAmbiguousSync  // A sync fails although all writes are durable.
 };
 
 class SimulatedDisk {
  public:
   explicit SimulatedDisk(uint64_t seed) : random_(SeededRandom(seed)) {}
 
-  // --- Files. All return false if the operation failed; a read beyond the end fills with zeros and returns true.
+  // --- Files. Create, Delete, Read, Write, Truncate and Sync return false if they fail. A read beyond the end of the
+  // file succeeds and fills the rest with zeros.
   bool Exists(const std::string& path) const { return files_.contains(path); }
   bool Create(const std::string& path);
   bool Delete(const std::string& path);
@@ -39,37 +42,38 @@ class SimulatedDisk {
   bool Truncate(const std::string& path, int64_t size);
   bool Sync(const std::string& path);
   int64_t Size(const std::string& path) const;
-  // Whether the last failed operation failed because the disk was full.
+  // Whether the last counted operation (see below) failed because the disk was full.
   bool is_full() const { return failed_full_; }
 
-  // One holder at a time, as an exclusive lock; false if there is one already.
+  // Takes an exclusive lock for `holder`. Returns false if the file is locked by another holder.
   bool Lock(const std::string& path, const void* holder);
   void Unlock(const std::string& path, const void* holder);
 
-  // --- Faults. Operations that change the disk, and syncs, are counted.
+  // --- Faults. Operations that change the disk, and syncs, are counted from 1.
   int64_t operations() const { return operations_; }
-  // `count` operations of a matching kind fail, beginning with the one that has this number.
+  // Injects the fault into `count` operations that it can affect, beginning with operation number `operation`.
   void FailAt(int64_t operation, DiskFault fault, int64_t count);
-  // Before this operation, the power fails: it and all later operations fail until Restart.
+  // The power fails after operation number `operation`. All later operations fail until Restart.
   void CrashAt(int64_t operation) { crash_at_ = operation; }
   bool has_crashed() const { return operations_ > crash_at_; }
-  // The power has failed, now or at CrashAt: what was not synced may be lost. All locks are free and all faults over.
+  // Restarts after a power failure, which happens now if CrashAt has not caused one. Unsynced writes may be lost. All
+  // locks are released and all faults end.
   void Restart();
 
  private:
   struct PendingWrite {
     int64_t offset = 0;
     std::string bytes;
-    int64_t truncate = -1;  // Not negative: sets the size instead.
+    int64_t truncate = -1;  // If not negative, the operation sets the size instead of writing.
   };
   struct File {
-    std::string seen;     // As the process sees it.
-    std::string durable;  // As the disk has it.
+    std::string seen;     // The contents that reads return.
+    std::string durable;  // The durable contents.
     std::vector<PendingWrite> pending;
     const void* holder = nullptr;
   };
 
-  // The fault of the next operation, which is counted.
+  // Counts the next operation and returns its fault.
   DiskFault NextFault(bool grows, bool is_sync);
   static void Apply(const PendingWrite& write, std::string* contents);
   void ApplyInPart(const PendingWrite& write, std::string* contents);
@@ -83,7 +87,7 @@ class SimulatedDisk {
   bool failed_full_ = false;
 };
 
-// Makes SQLite use the disk for all files from now on, as its default VFS; the real files again when it is destroyed.
+// Makes SQLite use the simulated disk for all files, as its default VFS. The destructor restores the previous VFS.
 class SqliteOnDisk {
  public:
   explicit SqliteOnDisk(SimulatedDisk* disk);

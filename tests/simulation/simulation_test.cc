@@ -1,5 +1,5 @@
-// Complete clusters on a virtual clock, with faults from a seed. XLAD_SIMULATION_SEEDS is the number of seeds (default
-// 40); XLAD_SIMULATION_SEED runs one seed, to replay it.
+// Complete clusters on a virtual clock, with faults that a seed determines. XLAD_SIMULATION_SEEDS is the number of
+// seeds (default 40). XLAD_SIMULATION_SEED is a single seed to replay.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,8 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
     case 2: cluster->CutConnection(w); break;
     case 3: cluster->DrainWorker(w); break;
     case 4: cluster->FailNextAppends(1 + static_cast<int>(random->Below(3))); break;
-    default: break;  // No fault.
+    default:
+      break;  // This choice does not inject a fault.
   }
   cluster->Run(static_cast<int64_t>(random->Below(3000)));
   if (!cluster->coordinator_is_up()) cluster->StartCoordinator();
@@ -39,7 +40,7 @@ void Misfortune(SimulatedCluster* cluster, Random* random) {
   }
 }
 
-// Every step of a job that succeeded is recorded once, in order, with its value.
+// Every step of a successful job is recorded once, in order, with its value.
 void ExpectWholeMetrics(const SimulatedCluster& cluster, const Submitted& job) {
   std::vector<bool> seen(job.steps, false);
   for (const auto& [id, metrics] : cluster.store().metrics) {
@@ -72,10 +73,10 @@ uint64_t RunSeed(uint64_t seed) {
   for (int minute = 0; minute < 20; ++minute) {
     cluster.Run(15'000);
     for (int w = 0; w < kWorkers; ++w) {
-      if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // A worker that had drained.
+      if (!cluster.worker_is_up(w)) cluster.StartWorker(w);  // Restarts a worker that was drained.
     }
   }
-  // An append that failed may have written its batch: then the job exists, although it was not acknowledged.
+  // A failed append may have written its batch. The job then exists although it was not acknowledged.
   EXPECT_GE(cluster.coordinator()->context().jobs.size(), jobs.size());
   for (const Submitted& job : jobs) {
     const JobStatus status = cluster.StatusOf(job.id);
@@ -98,7 +99,7 @@ TEST(Simulation, AcceptedJobsSurviveEverything) {
   }
 }
 
-// Under any faults, a session ends after its client has gone, and jobs then get its devices.
+// Under any faults, a session ends after its client has disconnected, and jobs then get its devices.
 TEST(Simulation, SessionsLeaveNothingBehind) {
   for (uint64_t seed = 0; seed < 25; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -1,5 +1,5 @@
-// An SQLite VFS over SimulatedDisk (sqlite.org/vfs.html). Without shared memory: the write-ahead log needs the
-// exclusive locking mode, which the job log uses.
+// An SQLite VFS over SimulatedDisk (sqlite.org/vfs.html). It does not have shared memory, so the write-ahead log needs
+// the exclusive locking mode, which the job log uses.
 #include <sqlite3.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@ constexpr int kMaxPath = 512;
 constexpr char kVfsName[] = "simulated-disk";
 
 struct OpenFile {
-  sqlite3_file base;  // First, because SQLite sees only this part.
+  sqlite3_file base;  // Declared first, because SQLite uses only this part of the object.
   SimulatedDisk* disk;
   char path[kMaxPath + 1];
   int lock;
@@ -119,7 +119,7 @@ int FullPathname(sqlite3_vfs*, const char* path, int size, char* out) {
   sqlite3_snprintf(size, out, "%s", path);
   return SQLITE_OK;
 }
-// The same numbers in every run, so that a seed replays.
+// The same numbers in every run, so that a seed can be replayed.
 int Randomness(sqlite3_vfs*, int size, char* out) {
   std::memset(out, 42, size);
   return size;

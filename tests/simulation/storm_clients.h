@@ -1,7 +1,7 @@
-// The clients of a storm. Each submits one job, again and again until that is acknowledged, follows its metrics, and
-// may cancel or resize it; an operator drains workers and undrains them. Used by one thread.
+// The clients of a storm. Each client submits one job, repeatedly until the job is acknowledged, follows its metrics,
+// and may cancel or resize it. An operator drains and undrains workers. Used by one thread.
 //
-// They know what must become of each job, and report whatever differs from that.
+// The clients report a violation if a job does not progress or end as it must.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ class StormClients {
   ~StormClients();
 
   void Start(int64_t storm_ms);
-  // Undrains all workers, and asks for nothing else any more.
+  // Undrains all workers and stops all other requests.
   void Repair();
-  // Whether every job has ended, or waits for something that never comes.
+  // Whether every job has ended, or waits for a worker that never comes back.
   bool AllEnded() const;
   // Reports jobs that have not ended as they must.
   void CheckEnd();
@@ -36,14 +36,14 @@ class StormClients {
 
  private:
   struct Client;
-  struct Stop {  // That an attempt is to make.
+  struct Stop {  // A requested stop of an attempt.
     int64_t attempt = 0, step = -1;
-    int64_t since_ns = 0;  // Since when nothing is in its way.
+    int64_t since_ns = 0;  // The time since which faults do not hinder the stop.
   };
-  struct Progress {  // What an attempt has reached.
+  struct Progress {  // The progress of an attempt.
     int64_t attempt = 0, step = -1, checkpoint = -1;
     JobState state = JOB_STATE_UNSPECIFIED;
-    int64_t since_ns = 0;  // Since when it has been there and nothing is in its way.
+    int64_t since_ns = 0;  // The time since which there was no progress although faults did not hinder it.
     bool operator==(const Progress& other) const {
       return attempt == other.attempt && step == other.step && checkpoint == other.checkpoint && state == other.state;
     }
@@ -52,8 +52,7 @@ class StormClients {
 
   void AddClient(int number);
   void Submit(Client* client);
-  // Sends the request at least once in this time until it is answered by anything but Unavailable; then calls
-  // `answered`.
+  // Repeats the request, at least once in `patience_ms`, until the answer is not Unavailable. Then calls `answered`.
   void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered);
   void Insist(int64_t patience_ms, const Request& request, const std::function<void(const absl::Status&)>& answered,
               const std::shared_ptr<bool>& is_answered);
@@ -77,12 +76,12 @@ class StormClients {
   const int64_t max_devices_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::set<std::string> drained_;  // Workers that an operator has drained.
-  bool operator_waits_ = false;    // For an answer.
-  // By job.
+  bool operator_waits_ = false;    // Whether the operator waits for an answer.
+  // The following maps are by job.
   std::map<std::string, Stop> stops_;
   std::map<std::string, Progress> progress_;
-  std::map<std::string, int64_t> idle_since_ns_;  // Since when devices for a waiting job have been free.
-  // By job and attempt: since when an attempt has been starting with a worker that has ended.
+  std::map<std::string, int64_t> idle_since_ns_;  // The time since which devices for a waiting job have been free.
+  // For each job and attempt, the time since which a starting attempt has had an ended worker.
   std::map<std::pair<std::string, int64_t>, int64_t> dead_since_ns_;
 };
 

@@ -7,7 +7,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kStepMs = 20;
-constexpr int64_t kStallMs = 3000;  // Peers give an attempt up whose member has stalled for this long.
+constexpr int64_t kStallMs = 3000;  // Peers abort an attempt if one of its members has stalled for this long.
 
 }  // namespace
 
@@ -19,7 +19,7 @@ void StormWorkers::Drop(Process* process, const TaskKey& key) {
   EndGang(gang.get(), process->id);
 }
 
-// The others cannot continue without a member: they report a failure that names it.
+// Ends a gang that has lost a member: the other members report a failure that names `suspect`.
 void StormWorkers::EndGang(Gang* gang, const std::string& suspect) {
   if (std::exchange(gang->over, true)) return;
   gang->suspect = suspect;
@@ -96,7 +96,7 @@ void StormWorkers::FinishStep(Gang* gang) {
   metrics.set_step_ms(static_cast<double>(kStepMs));
   metrics.set_attempt(gang->key.second);
   metrics.add_values(LossOf(gang->contents));
-  // A state of another step or job leads to a state that no step of this job has.
+  // A wrong state, of another step or job, leads to contents that are wrong for every step of this job.
   gang->contents = gang->contents == ContentsAt(job_key, gang->finished) ? ContentsAt(job_key, gang->finished + 1)
                                                                          : gang->contents + 1;
   ++gang->finished;
@@ -166,7 +166,7 @@ void StormWorkers::SendMetrics(Process* process, Task* task) {
   SendUp(process, std::move(message));
 }
 
-// Everything that the coordinator has not answered, in the order in which it happened.
+// Sends all messages that the coordinator has not answered, in their original order.
 void StormWorkers::SendUnanswered(Process* process, Task* task) {
   SendMetrics(process, task);
   for (const auto& [step, shard] : task->shards) SendShard(process, task, step);

@@ -1,4 +1,4 @@
-// What StormWorkers knows of processes, their tasks, and the gangs of tasks that run an attempt together.
+// The processes of StormWorkers, their tasks, and the gangs of tasks that run an attempt together.
 #pragma once
 
 #include <deque>
@@ -13,7 +13,7 @@
 
 namespace xlad::simulation {
 
-// Names the attempt of a launched task in a message.
+// Sets the attempt of a launched task in a message.
 template <typename Message>
 void Name(const LaunchTask& launch, Message* message) {
   message->set_job_id(launch.job_id());
@@ -24,39 +24,41 @@ void Name(const LaunchTask& launch, Message* message) {
 struct StormWorkers::Task {
   LaunchTask launch;
   std::shared_ptr<Gang> gang;
-  bool is_first = false;  // It has device 0 and reports the metrics.
+  bool is_first = false;  // Whether the task has device 0 and reports the metrics.
   bool ready = false, started = false;
   int64_t lease_until = -1;
   int64_t stop_at = -1;
-  std::set<int64_t> checkpoint_steps;         // Those that the coordinator has named.
-  std::map<int64_t, CheckpointShard> shards;  // Written and not committed, by step.
+  std::set<int64_t> checkpoint_steps;         // The steps that CheckpointAt messages have named.
+  std::map<int64_t, CheckpointShard> shards;  // The written but uncommitted shards, by step.
   int64_t saved_step = -1;                    // The last step whose state was written, or from which it started.
-  std::deque<StepMetrics> metrics;            // Not acknowledged.
-  std::optional<WorkerMessage> end;           // Repeated until it is forgotten.
+  std::deque<StepMetrics> metrics;            // The metrics that are not acknowledged.
+  // The message about the task's end. It is repeated until the coordinator tells the worker to forget the attempt.
+  std::optional<WorkerMessage> end;
 };
 
 struct StormWorkers::Gang {
   TaskKey key;
   LaunchTask launch;
-  std::map<int, std::pair<Process*, Task*>> members;  // By the process's number, so that a seed replays.
+  // Keyed by the number of the process, so that the order is the same in a replay.
+  std::map<int, std::pair<Process*, Task*>> members;
   int64_t finished = 0;
   uint64_t contents = 0;  // The contents of the state before step `finished`.
   int64_t stalled_since_ns = -1;
   bool scheduled = false, over = false;
-  std::string suspect;  // Who ended it.
+  std::string suspect;  // The process that ended the gang.
 };
 
 struct StormWorkers::Process {
   int number = 0;
   std::string id;
   uint64_t incarnation = 0;
-  int64_t life = 0;  // The number of starts.
+  int64_t life = 0;  // The number of times that it was started.
   bool up = false;
-  bool stays_away = false;  // Until the end of the storm.
-  bool is_gone = false;     // For good.
+  bool stays_away = false;  // Whether it stays down until the end of the storm.
+  bool is_gone = false;     // Whether it never comes back.
   int64_t stopped_until_ns = 0;
-  int64_t trouble_ns = 0;  // The last time at which it started, died, or its paths were cut or healed.
-  bool data_cut = false;   // Its peers cannot reach it.
+  int64_t trouble_ns = 0;  // The last time at which it started or died, or its paths were cut or restored.
+  bool data_cut = false;   // Whether its peers cannot reach it.
   bool cut_up = false, cut_down = false, refused = false;
   int64_t cut_since_ns = 0;
   int64_t connection = 0;
@@ -64,9 +66,9 @@ struct StormWorkers::Process {
   bool leaving = false;
   int64_t term = 0;
   std::map<TaskKey, Task> tasks;
-  std::deque<WorkerMessage> held_up;  // By a cut, in order.
+  std::deque<WorkerMessage> held_up;  // The messages that a cut holds back, in order.
   std::deque<CoordinatorMessage> held_down;
-  int64_t last_up_ns = 0, last_down_ns = 0;  // Messages stay in order.
+  int64_t last_up_ns = 0, last_down_ns = 0;  // The arrival times of the last messages, so that messages stay in order.
 };
 
 }  // namespace xlad::simulation

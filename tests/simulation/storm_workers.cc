@@ -12,7 +12,7 @@
 namespace xlad::simulation {
 namespace {
 
-constexpr int kRack = 3;  // Workers that go at once.
+constexpr int kRack = 3;  // The number of workers that die at once.
 // The cases of StormWorkers::Misfortune.
 constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorkerDeath, StormFault::kCut,
                                    StormFault::kCut,         StormFault::kWorkerPause, StormFault::kLeaving,
@@ -20,7 +20,7 @@ constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorker
 constexpr uint64_t kTaskDies = 6;
 constexpr int64_t kBeatMs = 500;
 constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker is lost.
-constexpr int64_t kDeadLinkMs = 6000;      // A link on which nothing has passed for this long is closed by both ends.
+constexpr int64_t kDeadLinkMs = 6000;      // Both ends close a link that was silent for this long.
 
 }  // namespace
 
@@ -105,7 +105,7 @@ void StormWorkers::Close(int64_t connection) {
   });
 }
 
-// What a worker does every half second; it also dials again when it has no connection.
+// Sends a heartbeat every half second. Reconnects if the worker does not have a connection.
 void StormWorkers::Beat(Process* process, int64_t life) {
   if (!process->up || process->life != life) return;
   const int64_t now_ns = storm_->NowNs();
@@ -146,7 +146,7 @@ void StormWorkers::SendUp(Process* process, WorkerMessage message) {
                 });
 }
 
-// What was on its way when the connection closed arrives as well, even after the coordinator knows that it has closed.
+// Messages that were sent before the connection closed arrive even after the coordinator was notified of the close.
 void StormWorkers::DeliverUp(int64_t connection, const WorkerMessage& message) {
   storm_->NoteMessage(absl::StrCat("from connection ", connection), message);
   storm_->Post([connection, message](Core& c) { c.OnWorkerMessage(service::ConnectionId(connection), message); });
@@ -173,7 +173,7 @@ void StormWorkers::Deliver(int64_t connection, const CoordinatorMessage& message
 
 void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
   storm_->NoteMessage("to " + process->id, message);
-  if (message.term() < process->term) return;  // The sender has been replaced.
+  if (message.term() < process->term) return;  // A newer coordinator process has replaced the sender.
   process->term = message.term();
   const auto drop = [&](const auto& named) {
     const TaskKey key{named.job_id(), named.attempt()};
@@ -222,7 +222,7 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
 void StormWorkers::OnRegistered(Process* process) {
   process->registered = true;
   for (auto& [key, task] : process->tasks) {
-    if (!task.started) task.ready = false;  // Is reported again.
+    if (!task.started) task.ready = false;  // The worker reports again that the task is ready.
     SendUnanswered(process, &task);
   }
   if (!process->leaving) return;
@@ -277,10 +277,11 @@ void StormWorkers::OnStopAt(Process* process, const StopTaskAt& stop) {
   answer->set_current(task->gang->finished + 1);
   if (answer->accepted() && task->stop_at != stop.step()) {
     task->stop_at = stop.step();
-    if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // It continues to the later step.
+    if (task->end.has_value() && task->end->has_stopped()) task->end.reset();  // The task continues to the later step.
   }
   SendUp(process, std::move(message));
-  if (task->gang->over && !task->end.has_value()) FailTask(process, task);  // It cannot: peers left while it stood.
+  // The task cannot continue, because peers ended while it was stopped.
+  if (task->gang->over && !task->end.has_value()) FailTask(process, task);
 }
 
 void StormWorkers::OnCheckpointAt(Process* process, const CheckpointAt& checkpoint) {
@@ -340,7 +341,7 @@ int64_t StormWorkers::StoppedUntilNs() const {
 void StormWorkers::CheckEnd() const {
   for (const auto& process : processes_) {
     for (const auto& [key, task] : process->tasks) {
-      // A job that waited for ever may have been resized at the end, and runs now.
+      // A job that waited endlessly may have been resized at the end, and now runs.
       const auto job = storm_->model().jobs().find(key.first);
       const bool is_current =
           job != storm_->model().jobs().end() && job->second.running && job->second.attempt == key.second;
@@ -364,7 +365,7 @@ void StormWorkers::Cut(Process* process) {
   storm_->After(storm_->Between(50, 15'000), [this, process] { Heal(process); });
 }
 
-// Opens all paths; what the cut has held back arrives.
+// Restores all paths. The messages that the cut held back arrive.
 void StormWorkers::Heal(Process* process) {
   process->trouble_ns = storm_->NowNs();
   process->refused = process->cut_up = process->cut_down = process->data_cut = false;
@@ -395,7 +396,7 @@ StormWorkers::Process* StormWorkers::FindProcess(const std::string& id) {
   return found == processes_.end() ? nullptr : found->get();
 }
 
-// Both directions between the worker and the coordinator; its peers still reach it.
+// Cuts both directions between the worker and the coordinator. Its peers still reach it.
 void StormWorkers::CutControl(Process* process, int64_t ms) {
   process->cut_since_ns = process->trouble_ns = storm_->NowNs();
   process->cut_up = process->cut_down = true;
@@ -414,8 +415,9 @@ void StormWorkers::CutDuringAdoption(const std::string& late, const std::string&
 
 void StormWorkers::Misfortune() {
   const bool is_rack = storm_->kind() == StormKind::kStops && storm_->Has(StormFault::kRack);
-  if (is_rack && storm_->random().Below(5) == 0) {  // A rack loses its power.
-    if (storm_->random().Below(2) == 0) storm_->KeepQuiet(25'000);  // Until its workers count as lost, and jobs shrink.
+  if (is_rack && storm_->random().Below(5) == 0) {  // A rack loses power.
+    // The time without new faults lasts until the workers count as lost and jobs shrink.
+    if (storm_->random().Below(2) == 0) storm_->KeepQuiet(25'000);
     for (int i = 0; i < kRack; ++i) {
       Lose(processes_[storm_->random().Below(processes_.size())].get(), storm_->Between(3000, 25'000));
     }
@@ -432,7 +434,7 @@ void StormWorkers::Misfortune() {
       const uint64_t fate = storm_->random().Below(12);
       process->stays_away = fate <= 1;
       if (fate == 1 && !std::exchange(one_is_gone_, true)) process->is_gone = has_lost_ids_ = true;
-      if (fate == 2 || fate == 3) {  // Comes back under another id.
+      if (fate == 2 || fate == 3) {  // The worker comes back under another id.
         process->id = absl::StrCat(process->id, "'");
         has_lost_ids_ = true;
       }
@@ -461,7 +463,7 @@ void StormWorkers::Misfortune() {
   }
 }
 
-// The process of one task dies; its daemon reports that until the attempt is forgotten.
+// The process of one task dies. Its daemon reports this until the coordinator tells it to forget the attempt.
 void StormWorkers::ExitTask(Process* process, Task* task) {
   storm_->Note(absl::StrCat("a task of ", process->id, " dies"));
   WorkerMessage message;

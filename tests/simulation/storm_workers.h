@@ -1,9 +1,9 @@
 // The workers of a storm: processes that follow the protocol of proto/worker.proto, their connections, and the attempts
-// that they run together. Everything about them can fail. Used by one thread.
+// that they run together. Processes, paths and tasks can fail. Used by one thread.
 //
-// The tasks of an attempt step in lockstep, as collectives force them to. The state that they hold has contents
-// (log_model.h): a task that starts from another state than it should, or continues behind a fence, leaves traces of
-// that in its shards and losses.
+// The tasks of an attempt step in lockstep, as collectives force them to. Their state has checkable contents
+// (log_model.h): if a task starts from a wrong state, or continues after its attempt was fenced, its shards and losses
+// are wrong.
 #pragma once
 
 #include <deque>
@@ -21,48 +21,48 @@ namespace xlad::simulation {
 
 class Storm;
 
-// More than 25 methods: one per message of the protocol and per fault.
+// The class has more than 25 methods: one for each message of the protocol and each fault.
 class StormWorkers {
  public:
   StormWorkers(Storm* storm, int workers, int devices_each);
   ~StormWorkers();
 
   void Start();
-  // The coordinator's process has ended, or does not serve any more: all connections close.
+  // Closes all connections, because the coordinator's process has ended or no longer serves.
   void OnCoordinatorGone();
-  // A message of the coordinator; lost if the connection is gone.
+  // Delivers a message of the coordinator. It is lost if the connection is closed.
   void Deliver(int64_t connection, const CoordinatorMessage& message);
   void Close(int64_t connection);
   // Stores the index of a checkpoint, from the shards that were written.
   service::Checkpoint StoreIndex(const CheckpointIndex& index);
 
   std::string AnyId();
-  // Whether an id will never be used again: its process has gone for good, or came back under another one.
+  // Whether some id will never be used again, because its process never comes back or came back under another id.
   bool HasLostIds() const { return has_lost_ids_; }
 
   // Whether the worker's process and paths have worked for so long that it cannot count as lost.
   bool IsWell(const std::string& id) const;
-  // Whether no process has this id now.
+  // Whether there is no process with this id now.
   bool HasDied(const std::string& id) const;
-  // When the last of the processes that are stopped continues.
+  // The time at which the last stopped process continues.
   int64_t StoppedUntilNs() const;
   // Reports tasks of attempts that have ended.
   void CheckEnd() const;
 
-  // Whether the worker runs and can be reached by the coordinator and by its peers, now.
+  // Whether the worker runs now and can be reached by the coordinator and by its peers.
   bool IsReachable(const std::string& id) const;
-  // Closes the connection, if it is still open; kills the worker too, which starts again.
+  // Closes the connection if it is still open. If `kill` is set, also kills the worker, which restarts later.
   void Break(int64_t connection, bool kill);
-  // After the start of a coordinator: the path of `late` is cut at once, and that of `lost` when it has registered;
-  // `late` comes back after `lost` counts as lost, and before `lost` comes back.
+  // Called after the start of a coordinator. Cuts the path of `late` at once, and the path of `lost` when it has
+  // registered. `late` comes back after `lost` counts as lost, and before `lost` comes back.
   void CutDuringAdoption(const std::string& late, const std::string& lost);
-  // One fault of a worker or of a path.
+  // Injects one fault of a worker or of a path.
   void Misfortune();
   // Ends all faults.
   void Repair();
 
  private:
-  using TaskKey = std::pair<std::string, int64_t>;  // Job and attempt.
+  using TaskKey = std::pair<std::string, int64_t>;  // The id of a job, and the number of its attempt.
   struct Gang;
   struct Task;
   struct Process;
@@ -105,11 +105,11 @@ class StormWorkers {
   std::vector<std::unique_ptr<Process>> processes_;
   std::map<TaskKey, std::shared_ptr<Gang>> gangs_;
   std::map<int64_t, Process*> connections_;
-  std::map<std::string, StoredIndex> shards_;  // By URI.
+  std::map<std::string, StoredIndex> shards_;  // Shards by URI.
   int64_t next_connection_ = 1;
   uint64_t next_incarnation_ = 1;
   bool has_lost_ids_ = false;
-  bool one_is_gone_ = false;  // For good.
+  bool one_is_gone_ = false;  // Whether one process never comes back.
 };
 
 }  // namespace xlad::simulation

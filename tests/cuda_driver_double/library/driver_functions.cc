@@ -1,4 +1,4 @@
-// The functions of NVIDIA's driver, on memory of the host. Only what xlad calls, with the results that it relies on.
+// The functions of NVIDIA's driver that xlad calls, on memory of the host, with the results on which xlad relies.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +23,7 @@ struct ModuleObject {
   std::map<std::string, FunctionObject> functions;
 };
 
-// Functions with other parameters than those of driver_api.h are errors.
+// A function whose parameters differ from driver_api.h does not compile.
 #define XLAD_DECLARE(name, parameters) extern "C" __attribute__((visibility("default"))) Result name parameters;
 XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
 #undef XLAD_DECLARE
@@ -248,7 +248,7 @@ Result cuEventRecord(EventHandle event, StreamHandle stream) {
   XLAD_ENTER(cuEventRecord);
   const std::shared_ptr<cuda_double::EventState> state = event->state;
   const std::lock_guard<std::mutex> lock(state->mutex);
-  // It is reached after an error, too: nothing waits for ever.
+  // The event is reached after an error, too, so that waits for it end.
   stream->queue.Add(
       [state, number = ++state->recorded] {
         const std::lock_guard<std::mutex> reaching(state->mutex);
