@@ -5,8 +5,8 @@
 
 namespace xlad::worker {
 
-// Talks to the daemon over kChannelDescriptor until the attempt is dropped or the daemon has ended; then the process
-// ends, without a return. `kinds` as for RunWorker.
+// Communicates with the daemon over kChannelDescriptor until the attempt is dropped or the daemon has ended. Then the
+// process exits; this function does not return. `kinds` is as for RunWorker.
 [[noreturn]] void RunAttempt(runtime::DeviceKinds kinds);
 
 }  // namespace xlad::worker

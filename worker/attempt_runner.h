@@ -1,4 +1,4 @@
-// What runs an attempt in its process: a task (attempt_main.cc) or a session (session_runner.h).
+// The interface that runs an attempt in its process, as a task (attempt_main.cc) or a session (session_runner.h).
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace xlad::worker {
 
 class Runner {
  public:
-  virtual ~Runner() = default;  // Ends it; returns when its threads have ended.
+  virtual ~Runner() = default;  // Ends the attempt; returns when its threads have ended.
   // A message of the coordinator about the attempt, other than its launch.
   virtual void On(const CoordinatorMessage& message) = 0;
   virtual void Abort(const collectives::Failure& failure) = 0;
   virtual int64_t finished_steps() const = 0;
 };
 
-// Makes the messages that a worker sends about one attempt.
+// Puts the messages that a worker sends about one attempt into the queue.
 class Reporter {
  public:
   Reporter(const LaunchTask& launch, ReportQueue* queue) : launch_(launch), queue_(queue) {}

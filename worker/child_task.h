@@ -1,5 +1,5 @@
-// A task that runs in a process of its own (worker/attempt_main.cc): passes calls to the process, and turns its
-// reports and its end into events.
+// A task that runs in a separate process (worker/attempt_main.cc): forwards calls to the process, and converts the
+// process's reports and its end into events.
 #pragma once
 
 #include <atomic>
@@ -14,13 +14,14 @@
 
 namespace xlad::worker {
 
-// Calls `emit` for each event, on the process's thread. The last event is TaskHasExited.
+// Calls `emit` for each event, on the thread of the AttemptProcess, or in the constructor if the process has already
+// ended. The last event is TaskHasExited.
 class ChildTask final : public Task {
  public:
   // `acceptor` passes the connections of the attempt's peers to the process; it must outlive the task.
   ChildTask(const LaunchTask& launch, std::unique_ptr<AttemptProcess> process, PeerAcceptor* acceptor,
             std::function<void(Event)> emit);
-  // Ends the process, if need be by killing it, and returns when it has ended.
+  // Ends the process, kills it if it has not ended after five seconds, and returns when it has ended.
   ~ChildTask() override;
 
   void Start(const StartTask& message) override;
@@ -44,7 +45,7 @@ class ChildTask final : public Task {
   std::atomic<int64_t> finished_steps_;
   mutable std::mutex silent_mutex_;
   std::vector<SilentPeer> silent_;
-  std::unique_ptr<AttemptProcess> process_;  // Last, because its thread uses the other members.
+  std::unique_ptr<AttemptProcess> process_;  // Declared last, because its thread uses the other members.
 };
 
 }  // namespace xlad::worker

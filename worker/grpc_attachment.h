@@ -14,25 +14,26 @@
 
 namespace xlad::worker {
 
-// Thread-safe. While the coordinator cannot be reached, it tries to connect again at least every 0.3 seconds if
-// connections are refused, and at least every second if nothing answers. Each try makes a new channel: a channel of
-// gRPC 1.51 waits for its own backoff, and may notice only seconds later that it is over.
+// Thread-safe. While the coordinator cannot be reached, the attachment tries to connect again at least every 0.3
+// seconds if connections are refused, and about every second if nothing answers. Each try makes a new channel,
+// because the backoff of a channel of gRPC 1.51 may delay a connection by seconds.
 class Attachment {
  public:
   // Calls `emit` with Connected, CoordinatorMessage, ClockSampled and Disconnected events, in order, on a thread of the
-  // attachment. The samples are of `clock`, which outlives the attachment: some at once after the registration, then
-  // one every two seconds, if the coordinator knows ClockProbe. Calls `refused` if the coordinator rejects this worker
-  // permanently; then there are no further events. Errors as MakeChannel and ReadToken.
+  // attachment. `clock` must outlive the attachment. If the coordinator supports ClockProbe, its clock is compared with
+  // `clock` several times right after the registration, then every two seconds. Calls `refused` on the same thread if
+  // the coordinator rejects this worker permanently; then there are no further events. The errors are those of
+  // MakeChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator, const Clock* clock,
                                                            std::function<void(Event)> emit,
                                                            std::function<void(const absl::Status&)> refused);
-  // Ends the stream.
+  // Ends the stream. When it returns, no callback is running or will run.
   virtual ~Attachment() = default;
-  // Sends on the current stream. The message is dropped if there is none.
+  // Sends on the current stream. If there is no stream, the message is dropped.
   virtual void Send(const WorkerMessage& message) = 0;
-  // Asks what time it is, if that is due. Called about every 50 ms.
+  // Sends a clock probe if it is due. Should be called about every 50 ms.
   virtual void ProbeClock() = 0;
-  // Waits briefly until the messages have been written.
+  // Waits until the messages have been written, at most half a second.
   virtual void Flush() = 0;
 };
 

@@ -1,4 +1,4 @@
-// Remote calls of an attempt's process that are repeated while the other side cannot be reached.
+// Remote calls of an attempt's process. Calls are repeated while the server cannot be reached.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -28,7 +28,7 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// Whether the call may succeed later: the other side could not be reached, or it did not answer.
+// Whether the call may succeed later, because the server could not be reached or did not answer.
 inline bool IsRetryable(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -53,8 +53,8 @@ class GrpcCaller {
   explicit GrpcCaller(std::string token) : token_(std::move(token)), random_(SystemRandom()) {}
 
   // Reads a stream of chunks, which must fill `out` exactly. `open` starts the call. If `info` is not null, the stream
-  // may be one chunk without data instead, which says what the object is or names a peer that has it: then `info` is
-  // set to this chunk.
+  // may instead be one chunk without data, which describes the object or names a peer that has it. Then `info` is set
+  // to this chunk.
   template <typename Open>
   absl::Status ReadInto(absl::Span<std::byte> out, const std::string& what, collectives::AbortSignal* abort,
                         const Open& open, Chunk* info = nullptr) {
@@ -88,7 +88,8 @@ class GrpcCaller {
       const auto append = [&](absl::string_view bytes) -> absl::Status {
         do {
           request.set_chunk(std::string(bytes.substr(0, kChunkBytes)));
-          if (!writer->Write(request)) return absl::UnavailableError("the call has ended");  // Finish says why.
+          // The status of Finish has the reason.
+          if (!writer->Write(request)) return absl::UnavailableError("the call has ended");
           request.Clear();
           bytes.remove_prefix(std::min(kChunkBytes, bytes.size()));
         } while (!bytes.empty());
@@ -141,7 +142,7 @@ class GrpcCaller {
     std::atomic<int>& count_;
   };
 
-  // Waits up to the given time, shortened at random so that workers do not all return at once.
+  // Waits up to the given time, shortened at random so that workers do not all try again at once.
   void Pause(int64_t pause_ms, collectives::AbortSignal* abort) {
     std::mutex mutex;
     std::condition_variable woken;

@@ -45,7 +45,7 @@ class GrpcSessionFollower final : public SessionFollower {
   void Done(int64_t sequence) override {
     const std::lock_guard lock(mutex_);
     done_ = sequence;
-    if (stream_ != nullptr) stream_->Write(Position());  // If it fails, the next stream begins with the position.
+    if (stream_ != nullptr) stream_->Write(Position());  // If Write fails, the next stream begins with the position.
   }
 
   absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
@@ -91,7 +91,7 @@ class GrpcSessionFollower final : public SessionFollower {
     while (stream->Read(&command)) {
       {
         const std::lock_guard lock(mutex_);
-        if (command.sequence() != received_ + 1) continue;  // It was received over an earlier connection.
+        if (command.sequence() != received_ + 1) continue;  // The command was received over an earlier connection.
         ++received_;
       }
       callbacks_.deliver(command);
@@ -110,7 +110,7 @@ class GrpcSessionFollower final : public SessionFollower {
   std::unique_ptr<SessionWorker::Stub> stub_;
   AbortSignal end_;
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // Guards the members below.
   Stream* stream_ = nullptr;
   int64_t received_ = 0, done_ = 0;
   std::thread thread_;

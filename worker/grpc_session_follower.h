@@ -1,4 +1,4 @@
-// The connection of a session's worker to the first worker of the session: gets commands from it, and exchanges boxes
+// The connection of a session's worker to the first worker of the session: receives its commands, and exchanges boxes
 // of arrays with it.
 #pragma once
 
@@ -20,21 +20,23 @@ namespace xlad::worker {
 class SessionFollower {
  public:
   struct Callbacks {  // Called on a thread of the follower.
-    // Gets the commands, each once and in order.
+    // Called with each command once, in order.
     std::function<void(const SessionCommand&)> deliver;
-    // Gets the error, at most once, if the first worker refuses the connection; then no more commands come.
+    // Called at most once, with the error, if the first worker rejects the connection. No command follows.
     std::function<void(const absl::Status&)> fail;
   };
   static std::unique_ptr<SessionFollower> Make(const LaunchTask& launch, const std::string& worker_id,
                                                Callbacks callbacks);
-  virtual ~SessionFollower() = default;  // As Stop.
-  // Begins to follow the first worker, which serves at this place. Called once, before everything else.
+  virtual ~SessionFollower() = default;  // Has the same effect as Stop.
+  // Starts following the first worker, which serves at this address. Must be called once, before all other functions.
+  // Returns the errors of MakeSessionChannel.
   virtual absl::Status Connect(const SessionPlace& place) = 0;
-  // Ends the connection. When it returns, no callback is running or will run. Idempotent.
+  // Ends the connection. When it returns, no callback is running or will run. Idempotent. Must not be called by
+  // a callback.
   virtual void Stop() = 0;
-  // All commands up to `sequence` are done.
+  // Reports to the first worker that all commands up to `sequence` are done.
   virtual void Done(int64_t sequence) = 0;
-  // As runtime::SessionStore.
+  // These do the same as in runtime::SessionStore.
   virtual absl::Status ReadArray(int64_t array, const tensor::Box& box, absl::Span<std::byte> out,
                                  collectives::AbortSignal* abort) = 0;
   virtual absl::Status WriteArray(int64_t array, const tensor::Box& box, absl::Span<const std::byte> bytes,

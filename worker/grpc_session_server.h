@@ -14,11 +14,12 @@
 
 namespace xlad::worker {
 
-// Who may call the server, by the token of the call. A client cannot make the calls of workers, a worker cannot make
-// those of clients or speak for another worker, and a program is added only with the coordinator's seal.
+// Who may call the server, by the token of the call. If there is a secret, a client cannot make the calls of workers, a
+// worker cannot make the calls of clients or follow as another worker, and a program is added only with the
+// coordinator's seal. Otherwise all calls have the client's key.
 struct SessionAccess {
   std::string client_key;
-  std::string secret;                  // security/session_keys.h. Empty: all calls carry the client's key.
+  std::string secret;                  // See security/session_keys.h. If empty, seals are not checked.
   std::vector<std::string> followers;  // The ids of the other workers.
 };
 // `launch` is the task of the session's first worker, whose id is `worker_id`.
@@ -29,12 +30,12 @@ class SessionServer {
   // Reads an executable by its digest.
   using ReadExecutable = std::function<absl::StatusOr<std::string>(const std::string& digest)>;
 
-  // Listens on a port of `listen_host`. Off loopback connections are TLS, with a key and an authority that are made
-  // here for this server alone. `host` must outlive the server.
+  // Listens on a port of `listen_host`. Connections off loopback use TLS, with a key and an authority that this
+  // function makes for this server alone. `host` must outlive the server.
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
                                                               const SessionAccess& access, runtime::SessionHost* host,
                                                               ReadExecutable read);
-  virtual ~SessionServer() = default;  // Ends all calls. The host must have been ended before.
+  virtual ~SessionServer() = default;  // Ends all calls. The host must have ended before.
   virtual std::string address() const = 0;  // HOST:PORT, with the host on which it listens.
   // The certificate (PEM) of the authority; empty on loopback. The server's certificate is for kSessionHostName.
   virtual std::string authority() const = 0;

@@ -23,7 +23,7 @@ struct BlobSource {
   std::shared_ptr<grpc::Channel> channel;
   std::string token;
   std::shared_ptr<storage::HostCache> cache;
-  std::shared_ptr<PeerBlobs> peers = nullptr;  // Null: none.
+  std::shared_ptr<PeerBlobs> peers = nullptr;  // Null if there are none.
 };
 
 // The store of one task. Calls retry with exponential backoff while the coordinator cannot be reached; errors of the

@@ -1,11 +1,11 @@
 // The listener of a worker daemon for connections from other workers' devices. It reads the hello of each and passes
 // the socket to the attempt that the hello names.
 //
-// Every process of this machine can connect to the port, so the resources that an unknown client can occupy are
-// bounded: at most `max_greeting` connections whose hello has not arrived, each for a limited time, and at most
-// `max_waiting` whose attempt is not known here (yet). Beyond that the oldest connection of the source that has most of
-// them is closed, so that peers that send their hello at once are accepted. If the process has no descriptor left,
-// connections are closed as they come.
+// Unknown clients can connect to the port, so the resources that they can occupy are bounded: at most `max_greeting`
+// connections whose hello has not arrived, and at most `max_waiting` for attempts that have not been added, each for a
+// limited time. Beyond these limits, the oldest connection of the source with the most connections is closed, so that
+// peers that send their hello at once are accepted. If the process has no descriptor left, new connections are closed
+// immediately.
 #pragma once
 
 #include <cstdint>
@@ -36,31 +36,34 @@ struct PeerAcceptorLimits {
 // Thread-safe.
 class PeerAcceptor {
  public:
-  // Receives the socket of a peer's connection, its hello, and its address for messages. Must not block.
+  // Receives the socket of a peer's connection, its hello, and its address for messages. Must not block and must
+  // not call the acceptor.
   using Take = std::function<void(FileDescriptor socket, const PeerHello& hello, const std::string& address)>;
 
   // Listens on HOST:PORT; the system chooses the port if it is 0. On loopback, connections of other users of this
   // machine are closed. Off loopback, everyone can connect and send a hello; the attempts secure the connections
-  // (security/secure_connection.h). InvalidArgument for unknown hosts.
+  // (security/secure_connection.h). InvalidArgument for unknown hosts, AlreadyExists if the port is in use, Unavailable
+  // for other errors of the system.
   static absl::StatusOr<std::unique_ptr<PeerAcceptor>> Listen(const std::string& address,
                                                               const PeerAcceptorLimits& limits = {});
   ~PeerAcceptor();
 
   std::string address() const { return address_; }
 
-  // Passes the connections of this attempt to `take` until Remove has returned, also those that wait already. Those of
-  // earlier attempts of the job are refused from now on.
+  // Passes the connections of this attempt to `take` until Remove has returned, including connections that are already
+  // waiting. Until then, connections of earlier attempts of the job are refused, unless these attempts have been added
+  // too.
   void Add(const TaskKey& key, Take take);
   void Remove(const TaskKey& key);
 
  private:
   struct Guest {
     FileDescriptor socket;
-    std::string source;   // Its host.
-    std::string address;  // Its HOST:PORT.
+    std::string source;   // The peer's host.
+    std::string address;  // The peer's HOST:PORT.
     int64_t until_ns = 0;
     std::string received;
-    PeerHello hello;      // Of those that wait.
+    PeerHello hello;  // Set if the connection waits for its attempt.
   };
   using Guests = std::list<Guest>;
 
@@ -68,7 +71,8 @@ class PeerAcceptor {
   void Run();
   void Accept();
   void RefuseOne();
-  // Reads what has arrived of a hello. Returns false if the connection is done with: routed, ended, or no hello.
+  // Reads the part of a hello that has arrived. Returns false if the guest must be removed because it was routed, has
+  // disconnected, or has sent bytes that are not a hello.
   bool Greet(Guest* guest);
   void Route(Guest guest);
   static void Refuse(Guest guest, absl::string_view why);
@@ -80,10 +84,10 @@ class PeerAcceptor {
   const std::string address_;
   const bool same_user_only_;
   FileDescriptor wake_;     // An eventfd.
-  FileDescriptor reserve_;  // Closed to accept, and close, a connection when the process has no descriptor left.
+  FileDescriptor reserve_;  // Closed when the process has no descriptor left, to accept and close a connection.
   // Used by the thread only.
   Guests greeting_;
-  int64_t accept_from_ns_ = 0;  // When it accepts again, after it could not.
+  int64_t accept_from_ns_ = 0;  // The time from which connections are accepted again after a failure.
 
   std::mutex mutex_;
   bool ending_ = false;

@@ -60,8 +60,8 @@ void ReportQueue::Run() {
   }
 }
 
-// Progress comes first, so that the daemon knows the last step when it is told of a failure. The metrics of many quick
-// steps become one message.
+// Progress is sent first, so that the daemon has the last step when it receives a failure. The metrics of many quick
+// steps are combined into one message.
 absl::Status ReportQueue::Send(const std::vector<WorkerMessage>& messages) {
   XLAD_RETURN_IF_ERROR(SendProgress());
   for (size_t i = 0; i < messages.size(); ++i) {

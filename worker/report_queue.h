@@ -1,5 +1,5 @@
-// What an attempt's process reports to its daemon. Reports wait in a queue that a thread sends, so that no step waits
-// for a daemon that is stopped.
+// The reports of an attempt's process to its daemon. A thread sends them from a queue, so that steps do not wait for a
+// daemon that is stopped.
 #pragma once
 
 #include <condition_variable>
@@ -20,15 +20,15 @@ namespace xlad::worker {
 // Thread-safe.
 class ReportQueue {
  public:
-  // Sends on `socket`, which another thread may use to receive. `progress` returns the number of finished steps, which
-  // is reported, if it has changed, about every 100 ms after the first report. `lost` is called, on the queue's thread,
-  // if the daemon cannot be reached any more.
+  // Sends on `socket`, which another thread may use to receive. `progress` returns the number of finished steps. If it
+  // has changed, it is sent before other reports, and about every 100 ms after the first report. `lost` is called, on
+  // the queue's thread, if the daemon can no longer be reached; reports are dropped from then on.
   ReportQueue(MessageSocket* socket, std::function<int64_t()> progress, std::function<void()> lost);
-  // Sends what is in the queue.
+  // Sends all reports in the queue, if the daemon can be reached.
   ~ReportQueue();
 
   void Push(WorkerMessage message);
-  // By worker: the milliseconds for which the machine of a peer has been silent.
+  // `silent` has the milliseconds for which a peer's machine has been silent, by worker id.
   void SetSilence(const std::map<std::string, int64_t>& silent);
 
  private:

@@ -18,8 +18,8 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   SessionRunner(const LaunchTask& launch, const SessionRunnerOptions& options)
       : launch_(launch), options_(options), reporter_(launch, options.reports) {}
 
-  // No command may be delivered to an executor that is being destroyed: the host refuses everything before, and the
-  // follower stops. Both stay until the executor has ended, because its threads use them.
+  // No command may be delivered to an executor that is being destroyed, so the host is ended and the follower is
+  // stopped first. Both are destroyed after the executor, because its threads use them.
   ~SessionRunner() override {
     if (host_ != nullptr) host_->End("its worker dropped it");
     if (follower_ != nullptr) follower_->Stop();
@@ -102,7 +102,8 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
     return absl::OkStatus();
   }
 
-  // The server's port at the host by which peers know this worker, which may listen on all addresses of its machine.
+  // The server's port, with the host that this worker advertises to peers. The worker may listen on all addresses of
+  // its machine.
   std::string AddressForPeers() const {
     const std::string own = server_->address();
     for (const Peer& peer : launch_.peers()) {
@@ -116,12 +117,12 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
   const LaunchTask launch_;
   const SessionRunnerOptions options_;
   Reporter reporter_;
-  collectives::AbortSignal reads_;              // Ends the reads of the server.
+  collectives::AbortSignal reads_;              // Raised to end the server's reads of executables.
   std::unique_ptr<runtime::SessionHost> host_;  // Null unless this is the first worker.
   std::unique_ptr<SessionServer> server_;
   std::unique_ptr<SessionFollower> follower_;   // Null if this is the first worker.
   bool started_ = false;
-  std::unique_ptr<runtime::SessionExecutor> executor_;  // Last, because its threads use the other members.
+  std::unique_ptr<runtime::SessionExecutor> executor_;  // Declared last, because its threads use the other members.
 };
 
 }  // namespace

@@ -12,14 +12,14 @@
 namespace xlad::worker {
 
 struct SessionRunnerOptions {
-  runtime::SessionEnvironment environment;  // Without store and listener.
-  std::string listen_host;                  // Where the first worker serves.
-  // Reads a blob of the coordinator; retries while that cannot be reached.
+  runtime::SessionEnvironment environment;  // The store and the listener are not set.
+  std::string listen_host;                  // The host on which the first worker serves.
+  // Reads a blob of the coordinator; retries while the coordinator cannot be reached.
   std::function<absl::StatusOr<std::string>(const std::string& digest, collectives::AbortSignal* abort)> read_blob;
   ReportQueue* reports = nullptr;
 };
 
-// Errors: the first worker cannot listen.
+// Returns an error if the first worker cannot listen.
 absl::StatusOr<std::unique_ptr<Runner>> MakeSessionRunner(const LaunchTask& launch,
                                                           const SessionRunnerOptions& options);
 
