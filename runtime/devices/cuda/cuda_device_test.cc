@@ -12,6 +12,7 @@
 #include "base/kernel_abi.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/devices/cuda/gpu.h"
+#include "runtime/devices/cuda/testing/run_library_op.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
 
@@ -215,31 +216,10 @@ class CudaLibraryOpTest : public CudaDeviceTest {
     }
     return bytes;
   }
-  std::vector<std::byte> RunOn(Device* device, const LibraryOp& op, const std::vector<std::vector<std::byte>>& inputs,
-                               int64_t result_bytes) {
-    Executable executable = MakeExecutable("");
-    executable.mutable_target()->set_device_kind(device->Name());
-    *executable.add_library_ops() = op;
-    const auto loaded = device->Load(executable);
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-    if (!loaded.ok()) return {};
-    const auto stream = *device->MakeStream();
-    const auto launcher = *(*loaded)->MakeLauncher(0, stream.get());
-    std::vector<std::unique_ptr<DeviceMemory>> memory;
-    std::vector<void*> addresses;
-    for (const auto& input : inputs) {
-      memory.push_back(*device->Allocate(std::ssize(input)));
-      addresses.push_back(memory.back()->address());
-      EXPECT_TRUE(stream->CopyToDevice(addresses.back(), input).ok());
-    }
-    memory.push_back(*device->Allocate(result_bytes));
-    addresses.push_back(memory.back()->address());
-    std::vector<std::byte> result(result_bytes);
-    const absl::Status status = launcher->RunLibraryOp(0, addresses);
-    EXPECT_TRUE(status.ok()) << status;
-    EXPECT_TRUE(stream->CopyToHost(absl::MakeSpan(result), addresses.back()).ok());
-    EXPECT_TRUE(stream->Synchronize().ok());
-    return result;
+  static std::vector<std::byte> RunOn(Device* device, const LibraryOp& op, const testing::Arrays& inputs,
+                                      int64_t result_bytes) {
+    const testing::Arrays results = testing::RunLibraryOp(device, op, inputs, {result_bytes});
+    return results.empty() ? std::vector<std::byte>() : results[0];
   }
   template <typename Product>
   void Compare(const LibraryOp& op, const Product& product) {

@@ -5,15 +5,14 @@
 
 #include <stdint.h>
 
+#include "runtime/devices/cuda/kernel_element.h"
+
 #define XLAD_DOT_LOOPS 3
 #define XLAD_DOT_SMALL_TILE 16
 #define XLAD_DOT_LARGE_TILE 64
 #define XLAD_DOT_THREADS 256
 #define XLAD_CONVOLUTION_DIMS 3
 #define XLAD_CONVOLUTION_THREADS 128
-
-/* How elements are stored. */
-enum XladElement { XLAD_F32, XLAD_BF16, XLAD_F16 };
 
 /* A loop over an extent, and the strides of the three arrays along it. */
 struct XladDotLoop {

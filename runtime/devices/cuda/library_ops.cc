@@ -157,6 +157,7 @@ absl::Status LibraryOps::Add(const LibraryOp& library_op) {
     for (const auto& result : library_op.attention().results()) {
       op.buffers.push_back({BytesOf(result.array().shape()), true, true});
     }
+    XLAD_RETURN_IF_ERROR(PlanAttention(library_op.attention(), &op));
   }
   if (op.buffers.size() != op.host->buffer_count()) {
     return absl::InvalidArgumentError(
@@ -217,11 +218,36 @@ absl::Status LibraryOps::PlanConvolution(const ConvolutionOp& convolution, Op* o
   return SetKernel("xlad_convolution", problem, op);
 }
 
+absl::Status LibraryOps::PlanAttention(const AttentionOp& attention, Op* op) {
+  if (attention_kernels_ == nullptr) {
+    XLAD_ASSIGN_OR_RETURN(attention_kernels_, CudaModule::Load(gpu_, GpuAttention::Kernels(), "gpu_attention_kernels"));
+  }
+  XLAD_ASSIGN_OR_RETURN(op->attention, GpuAttention::Make(gpu_, *attention_kernels_, attention));
+  if (op->attention != nullptr) scratch_bytes_ = std::max(scratch_bytes_, op->attention->scratch_bytes());
+  return absl::OkStatus();
+}
+
+LibraryOpsLauncher::~LibraryOpsLauncher() {
+  if (scratch_ == 0) return;
+  stream_.Synchronize().IgnoreError();
+  stream_.gpu().Free(scratch_);
+}
+
 absl::Status LibraryOpsLauncher::Run(int op, absl::Span<void* const> buffers) {
   const LibraryOps::Op& planned = ops_.ops_[op];
   stream_.SetLast(absl::StrCat("library op ", op));
   XLAD_RETURN_IF_ERROR(stream_.Begin());
+  if (planned.attention != nullptr) return RunAttention(planned, buffers);
   return planned.kernel != nullptr ? RunKernel(planned, buffers) : RunOnHost(planned, buffers);
+}
+
+absl::Status LibraryOpsLauncher::RunAttention(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
+  if (scratch_ == 0) {
+    auto scratch = stream_.gpu().Allocate(ops_.scratch_bytes_);
+    if (!scratch.ok()) return stream_.Note(Annotate(scratch.status(), "the scratch memory of attention"));
+    scratch_ = *scratch;
+  }
+  return op.attention->Run(&stream_, buffers, scratch_);
 }
 
 absl::Status LibraryOpsLauncher::RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers) {

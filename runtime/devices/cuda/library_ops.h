@@ -1,5 +1,6 @@
-// Library ops on a GPU: matrix products and convolutions by the kernels of library_kernels.c. The host computes all
-// other ops in the same way as the cpu device, on copies of their operands.
+// Library ops on a GPU: matrix products and convolutions by the kernels of library_kernels.c, and attention by those of
+// gpu_attention_kernels.c. The host computes all other ops in the same way as the cpu device, on copies of their
+// operands.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/cuda_stream.h"
+#include "runtime/devices/cuda/gpu_attention.h"
 
 namespace xlad::runtime::cuda {
 
@@ -34,7 +36,8 @@ class LibraryOps {
   struct Op {
     std::unique_ptr<PreparedLibraryOp> host;
     std::vector<Buffer> buffers;
-    FunctionHandle kernel = nullptr;  // Null if the host computes the op.
+    FunctionHandle kernel = nullptr;  // Null if the host computes the op or the op is attention.
+    std::unique_ptr<GpuAttention> attention;
     DevicePointer problem = 0;
     unsigned blocks = 1, threads = 1;
   };
@@ -45,25 +48,30 @@ class LibraryOps {
   absl::Status SetKernel(const std::string& kernel, const Problem& problem, Op* op);
   absl::Status PlanDot(const DotOp& dot, Op* op);
   absl::Status PlanConvolution(const ConvolutionOp& convolution, Op* op);
+  absl::Status PlanAttention(const AttentionOp& attention, Op* op);
 
   const std::shared_ptr<const Gpu> gpu_;
-  std::unique_ptr<CudaModule> kernels_;  // Loaded for the first op that has a kernel.
+  std::unique_ptr<CudaModule> kernels_, attention_kernels_;  // Loaded for the first op that has a kernel.
   std::vector<Op> ops_;
+  int64_t scratch_bytes_ = 0;  // The scratch memory of any attention op.
 };
 
 // Runs library ops on a stream. Used by one thread at a time.
 class LibraryOpsLauncher {
  public:
   LibraryOpsLauncher(const LibraryOps* ops, CudaStream* stream) : ops_(*ops), stream_(*stream) {}
+  ~LibraryOpsLauncher();
   // The caller must have checked `op` and the number of buffers.
   absl::Status Run(int op, absl::Span<void* const> buffers);
 
  private:
   absl::Status RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers);
+  absl::Status RunAttention(const LibraryOps::Op& op, absl::Span<void* const> buffers);
   absl::Status RunOnHost(const LibraryOps::Op& op, absl::Span<void* const> buffers);
 
   const LibraryOps& ops_;
   CudaStream& stream_;
+  DevicePointer scratch_ = 0;  // Allocated for the first attention op. Ops of a stream run one after the other.
   std::unique_ptr<ThreadTeam> team_;
 };
 

@@ -1,0 +1,468 @@
+/* Attention on a GPU, compiled to PTX by the build. It computes what runtime/devices/cpu/attention.cc computes, in the
+ * same steps: products give the scores of some rows, operations on rows are applied to them, and products with the
+ * final values give the results. Only the scores of these rows are in memory. All sums have a fixed order, which
+ * depends on the shapes alone.
+ *
+ * Thread t of a row computes the elements of all wide values in the columns c with c % 16 = t, so that threads wait for
+ * each other only in reductions and products. Each thread has its own copy of the narrow values of its row. */
+#include "runtime/devices/cuda/gpu_attention_kernels.h"
+
+#include "runtime/devices/cuda/kernel_support.h"
+
+enum { kRows = XLAD_ATTENTION_ROWS, kLanes = XLAD_ATTENTION_LANES, kThreads = XLAD_ATTENTION_THREADS };
+enum { kDepth = 16, kEach = 4, kTile = kEach * kLanes }; /* A tile of a product has 16 x 64 elements. */
+
+static SHARED float left_tile[kRows * (kDepth + 1)], right_tile[kDepth * (kTile + 1)];
+static SHARED float partial[kThreads];
+typedef void* Address;
+static SHARED Address buffers[XLAD_ATTENTION_ARRAYS];
+static SHARED int64_t batch_offsets[XLAD_ATTENTION_ARRAYS]; /* The offset of the entry of the batch in each array. */
+static SHARED int64_t row_offsets[XLAD_ATTENTION_ARRAYS * kRows]; /* The offsets of the current rows in each array. */
+static SHARED int is_incomplete;
+
+/* What a thread block works on. */
+struct Piece {
+  const struct XladAttentionProblem* problem;
+  uint32_t *narrow, *wide; /* The memory of this thread and that of the thread block. */
+  int64_t batch, first, count, columns;
+};
+
+/* exp(x) = 2^n * exp(r) with |r| <= ln(2) / 2. */
+INLINE float Exp(float x) {
+  if (x < -104.0f) return 0;
+  if (x > 89.0f) return __builtin_inff();
+  const float magic = 12582912.0f; /* Adding 1.5 * 2^23 rounds to an integer. */
+  const float n = (x * 1.44269504f + magic) - magic;
+  const float r = __builtin_fmaf(n, 1.42860677e-6f, __builtin_fmaf(n, -0.693148613f, x));
+  float y = 1.0f / 5040;
+  y = __builtin_fmaf(y, r, 1.0f / 720);
+  y = __builtin_fmaf(y, r, 1.0f / 120);
+  y = __builtin_fmaf(y, r, 1.0f / 24);
+  y = __builtin_fmaf(y, r, 1.0f / 6);
+  y = __builtin_fmaf(y, r, 0.5f);
+  y = __builtin_fmaf(y, r, 1.0f);
+  y = __builtin_fmaf(y, r, 1.0f);
+  /* Two factors, because 2^n itself may be too large or too small for a float. */
+  const int whole = x == x ? (int)n : 0, half = whole / 2;
+  return y * FromBits((uint32_t)(half + 127) << 23) * FromBits((uint32_t)(whole - half + 127) << 23);
+}
+
+/* log(x) = e * ln(2) + 2 * artanh((m - 1) / (m + 1)) for x = m * 2^e with m near 1. */
+INLINE float Log(float x) {
+  if (!(x > 0)) return x == 0 ? -__builtin_inff() : __builtin_nanf("");
+  if (x > 3.4028235e38f) return x;
+  const int is_small = x < 1.17549435e-38f;
+  if (is_small) x *= 8388608.0f;                /* 2^23 makes a denormal number normal. */
+  const uint32_t bits = ToBits(x) - 0x3f3504f3; /* The bits of sqrt(1/2). */
+  const int exponent = (int)bits >> 23;
+  const float m = FromBits((bits & 0x7fffff) + 0x3f3504f3);
+  const float s = (m - 1) / (m + 1), z = s * s;
+  float y = 2.0f / 11;
+  y = __builtin_fmaf(y, z, 2.0f / 9);
+  y = __builtin_fmaf(y, z, 2.0f / 7);
+  y = __builtin_fmaf(y, z, 2.0f / 5);
+  y = __builtin_fmaf(y, z, 2.0f / 3);
+  y = s * __builtin_fmaf(y, z, 2.0f);
+  return __builtin_fmaf((float)(exponent - (is_small ? 23 : 0)), 0.693147181f, y);
+}
+
+/* tanh(x) = 1 - 2 / (exp(2 x) + 1) for large |x|, and t / (t + 2) with t = exp(2 x) - 1 for small |x|. */
+INLINE float Tanh(float x) {
+  const float size = x < 0 ? -x : x;
+  if (!(size < 0.5f)) {
+    const float y = 1 - 2 / (Exp(2 * size) + 1);
+    return x < 0 ? -y : y; /* A NaN stays one. */
+  }
+  const float u = 2 * x;
+  float t = 1;
+  UNROLL for (int i = 12; i >= 2; --i) t = __builtin_fmaf(t, u * (1.0f / i), 1.0f);
+  t *= u;
+  return t / (t + 2);
+}
+
+INLINE float Maximum(float a, float b) { return a != a || a > b ? a : b != b || b > a ? b : a; }
+INLINE float Minimum(float a, float b) { return a != a || a < b ? a : b != b || b < a ? b : a; }
+
+INLINE float RoundToBf16(float x) { return FromBits((uint32_t)ToBf16(x) << 16); }
+
+INLINE uint32_t ApplyToIntegers(int opcode, uint32_t a, uint32_t b) {
+  const int32_t i = (int32_t)a, j = (int32_t)b;
+  switch (opcode) {
+    case XLAD_ROW_AddInteger:
+      return a + b;
+    case XLAD_ROW_SubtractInteger:
+      return a - b;
+    case XLAD_ROW_MultiplyInteger:
+      return a * b;
+    case XLAD_ROW_EqualInteger:
+      return i == j;
+    case XLAD_ROW_NotEqualInteger:
+      return i != j;
+    case XLAD_ROW_GreaterInteger:
+      return i > j;
+    case XLAD_ROW_GreaterEqualInteger:
+      return i >= j;
+    case XLAD_ROW_LessInteger:
+      return i < j;
+    default:
+      return i <= j;
+  }
+}
+
+INLINE uint32_t Apply(int opcode, uint32_t a, uint32_t b, uint32_t c) {
+  const float x = FromBits(a), y = FromBits(b);
+  switch (opcode) {
+    case XLAD_ROW_Copy:
+      return a;
+    case XLAD_ROW_Add:
+      return ToBits(x + y);
+    case XLAD_ROW_Subtract:
+      return ToBits(x - y);
+    case XLAD_ROW_Multiply:
+      return ToBits(x * y);
+    case XLAD_ROW_Divide:
+      return ToBits(x / y);
+    case XLAD_ROW_Maximum:
+      return ToBits(Maximum(x, y));
+    case XLAD_ROW_Minimum:
+      return ToBits(Minimum(x, y));
+    case XLAD_ROW_Negate:
+      return a ^ 0x80000000;
+    case XLAD_ROW_Abs:
+      return a & 0x7fffffff;
+    case XLAD_ROW_Exp:
+      return ToBits(Exp(x));
+    case XLAD_ROW_Tanh:
+      return ToBits(Tanh(x));
+    case XLAD_ROW_Log:
+      return ToBits(Log(x));
+    case XLAD_ROW_Select:
+      return a != 0 ? b : c;
+    case XLAD_ROW_And:
+      return a & b;
+    case XLAD_ROW_Or:
+      return a | b;
+    case XLAD_ROW_Not:
+      return a == 0;
+    case XLAD_ROW_FromInteger:
+      return ToBits((float)(int32_t)a);
+    case XLAD_ROW_Round:
+      return ToBits(RoundToBf16(x));
+    case XLAD_ROW_Equal:
+      return x == y;
+    case XLAD_ROW_NotEqual:
+      return x != y;
+    case XLAD_ROW_Greater:
+      return x > y;
+    case XLAD_ROW_GreaterEqual:
+      return x >= y;
+    case XLAD_ROW_Less:
+      return x < y;
+    case XLAD_ROW_LessEqual:
+      return x <= y;
+    default:
+      return ApplyToIntegers(opcode, a, b);
+  }
+}
+
+/* The element as the bits of an f32, an s32, or 0 or 1. */
+INLINE uint32_t LoadWord(const void* array, int64_t index, int element) {
+  if (element == XLAD_PRED) return ((const uint8_t*)array)[index] != 0;
+  if (element == XLAD_S32) return ((const uint32_t*)array)[index];
+  return ToBits(Load(array, index, element));
+}
+
+INLINE void StoreWord(void* array, int64_t index, int element, uint32_t word) {
+  if (element == XLAD_PRED) {
+    ((uint8_t*)array)[index] = word != 0;
+  } else if (element == XLAD_S32) {
+    ((uint32_t*)array)[index] = word;
+  } else {
+    Store(array, index, element, FromBits(word));
+  }
+}
+
+INLINE int64_t DigitOf(int64_t number, const int64_t* sizes, int dimension) {
+  for (int d = XLAD_ATTENTION_DIMS - 1; d > dimension; --d) number /= sizes[d];
+  return number % sizes[dimension];
+}
+
+INLINE int64_t OffsetOf(int64_t number, const int64_t* sizes, const int64_t* strides) {
+  int64_t offset = 0;
+  for (int d = XLAD_ATTENTION_DIMS - 1; d >= 0; --d) {
+    offset += number % sizes[d] * strides[d];
+    number /= sizes[d];
+  }
+  return offset;
+}
+
+INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Rows after the last one repeat it; nothing of them is stored. */
+INLINE void SetOffsets(const struct Piece* piece) {
+  const struct XladAttentionProblem* problem = piece->problem;
+  for (int i = Thread(); i < problem->arrays * kRows; i += kThreads) {
+    const struct XladAttentionArray* array = &problem->array[i / kRows];
+    const int64_t of_batch = OffsetOf(piece->batch, problem->batch, array->batch);
+    const int64_t row = piece->first + Min(i % kRows, piece->count - 1);
+    batch_offsets[i / kRows] = of_batch; /* All threads of the array write the same number. */
+    row_offsets[i] = of_batch + OffsetOf(row, problem->rows, array->rows);
+  }
+  Barrier();
+}
+
+INLINE uint32_t* WideOf(const struct Piece* piece, int slot, int64_t row) {
+  return piece->wide + ((int64_t)slot * kRows + row) * piece->problem->row_stride;
+}
+
+/* sums[j] += sum over the depth of the two tiles, for row Thread() / 16 and columns Thread() % 16 + 16 * j. */
+INLINE void AddTiles(float* sums) {
+  const int row = Thread() / kLanes, lane = Thread() % kLanes;
+  Barrier();
+  UNROLL for (int l = 0; l < kDepth; ++l) {
+    const float left = left_tile[row * (kDepth + 1) + l];
+    UNROLL for (int j = 0; j < kEach; ++j) {
+      sums[j] = __builtin_fmaf(left, right_tile[l * (kTile + 1) + lane + j * kLanes], sums[j]);
+    }
+  }
+  Barrier();
+}
+
+INLINE void ComputeScores(const struct Piece* piece, const struct XladAttentionProduct* product) {
+  const struct XladAttentionArray* left = &piece->problem->array[product->left];
+  const struct XladAttentionArray* right = &piece->problem->array[product->right];
+  const int row = Thread() / kLanes, lane = Thread() % kLanes;
+  for (int64_t first = 0; first < piece->columns; first += kTile) {
+    float sums[kEach] = {0, 0, 0, 0};
+    for (int64_t depth = 0; depth < product->depth; depth += kDepth) {
+      const int64_t l = depth + lane;
+      left_tile[row * (kDepth + 1) + lane] =
+          l < product->depth ? Load(buffers[product->left],
+                                    row_offsets[product->left * kRows + row] + l * left->feature, left->element)
+                             : 0;
+      UNROLL for (int i = 0; i < kEach; ++i) {
+        const int64_t column = first + row + i * kRows;
+        right_tile[lane * (kTile + 1) + row + i * kRows] =
+            l < product->depth && column < piece->columns
+                ? Load(buffers[product->right],
+                       batch_offsets[product->right] + column * right->column + l * right->feature, right->element)
+                : 0;
+      }
+      AddTiles(sums);
+    }
+    UNROLL for (int j = 0; j < kEach; ++j) {
+      const int64_t column = first + lane + j * kLanes;
+      if (column < piece->columns) WideOf(piece, product->slot, row)[column] = ToBits(sums[j]);
+    }
+  }
+}
+
+INLINE uint32_t* NarrowOf(const struct Piece* piece, int slot) { return piece->narrow + (int64_t)slot * kThreads; }
+
+INLINE uint32_t Input(const struct Piece* piece, const struct XladAttentionSlot* slot, int64_t column) {
+  if (slot->kind == XLAD_NARROW) return *NarrowOf(piece, slot->number);
+  if (slot->kind == XLAD_COLUMN_INDEX) return (uint32_t)column;
+  return WideOf(piece, slot->number, Thread() / kLanes)[column];
+}
+
+INLINE uint32_t ComputeElement(const struct Piece* piece, const struct XladAttentionStep* step, int64_t column) {
+  const int row = Thread() / kLanes;
+  if (step->kind == XLAD_STEP_READ) {
+    const struct XladAttentionArray* array = &piece->problem->array[step->source];
+    return LoadWord(buffers[step->source], row_offsets[step->source * kRows + row] + column * array->column,
+                    array->element);
+  }
+  if (step->kind == XLAD_STEP_INDEX) {
+    if (step->source < XLAD_ATTENTION_DIMS) return (uint32_t)DigitOf(piece->batch, piece->problem->batch, step->source);
+    const int64_t number = piece->first + Min(row, piece->count - 1);
+    return (uint32_t)DigitOf(number, piece->problem->rows, step->source - XLAD_ATTENTION_DIMS);
+  }
+  const uint32_t value = Apply(step->opcode, Input(piece, &step->inputs[0], column),
+                               Input(piece, &step->inputs[1], column), Input(piece, &step->inputs[2], column));
+  return value;
+}
+
+/* Each thread reduces its own columns; then the results of the 16 threads are reduced in order. */
+INLINE uint32_t Reduce(const struct Piece* piece, const struct XladAttentionStep* step) {
+  const int row = Thread() / kLanes, lane = Thread() % kLanes;
+  const int is_max = step->kind == XLAD_STEP_MAX;
+  float all = is_max ? -__builtin_inff() : 0;
+  for (int64_t column = lane; column < piece->columns; column += kLanes) {
+    const float x = FromBits(Input(piece, &step->inputs[0], column));
+    all = is_max ? Maximum(all, x) : all + x;
+  }
+  partial[Thread()] = all;
+  Barrier();
+  all = partial[row * kLanes];
+  for (int i = 1; i < kLanes; ++i) {
+    const float x = partial[row * kLanes + i];
+    all = is_max ? Maximum(all, x) : all + x;
+  }
+  Barrier();
+  return ToBits(all);
+}
+
+INLINE uint32_t Rounded(const struct XladAttentionStep* step, uint32_t value) {
+  return step->round ? ToBits(RoundToBf16(FromBits(value))) : value;
+}
+
+INLINE void RunStep(const struct Piece* piece, const struct XladAttentionStep* step) {
+  if (step->kind == XLAD_STEP_MAX || step->kind == XLAD_STEP_SUM) {
+    *NarrowOf(piece, step->result.number) = Rounded(step, Reduce(piece, step));
+    return;
+  }
+  if (step->result.kind == XLAD_NARROW) {
+    *NarrowOf(piece, step->result.number) = Rounded(step, ComputeElement(piece, step, 0));
+    return;
+  }
+  const int row = Thread() / kLanes, lane = Thread() % kLanes;
+  uint32_t* const result = WideOf(piece, step->result.number, row);
+  const int is_checked = step->check_zero && piece->columns < piece->problem->columns;
+  for (int64_t column = lane; column < piece->columns; column += kLanes) {
+    const uint32_t value = Rounded(step, ComputeElement(piece, step, column));
+    result[column] = value;
+    if (is_checked && column == piece->columns - 1 && FromBits(value) != 0) is_incomplete = 1;
+  }
+}
+
+/* Computes the final values of the piece's rows in the first `columns` columns. Returns whether the other columns need
+ * not be computed. */
+INLINE int RunColumns(struct Piece* piece, int64_t columns) {
+  const struct XladAttentionProblem* problem = piece->problem;
+  piece->columns = columns;
+  if (Thread() == 0) is_incomplete = 0;
+  Barrier();
+  for (int i = 0; i < problem->products; ++i) ComputeScores(piece, &problem->product[i]);
+  for (int i = 0; i < problem->steps; ++i) RunStep(piece, &problem->step[i]);
+  Barrier();
+  const int is_complete = !is_incomplete;
+  Barrier();
+  return is_complete;
+}
+
+/* result[row, f] = sum over columns of a wide value times operand[column, f]. */
+INLINE void StoreRowProduct(const struct Piece* piece, const struct XladAttentionResult* result) {
+  const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
+  const struct XladAttentionArray* array = &piece->problem->array[result->array];
+  const int row = Thread() / kLanes, lane = Thread() % kLanes;
+  for (int64_t first = 0; first < result->width; first += kTile) {
+    float sums[kEach] = {0, 0, 0, 0};
+    for (int64_t depth = 0; depth < piece->columns; depth += kDepth) {
+      const int64_t column = depth + lane;
+      left_tile[row * (kDepth + 1) + lane] =
+          column < piece->columns ? FromBits(WideOf(piece, result->slot, row)[column]) : 0;
+      UNROLL for (int i = 0; i < kEach; ++i) {
+        const int cell = Thread() + i * kThreads;
+        const int64_t l = depth + cell / kTile, feature = first + cell % kTile;
+        right_tile[cell / kTile * (kTile + 1) + cell % kTile] =
+            l < piece->columns && feature < result->width
+                ? Load(buffers[result->operand],
+                       batch_offsets[result->operand] + l * operand->column + feature * operand->feature,
+                       operand->element)
+                : 0;
+      }
+      AddTiles(sums);
+    }
+    UNROLL for (int j = 0; j < kEach; ++j) {
+      const int64_t feature = first + lane + j * kLanes;
+      if (row >= piece->count || feature >= result->width) continue;
+      Store(buffers[result->array], row_offsets[result->array * kRows + row] + feature * array->feature, array->element,
+            sums[j]);
+    }
+  }
+}
+
+/* sums[column, f] += sum over the piece's rows of a wide value times operand[row, f]. */
+INLINE void AddColumnProduct(const struct Piece* piece, const struct XladAttentionResult* result, float* sums) {
+  const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
+  for (int64_t i = Thread(); i < piece->columns * result->width; i += kThreads) {
+    const int64_t column = i / result->width, feature = i % result->width;
+    float sum = sums[i];
+    for (int row = 0; row < piece->count; ++row) {
+      const float factor =
+          Load(buffers[result->operand], row_offsets[result->operand * kRows + row] + feature * operand->feature,
+               operand->element);
+      sum = __builtin_fmaf(FromBits(WideOf(piece, result->slot, row)[column]), factor, sum);
+    }
+    sums[i] = sum;
+  }
+}
+
+INLINE void StoreResults(const struct Piece* piece, float* sums) {
+  const struct XladAttentionProblem* problem = piece->problem;
+  const int row = Thread() / kLanes;
+  for (int i = 0; i < problem->results; ++i) {
+    const struct XladAttentionResult* result = &problem->result[i];
+    if (result->kind == XLAD_ROW_PRODUCT) {
+      StoreRowProduct(piece, result);
+    } else if (result->kind == XLAD_COLUMN_PRODUCT) {
+      AddColumnProduct(piece, result, sums + result->sums);
+    } else if (Thread() % kLanes == 0 && row < piece->count) {
+      StoreWord(buffers[result->array], row_offsets[result->array * kRows + row], problem->array[result->array].element,
+                *NarrowOf(piece, result->slot));
+    }
+  }
+}
+
+INLINE void RunTask(struct Piece* piece, int64_t task, float* sums) {
+  const struct XladAttentionProblem* problem = piece->problem;
+  const int32_t* block_columns = (const int32_t*)(problem + 1);
+  const int64_t group = task % problem->groups;
+  piece->batch = task / problem->groups;
+  for (int64_t i = Thread(); i < problem->task_sums; i += kThreads) sums[i] = 0;
+  const int64_t end = Min(problem->pieces, (group + 1) * problem->group_pieces);
+  for (int64_t number = group * problem->group_pieces; number < end; ++number) {
+    const int64_t block = number / problem->block_pieces, first = block * problem->block_rows;
+    piece->first = first + number % problem->block_pieces * kRows;
+    piece->count = Min(kRows, Min(problem->all_rows, first + problem->block_rows) - piece->first);
+    if (piece->count <= 0) continue;
+    SetOffsets(piece);
+    if (!RunColumns(piece, block_columns[block])) RunColumns(piece, problem->columns);
+    StoreResults(piece, sums);
+    Barrier();
+  }
+}
+
+#define BUFFERS(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+#define PARAMETER(i) , void* buffer##i
+#define SET(i) buffers[i] = buffer##i;
+
+KERNEL void xlad_attention(const struct XladAttentionProblem* problem, uint32_t* scratch BUFFERS(PARAMETER)) {
+  if (Thread() == 0) {
+    BUFFERS(SET)
+  }
+  struct Piece piece;
+  piece.problem = problem;
+  piece.narrow = scratch + Block() * problem->block_scratch + Thread();
+  piece.wide = scratch + Block() * problem->block_scratch + problem->narrow_slots * kThreads;
+  for (int i = 0; i < problem->constants; ++i) *NarrowOf(&piece, i) = problem->constant[i];
+  Barrier();
+  float* const all_sums = (float*)(scratch + problem->blocks * problem->block_scratch);
+  for (int64_t task = Block(); task < problem->tasks; task += problem->blocks) {
+    RunTask(&piece, task, all_sums + task * problem->task_sums);
+  }
+}
+
+/* Adds the sums of the groups in order. One thread for each element of the sums of an entry of the batch. */
+KERNEL void xlad_attention_sums(const struct XladAttentionProblem* problem, uint32_t* scratch BUFFERS(PARAMETER)) {
+  if (Thread() == 0) {
+    BUFFERS(SET)
+  }
+  Barrier();
+  const int64_t index = Block() * kThreads + Thread();
+  if (index >= problem->batches * problem->task_sums) return;
+  const int64_t batch = index / problem->task_sums, place = index % problem->task_sums;
+  const float* sums = (const float*)(scratch + problem->blocks * problem->block_scratch) +
+                      batch * problem->groups * problem->task_sums + place;
+  float sum = sums[0];
+  for (int64_t group = 1; group < problem->groups; ++group) sum += sums[group * problem->task_sums];
+  for (int i = 0; i < problem->results; ++i) {
+    const struct XladAttentionResult* result = &problem->result[i];
+    const int64_t at = place - result->sums;
+    if (result->kind != XLAD_COLUMN_PRODUCT || at < 0 || at >= problem->columns * result->width) continue;
+    const struct XladAttentionArray* array = &problem->array[result->array];
+    const int64_t offset = OffsetOf(batch, problem->batch, array->batch) + at / result->width * array->column +
+                           at % result->width * array->feature;
+    Store(buffers[result->array], offset, array->element, sum);
+  }
+}
