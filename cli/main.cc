@@ -116,6 +116,15 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
+// `xlad help COMMAND` means `xlad COMMAND --help`.
+std::vector<std::string> ArgumentsOf(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments[0] != "help") return arguments;
+  arguments.erase(arguments.begin());
+  arguments.push_back("--help");
+  return arguments;
+}
+
 int Main(int argc, char** argv) {
   if (argc == 2 && absl::string_view(argv[1]) == "__build") return service::RunBuildChild();
   if (argc == 2 && absl::string_view(argv[1]) == "__attempt") worker::RunAttempt(runtime::AllDeviceKinds());
@@ -126,7 +135,7 @@ int Main(int argc, char** argv) {
   for (const auto& add : kCommands) add(app, &action);
   for (CLI::App* command : app.get_subcommands(nullptr)) command->allow_extras();
   app.allow_extras();
-  auto arguments = WithSettings(app, {argv + 1, argv + argc}, [](const std::string& name) {
+  auto arguments = WithSettings(app, ArgumentsOf(argc, argv), [](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });

@@ -43,6 +43,8 @@ class Commands(unittest.TestCase):
         self.fails("run", JOB, "--checkpoint-every", "5x", words=["a time such as 500ms, 30s or 5m"], code=(2,))
         self.fails("run", JOB, "--checkpoint-every", "0", words=["steps of 1 or more"], code=(2,))
         self.assertIn("Usage: xlad run ", xlad("run", "--help")[1])
+        self.assertEqual(xlad("help"), xlad("--help"))
+        self.assertEqual(xlad("help", "ckpt", "ls"), xlad("ckpt", "ls", "--help"))
         self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
         for command in ("comm check", "comm schedule", "comm simulate", "version"):
             self.assertIn(f"\n  xlad {command} ", xlad(*command.split(), "--help")[1].split("Example")[-1])
