@@ -31,7 +31,8 @@ absl::Status SaveTensors(const storage::Store& store, const std::string& uri, co
     return absl::InternalError(
         absl::StrCat("cannot write to ", to_standard ? "standard output" : path, ": ", std::strerror(errno)));
   };
-  std::FILE* const out = to_standard ? stdout : std::fopen(path.c_str(), "wb");  // Not a regular file.
+  // `path` is a device or a pipe here, which cannot be replaced atomically.
+  std::FILE* const out = to_standard ? stdout : std::fopen(path.c_str(), "wb");
   if (out == nullptr) return error();
   absl::Status status = storage::ExportSafetensors(*source, [&](absl::string_view bytes) {
     return std::fwrite(bytes.data(), 1, bytes.size(), out) == bytes.size() ? absl::OkStatus() : error();

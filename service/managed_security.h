@@ -21,7 +21,7 @@ class ManagedCertificate {
   // such as 0.0.0.0, and the names and addresses of this machine when the certificate is issued.
   struct Options {
     std::string data_folder, listen, advertise;
-    const Clock* clock = &RealClock();  // The clock of the certificates' times of validity.
+    const Clock* clock = &RealClock();  // Determines the times from which and to which certificates are valid.
   };
   // Issues a certificate. Errors: those of writing the files, and InvalidArgument for hosts that are not names or
   // addresses.

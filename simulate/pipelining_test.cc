@@ -12,7 +12,8 @@
 namespace xlad::simulate {
 namespace {
 
-// A loop of `trips` iterations; `body` computes `next` and `out` from the carried state, with x and y of another array.
+// A loop of `trips` iterations. `body` computes `next`, the next value of the carried array s, from s, from w, which is
+// the same in all iterations, and from x, the slice of xs that belongs to this iteration.
 std::string Loop(int64_t trips, const std::string& body) {
   return absl::StrCat(R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=1]>}}
 body {

@@ -85,7 +85,7 @@ double MxuUs(const MatrixProduct& product, const machine::Chip& chip) {
   const double cycles_per_s = RateOf(product.type, chip) / (2 * size * size * arrays);
   const double cycles = std::min(Cycles(product, product.m, product.n, size, arrays),
                                  Cycles(product, product.n, product.m, size, arrays));
-  // The first row passes the whole array, in two dimensions, before the first result leaves it.
+  // The first result leaves the array after the first row has crossed it in both dimensions: 2 * size cycles.
   return (product.passes * cycles + 2 * size) / cycles_per_s * 1e6;
 }
 

@@ -42,7 +42,8 @@ inline bool IsRetryable(const grpc::Status& status) {
   }
 }
 
-// Thread-safe. Calls return the signal's status when it is raised.
+// Calls of one process to one server. Thread-safe. When the AbortSignal of a call is raised, the call is canceled and
+// returns the signal's status.
 class GrpcCaller {
  public:
   static constexpr size_t kChunkBytes = 1 << 20;
@@ -77,8 +78,8 @@ class GrpcCaller {
     return absl::InvalidArgumentError(absl::StrCat("found ", received, " bytes of ", what, ", expected ", out.size()));
   }
 
-  // Writes `header` with the first chunk, then the other chunks. `produce(append)` calls `append` with the bytes in
-  // order, again for each time that the call is tried.
+  // Writes `header` with the first chunk, then the other chunks. `produce(append)` must pass the bytes to `append` in
+  // order. It is called once for each try of the call, with the same bytes.
   template <typename Request, typename Produce, typename Open>
   absl::Status Stream(const Request& header, const Produce& produce, collectives::AbortSignal* abort,
                       const Open& open) {
@@ -107,8 +108,7 @@ class GrpcCaller {
     return Stream(header, [&](const auto& append) { return append(text); }, abort, open);
   }
 
-  // Calls until it succeeds, fails with an error that is not retryable, or the signal is raised, which cancels a
-  // running call.
+  // Repeats `call`, with pauses, until it succeeds or fails with an error that is not retryable, or `abort` is raised.
   template <typename Call>
   absl::Status Retry(collectives::AbortSignal* abort, const Call& call) {
     int64_t pause_ms = kMinPauseMs;
@@ -128,7 +128,7 @@ class GrpcCaller {
     return abort->status();
   }
 
-  // Whether a call waits until the other side can be reached.
+  // Whether some call has failed at least once and is being repeated.
   bool IsCutOff() const { return waiting_calls_ > 0; }
 
  private:

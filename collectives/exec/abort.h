@@ -12,7 +12,8 @@
 
 namespace xlad::collectives {
 
-// Why a task failed. `suspect_worker` is the id of the worker whose loss caused the failure, or empty if there is none.
+// Why a task failed. `suspect_worker` is the id of the worker whose loss caused the failure, or empty if no worker was
+// lost.
 struct Failure {
   absl::Status status;
   std::string suspect_worker;

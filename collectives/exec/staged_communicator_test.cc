@@ -258,7 +258,7 @@ std::vector<std::vector<float>> MemoriesAfter(const CollectiveSet& set, bool sta
   return memories;
 }
 
-// The parts of a collective have different sizes, or some ranks have no input, no output, or keep their output.
+// Collectives of every kind, also with parts of different sizes and with ranks that have no input or no output.
 TEST(StagedCommunicator, OperandsHaveTheSizesOfTheirRank) {
   constexpr int kRanks = 3;
   const std::unique_ptr<Random> random = SeededRandom(11);

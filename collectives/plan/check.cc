@@ -355,7 +355,8 @@ class Execution {
     if (std::ssize(*link) <= entry->count) return nullptr;
     const Message& message = (*link)[entry->count++];
     if (message.count == op.dst.count) return &message;
-    return Error(rank, absl::StrCat("found a message of ", message.count, " elements from rank ", peer));
+    return Error(rank, absl::StrCat("found a message of ", message.count, " elements from rank ", peer, ", expected ",
+                                    op.dst.count));
   }
 
   absl::StatusOr<Segments> ResultOf(const ScheduleOp& op, std::vector<Segments>& operands) {
@@ -490,7 +491,7 @@ class Execution {
     if (!races_.has_value()) return absl::OkStatus();
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       if (races_->AccessAfterEnd(rank) >= 0) {
-        return Error(rank, "another rank may access its memory after it has left the collective");
+        return Error(rank, "another rank may access the memory of this rank after it has left the collective");
       }
       for (int other = 0; spec_.kind == CollectiveKind::kBarrier && other < spec_.ranks; ++other) {
         if (other == rank || races_->KnowsAtEnd(rank, other)) continue;

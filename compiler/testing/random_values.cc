@@ -184,8 +184,8 @@ Sample RandomValues::ConvertTo(Builder& builder, Sample x, ElementType type) {
     if (tensor::IsComplex(type) && result.bound > 1) return FreshArray(builder, type, x.dims());
   }
   if (x.error > 0) result.error += RoundingOf(type) * x.bound;
-  if (result.bound > kSmall && x.error == 0 && !tensor::IsComplex(type)) {  // The values are clamped after the
-                                                                            // conversion.
+  if (result.bound > kSmall && x.error == 0 && !tensor::IsComplex(type)) {
+    // The values are clamped after the conversion.
     result.array = Clamp(builder, result.array, -kSmall, kSmall);
     result.bound = kSmall;
   }
@@ -194,8 +194,8 @@ Sample RandomValues::ConvertTo(Builder& builder, Sample x, ElementType type) {
 
 Sample RandomValues::FitDims(Builder& builder, Sample x, const Dims& dims) {
   if (x.dims() == dims) return x;
-  while (x.ndim() > std::ssize(dims)) {  // If there are too many dimensions, take the first element of the leading
-                                         // dimensions.
+  while (x.ndim() > std::ssize(dims)) {
+    // There are too many dimensions: take the first element of the leading dimension.
     Dims limit = x.dims();
     if (limit[0] == 0) return FreshArray(builder, x.type(), dims);
     limit[0] = 1;

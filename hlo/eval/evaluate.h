@@ -42,8 +42,8 @@ struct EvaluateLimits {
 
 // Runs the entry of modules[d] on device d, all devices in lockstep in one thread, exchanging data at collectives.
 // modules.size() == inputs.size() is the number of devices; modules may repeat one pointer (SPMD). Device d is replica
-// d / num_partitions, partition d % num_partitions of modules[d]. num_partitions is that of modules[0], or the number
-// of devices if this is not a multiple of it.
+// d / num_partitions, partition d % num_partitions of modules[d]. num_partitions is that of modules[0] if it divides
+// the number of devices, otherwise the number of devices.
 //
 // inputs[d][p] is parameter p of device d; the results are the roots of the entry computations, one per device. Errors:
 // InvalidArgument if the inputs do not have the parameters' shapes, or a module fails verification or has a shape of
@@ -63,7 +63,8 @@ absl::StatusOr<Literal> Evaluate(const Module& module, const std::vector<Literal
 absl::StatusOr<Literal> EvaluateInstruction(const Instruction& instruction,
                                             const std::vector<const Literal*>& operands);
 
-// Whether programs with this opcode can be evaluated. If not, WhyNoEvaluator returns the reason; otherwise "".
+// Whether programs with this opcode can be evaluated. WhyNoEvaluator returns the reason why they cannot, or "" if they
+// can.
 bool HasEvaluator(Opcode opcode);
 absl::string_view WhyNoEvaluator(Opcode opcode);
 

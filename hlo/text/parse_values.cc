@@ -69,7 +69,8 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
   return true;
 }
 
-// The positions of the letters in "b01f": the dimensions of the batch, the features, and each spatial number.
+// The places to which TakeLabels writes the positions of the labels of a text such as "b01f": of the batch dimension,
+// of the feature dimension, and of each spatial dimension.
 struct LabelPlaces {
   int64_t* batch_dim;
   int64_t* feature_dim;
@@ -223,7 +224,7 @@ bool ParseConvolutionDimensions(Lexer& lexer, ConvolutionDimensions* d) {
 bool ParsePadding(Lexer& lexer, std::vector<PaddingDimension>* padding) {
   const char* const at = lexer.Here();
   const absl::string_view text = lexer.Packed();
-  if (text.empty()) return true;  // The window of a scalar is empty.
+  if (text.empty()) return true;  // The padding of a scalar is empty.
   Dims numbers;
   for (const absl::string_view part : absl::StrSplit(text, 'x')) {
     if (!SplitInts(part, '_', &numbers) || numbers.size() < 2 || numbers.size() > 3) {

@@ -35,7 +35,8 @@ lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b)
 ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
 )";
 
-// A program of one op. `operands` and `result` contain the dimension that is split, or -1 if no dimension is split.
+// A program of one op. `operands` has the split dimension of each operand, and `result` that of the result; -1 if the
+// array is replicated.
 struct SplitOp {
   std::string body;
   std::vector<int> operands;
@@ -308,8 +309,8 @@ TEST_F(Halo, Roll) {
     c.result = 0;
     const std::optional<int64_t> sent = RunCase(c, shards);
     if (HasFailure()) return;
-    // One exchange with the next shard, and one between the first and the last shard. In each, a device sends at most
-    // `by` rows of 3 elements.
+    // There is one exchange with the next shard, and one between the first and the last shard. In each, a device sends
+    // at most `by` rows of 3 elements.
     if (h % shards == 0 && 2 * by < h / shards) {
       ASSERT_TRUE(sent.has_value());
       EXPECT_LE(*sent, 2 * by * 3);
@@ -409,7 +410,7 @@ TEST(HaloPlan, NeighborsSendTheirEdgesOnly) {
 }
 
 // The time to plan does not depend on the number of elements. It is proportional to the number of shards and pieces.
-TEST(PlanHalo, ManyShards) {
+TEST(HaloPlan, ManyShards) {
   constexpr int64_t kShards = 65536, kShard = int64_t{1} << 30;
   HaloNeed shifted{kShards * kShard, kShard, {}, kShard, 7, kShards * kShard};
   HaloNeed reversed{kShards * kShard, kShard, {}, kShard, 0, kShards * kShard};

@@ -291,8 +291,8 @@ TEST(Check, RepeatedConstantsStayConstant) {
   EXPECT_NE(std::string(status.message()).find("is wrong on a small instance"), std::string::npos) << status;
 }
 
-// The partitioner uses the array from which a scatter starts as it is on all devices if it repeats the identity of the
-// reducer. Then the array of the instance repeats it as well.
+// If the array from which a scatter starts repeats the identity of the reducer, the partitioner uses the array
+// unchanged on all devices. The array of the small instance then repeats the identity as well.
 TEST(Check, StartsOfScattersStayConstant) {
   struct Case {
     const char* start;

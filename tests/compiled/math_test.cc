@@ -143,8 +143,8 @@ TEST_P(Math, DoesNotDependOnNeighboringElements) {
   }
 }
 
-// The arguments of f32 nearest to multiples of pi/2, at which sine and cosine are smallest: those around the limit of
-// the fast reduction, and the worst case of all f32 numbers (16367173 * 2^72).
+// The f32 arguments nearest to multiples of pi/2, at which sine or cosine is smallest: to the first 10,000 multiples, to
+// those around the limit of the fast reduction, and to the multiple that is nearest to any f32 (16367173 * 2^72).
 TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
   constexpr int64_t kCount = 20000;
   for (const Function& function : kFunctions) {
@@ -167,8 +167,9 @@ TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
   }
 }
 
-// Masked scores have arguments like these. Denormal intermediate products would take many times as long.
-TEST(Exponential, DoesNotUnderflowIfItIsZero) {
+// The masked scores of attention have arguments like these. Operations whose results are denormal would take many times
+// as long.
+TEST(Exponential, DoesNotUnderflowIfTheResultIsZero) {
   Compiled compiled("exponential", 64);
   const float arguments[] = {-104.5f, -110, -200, -1e4f, -1e9f, -1e30f, -3.4028235e38f, -INFINITY};
   for (int64_t i = 0; i < 64; ++i) compiled.x()[i] = arguments[i % 8];

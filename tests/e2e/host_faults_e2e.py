@@ -72,7 +72,7 @@ class HostFaults(unittest.TestCase):
             self.wait_until_named(net, env, job, victim)
             event = wait_for(lambda: self.ends(net, env, job), "the attempt to end")[0]
             self.assertEqual(event["worker"], victim)
-            # Another host replaces it, and later the host comes back.
+            # Another host replaces the victim, which comes back later.
             wait_for(lambda: self.job(net, env, job)["state"] == "RUNNING", "the job to continue")
             net.start(host, where / f"again{host}.log", "worker", "--join", where / "worker.join", "--listen",
                       f"{SUBNET}.{host}", "--devices", 2, "--id", victim)

@@ -272,7 +272,7 @@ class Hostile(unittest.TestCase):
 
     @staticmethod
     def flood(port, ending):
-        """Opens about 1,000 connections per second over all ports, each with some garbage."""
+        """Opens about 500 connections per second to the port, and sends garbage on each."""
         due = time.monotonic()
         for number in range(10**9):
             if ending.is_set():

@@ -33,6 +33,7 @@ llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices,
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 
+// The element at `index` of the result of a ragged-dot.
 Values EmitRaggedDot(Elements& elements, const hlo::Instruction& dot, const Index& index);
 
 // The type in which sums of a type are accumulated: f32 for small floats, otherwise the type itself.

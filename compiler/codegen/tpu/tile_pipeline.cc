@@ -8,8 +8,8 @@
 namespace xlad::compiler {
 namespace {
 
-// If the blocks of all streams together have at most this many tiles, each stream has four buffers, because such copies
-// take less time than the latency of a copy.
+// If the blocks of all streams together have at most this many tiles, each stream has four buffers. The bytes of such
+// small blocks are sent in less time than the latency of a copy, so several copies must be in flight.
 constexpr int64_t kSmallTiles = 128;
 
 // The number of consecutive steps with the same index along an axis.

@@ -74,7 +74,7 @@ absl::StatusOr<DnnlOp> MakeDnnlOp(const void* op_desc, const dnnl_primitive_desc
   XLAD_ASSIGN_OR_RETURN(const DnnlAttributes attributes, UserScratchpad());
   dnnl_primitive_desc_t desc = nullptr;
   if (dnnl_primitive_desc_create(&desc, op_desc, attributes.get(), DnnlEngine(), hint) != dnnl_success) {
-    return absl::UnimplementedError("oneDNN has no implementation for this");
+    return absl::UnimplementedError("oneDNN has no implementation for this operation");
   }
   return Finish(desc);
 }
@@ -84,7 +84,7 @@ absl::StatusOr<DnnlOp> MakeDnnlReorder(const dnnl_memory_desc_t& from, const dnn
   dnnl_primitive_desc_t desc = nullptr;
   if (dnnl_reorder_primitive_desc_create(&desc, &from, DnnlEngine(), &to, DnnlEngine(), attributes.get()) !=
       dnnl_success) {
-    return absl::UnimplementedError("oneDNN cannot rearrange this");
+    return absl::UnimplementedError("oneDNN cannot convert between these memory layouts");
   }
   return Finish(desc);
 }
