@@ -6,7 +6,8 @@ Without PATH the whole tree is checked.
 
 What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
 double quotes inside these is an example or a quotation, and is not checked. The names of tests are checked as the words
-of which they consist, and the spelling of all names is checked.
+of which they consist, and the spelling of all names is checked. A comment that follows code on its line must not
+continue on the next line.
 """
 
 import functools
@@ -175,6 +176,7 @@ def findings_in_names(line):
     return found
 
 
+TRAILING_COMMENT = re.compile(r'^\s*[^\s/](?:[^"/]|"(?:\\.|[^"\\])*"|/(?!/))*\s\s(// .*)$')
 C_TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
 
@@ -287,6 +289,17 @@ def markdown_texts(source):
     return texts
 
 
+def continued_comments(source):
+    """(line, text) of comments that follow code on its line and continue on the next line."""
+    lines = source.split("\n")
+    found = []
+    for number, (line, after) in enumerate(zip(lines, lines[1:], strict=False), 1):
+        match = TRAILING_COMMENT.match(line)
+        if match and after.strip().startswith("// ") and after.index("//") == match.start(1):
+            found.append((number, match[1]))
+    return found
+
+
 def texts_of(path):
     """(line, kind, [(line, text)]) of everything in a file that is prose."""
     if path.suffix == ".py":
@@ -313,6 +326,8 @@ def check(path):
                     problems.append((line, found, advice))
                     break
     source = path.read_text(errors="replace")
+    if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
+        problems += [(number, text, "a comment of several lines above its code") for number, text in continued_comments(source)]
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):

@@ -138,6 +138,18 @@ class ProseTest(unittest.TestCase):
                          ["One comment of two lines.", "Another.", "found this, expected that"])
         self.assertEqual([line for line, _, _ in prose.c_texts(source)], [1, 3, 4])
 
+    def test_continued_comments(self):
+        source = ('int x = 0;  // The number of\n'
+                  '            // rows.\n'
+                  'int y = 0;  // The number of columns.\n'
+                  '// The number of planes.\n'
+                  'int z = 0;\n'
+                  '  // A comment of\n'
+                  '  // two lines.\n'
+                  'Call("a  // b");\n'
+                  '         // c\n')
+        self.assertEqual(prose.continued_comments(source), [(1, "// The number of")])
+
     def test_skips_programs(self):
         self.assertEqual(prose.c_texts('Parse("%p = f32[2] parameter(0)"); Parse(R"(where none is)");'), [])
 

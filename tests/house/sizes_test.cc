@@ -35,23 +35,41 @@ std::string CommentOf(const std::vector<std::string>& lines, int line) {
   return comment;
 }
 
-// Returns the classes of a file that have more than kMaxMethods methods, public and private together, and do not have a
-// comment with a reason. Constructors, destructors, friends and defaulted or deleted functions do not count.
-std::vector<LargeClass> LargeClasses(const std::string& source) {
-  std::map<int, LargeClass> classes;  // Classes by line.
+// Returns the classes of a file with their numbers of methods, public and private together, by the line of the class.
+// Constructors, destructors, friends and defaulted or deleted functions do not count.
+std::map<int, LargeClass> CountMethods(const std::string& source) {
+  std::map<int, LargeClass> classes;
   for (const Function& function : FindFunctions(source)) {
     if (function.class_name.empty() || function.is_friend_or_not_written) continue;
     if (function.name == function.class_name || function.name[0] == '~') continue;
     LargeClass& in = classes[function.class_line];
     in = {function.class_name, function.class_line, in.methods + 1};
   }
+  return classes;
+}
+
+bool HasReason(const std::vector<std::string>& lines, int class_line) {
+  return CommentOf(lines, class_line).find(kMethodsReason) != std::string::npos;
+}
+
+// Returns the classes that have more than kMaxMethods methods and no comment with a reason.
+std::vector<LargeClass> LargeClasses(const std::string& source) {
   const std::vector<std::string> lines = Lines(source);
   std::vector<LargeClass> large;
-  for (const auto& [line, in] : classes) {
-    const bool has_reason = CommentOf(lines, line).find(kMethodsReason) != std::string::npos;
-    if (in.methods > kMaxMethods && !has_reason) large.push_back(in);
+  for (const auto& [line, in] : CountMethods(source)) {
+    if (in.methods > kMaxMethods && !HasReason(lines, line)) large.push_back(in);
   }
   return large;
+}
+
+// Returns the classes whose comment says that they have more than kMaxMethods methods although they do not.
+std::vector<LargeClass> ClassesWithAFalseReason(const std::string& source) {
+  const std::vector<std::string> lines = Lines(source);
+  std::vector<LargeClass> found;
+  for (const auto& [line, in] : CountMethods(source)) {
+    if (in.methods <= kMaxMethods && HasReason(lines, line)) found.push_back(in);
+  }
+  return found;
 }
 
 TEST(FunctionScannerTest, FindsFunctionsAndTheirSizes) {
@@ -115,12 +133,25 @@ TEST(LargeClassesTest, CountsMethodsAndReadsReasons) {
   EXPECT_EQ(found[0].methods, kMaxMethods + 1);
 }
 
+TEST(LargeClassesTest, ReasonsMustBeTrue) {
+  const std::string reason = "// It has more than 25 methods: one per opcode.\n";
+  EXPECT_TRUE(ClassesWithAFalseReason(ClassWithMethods(reason, kMaxMethods + 1)).empty());
+  EXPECT_TRUE(ClassesWithAFalseReason(ClassWithMethods("// Small.\n", 3)).empty());
+  const std::vector<LargeClass> found = ClassesWithAFalseReason(ClassWithMethods(reason, kMaxMethods));
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].methods, kMaxMethods);
+}
+
 TEST(SizesTest, Classes) {
   for (const SourceFile& file : CppFiles()) {
     for (const LargeClass& found : LargeClasses(file.text)) {
       ADD_FAILURE() << file.path << ":" << found.line << ": " << found.name << " has " << found.methods
                     << " methods; at most " << kMaxMethods << " are allowed. Split the class, or write in a comment "
                     << "above it or in its first line why it has more than 25 methods.";
+    }
+    for (const LargeClass& found : ClassesWithAFalseReason(file.text)) {
+      ADD_FAILURE() << file.path << ":" << found.line << ": " << found.name << " has " << found.methods
+                    << " methods; remove the comment that it has more than " << kMaxMethods << ".";
     }
   }
 }
