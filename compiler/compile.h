@@ -31,8 +31,8 @@ struct CompileOptions {
   bool verify = false;  // Whether to run the verifier after every pass.
   // kByCost has the effect of kAlways if the request has a memory limit.
   AttentionChoice attention = AttentionChoice::kByCost;
-  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, receives the costs of all recognized
-                                                          // attention.
+  // If not null, receives the costs of all recognized attention.
+  std::vector<AttentionCost>* attention_costs = nullptr;
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.

@@ -25,8 +25,8 @@ struct Exchange {
       table->assign(n, std::vector<int32_t>(static_cast<size_t>(size * entries)));
     }
     for (int to = 0; to < devices; ++to) {
-      int32_t at = static_cast<int32_t>(random->Below(2));  // Some rows before and between the received rows are not
-                                                            // written.
+      // Some rows before and between the received rows are not written.
+      int32_t at = static_cast<int32_t>(random->Below(2));
       for (int s = 0; s < size; ++s) {
         const int from = to / size * size + s;
         for (int e = 0; e < entries; ++e) {

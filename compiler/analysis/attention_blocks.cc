@@ -274,8 +274,9 @@ class MaskAnalysis {
   int64_t rows_ = 1;
   std::vector<Tail> tails_;  // One for each value of op_.
   std::vector<bool> wide_;
-  std::vector<std::pair<int, bool>> masks_;  // Predicates that are false in the masked columns. If the second member is
-                                             // true, the negation of the predicate is false.
+  // Predicates that are false in the masked columns. If the second member is true, the negation of the predicate is
+  // false.
+  std::vector<std::pair<int, bool>> masks_;
   bool valid_ = true;
 };
 

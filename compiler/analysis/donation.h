@@ -8,9 +8,9 @@
 namespace xlad::compiler {
 
 struct Donation {
-  std::vector<bool> parameter_is_donated;    // For each parameter leaf, whether the caller donates its memory.
-  std::vector<int64_t> result_to_parameter;  // For each result leaf, the donated parameter leaf whose memory it uses,
-                                             // or -1.
+  std::vector<bool> parameter_is_donated;  // For each parameter leaf, whether the caller donates its memory.
+  // For each result leaf, the donated parameter leaf whose memory it uses, or -1.
+  std::vector<int64_t> result_to_parameter;
 };
 
 // Reads the module's input_output_alias and buffer_donor. If the shapes of a may-alias differ, the parameter is

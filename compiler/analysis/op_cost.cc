@@ -25,8 +25,9 @@ OpCost CostOf(const hlo::Instruction& instruction) {
     case Opcode::kBitcastConvert:
     case Opcode::kReverse:
       return OpCost::kFree;
-    case Opcode::kConvert:  // A widening conversion counts as free, because storing the narrow value and widening it
-                            // at each read moves fewer bytes.
+    // A widening conversion counts as free, because storing the narrow value and widening it at each read moves fewer
+    // bytes.
+    case Opcode::kConvert:
       return tensor::ByteWidth(instruction.shape().type()) >= tensor::ByteWidth(instruction.operand(0)->shape().type())
                  ? OpCost::kFree
                  : OpCost::kCheap;

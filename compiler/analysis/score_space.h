@@ -59,8 +59,8 @@ class ScoreSpace {
   int column_ = -1;
   size_t full_ = 0;  // The number of dimensions whose size is not 1.
   absl::flat_hash_map<const Instruction*, ScoreDims> dims_;
-  absl::flat_hash_set<const Instruction*> ambiguous_;  // Instructions for which different dimensions were found. None
-                                                       // of them may depend on scores.
+  // Instructions for which different dimensions were found. None of them may depend on scores.
+  absl::flat_hash_set<const Instruction*> ambiguous_;
   // The instructions that depend on scores, and other instructions that were visited.
   absl::flat_hash_set<const Instruction*> heavy_, light_;
   std::vector<const Instruction*> pending_;  // Members of heavy_ whose users have not been visited.

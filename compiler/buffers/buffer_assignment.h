@@ -15,12 +15,12 @@
 namespace xlad::compiler {
 
 struct BufferAssignment {
-  std::vector<BufferSlice> slices;      // The memory of each value.
-  std::vector<Allocation> allocations;  // Allocation 0 is the arena. After it come parameters, results and constants,
-                                        // in this order.
+  std::vector<BufferSlice> slices;  // The memory of each value.
+  // Allocation 0 is the arena. After it come parameters, results and constants, in this order.
+  std::vector<Allocation> allocations;
   int64_t arena_bytes = 0;
-  int64_t peak_bytes = 0;  // The maximum over all points of the bytes of live temporaries: a lower bound of
-                           // arena_bytes.
+  // The maximum over all points of the bytes of live temporaries: a lower bound of arena_bytes.
+  int64_t peak_bytes = 0;
 };
 
 BufferAssignment AssignBuffers(const LinearProgram& program);

@@ -53,8 +53,8 @@ ENTRY e {
   EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 0) << ToString(c.program);
   EXPECT_EQ(c.assignment.slices[c.program.results[0]].allocation(),
             c.assignment.slices[c.program.parameters[0]].allocation());
-  EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);  // Only the gradient has memory in the arena, because y is written
-                                                     // into its result.
+  // Only the gradient has memory in the arena, because y is written into its result.
+  EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);
 }
 
 TEST(BufferAssignment, SwappedDonatedParametersKeepTheirValues) {

@@ -226,8 +226,8 @@ class Checker {
   const BufferAssignment& assignment_;
   bool quiet_ = false;                                  // If true, reads are not checked.
   std::vector<const LinearOp*> running_;                // Collectives that were started and have not ended.
-  absl::flat_hash_map<const LinearOp*, Memory> heads_;  // The contents at the condition of each loop, from its last
-                                                        // visit.
+  // The contents at the condition of each loop, from its last visit.
+  absl::flat_hash_map<const LinearOp*, Memory> heads_;
 };
 
 }  // namespace

@@ -40,9 +40,9 @@ struct LinearOp {
   int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.
-  std::vector<std::pair<int, int>> may_share;  // Pairs (position in outputs, position in inputs) that may share a
-                                               // buffer.
-  std::vector<LinearOp> condition;             // For kWhile: the operations that compute `predicate`.
+  // Pairs (position in outputs, position in inputs) that may share a buffer.
+  std::vector<std::pair<int, int>> may_share;
+  std::vector<LinearOp> condition;  // For kWhile: the operations that compute `predicate`.
   int predicate = -1;
   std::vector<std::vector<LinearOp>> bodies;  // For kWhile: the body. For kIf: the branches.
 };

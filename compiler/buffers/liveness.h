@@ -26,10 +26,10 @@ struct Interval {
 using Intervals = std::vector<Interval>;  // Sorted, disjoint.
 
 struct Liveness {
-  std::vector<Intervals> values;       // One for each value.
-  std::vector<const LinearOp*> op_at;  // For each number, the operation of the program, or null at the end of a body or
-                                       // branch. Points into the program.
-  int64_t points = 0;                  // All points are less than this.
+  std::vector<Intervals> values;  // One for each value.
+  // For each number, the operation of the program, or null at the end of a body or branch. Points into the program.
+  std::vector<const LinearOp*> op_at;
+  int64_t points = 0;  // All points are less than this.
 };
 
 Liveness ComputeLiveness(const LinearProgram& program);

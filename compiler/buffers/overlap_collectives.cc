@@ -131,8 +131,8 @@ class Overlapper {
   }
 
   void AddEnds(std::vector<LinearOp>* ops) {
-    std::vector<std::vector<LinearOp>> ends(ops->size() + 1);  // For each position, the ends that are inserted before
-                                                               // it.
+    // For each position, the ends that are inserted before it.
+    std::vector<std::vector<LinearOp>> ends(ops->size() + 1);
     for (size_t start = 0; start < ops->size(); ++start) {
       LinearOp& op = (*ops)[start];
       AddEnds(&op.condition);

@@ -10,8 +10,8 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr int64_t kMinPartWeight = 250;  // The number of instructions for which an additional object, compiled in its
-                                         // own thread, is worthwhile.
+// The number of instructions for which an additional object, compiled in its own thread, is worthwhile.
+constexpr int64_t kMinPartWeight = 250;
 constexpr size_t kMaxParts = 4;
 
 // The contents of one object: the indices of its kernels and native programs.

@@ -66,8 +66,9 @@ struct Statement {
   // For reductions only: the computation (accumulators, values) -> accumulators, and the initial values.
   std::shared_ptr<const Module> combine;
   KernelCode initial;
-  int64_t lanes = 1;  // A power of two. More than one only if `combine` is a sum, product, maximum or minimum of f32 or
-                      // f64, so that a lane without elements can hold the neutral element.
+  // A power of two. More than one only if `combine` is a sum, product, maximum or minimum of f32 or f64, so that a lane
+  // without elements can hold the neutral element.
+  int64_t lanes = 1;
 
   bool is_reduction() const { return combine != nullptr; }
   // All dimensions: `over`, then `along`.

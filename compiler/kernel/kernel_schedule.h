@@ -49,8 +49,8 @@ struct KernelSchedule {
 struct KernelLoop {
   std::string name;
   int dim = 0;
-  int64_t size = 1;    // The number of iterations. In a split, the last iteration of the outer loop may have fewer
-                       // inner iterations.
+  // The number of iterations. In a split, the last iteration of the outer loop may have fewer inner iterations.
+  int64_t size = 1;
   int64_t factor = 1;  // The number that one iteration adds to the index of `dim`.
   int inner = -1;      // For the outer loop of a split, the number of the inner loop. Otherwise -1.
   bool vectorize = false, unroll = false;

@@ -38,8 +38,8 @@ struct KernelRequest {
   //     pair is with operand 0
   //   - copy, reshape, bitcast: do nothing
   std::vector<std::pair<int, int>> in_place;
-  int64_t wanted_tiles = 1;  // The approximate number of tiles into which the kernel is divided, if its opcodes allow
-                             // this.
+  // The approximate number of tiles into which the kernel is divided, if its opcodes allow this.
+  int64_t wanted_tiles = 1;
   // If not null, this kernel computes the same results as `root` (see ScheduleFusion in
   // compiler/kernel/build_kernel.h), and its code is emitted instead. Its inputs and outputs are the operands and
   // results of `root`.
@@ -62,8 +62,8 @@ struct NativeProgramRequest {
   std::string symbol;
   std::vector<Step> steps;
   int32_t arguments = 0;
-  int64_t arena_bytes = 0;  // The bytes of scratch that the slices use. The scratch of called kernels is placed after
-                            // these.
+  // The bytes of scratch that the slices use. The scratch of called kernels is placed after these.
+  int64_t arena_bytes = 0;
 };
 
 class ObjectEmitter {

@@ -303,8 +303,8 @@ class DivergenceAnalysis {
   const PassContext& context_;
   const size_t devices_;
   absl::flat_hash_map<const Instruction*, std::unique_ptr<Literals>> literals_;
-  absl::flat_hash_map<const Instruction*, LeafLabels> carried_;  // The labels of the carried values of each loop, from
-                                                                 // its last visit.
+  // The labels of the carried values of each loop, from its last visit.
+  absl::flat_hash_map<const Instruction*, LeafLabels> carried_;
 };
 
 }  // namespace

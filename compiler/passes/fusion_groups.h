@@ -32,8 +32,8 @@ struct FusionGroup {
   std::vector<Instruction*> roots;  // The results, last in program order first.
   // The members, each with the index maps under which it is computed.
   absl::flat_hash_map<const Instruction*, std::vector<int>> maps;
-  std::vector<int64_t> evaluations;  // For each map, the number of times that a member under this map is computed in
-                                     // one execution of the loop.
+  // For each map, the number of times that a member under this map is computed in one execution of the loop.
+  std::vector<int64_t> evaluations;
   absl::flat_hash_map<std::string, int> map_ids;  // The number of the map for each MapKey.
   int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
   int recomputed = 0;    // The number of members that are computed more often than they have elements.
@@ -49,8 +49,8 @@ class FusionPlanner {
   // The users of a value.
   struct Consumers {
     std::vector<int> groups;  // Sorted, distinct.
-    bool unfused = false;     // The value must be in memory, because it is the result or an instruction outside of all
-                              // groups uses it.
+    // The value must be in memory, because it is the result or an instruction outside of all groups uses it.
+    bool unfused = false;
   };
   void Place(Instruction* instruction);
   // Copies the instruction into every consumer's group, and stores it only if it must be in memory.

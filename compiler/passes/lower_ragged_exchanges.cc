@@ -73,9 +73,8 @@ class Lowering {
     Instruction* const start = along_entries(binary(Opcode::kAdd, first, Received(2)));
     Instruction* const size = along_entries(Received(3));
     Instruction* const target = along_entries(Received(4));
-    Instruction* const at =
-        binary(Opcode::kSubtract, builder_.Iota(hlo::Shape(kIndex, table), 1), target);  // Whether the row is in the
-                                                                                         // range of the entry.
+    // The position of the row in the range of the entry, which it is in if the position is from 0 to size - 1.
+    Instruction* const at = binary(Opcode::kSubtract, builder_.Iota(hlo::Shape(kIndex, table), 1), target);
     Instruction* const none = builder_.Full(at->shape(), builder_.Scalar(kIndex, -1));
     Instruction* const is_inside = binary(Opcode::kAnd, builder_.Compare(hlo::Comparison::kGt, at, none),
                                           builder_.Compare(hlo::Comparison::kLt, at, size));

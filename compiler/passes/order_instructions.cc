@@ -97,8 +97,8 @@ class Graph {
   Computation* computation_;
   std::vector<Instruction*> all_;
   absl::flat_hash_map<const Instruction*, size_t> position_;
-  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;  // Edges from an instruction to the
-                                                                              // instructions that must come before it.
+  // Edges from an instruction to the instructions that must come before it.
+  absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;
 };
 
 // List scheduling. Among the ready instructions, those without a buffer come first, and then collectives. If

@@ -31,8 +31,8 @@ struct PassContext {
   // Leaves without an entry may differ between any two devices.
   std::vector<std::vector<int>> parameter_labels;
   AttentionChoice attention = AttentionChoice::kByCost;
-  std::vector<AttentionCost>* attention_costs = nullptr;  // If not null, receives the costs of all recognized
-                                                          // attention.
+  // If not null, receives the costs of all recognized attention.
+  std::vector<AttentionCost>* attention_costs = nullptr;
 };
 
 using PassFunction = absl::Status (*)(hlo::Module& module, PassContext& context);

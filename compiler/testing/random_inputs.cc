@@ -37,8 +37,8 @@ uint64_t SpecialFloat(int exponent_bits, int mantissa_bits, Random* random) {
     default: {
       const uint64_t bits = sign | (random->Next() & (infinity | mantissa));
       const bool is_nan = (bits & infinity) == infinity && (bits & mantissa) != 0;
-      return is_nan ? bits | quiet : bits;  // Signaling NaNs are avoided, because loading them into a register may make
-                                            // them quiet.
+      // Signaling NaNs are avoided, because loading them into a register may make them quiet.
+      return is_nan ? bits | quiet : bits;
     }
   }
 }

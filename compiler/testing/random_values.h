@@ -33,8 +33,8 @@ struct Sample {
   hlo::Instruction* array = nullptr;  // Null if no instruction was made.
   double bound = 0;                   // For floats, |element| <= bound. If it is kUnbounded, elements may also be NaN.
   int fraction = 0;                   // The elements of an exact float array are multiples of 2^-fraction.
-  double error = 0;                   // The maximum difference between two correct computations. If 0, the value is
-                                      // exact.
+  // The maximum difference between two correct computations. If 0, the value is exact.
+  double error = 0;
 
   bool exact() const { return error == 0; }
   bool finite() const { return bound != kUnbounded; }
@@ -68,9 +68,9 @@ hlo::Instruction* IntegerScalar(hlo::Builder& builder, hlo::ElementType type, ui
 class RandomValues {
  public:
   struct Options {
-    bool specials = false;       // Whether to use special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
-    bool sums_split = false;     // Whether several devices may compute parts of a sum. Then the sign of a zero sum is
-                                 // not determined.
+    bool specials = false;  // Whether to use special constants and sizes: NaN, -0, INT_MIN, dimensions of size 0.
+    // Whether several devices may compute parts of a sum. Then the sign of a zero sum is not determined.
+    bool sums_split = false;
     bool library_calls = false;  // Whether to use LAPACK calls, which only the import of user programs replaces.
   };
   RandomValues(hlo::Module* module, Random* random, Options options)
@@ -145,8 +145,7 @@ Sample RandomShapeChange(RandomValues& random, hlo::Builder& builder, const Pool
 Sample RandomSlice(RandomValues& random, hlo::Builder& builder, const Pool& pool);        // Includes dynamic slices.
 Sample RandomIndexed(RandomValues& random, hlo::Builder& builder, const Pool& pool);      // Gather, scatter.
 Sample RandomReduction(RandomValues& random, hlo::Builder& builder, const Pool& pool);    // Includes windows.
-Sample RandomFold(RandomValues& random, hlo::Builder& builder, const Pool& pool);         // Reductions that depend on
-                                                                                          // the order.
+Sample RandomFold(RandomValues& random, hlo::Builder& builder, const Pool& pool);         // Order-dependent reductions.
 Sample RandomContraction(RandomValues& random, hlo::Builder& builder, const Pool& pool);  // Dot, convolution, FFT.
 Sample RandomLinearAlgebra(RandomValues& random, hlo::Builder& builder, const Pool& pool);
 Sample RandomOrder(RandomValues& random, hlo::Builder& builder, const Pool& pool);  // Sorts, random bits, barriers.

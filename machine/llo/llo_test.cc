@@ -269,8 +269,8 @@ TEST(LloScoreboardTest, MatrixUnitsReachThePeak) {
   const LloProgram program = Parsed(text);
   const LloTime time = TimeLlo(program, program.kernels[0], chip);
   const double flops = 2.0 * 8000 * 128 * 128;
-  EXPECT_NEAR(flops / (time.mxu_us / 1e6), chip.bf16_flops, 1e-3 * chip.bf16_flops);  // mxu_us is the mean over four
-                                                                                      // units, of which one is busy.
+  // mxu_us is the mean over four units, of which one is busy.
+  EXPECT_NEAR(flops / (time.mxu_us / 1e6), chip.bf16_flops, 1e-3 * chip.bf16_flops);
   EXPECT_NEAR(time.us, time.mxu_us * 4, 0.05 * time.us);
 }
 

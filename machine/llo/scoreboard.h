@@ -10,8 +10,8 @@ struct LloTime {
   double us = 0;
   // Busy time of the matrix units (their mean), the vector unit and HBM.
   double mxu_us = 0, vpu_us = 0, hbm_us = 0;
-  double stall_us = 0;  // The time in which no bundle can be issued because sources are not ready, a unit is busy, or a
-                        // copy is not complete.
+  // The time in which no bundle can be issued because sources are not ready, a unit is busy, or a copy is not complete.
+  double stall_us = 0;
   double hbm_bytes = 0;
   double bundles = 0;  // The number of issued bundles.
 };

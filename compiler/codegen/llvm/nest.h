@@ -18,8 +18,9 @@ void EmitNest(KernelContext& context, const ScheduledKernel& kernel, const std::
 // No thread of a block computes a part before all threads of the block have computed the previous part.
 struct BlockPart {
   enum class Kind {
-    kLoop,     // Loops over the columns: a thread computes the columns whose index modulo the number of lanes is the
-               // number of the thread.
+    // Loops over the columns: a thread computes the columns whose index modulo the number of lanes is the number of the
+    // thread.
+    kLoop,
     kCombine,  // Combines partial results of `nodes`: thread i < half combines those of the threads i and i + half.
     kSingle,   // The first thread finishes reductions and computes values of the row.
   };
@@ -37,8 +38,8 @@ std::optional<BlockForm> BlockFormOf(const ScheduledKernel& kernel);
 
 // Memory that the threads of a block share. The parts of a kernel place the same arrays in the same order.
 struct SharedMemory {
-  static constexpr int64_t kMaxBytes = 48 << 10;  // The bytes that a block can use on every NVIDIA GPU without further
-                                                  // settings.
+  // The bytes that a block can use on every NVIDIA GPU without further settings.
+  static constexpr int64_t kMaxBytes = 48 << 10;
   llvm::Value* base = nullptr;
   int64_t bytes = 0;  // The bytes that are in use.
 

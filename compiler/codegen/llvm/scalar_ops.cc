@@ -120,8 +120,8 @@ ElementType OperandType(const hlo::Instruction& instruction) {
 
 bool HasTypelessOp(const hlo::Instruction& instruction, ElementType type) {
   switch (instruction.opcode()) {
-    case Opcode::kBitcastConvert:  // Only for types of equal widths. If the widths differ, the shape changes: see
-                                   // index_rules.cc.
+    // Only for types of equal widths. If the widths differ, the shape changes: see index_rules.cc.
+    case Opcode::kBitcastConvert:
       return tensor::BitWidth(type) == tensor::BitWidth(instruction.shape().type());
     case Opcode::kReducePrecision:
       return tensor::IsFloating(type);

@@ -182,8 +182,8 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
     half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
     return llvm::ConstantFP::get(context, half);
   }
-  uint32_t float_bits = static_cast<uint32_t>(bits) << 16;  // For bf16, the conversion is exact, and keeps the payload
-                                                            // of a NaN.
+  // For bf16, the conversion is exact, and keeps the payload of a NaN.
+  uint32_t float_bits = static_cast<uint32_t>(bits) << 16;
   if (type != ElementType::kBF16) {
     const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));
     std::memcpy(&float_bits, &value, sizeof(value));

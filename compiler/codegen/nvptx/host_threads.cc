@@ -50,8 +50,8 @@ struct Access {
   unsigned operand;    // The operand that is the address.
   llvm::Value* bytes;  // An i64.
   bool is_store;
-  int64_t buffer;  // The number of the argument into which the address points, or -1 if the address was loaded from
-                   // memory.
+  // The number of the argument into which the address points, or -1 if the address was loaded from memory.
+  int64_t buffer;
 
   llvm::Value* address() const { return instruction->getOperand(operand); }
 };
@@ -246,8 +246,8 @@ class HostKernel {
 
  private:
   void LoadArguments() {
-    const unsigned pointers = static_cast<unsigned>(kernel_.arg_size()) - 2;  // The last two arguments are scratch and
-                                                                              // api.
+    // The last two arguments are scratch and api.
+    const unsigned pointers = static_cast<unsigned>(kernel_.arg_size()) - 2;
     for (unsigned i = 0; i < pointers; ++i) {
       values_[kernel_.getArg(i)] =
           b_.CreateLoad(b_.getPtrTy(), b_.CreateConstInBoundsGEP1_64(b_.getPtrTy(), entry_->getArg(0), i));

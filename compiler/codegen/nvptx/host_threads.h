@@ -16,14 +16,15 @@ namespace xlad::compiler {
 struct Mutation {
   enum class Kind {
     kNone,
-    kNoBarrier,    // Threads do not wait at the barrier: each thread computes the parts before and after it without
-                   // waiting for the others.
+    // Threads do not wait at the barrier: each thread computes the parts before and after it without waiting for the
+    // others.
+    kNoBarrier,
     kNextElement,  // The access is to the next element.
     kNextLane,     // The access is to the element that the next thread would access.
   };
   Kind kind = Kind::kNone;
-  int64_t number = 0;  // The number of the barrier or access, counted over the barriers or accesses of this kind in the
-                       // module.
+  // The number of the barrier or access, counted over the barriers or accesses of this kind in the module.
+  int64_t number = 0;
 };
 
 // The number of places of a module that each kind of mutation could damage.

@@ -17,7 +17,7 @@ struct TileTranspose {
 };
 
 // Nullopt unless the request is a transpose that moves the last dimension, with at least 8 rows and columns, elements
-// of at most 8 bytes, and no pair in `in_place`.
+// of at most 8 bytes, and no result that shares the memory of an operand.
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request);
 
 // Emits one of the two parts: part 0 copies from the operand to shared memory, part 1 from shared memory to the result.

@@ -62,8 +62,8 @@ class LloBuilder {
   friend class ScalarScope;
   struct Pending {
     machine::LloInstruction instruction;  // In `block_`, vector registers are the numbers of values.
-    int region = -1;                      // Loads and stores of different regions do not overlap. Region -1 overlaps
-                                          // with all.
+    // Loads and stores of different regions do not overlap. Region -1 overlaps with all.
+    int region = -1;
   };
 
   void Append(machine::LloInstruction instruction, int region = -1) { block_.push_back({instruction, region}); }
