@@ -22,7 +22,7 @@
 
 namespace xlad::service {
 
-// The class has more than 25 methods because it has one for each request, which it passes to a state machine.
+// The coordinator's logic: passes each event and request to a state machine. Not thread-safe.
 class CoordinatorCore {
  public:
   CoordinatorCore(const CoordinatorOptions& options, Random* random);

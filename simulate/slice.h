@@ -39,7 +39,7 @@ struct Slice {
 
 // "v5p-16x20x28" is a slice of a chip in deploy/chips, and "2xv5e-16x16" are two slices. If `chip` is set, it replaces
 // that chip, and the text may be the sizes alone: "16x16". InvalidArgument if the text has another form, if the number
-// of dimensions is not the chip's, or if there are several slices and the chip file has no table [dcn], or if there are
+// of dimensions is not the chip's, if there are several slices and the chip file has no table [dcn], or if there are
 // more than kMaxChips chips. NotFound for an unknown chip.
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip);
 

@@ -204,8 +204,9 @@ std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& 
   if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t offset = 0;
   std::string text = header.dump();
-  text.pop_back();  // Removes the closing brace. Entries are appended as text, because looking up a key in ordered_json
-                    // takes linear time.
+  // Removes the closing brace. Entries are appended as text, because looking up a key in ordered_json takes linear
+  // time.
+  text.pop_back();
   for (const auto& [name, shape] : tensors) {
     const auto* row = RowOf(shape.type);
     const bool named = row != std::end(kNames);

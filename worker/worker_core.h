@@ -183,8 +183,8 @@ class WorkerCore {
     std::map<int64_t, CheckpointShard> shards;  // Keyed by step: the shards that are not in a committed checkpoint.
     // The latest failure if no shard has been stored since; sent on each connection.
     std::optional<WorkerMessage> shard_failed;
-    std::optional<WorkerMessage> end;  // Stopped, finished, failed or exited; sent on each connection until the
-                                       // coordinator has recorded it.
+    // Stopped, finished, failed or exited; sent on each connection until the coordinator has recorded it.
+    std::optional<WorkerMessage> end;
   };
 
   void On(const Connected&);

@@ -31,7 +31,8 @@ absl::StatusOr<CostTerms> TermsOf(const CollectivePlan& plan, const CollectiveSp
 // Returns the bytes of the input or of the output of the root (rank 0 if there is no root), whichever is larger.
 int64_t MovedBytes(const CollectiveSpec& spec);
 
-// Returns "all_reduce ring" or "all_reduce ring chunks", for example.
+// Returns the name of the plans that share corrections: kind and algorithm, as in "all_reduce ring", and the word
+// "chunks" if the plan has several chunks, as in "all_reduce ring chunks".
 std::string CorrectionKey(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 // The measured time of plans with this number of bytes, divided by the time that the parameters predict.

@@ -61,8 +61,8 @@ class DimensionReader {
   Assignment& result_;
   size_t at_ = 0;        // The index in factors_ of the factor that takes the next axis.
   int64_t left_ = 1;     // The size of that factor divided by the axes that split it already.
-  bool single_ = false;  // Whether at most one factor has a size above 1. That factor takes every axis, even if it does
-                         // not divide.
+  // Whether at most one factor has a size above 1. That factor takes every axis, even if it does not divide.
+  bool single_ = false;
 };
 
 Assignment Read(const OpRule& rule, const OpTensor& tensor, const std::vector<bool>& allowed) {

@@ -51,9 +51,9 @@ class LoopInvariants {
   ReshardEmitter& reshards_;
   LocalBuilder& local_;
   const LocalValue& init_;
-  std::vector<bool> unchanged_;  // By carried element: whether the body passes it on unchanged. Empty if nothing is
-                                 // hoisted out of this loop.
-  double memory_budget_ = 0;     // Bytes that hoisted values may still use.
+  // By carried element: whether the body passes it on unchanged. Empty if nothing is hoisted out of this loop.
+  std::vector<bool> unchanged_;
+  double memory_budget_ = 0;  // Bytes that hoisted values may still use.
   std::vector<Hoisted> hoisted_;
   absl::flat_hash_map<const hlo::Instruction*, hlo::Instruction*> outside_;
 };

@@ -56,8 +56,8 @@ struct SourceMap {
 
 // Partitions a propagated program. `families` says how every op is partitioned (FamilyOf of ops/families.h). Fills
 // `source_map` if it is not null. On a mesh of one device, the result is a copy of the program, and `source_map` stays
-// empty. Errors: Unimplemented for an op that cannot be partitioned, InvalidArgument for a
-// program of several replicas, Internal if the shardings contradict each other.
+// empty. Errors: Unimplemented for an op that cannot be partitioned, InvalidArgument for a program of several replicas,
+// Internal if the shardings contradict each other.
 absl::StatusOr<PartitionedProgram> Partition(const ShardedModule& module, FamilyTable families,
                                              SourceMap* source_map = nullptr);
 

@@ -24,8 +24,9 @@ namespace xlad::sharding {
 struct ReshardStep {
   enum class Kind { kSlice, kAllReduce, kReduceScatter, kAllToAll, kPermute, kAllGather };
   Kind kind = Kind::kSlice;
-  int64_t dim = -1;       // The dimension that loses the axes in an all-gather, or gets them in a slice, a
-                          // reduce-scatter or an all-to-all; otherwise -1.
+  // The dimension that loses the axes in an all-gather, or gets them in a slice, a reduce-scatter or an all-to-all;
+  // otherwise -1.
+  int64_t dim = -1;
   int64_t from_dim = -1;  // The dimension that loses the axes in an all-to-all.
   AxisList axes;          // Major to minor, adjacent parts joined. Empty for a permute.
   DimensionAxes before, after;

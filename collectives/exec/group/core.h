@@ -90,8 +90,8 @@ class GroupCore {
   }
 
   uint64_t sequence() const { return sequence_; }  // The number of the last operation that was entered.
-  // After Run has failed: the index of the operation of this run's schedule that failed, or -1 if none ran or the
-  // command is a board.
+  // After Run has failed: the index, in the schedule, of the operation that failed. -1 if no operation was begun, or if
+  // the command is a board.
   int step() const { return step_; }
   int64_t scratch_bytes() const { return options_.scratch_bytes; }
   const EntryLine& entry(int rank) const { return options_.control->rank(rank).lines[sequence_ % 2]; }

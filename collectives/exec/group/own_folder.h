@@ -14,7 +14,7 @@ namespace xlad::collectives {
 absl::Status MakeOwnFolder(const std::string& path, bool is_private, absl::string_view advice);
 
 // Returns the error of a system call on a path, which has just set errno: AlreadyExists, NotFound, PermissionDenied
-// with the id of this user, or Unavailable for errors that may end. `what` is the operation that failed.
+// with the id of this user, or Unavailable for errors that may be temporary. `what` is the operation that failed.
 absl::Status PathError(absl::string_view what, const std::string& path);
 
 }  // namespace xlad::collectives

@@ -56,8 +56,7 @@ class GroupOperation {
   uint64_t word_ = 0;  // The value of EntryLine::operation.
 };
 
-// The processes of one host that run collectives together. The class has more than 25 methods because it has one per
-// collective.
+// The processes of one host that run collectives together.
 class ProcessGroup final : private GroupOwner {
  public:
   using Operation = GroupOperation;

@@ -18,7 +18,7 @@
 namespace xlad::collectives {
 namespace {
 
-// About 512 KiB for every peer, but not more than stays in the cache.
+// 512 KiB for every peer, but at most 2 MiB, so that the scratch stays in the cache.
 int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
 }

@@ -19,7 +19,8 @@ class FlightRecord {
   // Rank 0 creates the file; the others open it. Null if there are more ranks than a control file has room for.
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
-  // Removes the file if this is the last rank that leaves and Fail has not been called on it.
+  // Records that the rank leaves in order, unless Fail has been called. If all other ranks have left before, removes
+  // the file.
   ~FlightRecord();
 
   // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
@@ -29,6 +30,7 @@ class FlightRecord {
   // Begin records that the rank enters an operation, and End that it has finished it.
   void Begin(uint64_t word);
   void End() { self().finished.store(sequence_, std::memory_order_release); }
+  // Records that the rank leaves after an error. The destructor then keeps the file.
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
   // The members of the record in which a run stores the rank and step that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }

@@ -13,8 +13,8 @@ namespace xlad::collectives {
 struct TransportRow {
   absl::string_view name;
   absl::string_view summary;  // One line for display.
-  // Returns what a fabric needs to use the transport. An error that says what to install or how to start the process if
-  // the transport cannot be used.
+  // Returns what a fabric needs to use the transport. If the transport cannot be used, the error says what to install
+  // or how to start the process.
   absl::StatusOr<TransportChoice> (*choose)();
 };
 
