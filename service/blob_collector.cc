@@ -71,7 +71,7 @@ void BlobCollector::Drop(const std::string& uri) {
 
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
   if (dropped_.empty()) return absl::OkStatus();
-  // The time comes first: what is used while the state is read may not be in it.
+  // The time is taken before the state is read, because a blob that is used meanwhile may be missing in the state.
   const int64_t unused_since_ns = Before(options_.dropped_ms);
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::set<std::string> kept;

@@ -14,7 +14,7 @@ std::string Why(Cluster* cluster, const std::string& job) {
   return WhyJob(context, *context.jobs.Find(JobId(job))).text();
 }
 
-TEST(DeviceTargets, AJobTakesTwoModelsOfCpuIfNoneHasHadEnoughDevicesForLong) {
+TEST(DeviceTargets, AJobTakesTwoModelsOfCpuAfterAGracePeriod) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {kOldCpu});
   cluster.Register(2, "w2", 1, {}, {kNewCpu});
@@ -81,7 +81,7 @@ TEST(DeviceTargets, ABuiltJobIsBuiltForSeveralTargetsIfOnlyTheyTogetherHaveEnoug
   EXPECT_EQ(cluster.Status(job).state(), STARTING);
 }
 
-TEST(DeviceTargets, ABuiltJobDoesNotTakeSeveralTargetsIfWorkersOfItsOwnRegister) {
+TEST(DeviceTargets, ABuiltJobDoesNotTakeSeveralTargetsIfMoreWorkersOfItsTargetRegister) {
   Cluster cluster;
   cluster.Register(1, "w1", 1, {}, {kOldCpu});
   const std::string job = cluster.Submit(4);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kWorkers = 2, kDevicesEach = 2;
 constexpr int64_t kKeep = 2;
-constexpr int64_t kCheckpointsPerLife = 3;
+constexpr int64_t kCheckpointsPerRun = 3;
 constexpr int64_t kCutBytes = 4096;
 
 uint64_t NumberFrom(const char* variable, uint64_t otherwise) {
@@ -70,7 +70,7 @@ void KillThisProcessAfter(int64_t ns) {
 // One run of the writer process: removes what the previous writer left unfinished, then writes `checkpoints`
 // checkpoints one after another and exits, if it is not killed before. It keeps the newest kKeep checkpoints, and
 // writes the step of each commit to the file descriptor `acknowledged`.
-[[noreturn]] void WriteForEver(const std::string& root, int64_t attempt, int64_t first_step, int acknowledged,
+[[noreturn]] void WriteAndExit(const std::string& root, int64_t attempt, int64_t first_step, int acknowledged,
                                int64_t checkpoints) {
   FileSystem& files = RealFileSystem();
   const std::string job_folder = JoinPath(root, "job");
@@ -92,13 +92,13 @@ void KillThisProcessAfter(int64_t ns) {
   _exit(0);
 }
 
-struct Life {
+struct WriterRun {
   int64_t acknowledged = -1;  // The newest step that was acknowledged as committed.
   bool killed = false;
   int exit_code = 0;
 };
 
-Life RunWriter(const std::string& root, int64_t attempt, int64_t first_step, int64_t kill_after_ns,
+WriterRun RunWriter(const std::string& root, int64_t attempt, int64_t first_step, int64_t kill_after_ns,
                int64_t checkpoints) {
   int ends[2];
   XLAD_CHECK(pipe(ends) == 0);
@@ -107,17 +107,17 @@ Life RunWriter(const std::string& root, int64_t attempt, int64_t first_step, int
   if (child == 0) {
     close(ends[0]);
     if (kill_after_ns >= 0) KillThisProcessAfter(kill_after_ns);
-    WriteForEver(root, attempt, first_step, ends[1], checkpoints);
+    WriteAndExit(root, attempt, first_step, ends[1], checkpoints);
   }
   close(ends[1]);
-  Life life;
-  for (int64_t step; read(ends[0], &step, sizeof step) == sizeof step;) life.acknowledged = step;
+  WriterRun run;
+  for (int64_t step; read(ends[0], &step, sizeof step) == sizeof step;) run.acknowledged = step;
   close(ends[0]);
   int status = 0;
   XLAD_CHECK(waitpid(child, &status, 0) == child);
-  life.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  life.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  return life;
+  run.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  return run;
 }
 
 int64_t NowNs() {
@@ -126,33 +126,33 @@ int64_t NowNs() {
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-TEST(CheckpointKill, TheNewestCommittedOneAlwaysLoads) {
+TEST(CheckpointKill, TheNewestCommittedCheckpointAlwaysLoads) {
   const uint64_t kills = NumberFrom("XLAD_CHECKPOINT_KILLS", 60);
   Random random(NumberFrom("XLAD_CHECKPOINT_SEED", 1));
   const std::string root = MakeFolder(), job_folder = JoinPath(root, "job");
   const int64_t start_ns = NowNs();
-  const Life whole = RunWriter(root, 1, 0, /*kill_after_ns=*/-1, kCheckpointsPerLife);
-  ASSERT_EQ(whole.exit_code, 0);
-  ASSERT_EQ(whole.acknowledged, kCheckpointsPerLife - 1);
-  int64_t life_ns = NowNs() - start_ns;
-  int64_t newest = whole.acknowledged, loaded = 0, unfinished = 0, ahead = 0;
+  const WriterRun first = RunWriter(root, 1, 0, /*kill_after_ns=*/-1, kCheckpointsPerRun);
+  ASSERT_EQ(first.exit_code, 0);
+  ASSERT_EQ(first.acknowledged, kCheckpointsPerRun - 1);
+  int64_t run_ns = NowNs() - start_ns;
+  int64_t newest = first.acknowledged, loaded = 0, unfinished = 0, ahead = 0;
   uint64_t killed = 0;
   for (int64_t attempt = 2; killed < kills; ++attempt) {
     ASSERT_LT(attempt, static_cast<int64_t>(10 * kills)) << "the writer ends before it is killed";
     const int64_t begin_ns = NowNs();
-    const Life life = RunWriter(root, attempt, newest + 1, random() % life_ns, kCheckpointsPerLife);
-    ASSERT_EQ(life.exit_code, 0) << "attempt " << attempt;
-    // The machine may have been busier when the first life was measured.
-    if (!life.killed) life_ns = std::max<int64_t>(1, NowNs() - begin_ns);
-    killed += life.killed;
+    const WriterRun run = RunWriter(root, attempt, newest + 1, random() % run_ns, kCheckpointsPerRun);
+    ASSERT_EQ(run.exit_code, 0) << "attempt " << attempt;
+    // The machine may have been busier when the duration was measured last.
+    if (!run.killed) run_ns = std::max<int64_t>(1, NowNs() - begin_ns);
+    killed += run.killed;
     const std::vector<FoundCheckpoint> found = Committed(job_folder);
     ASSERT_FALSE(found.empty()) << "after " << killed << " kills";
     unfinished += std::ssize(*RealFileSystem().List(job_folder)) - std::ssize(found);
     // The process may have been killed between the commit and its acknowledgement.
     const int64_t step = found.back().index->step();
-    ASSERT_GE(step, std::max(newest, life.acknowledged));
-    ASSERT_LE(step, std::max(newest, life.acknowledged) + 1);
-    ahead += step > std::max(newest, life.acknowledged);
+    ASSERT_GE(step, std::max(newest, run.acknowledged));
+    ASSERT_LE(step, std::max(newest, run.acknowledged) + 1);
+    ahead += step > std::max(newest, run.acknowledged);
     newest = step;
     for (const FoundCheckpoint& checkpoint : found) {
       const absl::Status read = ReadCheckpoint(RealFileSystem(), checkpoint.folder, StateAt(checkpoint.index->step()));
@@ -161,11 +161,11 @@ TEST(CheckpointKill, TheNewestCommittedOneAlwaysLoads) {
     }
   }
   std::printf("%llu kills in %.1f s: newest step %lld, %lld checkpoints loaded bit for bit, %lld unfinished folders "
-              "found, %lld commits without a word\n",
+              "found, %lld commits without an acknowledgement\n",
               static_cast<unsigned long long>(killed), static_cast<double>(NowNs() - start_ns) / 1e9,
               static_cast<long long>(newest), static_cast<long long>(loaded), static_cast<long long>(unfinished),
               static_cast<long long>(ahead));
-  EXPECT_GT(unfinished, 0) << "some of the kills were in the middle of a checkpoint";
+  EXPECT_GT(unfinished, 0) << "no kill was in the middle of a checkpoint";
   RemoveTree(root);
 }
 

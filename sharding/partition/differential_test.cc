@@ -178,8 +178,7 @@ ENTRY main {
   r6 = c64[10,7] dynamic-update-slice(c, u, i, j)
   ROOT t = (f16[4,7], bf16[1,7], f64[10,2], c64[4,3], pred[4,7], c64[10,7]) tuple(r1, r2, r3, r4, r5, r6)
 })", Exactness::kBits},
-    // Rows that no update changes, and selected values, are moved without arithmetic, which keeps the bits of special
-    // values.
+    // There are no updates, so all rows are moved without arithmetic, which keeps the bits of special values.
     {"signs_beside_sums", "HloModule m\n" ADD_F32 R"(ENTRY main {
   x = f32[10,6] parameter(0)
   i = s32[0,1] parameter(1)
