@@ -116,7 +116,7 @@ std::string Dealt(const std::string& requests, int64_t workers) {
                        });
 }
 
-TEST(DealDevices, DealsEvenlyAndFromTheNextWorkerOn) {
+TEST(DealDevices, DealsEvenlyAndContinuesWithTheNextWorker) {
   EXPECT_EQ(Dealt("cpu:8", 3), "cpu:3 | cpu:3 | cpu:2");
   EXPECT_EQ(Dealt("cpu:8", 1), "cpu:8");
   EXPECT_EQ(Dealt("cpu:1,opaque:1", 2), "cpu:1 | opaque:1");

@@ -358,7 +358,7 @@ TEST_F(StepProgramTest, RequestsMustEndOnceInTheListThatStartsThem) {
   EXPECT_THAT(refusal({start, branch}), HasSubstr("found the end of request 1"));
 }
 
-// Changes random bytes in a valid executable. Each result must be rejected or run without a crash.
+// Changes random bytes in a valid executable. Prepare must accept or reject each result without a crash.
 TEST_F(StepProgramTest, MutantsNeverCrash) {
   Step loop;
   *loop.mutable_while_()->add_condition() = KernelOn(executable_, "below_ten", {0, 1});

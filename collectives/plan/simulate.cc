@@ -22,6 +22,7 @@ struct Step {
   double bytes;
 };
 
+// The steps of one channel of one rank, which run in order.
 struct Lane {
   std::vector<Step> steps;
   size_t next = 0;

@@ -1,4 +1,5 @@
-// Compares random convolutions of every kind with the evaluator.
+// Random convolutions with all dimension orders, windows and feature groups: the lowered program is compared with the
+// original one on the evaluator.
 #include "compiler/passes/passes.h"
 
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@ build and linked before the libraries into a copy of simulation_test, so that no
 changed. The fault storms (storm_test.cc) run over at most N seeds (default 300); the mutant is caught if one of them
 fails. Each row of the printed table has the mutant, its state, the number of seeds that passed, and the failure. A
 mutant is stale if its text does not occur exactly once in the file, or if it does not compile. The exit code is not 0
-if fewer than 95 % of the others are caught, or if a mutant is stale.
+if a mutant is stale, or if fewer than 95 % of the other mutants are caught.
 """
 
 import argparse
