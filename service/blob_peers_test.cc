@@ -136,7 +136,7 @@ TEST(BlobPeers, ItsMemoryIsBounded) {
   EXPECT_EQ(from(499, 20).substr(0, 1), "w") << "the most recently used blobs are kept";
 }
 
-TEST(BlobPeers, FailuresAndEmptyBlobsCount) {
+TEST(BlobPeers, FailuresAndBlobsWithoutBlocksAreCounted) {
   BlobPeers peers({.max_entries = 1000, .max_failed = 10});
   for (int i = 0; i < 5; ++i) From(&peers, "a", {0, 0}, {absl::StrCat("x", i)});
   EXPECT_EQ(peers.entries(), 1 + 5);

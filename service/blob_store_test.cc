@@ -91,7 +91,7 @@ TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   }
 }
 
-TEST(BlobStore, ABlobThatReplacesADamagedOneIsNotSetAside) {
+TEST(BlobStore, AReaderOfADamagedBlobDoesNotRemoveItsReplacement) {
   const std::string bytes = Bytes(5000);
   MemoryFiles files;
   BlobStore store = *BlobStore::Open(files, "/blobs");

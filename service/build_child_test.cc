@@ -47,7 +47,7 @@ TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
 }
 
 // The response may be stored in a cache, so it must not say how it was made.
-TEST_F(BuildChildTest, ABuildThatWasNotIsolatedSaysSoApartFromItsResponse) {
+TEST_F(BuildChildTest, TheReasonWhyABuildWasNotIsolatedIsNotInItsResponse) {
   BuildResponse response;
   response.set_not_isolated("Landlock: Operation not supported");
   for (const char* error : {"", "3:7: unknown opcode"}) {

@@ -100,7 +100,7 @@ TEST(CanonicalJobs, WithoutANumberTheyTakeTheDevicesOfAllKindsThatTheyName) {
   }
 }
 
-TEST(CanonicalJobs, SaySoInTheirEventsAndReasons) {
+TEST(CanonicalJobs, WhyNamesTheirMode) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(CanonicalSpec(&cluster, 8, 2));
   const WhyJobResponse why = *cluster.coordinator().Why(JobId(job));

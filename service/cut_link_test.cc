@@ -68,7 +68,7 @@ TEST_F(CutLink, IsNotTheReasonIfThePeerDoesNotReachTheCoordinatorEither) {
   }
 }
 
-TEST_F(CutLink, IsGivenAsLongToRecoverAsItWasCutIfTheWorkerWasCutOffToo) {
+TEST_F(CutLink, HasAsMuchTimeToRecoverAsTheWorkerWasCutOff) {
   cluster_.RunFor(5000, {1, 2});
   for (int64_t t = 0; t < 6000; t += 100) {
     cluster_.Advance(100);

@@ -22,7 +22,7 @@ std::string Text(const std::vector<Peer>& peers) {
 }
 
 // Take returns the same peers as PlaceOnWorkers for the remaining devices, on random clusters and for random jobs.
-TEST(FreeDevices, TakesAsPlaceOnWorkersDoes) {
+TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
   std::mt19937_64 random(5);
   const Target targets[] = {TargetOf("cpu", "znver3"), TargetOf("cpu", "znver5"), TargetOf("opaque", "")};
   for (int round = 0; round < 200; ++round) {

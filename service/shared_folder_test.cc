@@ -108,7 +108,7 @@ TEST_F(SharedFolderTest, CheckpointsThatTheirJobKeepsOrTheUserNamedStay) {
   EXPECT_THAT(dropped, IsEmpty());
 }
 
-TEST_F(SharedFolderTest, NoFolderIsTidiedIfCheckpointsAreInTheBlobStore) {
+TEST_F(SharedFolderTest, NoFolderIsCleanedUpIfCheckpointsAreInTheBlobStore) {
   const std::string job = RunningJob();
   CommitCheckpoint(job, 10);
   Cancel(job);

@@ -25,7 +25,7 @@ GroupTime TimeOf(const Slice& slice, CollectiveKind kind, int64_t bytes, const G
 
 const GroupDimension kTwoSlices{2, 2, 1, false, true};  // The dimension of slices of a chip with two dimensions.
 
-TEST(Slices, AreInFrontOfTheChip) {
+TEST(Slices, TheirNumberIsWrittenBeforeTheChip) {
   const Slice two = SliceOf("2xv5e-16x16");
   EXPECT_EQ(two.chips(), 512);
   EXPECT_EQ(two.slices(), 2);
@@ -117,7 +117,7 @@ TEST(Slices, TwiceTheRateHalvesWhatIsSentAcross) {
   EXPECT_NEAR(before / TimeOf(slice, CollectiveKind::kAllGather, 1 << 28, across).us, 2, 0.01);
 }
 
-TEST(Slices, BrokenLinksCanBeInAny) {
+TEST(Slices, AnySliceCanHaveBrokenLinks) {
   Slice slice = SliceOf("2xv5e-4x4");
   EXPECT_TRUE(BreakLink("16-17", &slice).ok());
   EXPECT_THAT(slice.broken_links, ElementsAre(std::pair(0, 1)));

@@ -64,7 +64,7 @@ TEST(Placement, EveryDeviceHasAChipOfItsOwn) {
   }
 }
 
-TEST(Placement, TextsGiveThePlacementAgain) {
+TEST(Placement, TextsRoundTrip) {
   for (const Case& c : kCases) {
     const sharding::Mesh mesh = *sharding::ParseMesh(c.mesh);
     const Slice slice = SliceOf(c.topology);

@@ -163,7 +163,7 @@ TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvives) {
   }
 }
 
-TEST_F(BatchSpoolTest, AStreamOfWhichOnlyTheEndIsLeftIsAtItsEnd) {
+TEST_F(BatchSpoolTest, AStreamWhoseBatchesAreAllRemovedKeepsItsEnd) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   for (int64_t batch = 0; batch < 3; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
   ASSERT_TRUE(spool_->End("job", 3).ok());

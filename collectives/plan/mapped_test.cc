@@ -66,7 +66,7 @@ TEST(MappedSchedules, AScheduleWithoutASignalIsRejected) {
   }
 }
 
-TEST(MappedSchedules, SlotsTakeMoreChunksThanMessages) {
+TEST(MappedSchedules, MappedSlotsAcceptMoreChunksThanRings) {
   const CollectiveSpec spec = MakeSpec(CollectiveKind::kAllReduce, 2, 200'000);
   EXPECT_TRUE(BuildSchedule({.algorithm = kMappedSlots, .chunks = 5000}, spec, 1).ok());
   EXPECT_TRUE(absl::IsInvalidArgument(BuildSchedule({.algorithm = "ring", .chunks = 5000}, spec, 1).status()));

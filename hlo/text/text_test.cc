@@ -51,7 +51,7 @@ TEST(Text, ShardingsPrintAsWritten) {
   }
 }
 
-TEST(Text, OtherWordsForShardings) {
+TEST(Text, AlternativeFormsOfShardings) {
   const auto printed = [](absl::string_view sharding) {
     return ExpectStable(absl::StrCat("f32[8] negate(f32[8] x), sharding=", sharding));
   };

@@ -98,7 +98,7 @@ TEST(Widen, ProgramsStayValidAndComputeTheSame) {
   }
 }
 
-TEST(Widen, RoundingIsGone) {
+TEST(Widen, NarrowTypesNoLongerRound) {
   std::unique_ptr<hlo::Module> module = *hlo::ParseText(R"(HloModule m
 ENTRY main {
   x = f32[] parameter(0)
