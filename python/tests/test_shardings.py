@@ -72,7 +72,7 @@ class Trees(unittest.TestCase):
                                   for name, leaf in zip(expected, jax.tree.leaves(self.tree))])
         self.assertEqual(spread({"layers": by_name, "n": P()}, self.tree), [None, P("tp"), None, P()])
 
-    def test_a_function_in_the_place_of_no_leaf_is_ignored(self):
+    def test_a_function_where_the_argument_has_no_leaf_is_ignored(self):
         """A tree of shardings that was made from a module contains the activation functions of the module."""
         tree = {"activation": None, "w": np.ones(4)}
         self.assertEqual(spread({"activation": jnp.tanh, "w": P("dp")}, tree), [P("dp")])

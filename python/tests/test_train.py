@@ -37,7 +37,7 @@ class Examples(ClusterTest):
                     self.assertLess(found[-1], found[0])
                     self.same_state(run.result(), state, 5e-2, 5e-3)
 
-    def test_gpt_is_short(self):
+    def test_the_gpt_example_has_at_most_40_lines(self):
         with open(example("gpt").__file__) as file:
             self.assertLessEqual(len(file.readlines()), 40)
 
@@ -181,7 +181,7 @@ class Trees(ClusterTest):
         np.testing.assert_allclose(float(loss), np.sum((x @ w) ** 2) / 4, 1e-5)
         np.testing.assert_allclose(new_w, w - 0.005 * x.T @ (x @ w), 1e-4, 1e-5)
 
-    def test_rows_are_exchanged_by_sizes_that_are_data(self):
+    def test_ragged_exchanges_of_sizes_that_are_arrays(self):
         """Device d sends d + t rows to device t, as in a mixture of experts."""
         n, room = 4, 24
         mesh = AbstractMesh((n,), ("a",), axis_types=(AxisType.Auto,))

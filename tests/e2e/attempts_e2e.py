@@ -126,7 +126,7 @@ class Attempts(unittest.TestCase):
             made.workers["w0"].kill()
             wait_for(lambda: not any(is_alive(pid) for pid in pids), "the attempts to end")
 
-    def test_both_killed_at_once(self):
+    def test_attempts_and_their_daemon_are_killed_at_once(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, "--attempts", "1", *LONG)
             made.wait_for_steps(job_id)

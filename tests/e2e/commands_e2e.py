@@ -154,7 +154,7 @@ class Commands(unittest.TestCase):
         self.assertFalse([link for link in whole["links"] if link["broken"]])
         self.assertGreater(broken["time_us"], 1.2 * whole["time_us"])
 
-    def test_stages_and_emits(self):
+    def test_opt_prints_every_stage_and_compile_every_form(self):
         with folder() as where:
             for directory, flags in ((JOB, []), (JOB, ["--mesh", "dp=4,tp=2"])):
                 for stage in ("hlo", "propagated", "partitioned", "optimized"):

@@ -189,7 +189,7 @@ class Faults(unittest.TestCase):
         with cluster(workers=2, devices=4) as made, folder() as where:
             key = ("--key", "whole")
             job_id = made.submit(JOB, *MESH, "--steps", "3000", *key)
-            wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")  # The job may end between two looks.
+            wait_for(lambda: made.job(job_id)["step"] >= 5, "the first steps")  # The job may end between two polls.
             made.coordinator.kill()
             made.start_coordinator()
             code, out, err = xlad("submit", JOB, *MESH, "--steps", "3000", *key, "--coordinator", made.address,

@@ -79,7 +79,7 @@ class CanonicalCollectives(unittest.TestCase):
                 with self.subTest(collective=collective, kind=kind, ranks=ranks, args=args):
                     self.assertEqual(self.digests(collective, ranks, *common, *args), first)
 
-    def test_the_order_of_ranks_has_other_bits(self):
+    def test_the_modes_canonical_and_run_to_run_differ_in_their_bits(self):
         self.assertNotEqual(self.digests("all_reduce", 8, "--mode", "canonical"),
                             self.digests("all_reduce", 8, "--mode", "run-to-run"))
 

@@ -58,7 +58,7 @@ class Slurm(SlurmCluster):
     def __exit__(self, *_):
         self.run("scancel", "--signal=KILL", "--full", "--name=xlad")
         self.stop()
-        for pid in self.tasks(b"xlad"):  # Kills the processes that a slurmd has left.
+        for pid in self.tasks(b"xlad"):  # Kills the processes that a slurmd has left behind.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
