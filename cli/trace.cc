@@ -37,8 +37,9 @@ void AddTrace(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("trace", "write the timeline of a job: what ran when on which device");
   app->footer(
       "Example:\n  xlad trace job-1a2b3c4d -o trace.json\n"
-      "It has the instructions, collectives and messages of all ranks on one clock; the job may still run. The first\n"
-      "16 steps of each attempt are recorded, and 8 steps in each doubling of their number (docs/howto/trace.md).");
+      "The timeline has the instructions, collectives and messages of all ranks on one clock. The job may still run.\n"
+      "The first 16 steps of each attempt are recorded, and then 8 steps each time the number of steps doubles\n"
+      "(docs/howto/trace.md).");
   app->add_option("JOB", *job_id, "the job's id")->required();
   app->add_option("-o,--output", *path, "the file; default: standard output")->check(OutputFile());
   AddEndpointFlags(app, endpoint.get());

@@ -178,7 +178,7 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   environment.abort = abort_;
   environment.tracer = tracer;
   // Collectives by messages may run on a separate thread. When a step has succeeded, all of them have finished. After
-  // an error the log must not be read, because that thread may still write to it.
+  // an error, that thread may still write to the tracer's messages, which must then not be read.
   if (tracer != nullptr) MessageRecorder(index).KeepMessages(tracer->messages());
   const absl::Status status = CodeOf(index).steps->Run(environment);
   if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);

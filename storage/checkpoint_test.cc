@@ -80,7 +80,7 @@ TEST(Checkpoint, ExportsToOneFile) {
   }
 }
 
-TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
+TEST(Checkpoint, TheNewestCommittedOneSurvivesAFailureOrACrashAtAnyOperation) {
   Random random(8);
   const State first = SmallState(random), second = SmallState(random);
   bool finished = false;
@@ -103,7 +103,7 @@ TEST(Checkpoint, AFailureOrACrashAtAnyOperationLeavesTheNewestCommittedOne) {
       const absl::Status read = ReadCheckpoint(files, newest.folder, newest.index->step() == 20 ? second : first);
       EXPECT_TRUE(read.ok()) << read << " after " << fail_after << " operations";
       EXPECT_TRUE(ReadCheckpoint(files, old, first).ok());
-      // A later attempt removes the remaining files, which do not affect it.
+      // The remaining files do not affect a later attempt, which removes them.
       EXPECT_TRUE(RemoveObsoleteFolders(files, "/c/job", {30, 2, {NameOf(old), NameOf(newest.folder)}}).ok());
       const auto next = WriteCheckpoint(files, second, 2, 2, {"job", 2, 20});
       ASSERT_TRUE(next.ok()) << next.status();
@@ -165,7 +165,7 @@ TEST(Checkpoint, EveryTruncationIsFound) {
   }
 }
 
-TEST(Checkpoint, OldOnesAreRemovedIndexFirst) {
+TEST(Checkpoint, TheIndexOfAnOldCheckpointIsRemovedFirst) {
   Random random(11);
   const State state = SmallState(random);
   for (int64_t fail_after = 0;; ++fail_after) {
@@ -231,7 +231,7 @@ TEST(CheckpointIndex, SaysWhatIsInconsistent) {
   refused([](auto* i) { i->set_step(-1); }, "step -1");
 }
 
-TEST(CheckpointIndex, OtherVersionsAreRefusedByName) {
+TEST(CheckpointIndex, OtherFormatVersionsAreRefusedWithTheirNumber) {
   MemoryFiles files;
   std::string text = *SerializeIndex(ValidIndex(files));
   text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 7");

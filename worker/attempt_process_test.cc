@@ -120,7 +120,7 @@ TEST(AttemptProcess, ExchangesMessages) {
   changed.wait(lock, [&] { return received == 101; });
 }
 
-// Also if the listener is set while reports arrive: some of them have arrived before it, others arrive after it.
+// Some reports arrive before the listener is set, and others after it.
 TEST(AttemptProcess, ReportsKeepTheirOrder) {
   constexpr int kReports = 1000;
   std::string frames;
@@ -140,7 +140,7 @@ TEST(AttemptProcess, ReportsKeepTheirOrder) {
     std::condition_variable changed;
     std::vector<int64_t> steps;
     Started started(absl::StrCat("printf '", frames, "' >&3"));
-    for (int i = 0; i < 100 * round; ++i) (void)started.process->HasEnded();  // Another moment in each round.
+    for (int i = 0; i < 100 * round; ++i) (void)started.process->HasEnded();  // A longer delay in each round.
     started.process->Listen(
         [&](const AttemptReport& report) {
           const std::lock_guard lock(mutex);

@@ -404,7 +404,7 @@ TEST_F(SessionServerTest, AFollowerDeliversNothingAfterItHasStopped) {
   ASSERT_TRUE(AddProgram("digest", "client's", &program).ok());
   WaitForCommand(1);
   follower_->Stop();
-  const size_t delivered = commands_.size();  // No other thread uses them after Stop.
+  const size_t delivered = commands_.size();  // No other thread uses `commands_` after Stop.
   follower_->Done(1);
   ASSERT_TRUE(AddProgram("digest", "client's", &program).ok());
   follower_->Stop();

@@ -252,8 +252,8 @@ class GrpcTaskStore final : public runtime::TaskStore {
   }
 
   const Blobs blobs_;
-  const std::shared_ptr<GrpcStore> store_;    // Shared with the readers of blobs.
-  // Reads batches: its calls may wait for a client and not for the coordinator.
+  const std::shared_ptr<GrpcStore> store_;  // Shared with the readers of blobs.
+  // Reads batches. It is separate because its calls may wait until a client sends a batch.
   const std::shared_ptr<GrpcStore> batches_;
   const std::string root_;       // The URI of the place where checkpoints are stored.
   const std::string start_uri_;  // The URI of the checkpoint from which the attempt starts, or empty if there is none.

@@ -52,7 +52,7 @@ class NamingCoordinator final : public Coordinator::Service {
     return grpc::Status::OK;
   }
 
-  // The next request of a reader names a peer and then breaks; all others are answered with bytes.
+  // The answer to the next request of a reader names a peer, and then its call breaks. All other answers are bytes.
   void CutOffOnce() {
     cut_off_ = 1;
     sends_ = true;
@@ -167,7 +167,7 @@ TEST_F(GrpcTaskStoreTest, AWorkerThatStoresNothingDoesNotAskForPeers) {
 }
 
 // The answer to the first try names a peer, and the answer to the second one has the bytes.
-TEST_F(GrpcTaskStoreTest, WhatABrokenCallNamedIsForgotten) {
+TEST_F(GrpcTaskStoreTest, APeerNamedByABrokenCallIsForgotten) {
   StartCoordinator(2 * kBlockBytes + 100);
   coordinator_->CutOffOnce();
   ReadAsB();

@@ -172,7 +172,7 @@ absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest
   return absl::OkStatus();
 }
 
-// Says who dials, and secures the connection if it is not on loopback.
+// Sends this worker's hello, and secures the connection if it is not on loopback.
 absl::Status PeerBlobs::Greet(const std::string& address, std::unique_ptr<Connection>* connection) const {
   XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection->get(), peers_.hello.SerializeAsString()));
   if (!IsSecured(address)) return absl::OkStatus();

@@ -58,7 +58,7 @@ class PeerBlobsTest : public TwoWorkersTest {
   const std::string blob_;
   storage::ObjectInfo info_;
   ManualClock clock_{1};
-  std::atomic<int> taken_ = 0;  // Connections that the server has got.
+  std::atomic<int> taken_ = 0;  // The number of connections that were passed to the server.
 };
 
 TEST_F(PeerBlobsTest, APeerPassesOnWhatItHas) {
@@ -214,7 +214,7 @@ TEST_F(PeerBlobsTest, AReaderThatWasReplacedConnectsAgain) {
   clock_.Advance(PeerBlobServer::Options().silent_ms * kNsPerMs);
   ASSERT_TRUE(collectives::WriteBlock(second.get(), first.hello().SerializeAsString()).ok());
   while (taken_ < 2) std::this_thread::yield();
-  Store();  // For the first reader, if its request arrived so late that it was not replaced.
+  Store();  // If the first reader's request arrived so late that it was not replaced, it reads this blob.
   waiting.join();
   EXPECT_TRUE(status.ok() || absl::IsResourceExhausted(status)) << status << ": the peer has not failed";
 }
@@ -226,7 +226,7 @@ TEST_F(PeerBlobsTest, APeerThatIsGoneIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(Read(&peers, 0, kBlockBytes, &read)));
 }
 
-// For example, the peer's process is stopped. The coordinator ends the attempt when it counts the peer as lost.
+// A peer whose process is stopped does not answer. The coordinator ends the attempt when it counts the peer as lost.
 TEST_F(PeerBlobsTest, AReaderThatWaitsForAPeerEndsWithItsAttempt) {
   std::vector<std::unique_ptr<Connection>> silent;
   Accept([&](std::unique_ptr<Connection> connection, const PeerHello&) {
@@ -239,7 +239,7 @@ TEST_F(PeerBlobsTest, AReaderThatWaitsForAPeerEndsWithItsAttempt) {
   EXPECT_EQ(Read(&peers, 0, kBlockBytes, &read), absl::CancelledError("the attempt has ended"));
 }
 
-// A machine that does not answer: Dial lasts until the test says that its time is over.
+// A network in which no machine answers: Dial waits until the test calls EndDial.
 class SilentNetwork final : public Network {
  public:
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string&) override {
@@ -281,7 +281,7 @@ TEST_F(PeerBlobsTest, AReaderThatDialsAPeerEndsWithItsAttempt) {
   network.EndDial();
 }
 
-// Its process is stopped: its kernel accepts the connection.
+// A peer whose process is stopped does not take part in the handshake, although its kernel accepts the connection.
 TEST_F(PeerBlobsTest, AReaderThatSecuresAConnectionEndsWithItsAttempt) {
   const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
   launch_.mutable_peers(0)->set_data_address(absl::StrCat("0.0.0.0:", at->port));
@@ -312,10 +312,12 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
   unaligned.set_offset(1);
   unaligned.set_bytes(kBlockBytes);
   read.resize(kBlockBytes);
-  EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", unaligned, {1}, AsSpan(&read), &abort_))) << "it is closed";
+  EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", unaligned, {1}, AsSpan(&read), &abort_)))
+      << "the connection is closed";
   PeerBlobRequest beyond = unaligned;
   beyond.set_offset(INT64_MAX - kBlockBytes + 1);
-  EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", beyond, {1}, AsSpan(&read), &abort_))) << "its end is not a number";
+  EXPECT_TRUE(absl::IsUnavailable(peers.Read("a", beyond, {1}, AsSpan(&read), &abort_)))
+      << "the end of the range overflows";
 }
 
 // Off loopback, connections are encrypted with the key of the attempt.

@@ -344,7 +344,7 @@ void WorkerCore::On(const TaskFailedToSave& event) {
   failed->set_error_code(static_cast<int>(event.error.code()));
   failed->set_must_be_stored(event.must_be_stored);
   // Every failure to store a state that must be stored is reported, because the coordinator must know that the error
-  // remains. Tries become rare, so these are few messages.
+  // remains. The task retries at longer and longer intervals, so these messages are few.
   const bool is_known = !event.must_be_stored && record->shard_failed.has_value() &&
                         record->shard_failed->shard_failed().step() == failed->step() &&
                         record->shard_failed->shard_failed().error() == failed->error();

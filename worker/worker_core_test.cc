@@ -209,7 +209,7 @@ TEST_F(WorkerCoreTest, StopsAreAnsweredAndMayBeReplaced) {
   EXPECT_FALSE(StopAt(20).accepted()) << "a task that has ended does not stop";
 }
 
-TEST_F(WorkerCoreTest, DrainsByTheCoordinator) {
+TEST_F(WorkerCoreTest, DrainsUntilTheCoordinatorLetsItExit) {
   Attach();
   Launch(1);
   Handle(StopRequested{});

@@ -1,4 +1,4 @@
-// Converts the messages CollectiveSpec of proto/executable.proto and CollectivePlanProto of proto/worker.proto. The
+// Converts the messages CollectiveSpec of proto/executable.proto and CollectivePlanProto of proto/session.proto. The
 // functions are templates over the message type, because this folder does not depend on proto/.
 #pragma once
 

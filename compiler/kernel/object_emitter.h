@@ -93,8 +93,8 @@ class ObjectEmitter {
 // `ar` archive.
 absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects);
 
-// Sets an empty triple to that of this machine. Sets an empty CPU to that of this machine, and then empty features too,
-// or to a generic CPU if the triple is another one.
+// Sets an empty triple to that of this machine. If the triple is that of this machine, an empty CPU becomes the CPU of
+// this machine, and in this case empty features become its features. Otherwise an empty CPU becomes a generic one.
 Target CompleteTarget(const Target& target);
 
 // Whether EmitKernel accepts this instruction (a fusion or a single op) as a kernel. If not, and `why_not` is not null,

@@ -26,7 +26,7 @@ void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction
 struct BlockReduction {
   std::vector<const hlo::Instruction*> group;
   int64_t positions = 0;
-  int64_t extent = 0;  // The number of elements of one result.
+  int64_t extent = 0;  // The number of elements that are reduced to one result.
   int64_t threads = 0;
 
   int parts() const;
