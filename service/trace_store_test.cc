@@ -89,7 +89,7 @@ TEST_F(TraceStoreTest, SaysWhatTheLastStepWasSpentOn) {
   EXPECT_TRUE(store.Shares("b").empty());
 }
 
-// A record with the program of its worker, or with a step of which a collective takes 3 ms and a kernel 4 ms.
+// A record with the program of its worker, which has a kernel and a collective.
 TraceRecord WithProgram() {
   TraceRecord record;
   record.set_worker_id("w");
@@ -99,6 +99,7 @@ TraceRecord WithProgram() {
   }
   return record;
 }
+// A record with one step of that program. The kernel takes 4 ms, and the collective takes 3 ms.
 TraceRecord WithStep(int64_t number) {
   TraceRecord record;
   record.set_worker_id("w");

@@ -31,8 +31,8 @@ constexpr int64_t kLongMs = 600'000;
 // The parameter is the size of the rings in bytes. Without rings, messages are sent by TCP.
 class TcpFabricTest : public ::testing::TestWithParam<size_t> {
  protected:
-  // Several times the size of a ring. Each time a ring is full, the sender wakes the receiver, so the time is that of
-  // thousands of such wakes if the messages are large and the ring is small.
+  // The size is several times that of a ring. It is small for small rings, because the sender wakes the receiver each
+  // time a ring is full, and thousands of wakes take long.
   static int64_t SizeOfLargeMessages() { return GetParam() == kSmallRing ? 3000 : 300'000; }
 };
 

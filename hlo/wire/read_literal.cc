@@ -84,7 +84,7 @@ void ToRowMajor(const Dims& minor_to_major, tensor::Array* array) {
   *array = std::move(result);
 }
 
-// Makes an elided constant, like the text parser.
+// Makes an elided constant as the text parser does.
 void TakeElided(const tensor::Shape& shape, int64_t* elided_bytes, Literal* literal) {
   const bool fits = shape.bytes() <= *elided_bytes;
   literal->array = fits ? tensor::Array(shape) : tensor::Array(shape, {});
@@ -107,7 +107,8 @@ absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* eli
     }
     return absl::OkStatus();
   }
-  if (!shape.is_array()) return absl::InvalidArgumentError("found a literal of no array or tuple shape");
+  if (!shape.is_array())
+    return absl::InvalidArgumentError("found a literal whose shape is neither an array nor a tuple");
   Shape own;
   if (in.has_shape()) XLAD_RETURN_IF_ERROR(ReadShape(in.shape(), &own));
   if (in.has_shape() && !own.SameIgnoringLayout(shape)) {

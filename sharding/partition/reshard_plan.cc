@@ -25,7 +25,8 @@ class Planner {
 
   // Returns nullopt if a step is impossible for these sizes.
   std::optional<ReshardPlan> Run(Style style);
-  // All-gathers every dimension whose axes differ completely, and then slices it. This is always possible.
+  // All-gathers every dimension whose axes differ from the target's, over all of its axes, and then slices it. This is
+  // always possible.
   ReshardPlan GatherAndSlice();
 
  private:
