@@ -26,8 +26,8 @@ class BlobPeers {
     // recently used blobs are dropped first.
     int64_t max_entries = 1 << 20;
     int64_t max_failed = 4096;  // Failed workers per blob; further ones are not recorded.
-    // How long a worker is not named after a failure. The pause doubles with each further failure, because the worker
-    // may only have been busy, but may also be broken.
+    // How long a worker is not returned after a failure. The pause doubles with each further failure, because the
+    // worker may only have been busy, but may also be broken.
     int64_t failure_pause_ms = 10'000;
     const Clock* clock = &RealClock();
   };
@@ -39,7 +39,7 @@ class BlobPeers {
     int64_t attempt = 0;
     std::string worker_id;
     // Workers from which the reader could not read. They are not returned to readers of this attempt for a while, and
-    // later only for blocks that they have asked for after that time.
+    // later only for blocks that the failed worker has asked for after that time.
     std::vector<std::string> failed;
   };
   // Returns the worker from which `reader` must read the blocks [first, last) of a blob, or an empty text for the

@@ -202,7 +202,7 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return opened;
   }
 
-  // Reads the whole present file.
+  // Reads the whole file. Returns false if there is no file.
   bool IsDamaged(const std::string& digest) {
     absl::StatusOr<std::shared_ptr<RangeReader>> file = storage::OpenFileReader(files_, PathOf(digest));
     if (!file.ok()) return false;

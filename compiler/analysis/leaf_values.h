@@ -1,5 +1,5 @@
 // Helpers for analyses that map each instruction to a list with one entry for each leaf of its value
-// (hlo/analysis/leaves.h). They return the lists of tuples and of elements of tuples.
+// (hlo/analysis/leaves.h). The helpers return the list of a tuple and that of an element of a tuple.
 #pragma once
 
 #include "compiler/analysis/hlo_names.h"

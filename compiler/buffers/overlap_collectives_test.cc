@@ -104,13 +104,14 @@ TEST(OverlapCollectives, LoopsKeepTheirResults) {
   }
 }
 
-// The checker finds a value whose memory is overwritten while a collective uses it.
+// The checker finds an operation that reads the result of a collective before the collective's end, and a collective
+// without an end.
 TEST(OverlapCollectives, CheckerFindsAccessesToRunningCollectives) {
   const auto compiled = CompileText(Program(256, Sum(256)));
   ASSERT_TRUE(compiled.ok()) << compiled.status();
   const LinearProgram& program = compiled->program;
   ASSERT_TRUE(CheckAssignment(program, compiled->assignment).ok());
-  LinearProgram early = program;  // The end of the collective is too late.
+  LinearProgram early = program;  // The result is read before the end of the collective.
   for (size_t at = 0; at + 1 < early.ops.size(); ++at) {
     if (early.ops[at].kind == LinearOp::Kind::kCollectiveDone) {
       std::swap(early.ops[at], early.ops[at + 1]);

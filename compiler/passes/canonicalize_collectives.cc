@@ -74,7 +74,7 @@ class Rewriter {
     return instruction_->shape().is_tuple() ? builder_.Tuple(parts) : parts[0];
   }
 
-  // Lowers an exclusive-or reduction, which the runtime does not have.
+  // Whether the collective reduces by exclusive or, which the runtime cannot do.
   bool ReducesByXor() const {
     const Opcode opcode = instruction_->opcode();
     return (opcode == Opcode::kAllReduce || opcode == Opcode::kReduceScatter) &&

@@ -7,8 +7,8 @@
 
 namespace xlad::hlo::eval {
 
-// row[i] += a * x[i]. The float versions use the widest vectors of the machine, but not fused multiply-add, so that the
-// bits are the same on all machines.
+// row[i] += a * x[i]. The versions for float and double use the widest vectors of the machine, but not fused
+// multiply-add, so that the bits are the same on all machines.
 void AddScaledRow(float* row, const float* x, float a, int64_t n);
 void AddScaledRow(double* row, const double* x, double a, int64_t n);
 

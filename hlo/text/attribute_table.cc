@@ -89,11 +89,13 @@ bool PrintIntAlways(const Instruction& i, std::string* out) {
 }
 
 template <auto Member>
-bool ParseBoolOf(Parser& p, Instruction* i) { return p.lexer().Bool(&(i->mutable_attributes().*Member)); }
-template <auto Member, bool kSaid = true>  // The attribute is printed only if its value is kSaid.
-bool PrintTrue(const Instruction& i, std::string* out) {
-  if (i.attributes().*Member == kSaid) out->append(kSaid ? "true" : "false");
-  return i.attributes().*Member == kSaid;
+bool ParseBoolOf(Parser& p, Instruction* i) {
+  return p.lexer().Bool(&(i->mutable_attributes().*Member));
+}
+template <auto Member, bool kPrinted = true>  // The attribute is printed only if its value is kPrinted.
+bool PrintBoolOf(const Instruction& i, std::string* out) {
+  if (i.attributes().*Member == kPrinted) out->append(kPrinted ? "true" : "false");
+  return i.attributes().*Member == kPrinted;
 }
 template <auto Member>
 bool PrintBoolAlways(const Instruction& i, std::string* out) {
@@ -141,7 +143,7 @@ bool ParseEnum(Parser& p, Instruction* i) {
 template <auto Member, auto Parse>
 bool ParseWith(Parser& p, Instruction* i) { return Parse(p.lexer(), &(i->mutable_attributes().*Member)); }
 template <auto Member, auto Append>
-bool PrintEver(const Instruction& i, std::string* out) {  // XLA requires the value for scalars too.
+bool PrintAlways(const Instruction& i, std::string* out) {  // XLA requires the attribute also if its list is empty.
   Append(i.attributes().*Member, out);
   return true;
 }
@@ -444,8 +446,8 @@ constexpr AttributeRow kAttributeRows[] = {
      PrintOptional<&A::convolution, AppendConvolutionDimensions>},
     {"feature_group_count", kConvolutions, ParseIntOf<&A::feature_group_count>, PrintIntOf<&A::feature_group_count, 1>},
     {"batch_group_count", kConvolutions, ParseIntOf<&A::batch_group_count>, PrintIntOf<&A::batch_group_count, 1>},
-    {"slice", kSliceOnly, ParseWith<&A::slice, ParseSlice>, PrintEver<&A::slice, AppendSlice>},
-    {"dynamic_slice_sizes", kDynamicSliceOnly, ParseIntsOf<&A::slice_sizes>, PrintEver<&A::slice_sizes, AppendInts>},
+    {"slice", kSliceOnly, ParseWith<&A::slice, ParseSlice>, PrintAlways<&A::slice, AppendSlice>},
+    {"dynamic_slice_sizes", kDynamicSliceOnly, ParseIntsOf<&A::slice_sizes>, PrintAlways<&A::slice_sizes, AppendInts>},
     {"padding", kPadOnly, ParseWith<&A::padding, ParsePadding>, PrintNonEmpty<&A::padding, AppendPadding>},
     {"lhs_batch_dims", kDots, XLAD_INTS(dot, Dot, lhs_batch)},
     {"lhs_contracting_dims", kDots, XLAD_INTS(dot, Dot, lhs_contracting)},
@@ -462,7 +464,7 @@ constexpr AttributeRow kAttributeRows[] = {
     {"start_indices_batching_dims", kGatherOnly, XLAD_INTS(gather, Gather, start_indices_batching_dims)},
     {"index_vector_dim", kGatherOnly, ParseIntIn<&A::gather, &Gather::index_vector_dim>,
      PrintIntIn<&A::gather, &Gather::index_vector_dim>},
-    {"slice_sizes", kGatherOnly, ParseIntsOf<&A::slice_sizes>, PrintEver<&A::slice_sizes, AppendInts>},
+    {"slice_sizes", kGatherOnly, ParseIntsOf<&A::slice_sizes>, PrintAlways<&A::slice_sizes, AppendInts>},
     {"update_window_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, update_window_dims)},
     {"inserted_window_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, inserted_window_dims)},
     {"scatter_dims_to_operand_dims", kScatterOnly, XLAD_INTS_ALWAYS(scatter, Scatter, scatter_dims_to_operand_dims)},
@@ -470,8 +472,8 @@ constexpr AttributeRow kAttributeRows[] = {
     {"scatter_indices_batching_dims", kScatterOnly, XLAD_INTS(scatter, Scatter, scatter_indices_batching_dims)},
     {"index_vector_dim", kScatterOnly, ParseIntIn<&A::scatter, &Scatter::index_vector_dim>,
      PrintIntIn<&A::scatter, &Scatter::index_vector_dim>},
-    {"indices_are_sorted", kIndexed, ParseBoolOf<&A::indices_are_sorted>, PrintTrue<&A::indices_are_sorted>},
-    {"unique_indices", kIndexed, ParseBoolOf<&A::unique_indices>, PrintTrue<&A::unique_indices>},
+    {"indices_are_sorted", kIndexed, ParseBoolOf<&A::indices_are_sorted>, PrintBoolOf<&A::indices_are_sorted>},
+    {"unique_indices", kIndexed, ParseBoolOf<&A::unique_indices>, PrintBoolOf<&A::unique_indices>},
     {"direction", kCompareOnly, ParseEnum<Comparison, &A::comparison, kComparisons>, PrintDirection},
     {"type", kCompareOnly, ParseEnum<ComparisonType, &A::comparison_type, kComparisonTypes>, PrintComparisonType},
     {"order", kCompareOnly, ParseOrder, PrintNever},
@@ -483,32 +485,32 @@ constexpr AttributeRow kAttributeRows[] = {
     {"algorithm", kRngBitsOnly, ParseChoice<&A::rng_algorithm, kRngAlgorithms>, PrintChoice<&A::rng_algorithm>},
     {"fft_type", kFftOnly, ParseChoice<&A::fft_type, kFftTypes>, PrintChoice<&A::fft_type>},
     {"fft_length", kFftOnly, ParseIntsOf<&A::fft_length>, PrintIntsOf<&A::fft_length>},
-    {"left_side", kTriangular, ParseBoolOf<&A::left_side>, PrintTrue<&A::left_side>},
-    {"lower", kLowerHalf, ParseBoolOf<&A::lower>, PrintTrue<&A::lower>},
-    {"unit_diagonal", kTriangular, ParseBoolOf<&A::unit_diagonal>, PrintTrue<&A::unit_diagonal>},
+    {"left_side", kTriangular, ParseBoolOf<&A::left_side>, PrintBoolOf<&A::left_side>},
+    {"lower", kLowerHalf, ParseBoolOf<&A::lower>, PrintBoolOf<&A::lower>},
+    {"unit_diagonal", kTriangular, ParseBoolOf<&A::unit_diagonal>, PrintBoolOf<&A::unit_diagonal>},
     {"transpose_a", kTriangular, ParseChoice<&A::transpose_a, kTransposes>, PrintChoice<&A::transpose_a>},
     {"k", kTopkOnly, ParseIntOf<&A::k>, PrintIntAlways<&A::k>},
     {"largest", kTopkOnly, ParseBoolOf<&A::largest>, PrintBoolAlways<&A::largest>},
     {"channel_id", kChannels, ParseChannel, PrintChannel},
     {"replica_groups", kGrouped, ParseGroups, PrintGroups},
     {"source_target_pairs", kPermutes, ParseWith<&A::source_target_pairs, ParsePairs>,
-     PrintEver<&A::source_target_pairs, AppendPairs>},
+     PrintAlways<&A::source_target_pairs, AppendPairs>},
     {"dimensions", kWithDimensions, ParseDimensions, PrintDimensions},
-    {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable>},
-    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintTrue<&A::is_stable, false>},  // The default is true.
+    {"is_stable", kSortOnly, ParseBoolOf<&A::is_stable>, PrintBoolOf<&A::is_stable>},
+    {"is_stable", kTopkOnly, ParseBoolOf<&A::is_stable>, PrintBoolOf<&A::is_stable, false>},  // The default is true.
     {"num_carries", kScanOnly, ParseIntOf<&A::num_carries>, PrintIntAlways<&A::num_carries>},
-    {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintTrue<&A::is_reverse>},
+    {"is_reverse", kScanOnly, ParseBoolOf<&A::is_reverse>, PrintBoolOf<&A::is_reverse>},
     {"is_associative", kScanOnly, ParseChoice<&A::is_associative, kTriStates>, PrintChoice<&A::is_associative>},
-    {"constrain_layout", kGrouped, ParseBoolOf<&A::constrain_layout>, PrintTrue<&A::constrain_layout>},
-    {"use_global_device_ids", kGrouped, ParseBoolOf<&A::use_global_device_ids>, PrintTrue<&A::use_global_device_ids>},
-    {"is_host_transfer", kPointToPoint, ParseBoolOf<&A::is_host_transfer>, PrintTrue<&A::is_host_transfer>},
+    {"constrain_layout", kGrouped, ParseBoolOf<&A::constrain_layout>, PrintBoolOf<&A::constrain_layout>},
+    {"use_global_device_ids", kGrouped, ParseBoolOf<&A::use_global_device_ids>, PrintBoolOf<&A::use_global_device_ids>},
+    {"is_host_transfer", kPointToPoint, ParseBoolOf<&A::is_host_transfer>, PrintBoolOf<&A::is_host_transfer>},
     {"infeed_config", kInfeedOnly, ParseStringOf<&A::infeed_config>, PrintStringOf<&A::infeed_config>},
     {"outfeed_shape", kOutfeedOnly, ParseOutfeedShape, PrintOutfeedShape},
     {"outfeed_config", kOutfeedOnly, ParseStringOf<&A::outfeed_config>, PrintStringOf<&A::outfeed_config>},
     {"kind", kFusionOnly, ParseChoice<&A::fusion_kind, kFusionKinds>, PrintChoice<&A::fusion_kind>},
     {"custom_call_target", kCustomOnly, ParseStringOf<&A::custom_call_target>, PrintStringOf<&A::custom_call_target>},
     {"operand_layout_constraints", kCustomOnly, ParseLayoutConstraints, PrintLayoutConstraints},
-    {"custom_call_has_side_effect", kCustomOnly, ParseBoolOf<&A::has_side_effect>, PrintTrue<&A::has_side_effect>},
+    {"custom_call_has_side_effect", kCustomOnly, ParseBoolOf<&A::has_side_effect>, PrintBoolOf<&A::has_side_effect>},
     {"output_to_operand_aliasing", kAliasing, ParseWith<&A::output_operand_aliasing, ParseOperandAliasing>,
      PrintNonEmpty<&A::output_operand_aliasing, AppendOperandAliasing>},
     {"api_version", kCustomOnly, ParseChoice<&A::api_version, kApiVersions>, PrintChoice<&A::api_version>},

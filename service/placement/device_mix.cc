@@ -32,7 +32,7 @@ absl::StatusOr<AllowedDevices> ParseOne(const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("found \"", text, "\", expected KIND[:MODEL][:COUNT]"));
 }
 
-// Returns the order of collectives as text: "3 while(5)(6 6) if(|7)". Loops and conditionals without collectives are
+// Returns the order of collectives as text: "3 while(5)(6 6) if()|(7)". Loops and conditionals without collectives are
 // left out, because they need not be the same on all devices.
 std::string CollectiveOrder(const google::protobuf::RepeatedPtrField<Step>& steps) {
   std::string order;

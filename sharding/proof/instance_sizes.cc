@@ -99,7 +99,8 @@ class Shrinker {
   // Factors whose sizes depend on each other, or on attributes of windows, moves or groups.
   std::vector<bool> Bound() const {
     std::vector<bool> bound(rule_.factors.size(), false);
-    if (instruction_.opcode() == Opcode::kBitcastConvert) {  // Its minor dimension is the ratio of the widths.
+    if (instruction_.opcode() == Opcode::kBitcastConvert) {
+      // One side has an additional dimension, whose size is the ratio of the widths.
       const bool narrows = instruction_.shape().ndim() > instruction_.operand(0)->shape().ndim();
       const bool widens = instruction_.shape().ndim() < instruction_.operand(0)->shape().ndim();
       if (narrows)

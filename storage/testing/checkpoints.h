@@ -124,7 +124,7 @@ inline absl::StatusOr<std::string> WriteCheckpoint(FileSystem& files, const Stat
   return WriteCheckpointIn("/c", files, state, {workers, devices_each}, origin);
 }
 
-// Reads every box and compares it with the state. `boxes` are read together, as a worker does.
+// Reads every box of the state and compares it with the state. All boxes are read by one call, as a worker does.
 inline absl::Status ReadBoxes(const TensorSource& source, const State& state) {
   std::vector<Array> arrays;
   std::vector<BoxRead> reads;

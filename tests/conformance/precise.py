@@ -1,5 +1,4 @@
-"""Functions of one and two numbers with 40 digits, for functions that XLA's CPU backend computes less exactly than
-possible."""
+"""Functions of one number, computed with 40 digits, that XLA's CPU backend computes less exactly than possible."""
 
 import dataclasses
 

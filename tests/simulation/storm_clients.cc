@@ -125,7 +125,7 @@ void StormClients::Submit(Client* client) {
                   storm_->After(storm_->Between(0, 10'000), [this, client] { Resize(client); });
                 }
               });
-  storm_->Note(absl::StrCat(client->key, " is submitted for the ", attempt, "th time"));
+  storm_->Note(absl::StrCat(client->key, " is submitted, try ", attempt));
 }
 
 void StormClients::Insist(int64_t patience_ms, const Request& request,
@@ -222,8 +222,8 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
   });
 }
 
-// Includes workers whose drain was not acknowledged. A drain request may still be delivered later, so Repair is
-// called repeatedly.
+// Undrains all drained workers, also those whose drain was not acknowledged. A drain request may still be delivered
+// later, so this function repeats itself.
 void StormClients::Repair() {
   for (const std::string& worker : storm_->model().drained()) {
     storm_->Ask([id = WorkerId(worker)](Core& core) { (void)core.Undrain(id); }, nullptr);
