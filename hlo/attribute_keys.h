@@ -37,8 +37,9 @@ inline constexpr char kSendRecvPairsKey[] = "_xla_send_recv_source_target_pairs"
 inline constexpr char kShardingCall[] = "Sharding";                    // Constrains the sharding of its operand.
 inline constexpr char kEnterManualTilesCall[] = "SPMDFullToShardShape";
 inline constexpr char kLeaveManualTilesCall[] = "SPMDShardToFullShape";
-inline constexpr char kEnterManualCall[] = "xla.sdy.GlobalToLocalShape";  // The borders of a manual computation
-inline constexpr char kLeaveManualCall[] = "xla.sdy.LocalToGlobalShape";  // (jax.shard_map).
+// The borders of a manual computation (jax.shard_map).
+inline constexpr char kEnterManualCall[] = "xla.sdy.GlobalToLocalShape";
+inline constexpr char kLeaveManualCall[] = "xla.sdy.LocalToGlobalShape";
 inline constexpr char kResultShardingCall[] = "xla.sdy.FuncResultSharding";
 inline constexpr char kPropagationBarrierCall[] = "xla.sdy.PropagationBarrier";
 inline constexpr char kShardingGroupCall[] = "xla.sdy.ShardingGroup";

@@ -21,8 +21,10 @@ struct Chip {
   int mxus_per_core = 1;  // Systolic arrays.
   int mxu_size = 128;     // A systolic array has mxu_size x mxu_size multipliers.
   double clock_hz = 0;    // The clock of the vector unit.
-  double bf16_flops = 0;  // The peak rates of the whole chip in operations per second. A multiply-add counts as two
-  double int8_flops = 0;  // operations. A rate of 0 means that the type runs at the rate of bf16.
+  // The peak rates of the whole chip in operations per second. A multiply-add counts as two operations. A rate of 0 for
+  // int8 or fp8 means that the type runs at the rate of bf16.
+  double bf16_flops = 0;
+  double int8_flops = 0;
   double fp8_flops = 0;
   int vector_alus = 1;  // Operations that each of the 8 x 128 lanes of a core executes per cycle.
 
@@ -33,11 +35,12 @@ struct Chip {
 
   // Links to other chips of the slice, which is a torus or a mesh.
   int ici_dimensions = 2;
-  double ici_bytes_per_s = 0;           // The rate of one link in one direction.
-  double ici_hop_s = 0;                 // The time for the first byte from a chip to its neighbor.
-  double ici_launch_s = 0;              // The time to start a collective.
-  int ici_wraps_at = 1;                 // A dimension is a ring if its size is this value, or,
-  bool ici_wraps_at_multiples = false;  // if this is true, a multiple of it.
+  double ici_bytes_per_s = 0;  // The rate of one link in one direction.
+  double ici_hop_s = 0;        // The time for the first byte from a chip to its neighbor.
+  double ici_launch_s = 0;     // The time to start a collective.
+  // A dimension is a ring if its size is ici_wraps_at, or, if ici_wraps_at_multiples is true, a multiple of it.
+  int ici_wraps_at = 1;
+  bool ici_wraps_at_multiples = false;
 
   // The network between slices (DCN). The rate is that of one chip while all chips of its host send, or 0 if the file
   // has no figure.

@@ -17,11 +17,13 @@ namespace {
 struct IndexReader {
   const Value& indices;
   int64_t vector_dim;
-  const Dims& index_map;            // Element i of a vector is the start in this dimension of the big array.
-  const Dims& big_batching_dims;    // In big_batching_dims[i], the start is the batch index in dimension
-  const Dims& index_batching_dims;  // index_batching_dims[i] of the index array.
-  Dims strides;                     // Strides of the index array's batch dimensions.
-  Dims batch_dims;                  // Sizes of the index array's batch dimensions.
+  const Dims& index_map;  // Element i of a vector is the start in dimension index_map[i] of the big array.
+  // In dimension big_batching_dims[i] of the big array, the start is the batch index in dimension
+  // index_batching_dims[i] of the index array.
+  const Dims& big_batching_dims;
+  const Dims& index_batching_dims;
+  Dims strides;     // Strides of the index array's batch dimensions.
+  Dims batch_dims;  // Sizes of the index array's batch dimensions.
   int64_t vector_stride = 0;
 
   void Prepare() {

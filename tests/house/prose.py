@@ -177,6 +177,7 @@ def findings_in_names(line):
 
 
 TRAILING_COMMENT = re.compile(r'^\s*[^\s/](?:[^"/]|"(?:\\.|[^"\\])*"|/(?!/))*\s\s(// .*)$')
+UNFINISHED = re.compile(r"^// [A-Z]\S*( \S+){3,}(?<![.:;!?\")\]}])$")  # A sentence without its end.
 C_TOKEN = re.compile(r'R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
 HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
 
@@ -290,12 +291,14 @@ def markdown_texts(source):
 
 
 def continued_comments(source):
-    """(line, text) of comments that follow code on its line and continue on the next line."""
+    """(line, text) of comments that follow code on its line and continue on the next line, with or without code."""
     lines = source.split("\n")
     found = []
     for number, (line, after) in enumerate(zip(lines, lines[1:], strict=False), 1):
-        match = TRAILING_COMMENT.match(line)
+        match, next_match = TRAILING_COMMENT.match(line), TRAILING_COMMENT.match(after)
         if match and after.strip().startswith("// ") and after.index("//") == match.start(1):
+            found.append((number, match[1]))
+        elif match and next_match and UNFINISHED.search(match[1]) and re.match(r"// [a-z(]", next_match[1]):
             found.append((number, match[1]))
     return found
 

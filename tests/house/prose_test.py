@@ -147,8 +147,13 @@ class ProseTest(unittest.TestCase):
                   '  // A comment of\n'
                   '  // two lines.\n'
                   'Call("a  // b");\n'
-                  '         // c\n')
-        self.assertEqual(prose.continued_comments(source), [(1, "// The number of")])
+                  '         // c\n'
+                  'int u = 0;  // The numbers of rows and\n'
+                  'int v = 0;  // of columns.\n'
+                  'int k = 0;  // topk, sort\n'
+                  'int l = 0;  // sort\n')
+        self.assertEqual(prose.continued_comments(source),
+                         [(1, "// The number of"), (10, "// The numbers of rows and")])
 
     def test_skips_programs(self):
         self.assertEqual(prose.c_texts('Parse("%p = f32[2] parameter(0)"); Parse(R"(where none is)");'), [])
