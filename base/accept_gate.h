@@ -18,11 +18,11 @@
 namespace xlad {
 
 struct AcceptGateOptions {
-  // The limit on silent and unknown connections. If one more arrives, the oldest is closed, preferably a silent one. It
-  // is lowered to half of the limit on all connections.
+  // The limit on silent and unknown connections together, which is at most half of max_connections: a greater value is
+  // lowered. If one more connection arrives, the oldest of them is closed, preferably a silent one.
   int max_unknown = 1024;
   // The limit on all connections: silent, unknown and known. It is lowered if the limit on open files requires it. If
-  // one more arrives, the oldest silent or unknown one is closed, or the new one if all are known.
+  // one more connection arrives, the oldest silent or unknown one is closed, or the new one if all are known.
   int max_connections = 20000;
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.

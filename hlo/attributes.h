@@ -25,7 +25,7 @@ struct WindowDimension {
 };
 using Window = std::vector<WindowDimension>;
 
-struct DotDimensions {  // Used by dot and ragged-dot.
+struct DotDimensions {  // Used by dot, ragged-dot and scaled-dot.
   Dims lhs_batch, rhs_batch, lhs_contracting, rhs_contracting;
   friend bool operator==(const DotDimensions&, const DotDimensions&) = default;
 };
@@ -152,7 +152,7 @@ struct Attributes {
   std::string transpose_a;                 // triangular-solve: NO_TRANSPOSE, TRANSPOSE, ADJOINT
   std::string rng_distribution, rng_algorithm;
   std::vector<std::string> operand_precision;
-  std::string algorithm;                   // dot
+  std::string algorithm;                   // dot, ragged-dot, scaled-dot, convolution
   Dims ragged_dims, group_dims;            // ragged-dot: lhs_ragged_dims, rhs_group_dims
   std::string fusion_kind;                 // kLoop, kInput, kOutput, kCustom
   std::string custom_call_target, api_version;

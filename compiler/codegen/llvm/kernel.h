@@ -66,7 +66,7 @@ class KernelContext {
   llvm::Value* tile() const { return tile_; }
   llvm::Value* thread() const { return thread_; }
 
-  // Reserves scratch memory. Scratch is shared by all tiles. ScratchOfTile is private to each tile.
+  // Reserves scratch memory: Scratch for all tiles together, ScratchOfTile for each tile separately.
   ArrayView Scratch(const tensor::Shape& shape);
   ArrayView ScratchOfTile(const tensor::Shape& shape);
   int64_t scratch_bytes() const { return scratch_bytes_; }

@@ -1,12 +1,12 @@
 // Lowers a compiled module to a program for a TPU-like core (machine/llo/isa.h).
 //
 // The instructions of a computation become kernels between arrays in HBM. Tuples, reshapes and other instructions that
-// only rename arrays need no kernel. Elementwise instructions, including those
-// in fusions, are computed in registers, in one pass over their operands. Reductions of such values are computed in the
-// same pass. Transposes use the transpose unit, and matrix products use the matrix units. A convolution is a matrix
-// product whose operand is gathered by DMA. Slices, pads, concatenations and broadcasts are copies by DMA. An f32
-// product takes one bf16 pass with precision default, three with high and six with highest. Everything else is a
-// macro-operation with a stated cost: its vector operations and bytes.
+// only rename arrays need no kernel. Elementwise instructions, including those in fusions, are computed in registers,
+// in one pass over their operands. Reductions of such values are computed in the same pass. Transposes use the
+// transpose unit, and matrix products use the matrix units. A convolution is a matrix product whose operand is gathered
+// by DMA. Slices, pads, concatenations and broadcasts are copies by DMA. An f32 product takes one bf16 pass with
+// precision default, three with high and six with highest. Everything else is a macro-operation with a stated cost: its
+// vector operations and bytes.
 #pragma once
 
 #include <vector>
