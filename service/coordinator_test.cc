@@ -44,7 +44,7 @@ TEST(Coordinator, EachOpeningOfTheLogBeginsATerm) {
   EXPECT_EQ(cluster.sent.back().message.term(), 2);
 }
 
-TEST(Coordinator, NearlyFullDiskRefusesSubmissionsButRunningJobsLog) {
+TEST(Coordinator, ANearlyFullDiskRefusesSubmissionsButRecordsStepsOfRunningJobs) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
   cluster.Do([](CoordinatorCore& c) { c.OnFreeBytes(1 << 20); });
@@ -111,7 +111,7 @@ TEST(Coordinator, SilentWorkerIsSuspectThenLost) {
   EXPECT_THAT(cluster.Status(job).reason(), HasSubstr("no heartbeat for 10000 ms"));
 }
 
-TEST(Coordinator, ItsOwnPauseIsNotSilenceOfTheWorkers) {
+TEST(Coordinator, APauseOfTheCoordinatorIsNotSilenceOfTheWorkers) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(/*attempts=*/1);
   cluster.clock.Advance(int64_t{60'000} * kNsPerMs);  // No ticks occur in between: the process was stopped.

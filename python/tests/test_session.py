@@ -169,7 +169,7 @@ class Sessions(ClusterTest):
         with self.assertRaisesRegex(ValueError, "donate_argnums"):
             self.cluster.jit(lambda x: x, donate_argnums=3)(1.0)
 
-    def test_mistakes(self):
+    def test_wrong_arguments_are_refused(self):
         with self.assertRaisesRegex(ValueError, "of 64 devices, expected at most 8"):
             self.cluster.jit(lambda x: x, mesh={"dp": 64})(1.0)
         with self.assertRaisesRegex(TypeError, r"argument 0: found 'a'"):

@@ -88,7 +88,7 @@ class Trees(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "for 3 arguments, expected at most 2"):
             split((None, None, None))
 
-    def test_mistakes(self):
+    def test_wrong_shardings_are_refused(self):
         for words, error, entry in [
             (r"in_shardings\[0\]: found 'dp' for layers.0.weight", TypeError, {"layers": "dp", "n": None}),
             ("found axis 'pp'", ValueError, P("pp")),

@@ -193,7 +193,7 @@ class Loops(ClusterTest):
         self.assertEqual([line for line in drawn if line in ("export", "upload")], ["export", "upload"])
         self.assertTrue(any("step 5 of 5, loss" in line for line in drawn), drawn)
 
-    def test_texts(self):
+    def test_the_texts_of_a_run_and_a_cluster_name_their_state(self):
         run = self.train(5)
         self.assertIn(run.job_id, repr(run))
         run.wait()

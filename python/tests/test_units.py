@@ -65,7 +65,7 @@ class Metrics(unittest.TestCase):
         np.testing.assert_array_equal(found["v"], numbers)
         self.assertEqual(found["v"].dtype, np.float64)
 
-    def test_mistakes(self):
+    def test_metrics_of_other_shapes_and_types_are_refused(self):
         with self.assertRaisesRegex(TypeError, r"metric big of shape \[33, 32\], expected a scalar or an array of at"):
             metrics.encode(["big"], [np.ones((33, 32))])
         with self.assertRaisesRegex(TypeError, "metric c of type complex64, expected real numbers"):
@@ -104,7 +104,7 @@ class Arguments(unittest.TestCase):
         call = self.bind(example, (1, 2), {"scale": 5}, static_argnums=0)
         self.assertEqual((call.keys, call.slots, call.slot_count), ((1, "scale"), [0, None], 2))
 
-    def test_mistakes(self):
+    def test_wrong_options_are_refused(self):
         for words, options in [("found donate_argnums=\\(3,\\)", {"donate_argnums": 3}),
                                ("found static_argnums=\\(-4,\\)", {"static_argnums": -4}),
                                ("found 'z' in static_argnames, expected one of flag, mode", {"static_argnames": "z"}),
@@ -184,7 +184,7 @@ class Indices(unittest.TestCase):
                 np.testing.assert_array_equal(taken, expected)
         self.assertEqual(indexing.split(1, (3,)).static, indexing.split(2, (3,)).static)  # Both use the same program.
 
-    def test_mistakes(self):
+    def test_wrong_indices_are_refused(self):
         for index, words in [(3, "index 3 in dimension 0 of size 3"), ((0, -6), "index -6 in dimension 1 of size 5"),
                              ((0, 0, 0), "found 3 indices, expected at most 2"), (1.5, "found index 1.5"),
                              ("a", "found index 'a'"), (np.array([1.0]), "an index of float64")]:

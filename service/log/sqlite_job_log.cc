@@ -10,8 +10,9 @@
 namespace xlad::service {
 namespace {
 
-// Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics.
-constexpr int kSchemaVersion = 3;  // Version 3 adds events about checkpoints that could not be stored.
+// Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics. Version 3
+// adds events about checkpoints that could not be stored.
+constexpr int kSchemaVersion = 3;
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (
