@@ -51,8 +51,8 @@ std::string OwnedKey(const security::Caller& caller, const std::string& client_k
 // The user at the beginning of a key that OwnedKey returned, or "" if the key names no user.
 std::string OwnerOfKey(absl::string_view key);
 
-// NotFound if the caller sees only its own jobs and `key` is not a key of this user. The error does not reveal whether
-// the job exists.
+// NotFound if the caller sees only its own jobs and `key` is not the key of one of these. The error does not reveal
+// whether the job exists.
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key);
 
 // PermissionDenied if the caller is a submitter and the spec has URIs other than "xlad:" and "stream:". Such URIs can

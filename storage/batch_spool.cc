@@ -106,7 +106,7 @@ absl::StatusOr<BatchSpool::Stream*> BatchSpool::Find(const std::string& job) {
 
 absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
   std::unique_lock lock(mutex_);
-  // A file of an earlier stream of this job may be being removed.
+  // Another thread may still be removing a file of an earlier stream of this job.
   changed_.wait(lock, [&] { return streams_.contains(job) || !removing_.contains(job); });
   auto found = streams_.find(job);
   if (found == streams_.end()) {

@@ -38,8 +38,8 @@ class HostCache {
   // the subfolder cannot be created, belongs to another user, or may be used by others.
   static absl::StatusOr<std::shared_ptr<HostCache>> Open(const std::string& folder, const Options& options);
 
-  // The default folder, which is the first that is known of systemd's folder ($CACHE_DIRECTORY), the user's cache
-  // folder (base/cache_folder.h), and /var/tmp/xlad-cache-UID.
+  // The default folder: systemd's folder if $CACHE_DIRECTORY is set, otherwise the user's cache folder
+  // (base/cache_folder.h) if that is known, otherwise /var/tmp/xlad-cache-UID.
   static std::string DefaultFolder();
 
   // Opens the source of a blob. Called when a part of the blob, or its size, is not in the cache. `is_stored` is true

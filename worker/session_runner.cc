@@ -54,7 +54,7 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
 
   void On(const CoordinatorMessage& message) override {
     if (!message.has_start() || follower_ == nullptr || std::exchange(started_, true)) return;
-    absl::Status status = absl::InternalError("found no place of the session's first worker");
+    absl::Status status = absl::InternalError("the command to start the session has no address of its first worker");
     if (message.start().places_size() > 0) status = follower_->Connect(message.start().places(0));
     if (!status.ok()) Abort({status, ""});
   }

@@ -8,7 +8,7 @@
 // Posted memory belongs to the sender and is borrowed until the message is released. Memory that is posted for a
 // receive belongs to the receiver and is borrowed until the next call of Next has returned. Errors: a call returns the
 // status of the task's AbortSignal if that is raised, and FailedPrecondition if the peer has finished. After an error
-// all later calls fail, and the sender must call Revoke before it frees posted memory.
+// all later calls fail, and the sender must raise the signal and call Revoke before it frees posted memory.
 #pragma once
 
 #include <cstddef>

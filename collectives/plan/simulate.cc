@@ -267,8 +267,9 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
                                               const Network& network, const SimulateOptions& options) {
   XLAD_RETURN_IF_ERROR(CheckRanks(spec, network));
   if (!network.IsSymmetric() || spec.ranks != network.ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", spec.ToString(), " on a network of ", network.ranks(),
-                                                   " ranks, expected all ranks of a torus without ends"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found ", spec.ToString(), " on a network of ", network.ranks(),
+        " ranks, expected a spec for all ranks of a network on which all ranks have the same neighbors and links"));
   }
   XLAD_ASSIGN_OR_RETURN(const Schedule schedule, BuildSchedule(plan, spec, 0));
   XLAD_RETURN_IF_ERROR(CheckSendsMessages(schedule));

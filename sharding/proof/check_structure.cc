@@ -33,7 +33,7 @@ absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
   std::vector<int64_t> seen(devices, 0);
   size_t size = 0;
   for (const auto& group : groups.Expand(devices)) {
-    if (size != 0 && group.size() != size) return Fault(instruction, "groups of different sizes", "groups-equal");
+    if (size != 0 && group.size() != size) return Fault(instruction, "found groups of different sizes", "groups-equal");
     size = group.size();
     for (int64_t device : group) {
       if (device < 0 || device >= devices || seen[device]++ != 0) {

@@ -17,7 +17,8 @@ def float_values(rng, name, count, wide=True, special=True):
     with np.errstate(all="ignore"):
         result = values.astype(dtype)
         info = ml_dtypes.finfo(dtype)
-        smallest = max(float(info.smallest_normal), 2.0**-126 if name == "f8e8m0fnu" else 0)  # The value as a float.
+        # As an f32, the smallest value of f8e8m0fnu (2**-127) is denormal.
+        smallest = max(float(info.smallest_normal), 2.0**-126 if name == "f8e8m0fnu" else 0)
         small = np.abs(result.astype(np.float64)) < smallest
         result = np.where(small, np.zeros_like(result), result)
         if special:

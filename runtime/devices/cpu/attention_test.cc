@@ -228,7 +228,7 @@ TEST(Attention, AnySizesBlocksAndThreads) {
   }
 }
 
-// An unmasked NaN or infinity in one row must not change other rows. A row without scores is NaN, as in HLO.
+// A NaN among the scores of one row must not change the results of other rows.
 TEST(Attention, NansInOneRowDoNotChangeOtherRows) {
   const Sizes s = {1, 20, 20, 4, 4};
   const auto random = SeededRandom(4);

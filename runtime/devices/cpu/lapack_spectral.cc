@@ -50,7 +50,8 @@ void Syevd(LapackMatrix<T>& a) {
   Transpose(vectors, n, n, a.template result<T>(0), /*conjugate=*/true);
 }
 
-// A = U S V^H is computed as A^T = conj(V) S U^T, which is stored like V^H and U.
+// A = U S V^H is computed as A^T = conj(V) S U^T. The columns of conj(V) are stored like the rows of V^H, and those of
+// U^T like the rows of U.
 template <typename T, bool kDivide>
 void Svd(LapackMatrix<T>& a) {
   using Real = RealOf<T>;
