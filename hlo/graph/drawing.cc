@@ -21,7 +21,7 @@ struct ClassRow {
   Opcode opcode;
   Class of;
 };
-// The kinds of all other opcodes follow from their flags.
+// The classes of all other opcodes follow from their flags.
 constexpr ClassRow kClassRows[] = {
     {Opcode::kParameter, kSource},       {Opcode::kConstant, kSource},         {Opcode::kIota, kSource},
     {Opcode::kDot, kProduct},            {Opcode::kConvolution, kProduct},     {Opcode::kRaggedDot, kProduct},

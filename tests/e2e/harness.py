@@ -16,7 +16,7 @@ import unittest
 XLAD = os.environ["XLAD"]
 REPO = pathlib.Path(os.environ["XLAD_REPO"])
 OWN_EXAMPLES = REPO / "examples"
-# Whether tests with many similar cases try all of them, and not only a part in which every kind of case occurs.
+# Whether tests with many similar cases try all of them (tests with random cases: more of them), and not only a part.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 

@@ -12,8 +12,8 @@ using collectives::CollectiveSet;
 using collectives::DevicesOfWorkers;
 using collectives::TestWorld;
 
-// The kinds of the devices, assigned to the ranks in turn. The first rank of a group of n gets kind n (modulo their
-// number), so that small groups use different kinds as well.
+// The parameter lists the kinds of the devices, which are assigned to the ranks in turn. The first rank of a group of n
+// gets kind n (modulo the number of kinds), so that small groups use different kinds as well.
 class DeviceCollectives : public ::testing::TestWithParam<std::vector<std::string>> {
  protected:
   void SetUp() override {
