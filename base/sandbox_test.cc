@@ -23,7 +23,7 @@
 namespace xlad {
 namespace {
 
-// Ends this process with code 0 if `attempt`, in the sandbox, returns one of these error numbers.
+// Ends this process with code 0 if `attempt` fails in the sandbox with EPERM or EACCES.
 template <typename Attempt>
 [[noreturn]] void ExpectRefused(const Attempt& attempt) {
   if (!EnterSandbox().ok()) _exit(10);
@@ -44,7 +44,7 @@ TEST(Sandbox, FilesCannotBeOpenedOrChanged) {
   ExpectExit([] { return unlink("/etc/passwd"); });
 }
 
-TEST(Sandbox, NoNetworkNoProgramsNoOtherProcesses) {
+TEST(Sandbox, SocketsProgramsAndKillAreRefused) {
   ExpectExit([] { return socket(AF_INET, SOCK_STREAM, 0); });
   ExpectExit([] { return socket(AF_UNIX, SOCK_STREAM, 0); });
   ExpectExit([] {
@@ -55,7 +55,7 @@ TEST(Sandbox, NoNetworkNoProgramsNoOtherProcesses) {
 }
 
 // Calls by which a process could affect others even if kill() is refused.
-TEST(Sandbox, NoSignalsNoPrioritiesOfOthers) {
+TEST(Sandbox, OtherProcessesGetNoSignalsOrPriorities) {
   ExpectExit([] { return static_cast<int>(syscall(SYS_tgkill, getppid(), getppid(), SIGKILL)); });
   ExpectExit([] { return static_cast<int>(syscall(SYS_tkill, getppid(), SIGKILL)); });
   ExpectExit([] { return static_cast<int>(syscall(SYS_rt_sigqueueinfo, getppid(), SIGKILL, nullptr)); });
@@ -64,7 +64,7 @@ TEST(Sandbox, NoSignalsNoPrioritiesOfOthers) {
   ExpectExit([] { return setpriority(PRIO_PROCESS, static_cast<id_t>(getppid()), 10); });
 }
 
-TEST(Sandbox, NoOtherProcessesAndNoNamespaces) {
+TEST(Sandbox, NewProcessesAndNamespacesAreRefused) {
   ExpectExit([] { return static_cast<int>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)); });
   ExpectExit([] {
     return static_cast<int>(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, nullptr));

@@ -47,8 +47,8 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
 // InvalidArgument if `chips` is not between 1 and kMaxChips.
 absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips);
 
-// Adds the link "A-B" between the chips A and B to the broken ones. In a slice after the first, it means the same link
-// of the first slice. InvalidArgument if the chips are not neighbors.
+// Adds the link "A-B" between the chips A and B to the broken ones. A link of a later slice stands for the same link of
+// the first slice. InvalidArgument if the chips are not neighbors.
 absl::Status BreakLink(absl::string_view link, Slice* slice);
 
 }  // namespace xlad::simulate

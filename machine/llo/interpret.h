@@ -16,6 +16,9 @@ using LloMemory = std::vector<std::string>;
 // Computes the outputs of a macro-operation from its inputs.
 using LloMacroFunction = std::function<absl::Status(const LloKernel& kernel, LloMemory* memory)>;
 
+// The largest number of bundles that a kernel may run.
+inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
+
 // Runs all kernels. A copy by DMA is made as late as is allowed: when the program waits for it. Every kernel starts
 // with zeros in its registers and with VMEM full of NaNs, so that a read of VMEM that the kernel has not written is
 // noticed.
@@ -25,7 +28,6 @@ using LloMacroFunction = std::function<absl::Status(const LloKernel& kernel, Llo
 // the kernel and the semaphore, if a kernel ends before it has waited for all of its copies. ResourceExhausted if a
 // kernel runs more than kMaxBundles bundles. Errors of `macro` are returned. The program must be verified (VerifyLlo),
 // and `memory` must have a buffer of the right size for each buffer of the program.
-inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
 absl::Status RunLlo(const LloProgram& program, const LloMacroFunction& macro, LloMemory* memory);
 
 }  // namespace xlad::machine

@@ -47,7 +47,7 @@ struct DimensionSplit {
   Dims sizes;                // The operand's sizes.
   std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
-  bool columns = false;  // Whether the innermost dimension (ignoring sizes of 1) is kept, and others are reduced.
+  bool columns = false;  // Whether the innermost dimension (ignoring sizes of 1) is kept; false without elements.
 
   explicit DimensionSplit(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (size_t d = 0; d < sizes.size(); ++d) {
