@@ -27,9 +27,11 @@ struct Endpoint {
 // is empty. Otherwise the error of reading ca_file.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint);
 
+// The host name in the certificate of the first worker of a session.
+inline constexpr char kSessionHostName[] = "xlad-session";
+
 // Returns a channel to the first worker of a session, with the same properties as a channel of MakeChannel. If the
 // address is not loopback, the server must have a certificate for kSessionHostName that `authority` (PEM) has signed.
-inline constexpr char kSessionHostName[] = "xlad-session";
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,
                                                                   const std::string& authority);
 

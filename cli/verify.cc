@@ -83,7 +83,8 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
   return bad;
 }
 
-// Evaluates the unpartitioned program: on one device, or on the devices of its mesh if it has manual computations.
+// The unpartitioned program, which is evaluated on one device. If it has manual computations, it is instead evaluated
+// on the devices of its mesh, partitioned only by these.
 struct Meaning {
   std::unique_ptr<hlo::Module> whole;
   std::optional<sharding::MappedProgram> manual;

@@ -43,14 +43,14 @@ absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const 
 absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, const CompileRequest& request,
                                            const CompileOptions& options = {});
 
-// Compiles in this process. Errors: InvalidArgument for a bad module or request, Unimplemented naming the instruction
-// for which there is no code, ResourceExhausted if the memory limit is exceeded, Internal for a bug in the compiler.
 struct CompileResult {
   Executable executable;
   std::unique_ptr<hlo::Module> module;  // The module after the passes. Its instructions have the names of the steps.
   std::vector<PassTime> times;
   std::string ir, assembly;  // Empty unless `want_listings`.
 };
+// Compiles in this process. Errors: InvalidArgument for a bad module or request, Unimplemented naming the instruction
+// for which there is no code, ResourceExhausted if the memory limit is exceeded, Internal for a bug in the compiler.
 absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request, const CompileOptions& options,
                                                   bool want_listings);
 absl::StatusOr<Executable> Compile(const CompileRequest& request);

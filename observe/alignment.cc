@@ -55,9 +55,11 @@ int GroupOf(const TracedCollective& collective, int device) {
   return -1;
 }
 
-// Adds the beginnings and ends of the joining collectives of a step. The key identifies an execution on all ranks: the
-// step, the collective, the number of its earlier executions in the step, and the first device of its group.
+// Identifies an execution of a collective on all ranks: the step, the collective, the number of its earlier executions
+// in the step, and the first device of its group.
 using Execution = std::tuple<int64_t, int, int, int>;
+
+// Adds the beginnings and ends of the joining collectives of a step.
 void AddCollectives(const TracedWorker& worker, const AlignedStep& at, std::map<Execution, Cause>* causes) {
   std::map<int, int> count;
   for (int s = 0; s < at.step.instruction_size(); ++s) {

@@ -115,7 +115,7 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   EXPECT_EQ(cluster.indexes.size(), 1u);
 }
 
-// Also those that are sent again, for example to all workers after a restart of the coordinator.
+// This includes launches that are sent again, for example to all workers after a restart of the coordinator.
 TEST(Recovery, TheLaunchesOfAnAttemptShareTheirCommonPart) {
   Cluster cluster;
   cluster.Register(1, "a");

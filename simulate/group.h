@@ -78,16 +78,16 @@ class GroupTimer {
   std::map<GroupCollective, GroupTime> times_;
 };
 
-// The time of a permutation: in each pair of chips, given by their coordinates, `from` sends `bytes` to `to`. `network`
-// is the network of one slice.
+// The coordinates of two chips.
+struct ChipPair {
+  std::vector<int> from, to;
+};
+// The time of a permutation: in each pair of chips, `from` sends `bytes` to `to`. `network` is that of one slice.
 //
 // The time of the pairs within slices is the busy time of the most used link, plus the launch time and the latency of
 // the longest route. Chips that differ in several dimensions use one route per dimension, each with an equal part of
 // the bytes. Pairs of chips in different slices use only DCN. Both groups of pairs send at the same time, so the result
 // is the longer of the two times.
-struct ChipPair {
-  std::vector<int> from, to;
-};
 absl::StatusOr<GroupTime> PermuteTime(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice,
                                       const collectives::Network& network);
 

@@ -49,10 +49,12 @@ absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type
 // Does the same for FindTreeReduceFunction.
 absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(tensor::ElementType type, Reduction reduction);
 
+// The number of bytes that each source of a SmallReduceFunction must have.
+constexpr int64_t kSmallBytes = 48;
+
 // Reduces the bytes [offset, offset + bytes) of each source into the first `bytes` bytes of `dst`, with less overhead
 // than functions for long arrays. Each source must have kSmallBytes readable bytes, and `offset` and `bytes` must be
 // multiples of the size of an element.
-constexpr int64_t kSmallBytes = 48;
 using SmallReduceFunction = void (*)(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes);
 
 // The kernels for the vector instructions of this CPU. Null if there are no kernels for the type and reduction.

@@ -248,8 +248,8 @@ TEST(CheckSchedules, RefusesDifferentOrdersOnDifferentRanks) {
               HasSubstr("is reduced as (2 + 1 + 0), on rank 0 as (0 + 1 + 2)"));
 }
 
-// If the first or last signal of any rank is missing, a window is accessed before its owner enters or after it has
-// left.
+// Without the first or the last signals between ranks 0 and 1, a window is accessed before its owner enters the
+// collective or after it has left.
 TEST(CheckSchedules, WindowsNeedEverySignal) {
   const CollectiveSpec spec = MakeCheckedSpec(CollectiveKind::kAllReduce, 3, 9);
   const std::vector<Schedule> schedules = *BuildSchedules({.algorithm = kMappedWindows}, spec);

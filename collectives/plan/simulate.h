@@ -55,7 +55,6 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 // Returns the fastest of several plans for the network in its current state, by simulation. The plans are rings along
 // all directions of its grid with several numbers of chunks, and other algorithms with default parameters: for more
 // than 64 ranks, only swing and pat, which send few messages. InvalidArgument if none of the plans can run the spec.
-// This function chooses parameters, and a new plan after a link has broken.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

@@ -36,7 +36,7 @@ constexpr CostTerm kSeparate[] = {
     {"reduced", 0, 0.015},         // Elements of operands of reductions.
     {"rest", 0, 1},                // Reduced elements in the last, incomplete group of lanes of each row.
     {"near_bytes", 0, 0.002},      // Bytes of scores that are written or read in a cache of the core.
-    {"far_bytes", 0, 0.045},       // Bytes of scores that are written or read outside of these caches.
+    {"far_bytes", 0, 0.045},       // Bytes of scores that are written or read outside of caches of the core.
 };
 
 // The number of floats in a vector, and the maximum numbers of rows and of elements in a chunk, to which an operation

@@ -136,8 +136,8 @@ class Maker {
   }
   size_t Feature() const { return space_.batch().size() + space_.rows().size() + 1; }
 
-  // `dims` has, for each dimension of the array, the corresponding dimension of the scores, or kFeature.
   static constexpr int kFeature = -2;
+  // `dims` has, for each dimension of the array, the corresponding dimension of the scores, or kFeature.
   AttentionOp::Operand Describe(const Shape& shape, const ScoreDims& dims) const {
     AttentionOp::Operand operand;
     operand.mutable_shape()->set_element_type(static_cast<int32_t>(shape.type()));

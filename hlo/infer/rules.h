@@ -46,12 +46,13 @@ absl::Status ExpectDimension(absl::string_view label, int64_t dimension, int64_t
 // The shape of an instruction with results of these shapes: the only shape, or a tuple of several shapes.
 Shape OneOrTuple(std::vector<Shape> shapes);
 
-// The signature of called computation number `i`. A missing root or parameter is an error.
+// The parameters and the result of a computation.
 struct Signature {
   std::string name;
   std::vector<const Shape*> parameters;  // Shapes with layouts, owned by the module.
   Shape result;                          // The result shape without layouts.
 };
+// The signature of called computation number `i`. A missing root or parameter is an error.
 absl::StatusOr<Signature> SignatureOf(const Instruction& instruction, size_t i);
 absl::Status ExpectCalled(const Instruction& instruction, int64_t count);
 // Checks that the parameters of the called computation have the shapes of `arguments`.

@@ -86,7 +86,7 @@ struct LloInstruction {
 
 using LloBundle = std::vector<LloInstruction>;
 
-// Runs its items `trips` times. The scalar register `counter` is 0, 1, ..., trips - 1.
+// A loop, which runs its items `trips` times. The scalar register `counter` is 0, 1, ..., trips - 1.
 struct LloLoop;
 using LloItem = std::variant<LloBundle, LloLoop>;
 struct LloLoop {

@@ -37,7 +37,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
     return response;
   }
   const int64_t first_step = resume.uri.empty() ? request.spec().start_step() : resume.step;
-  if (first_step > request.spec().steps()) {  // Its last state could never be saved.
+  if (first_step > request.spec().steps()) {  // The last state of such a job could never be saved.
     return absl::InvalidArgumentError(
         absl::StrCat("steps: found ", request.spec().steps(), " steps for a job that begins after step ", first_step,
                      ", expected as many or more: the steps before the first one are counted"));

@@ -28,8 +28,9 @@ class FreeDevices {
   std::vector<Target> Targets() const;
   // Takes the devices that PlaceOnWorkers would choose. Returns an empty list, and takes nothing, if there are too few.
   std::vector<Peer> Take(int64_t devices, const Target& target);
-  // Like Take, but only from workers for which `may_have`, which must not be null, returns true.
+  // Whether devices may be taken from a worker.
   using MayHave = std::function<bool(const std::string& worker_id)>;
+  // Like Take, but only from workers for which `may_have`, which must not be null, returns true.
   std::vector<Peer> TakeFrom(const MayHave& may_have, int64_t devices, const Target& target);
 
   // The devices of one target in a job that runs on several targets.

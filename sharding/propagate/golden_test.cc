@@ -4,7 +4,8 @@
 //   // expect: %NAME TEXT     its shardings after propagation, one per array leaf, separated by "; "
 //   // results: TEXT          the shardings of the entry's results
 //   // error: TEXT            Import or Propagate fails with a message that contains TEXT
-//   // rebind: MESH           ImportOptions.rebind     // feed: R P   result R feeds parameter P
+//   // rebind: MESH           ImportOptions.rebind
+//   // feed: R P              result R feeds parameter P
 //   // mesh: TEXT             the imported mesh
 #include <algorithm>
 #include <filesystem>

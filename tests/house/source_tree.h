@@ -69,10 +69,10 @@ inline std::string FolderOf(const std::string& path) {
   return path.substr(0, path.find('/'));
 }
 
-// Returns the includes of a file, without quotes or angle brackets.
 struct Includes {
   std::vector<std::string> quoted, bracketed;
 };
+// Returns the includes of a file, without quotes or angle brackets.
 inline Includes IncludesOf(const SourceFile& file) {
   Includes includes;
   for (const std::string& line : Lines(file.text)) {

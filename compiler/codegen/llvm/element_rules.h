@@ -15,13 +15,12 @@ const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inne
 Values SliceStarts(Elements& elements, const hlo::Instruction& instruction, int64_t first, const tensor::Dims& sizes,
                    const tensor::Dims& window);
 
-// Maps window element `inner` of output position `out` to an index of the base. `inside` is whether the base has an
-// element at this index, instead of padding or a gap of a dilated base. All lists have one entry for each window
-// dimension.
 struct WindowPosition {
-  llvm::Value* inside;
+  llvm::Value* inside;  // Whether the base has an element at the index, instead of padding or a gap of a dilated base.
   Values index;
 };
+// Maps window element `inner` of output position `out` to an index of the base. All lists have one entry for each
+// window dimension.
 WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& out, const Values& inner,
                               const tensor::Dims& base);
 

@@ -39,12 +39,13 @@ struct Runs {
 // Merges two runs of `from` into `to`. Equal elements keep their order.
 void Merge(Ir& ir, const Positions& from, const Positions& to, const Runs& runs, const Before& before);
 
-// Sorts positions begin .. end-1, at most `limit` of them, by merging. Both arrays are used; the result is in
-// arrays[SortedIn(limit)], at begin .. end-1.
+// The positions begin .. end-1, of which there are at most `limit`.
 struct PositionRange {
   llvm::Value *begin, *end;
   int64_t limit;
 };
+// Sorts the positions of a range by merging. Both arrays are used; the result is in arrays[SortedIn(limit)], at the
+// same positions.
 void SortPositions(Ir& ir, const PositionRange& range, const std::array<Positions, 2>& arrays, const Before& before);
 int SortedIn(int64_t limit);
 

@@ -79,7 +79,7 @@ const Codes& CodesOf(Words words) {
   }
 }
 
-// Emits a comparison, with swapped operands for "greater".
+// The instruction for a comparison. "Greater" is "less" with swapped operands.
 struct ComparisonCode {
   LloOp op;
   bool is_swapped;

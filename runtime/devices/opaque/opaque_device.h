@@ -13,9 +13,9 @@ namespace xlad::runtime {
 // Runs the code of the cpu device, with bitwise equal results. Accesses through the addresses of its memory fault
 // (opaque_heap.h), and work runs asynchronously on another thread (opaque_stream.h).
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice();
-// The same device for another kind whose code runs on this CPU. `name` is the name of its devices. `load` loads the
-// code, which is called with real addresses that this process can access.
+// Loads code that runs on this CPU. The code is called with real addresses that this process can access.
 using NativeLoader = std::function<absl::StatusOr<std::unique_ptr<LoadedExecutable>>(Executable executable)>;
+// The same device for another kind whose code runs on this CPU. `name` is the name of its devices.
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice(const std::string& name, NativeLoader load);
 
 DeviceKind OpaqueDeviceKind();
