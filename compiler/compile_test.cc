@@ -1,4 +1,4 @@
-// Compile end to end: executables of the example steps, errors, and the child process.
+// Compile end to end: executables of small programs and of the example steps, and errors.
 #include "base/kernel_abi.h"
 #include "compiler/compile.h"
 
@@ -112,7 +112,7 @@ TEST(Compile, KeepsRecomputationAfterBarriers) {
             2);
 }
 
-// Hundreds of kernels are distributed over several objects. Equal programs must still have equal code.
+// The kernels of a large program are distributed over several objects. Equal programs must still have equal code.
 TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   std::string text = "HloModule many\nENTRY e {\n";
   std::string results, shapes;

@@ -64,7 +64,7 @@ TEST(BlobStore, DamageIsFoundByReadsAndRepairedByAnUpload) {
   }
 }
 
-// Otherwise, readers of a removed blob would still be found, while Has says that it must be uploaded.
+// If such a reader were kept, OpenBlob would still find a removed blob, although Has says that it must be uploaded.
 TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   for (const bool opens_first : {false, true}) {
     SCOPED_TRACE(opens_first);
@@ -75,7 +75,7 @@ TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
       int reads = 0;
       const std::function<void()> count = [&] {
         files.before_read = count;
-        if (++reads < 3) return;  // These open the blob. Then its checksums are read.
+        if (++reads < 3) return;  // The first two reads open the blob. The third one reads its checksums.
         files.before_read = nullptr;
         ASSERT_TRUE(*store.RemoveIfUnused(digest, INT64_MAX));
       };

@@ -50,7 +50,7 @@ struct StepTime {
   std::vector<TimelineEvent> timeline;
   std::vector<std::string> warnings;  // Loops whose trip counts are assumed.
   // The time of one execution of each kernel on the cores and of each collective on the links. It has no entries for
-  // loops and branches, and for products whose result is passed to their user in registers.
+  // loops and branches, nor for products whose result is passed to their user in registers.
   InstructionTimes instruction_us;
 };
 

@@ -6,8 +6,7 @@
 
 namespace xlad {
 
-// Whether XLAD_ALL_CASES is set, as by `scripts/test.sh --all`. Otherwise tests try a part of their cases, in which
-// every kind of case occurs.
+// Whether XLAD_ALL_CASES is set, as by `scripts/test.sh --all`. Otherwise tests try only a part of their cases.
 inline bool AllCases() { return std::getenv("XLAD_ALL_CASES") != nullptr; }
 
 inline uint64_t CaseCount(uint64_t few, uint64_t all) { return AllCases() ? all : few; }

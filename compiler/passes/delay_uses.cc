@@ -74,7 +74,7 @@ class Timeline {
     for (size_t i = 0; i < nodes.size(); ++i) pending_[i] = std::ssize(nodes[i].inputs);
   }
 
-  // Returns the simulated time of an order. This or Schedule is called once.
+  // Returns the simulated time of an order. Either NsOf or Schedule may be called, and only once.
   double NsOf(const std::vector<size_t>& positions) {
     for (const size_t i : positions) {
       now_ = std::max(now_, ready_ns_[i]);

@@ -45,7 +45,8 @@ Sample FloatBinary(RandomValues& random, Builder& builder, const Sample& x, cons
   return {builder.Binary(random.OneOf(kOpcodes), x.array, y.array), kUnbounded, 0, 0};
 }
 
-// An operand: a value of the pool, or a constant for which simplification has rules (0, -0, 1, ...).
+// The second operand of an operation on x: a value of the pool, x itself, an array of special values, or a constant for
+// which simplification has rules (0, -0, 1, ...).
 Sample Other(RandomValues& random, Builder& builder, const Sample& x, const Pool& pool) {
   static constexpr double kConstants[] = {0.0, -0.0, 1.0, -1.0, 2.0, 0.5};
   if (random.OneIn(3)) return {Splat(builder, x.array, random.OneOf(kConstants)), 2, 1, 0};

@@ -18,7 +18,7 @@ import xlad
 # A test that passes waits much shorter. The limit is for a machine that several other programs keep busy.
 PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
-# Whether tests with many similar cases try all of them, and not only a part in which every kind of case occurs.
+# Whether tests with many similar cases try all of them (tests with random cases: more of them), and not only a part.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 

@@ -63,7 +63,7 @@ class Ends(unittest.TestCase):
         ends = {"raise": 1, "exit": 3, "_exit": 4, "daemon": 1, "compile": -9, str(int(signal.SIGKILL)): -9,
                 str(int(signal.SIGTERM)): -15, str(int(signal.SIGINT)): -2}
         for end, code in ends.items():
-            # Ends at which Python does nothing are the same with a job directory, which does not import jax.
+            # If no Python code runs at the end, the job may as well be a job directory, for which jax is not imported.
             job = [] if end in ("raise", "exit", str(int(signal.SIGINT))) else [REPO / "examples" / "spiral_mlp"]
             with self.subTest(end), tempfile.TemporaryDirectory() as where:
                 done = subprocess.run([sys.executable, "-c", SCRIPT, end, *job], env={**os.environ, "TMPDIR": where},

@@ -9,7 +9,7 @@
 
 namespace xlad::service {
 
-// If they do not agree, returns InvalidArgument with the parameter, result or tensor, what was found and what was
+// If the four do not agree, returns InvalidArgument with the parameter, result or tensor, what was found and what was
 // expected.
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const tensor::SafetensorsIndex& state,
                        const tensor::SafetensorsIndex& data);

@@ -86,10 +86,10 @@ class TestWorld {
     for (std::thread& thread : threads) thread.join();
   }
 
-  // RunCommunicators is like Run, but forms a communicator first, and does not call `body` if that fails. Returns the
-  // status of each device. The communicators use messages only. After `UseMappedMemory`, they use what the fabric
-  // chooses.
+  // Later communicators use what the fabric chooses. Without this call, they use messages only.
   void UseMappedMemory() { mapped_ = true; }
+  // Like Run, but forms a communicator first, and does not call `body` if that fails. Returns the status of each
+  // device.
   std::vector<absl::Status> RunCommunicators(
       const std::vector<const CollectiveSet*>& sets,
       const std::function<absl::Status(int device, Communicator& communicator)>& body) {
