@@ -13,7 +13,8 @@ absl::StatusOr<Checkpoint> WriteIndex(FileSystem& files, const StoreIndex& reque
   absl::StatusOr<std::string> digest = blobs->Put(text);
   const bool is_on_coordinator = request.uri.empty() || request.uri == "xlad:";
   if (!digest.ok()) {
-    // DataLoss is for shards. In another place than the coordinator's folder, a refusal would be one of that place.
+    // DataLoss would mean that a shard is lost. If the checkpoint is not in the coordinator's folder, a refusal
+    // (IsRefusal) would mean that the place of the checkpoint refuses it. Such codes are replaced by Unavailable.
     const bool keeps_code = is_on_coordinator && !absl::IsDataLoss(digest.status());
     return absl::Status(
         keeps_code ? digest.status().code() : absl::StatusCode::kUnavailable,

@@ -31,7 +31,7 @@ class Lexer {  // This class has more than 25 methods, one for each kind of toke
     SkipSpace();
     return at_ == end_;
   }
-  // Here returns the position of the next token. Rewind returns to an earlier position.
+  // Here returns the position of the next token. Rewind goes back to an earlier position.
   const char* Here() {
     SkipSpace();
     return at_;

@@ -47,7 +47,7 @@ class Checkpoints {
 // Returns whether an error with this absl::StatusCode stays until a user changes the place of the checkpoints, for
 // example because the place is not a folder or may not be written, or because the coordinator does not accept the token
 // of a worker. A full or unreachable disk may recover by itself. Errors of the coordinator's data folder are not
-// refusals (see BlobStore::Upload): the job has not chosen it, its operator repairs it, and all jobs wait for that.
+// refusals (see BlobStore::Upload): the job has not chosen that folder, and all jobs wait until it is repaired.
 bool IsRefusal(int32_t code);
 
 // The number of steps from the step of the furthest worker to the step at which all workers are told to act. These

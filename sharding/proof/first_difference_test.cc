@@ -56,7 +56,7 @@ TEST(FirstDifference, NoneInASoundProgram) {
   EXPECT_FALSE(found->has_value()) << (*found)->ToString();
 }
 
-// If the terms of a sum cancel, the sum consists of rounding errors only: they may be as large as the sum itself.
+// If the terms of a sum cancel, the rounding errors may be as large as the sum itself.
 TEST(FirstDifference, RoundingIsNotADifference) {
   const char* text = R"(HloModule m,
   frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=4]>}"}

@@ -24,7 +24,7 @@ TEST(InPlace, Elementwise) {
   // The result and the operand have different types of the same width.
   batch.Add(Program("x = f32[65] parameter(0)\n ROOT z = s32[65] convert(x)"));
   batch.InPlace({{0, 0}});
-  // The same operand is used twice, once reversed.
+  // Both operands are one array, and the result has memory of its own.
   batch.Add(Program("x = f32[66] parameter(0)\n ROOT z = f32[66] add(x, x)"));
   batch.Add(Program("x = f32[5,13] parameter(0)\n ROOT z = f32[65] reshape(x)"));
   batch.InPlace({{0, 0}});
