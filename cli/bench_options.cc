@@ -70,7 +70,8 @@ std::string Names(const Rows& rows) {
 
 void AddHostFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--meet", o->meeting_folder,
-                  "folder in which ranks on several hosts find each other; all hosts must see it (not auto and shm)")
+                  "folder in which ranks on several hosts find each other; all hosts must see it; not for "
+                  "--transport auto or shm")
       ->check(Folder());
   app->add_option("--listen", o->listen_host,
                   "address by which other ranks reach this one; off loopback it needs --meet, and TCP is encrypted")
@@ -208,7 +209,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                 "results of an earlier run; without COLLECTIVE: for 2, 4 and 8 ranks");
   AddTransportFlags(app, &o->transport, &o->any_network);
   AddHostFlags(app, o);
-  app->add_flag("--checksums", o->checksums, "messages carry checksums of their payloads (not auto and shm)");
+  app->add_flag("--checksums", o->checksums,
+                "messages carry checksums of their payloads; not for --transport auto or shm");
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,

@@ -1,8 +1,9 @@
 // Replaces convolutions that the library does not support by matrix products.
 //
-// Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and no other floating-point
-// convolution whose window, or whose output, has at most 64 positions. Other convolutions are not changed, and become
-// plain loops. These include convolutions with batch groups and those whose patches have more than kMaxPatchBytes.
+// Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become plain
+// loops. The latter have batch groups, elements that are not floats, operands of different types, no spatial dimension,
+// no elements, patches of more than kMaxPatchBytes, or more than 64 positions in the window and, unless there are
+// feature groups, also in the output.
 //
 // The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
 // elements under the window for each output position, are stacked from strided slices of the padded input and

@@ -13,8 +13,9 @@ struct InstanceCounts {
 };
 
 // Visits each op of the program of which an operand or result is split. Control flow, custom calls and collectives are
-// not visited. Makes its instance: a module of that op with small sizes and the shardings of the program. Partitions
-// the instance, and compares it with the same module on one device, unless this process has proven an equal instance.
+// not visited. For each visited op, makes an instance: a module of that op with small sizes and the shardings of the
+// program. Partitions the instance, and compares it with the same module on one device, unless this process has proven
+// an equal instance.
 // Two instances are equal if the mesh, the shardings and the text of the module are equal, that is, the types, sizes,
 // attributes, scalar constants and called computations. Data movement, bitcasts and selections must agree in every bit,
 // for inputs with special values. See Exactness for other ops. Returns Internal if they differ; a later call checks the
