@@ -18,9 +18,12 @@ int RunVersion(const std::string& format) {
     nlohmann::ordered_json row = {{"kind", kind.name},     {"description", kind.description}, {"models", kind.models},
                                   {"memory_kinds", memory}, {"available", available.ok()}};
     if (!available.ok()) row["reason"] = std::string(available.message());
+    const std::string libraries = available.ok() && kind.libraries != nullptr ? kind.libraries() : "";
+    if (!libraries.empty()) row["libraries"] = libraries;
     kinds.push_back(std::move(row));
     absl::StrAppend(&table, "device kind ", kind.name, ": ", kind.description,
-                    available.ok() ? "" : absl::StrCat(" (not on this machine: ", available.message(), ")"), "\n");
+                    available.ok() ? "" : absl::StrCat(" (not on this machine: ", available.message(), ")"),
+                    libraries.empty() ? "" : absl::StrCat(" (", libraries, ")"), "\n");
   }
   if (format == "json") {
     const nlohmann::ordered_json json = {{"version", XLAD_VERSION}, {"devices", kinds}};

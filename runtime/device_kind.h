@@ -31,6 +31,9 @@ struct DeviceKind {
   // argument for `target` and `make`. Null if there are no other models. Errors say what was found and what is
   // expected.
   absl::StatusOr<std::string> (*read_model)(const std::string& text) = nullptr;
+  // Which optional libraries its devices use on this machine, for `xlad version`. Null if there are none. Called only
+  // if the kind is available.
+  std::string (*libraries)() = nullptr;
 };
 
 using DeviceKinds = absl::Span<const DeviceKind>;

@@ -207,10 +207,12 @@ def main():
         return 2
     if "XLAD_CUDA_DRIVER" in os.environ:
         print(f"XLAD_CUDA_DRIVER is {os.environ['XLAD_CUDA_DRIVER']}: times are not those of NVIDIA's driver")
+    print(f"libraries: {gpu['libraries']}")
     rows = measure_jobs(flags)
     kernels = measure_kernels(flags)
     if flags.json:
-        flags.json.write_text(json.dumps({"examples": rows, "kernels": kernels}, indent=1))
+        flags.json.write_text(json.dumps({"libraries": gpu["libraries"], "examples": rows, "kernels": kernels},
+                                              indent=1))
     return 1 if any("error" in row or row["difference"] > row["tolerance"] for row in rows) else 0
 
 

@@ -17,6 +17,7 @@ Settings ReadSettings(const std::string& text) {
     if (key == "version") settings.version = std::stoi(value);
     if (key == "capability") settings.capability = std::stoi(value);
     if (key == "pools") settings.pools = std::stoi(value);
+    if (key == "cublaslt") settings.cublaslt = std::stoi(value);
     if (key == "memory") settings.memory = std::stoull(value);
     if (key == "fail") {
       std::istringstream parts(value);

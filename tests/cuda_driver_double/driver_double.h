@@ -19,10 +19,10 @@ namespace xlad::cuda_double {
 using runtime::cuda::Result;
 
 // "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
-//   devices=1  version=12040  capability=90  memory=17179869184  pools=1
+//   devices=1  version=12040  capability=90  memory=17179869184  pools=1  cublaslt=130100
 //   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
 struct Settings {
-  int devices = 1, version = 12040, capability = 90, pools = 1;
+  int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100;
   uint64_t memory = uint64_t{16} << 30;
   struct Failure {
     Result code = 0;

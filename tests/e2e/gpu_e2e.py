@@ -2,6 +2,7 @@
 train with a test double of NVIDIA's driver. Without a driver, requests for them are refused.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -14,11 +15,13 @@ from harness import ALL_CASES, OWN_EXAMPLES, REPO, XLAD, cluster, folder, job_di
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"
+CUBLASLT_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cublaslt_double.so"
 
 
-def driver(library, settings=""):
-    """Chooses the library that replaces NVIDIA's driver, and the properties of the test double."""
-    return mock.patch.dict(os.environ, {"XLAD_CUDA_DRIVER": str(library), "XLAD_CUDA_DOUBLE": settings})
+def driver(library, settings="", cublaslt=""):
+    """Chooses the libraries that replace NVIDIA's driver and cuBLASLt, and the properties of the test doubles."""
+    return mock.patch.dict(os.environ, {"XLAD_CUDA_DRIVER": str(library), "XLAD_CUDA_DOUBLE": settings,
+                                        "XLAD_CUBLASLT": str(cublaslt)})
 
 
 class GpuTest(unittest.TestCase):
@@ -87,9 +90,9 @@ class GpuTest(unittest.TestCase):
             self.assertIn("CUDA_ERROR_LAUNCH_FAILED", made.job(on_gpu)["reason"])
 
     def test_the_ptx_trains_like_jax(self):
-        with driver(DRIVER_DOUBLE):
-            for directory, manifest in job_directories():
-                with self.subTest(example=directory.name), folder() as where:
+        for cublaslt, (directory, manifest) in itertools.product(("", CUBLASLT_DOUBLE), job_directories()):
+            with self.subTest(example=directory.name, cublaslt=cublaslt), folder() as where:
+                with driver(DRIVER_DOUBLE, cublaslt=cublaslt):
                     expected = json.loads((directory / "curve.json").read_text())["meshes"]["single"]["loss"]
                     found = self.train(directory, {}, "cuda", where, steps=2)
                     self.assertEqual(len(found), 2)
@@ -129,6 +132,27 @@ class GpuTest(unittest.TestCase):
         self.assertEqual([row["example"] for row in found["examples"]], ["spiral_mlp"])
         self.assertEqual(len(found["kernels"]), 3)
 
+    def test_own_kernels_replace_a_missing_cublaslt(self):
+        for settings, library, words in (
+                ("", "libcublasLt_that_is_missing.so.12", "libcublasLt_that_is_missing.so.12) cannot be loaded"),
+                ("cublaslt=110403", CUBLASLT_DOUBLE, "found cuBLASLt 11.4.3"),
+                ("fail=cublasLtCreate:1", CUBLASLT_DOUBLE, "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)")):
+            with self.subTest(words=words), driver(DRIVER_DOUBLE, settings, library), folder() as where:
+                code, _, err = xlad("run", JOB, "--steps", 1, "--device", "cuda:1", "--workers", 1, "--data",
+                                    where / "data")
+                self.assertEqual(code, 0, err)
+                logs = "".join(log.read_text() for log in (where / "data").glob("*.log"))
+                self.assertIn("xlad's own kernels compute matrix products", logs)
+                self.assertIn(words, logs)
+
+    def test_jobs_fail_with_the_error_of_cublaslt(self):
+        for function in ("cublasLtMatmulAlgoGetHeuristic:14", "cublasLtMatmul:13:5"):
+            with self.subTest(function=function), driver(DRIVER_DOUBLE, f"fail={function}", CUBLASLT_DOUBLE):
+                code, out, err = xlad("run", JOB, "--steps", 1, "--device", "cuda:1", "--workers", 1)
+                self.assertNotEqual(code, 0)
+                for word in (function.split(":")[0], "cuBLASLt 13.1.0", "CUBLAS_STATUS_"):
+                    self.assertIn(word, out + err)
+
     def kinds(self):
         code, out, _ = xlad("version", "--format", "json")
         self.assertEqual(code, 0)
@@ -136,8 +160,11 @@ class GpuTest(unittest.TestCase):
 
     def test_version_lists_the_kinds(self):
         self.assertTrue(self.kinds()["gpu_sim"]["available"])
-        with driver(DRIVER_DOUBLE):
-            self.assertTrue(self.kinds()["cuda"]["available"])
+        for cublaslt, words in ((CUBLASLT_DOUBLE, "matrix products by cuBLASLt 13.1.0"),
+                                ("", "matrix products by xlad's own kernels: cuBLASLt is not used")):
+            with driver(DRIVER_DOUBLE, cublaslt=cublaslt):
+                self.assertTrue(self.kinds()["cuda"]["available"])
+                self.assertIn(words, self.kinds()["cuda"]["libraries"])
 
 
 if __name__ == "__main__":

@@ -140,12 +140,14 @@ class DeviceLaunchConformance : public DeviceConformance {
 
 inline void PrintTo(const DeviceKind& kind, std::ostream* out) { *out << kind.name; }
 
-// All kinds of the registry. If NVIDIA's driver is not installed, the kind cuda uses the driver's test double.
+// All kinds of the registry. If NVIDIA's driver is not installed, the kind cuda uses the test doubles of the driver and
+// of cuBLASLt.
 inline std::vector<DeviceKind> AllKinds() {
   if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
     dlclose(driver);
   } else {
     setenv("XLAD_CUDA_DRIVER", XLAD_CUDA_DRIVER_DOUBLE, /*overwrite=*/0);
+    setenv("XLAD_CUBLASLT", XLAD_CUBLASLT_DOUBLE, /*overwrite=*/0);
   }
   return {AllDeviceKinds().begin(), AllDeviceKinds().end()};
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "runtime/devices/cuda/cuda_executable.h"
 #include "runtime/devices/cuda/cuda_stream.h"
 
@@ -44,7 +45,8 @@ class PinnedMemory final : public DeviceMemory {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+  CudaDevice(std::shared_ptr<const Gpu> gpu, std::shared_ptr<const cuda::CublasLtContext> products)
+      : gpu_(std::move(gpu)), products_(std::move(products)) {}
   std::string Name() const override { return kName; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes, MemoryKind kind) override {
     if (kind == MEMORY_PINNED_HOST) {
@@ -64,12 +66,17 @@ class CudaDevice final : public Device {
   }
   absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) override {
     XLAD_RETURN_IF_ERROR(CheckTarget(executable, kName));
-    return cuda::LoadPtx(gpu_, std::move(executable));
+    return cuda::LoadPtx(gpu_, products_, std::move(executable));
   }
 
  private:
   const std::shared_ptr<const Gpu> gpu_;
+  const std::shared_ptr<const cuda::CublasLtContext> products_;  // Null if cuBLASLt is not used.
 };
+
+void LogOwnKernels(const absl::Status& why) {
+  LogWarn("cuda: xlad's own kernels compute matrix products", {{"reason", std::string(why.message())}});
+}
 
 absl::StatusOr<std::shared_ptr<const Gpu>> FirstGpu() {
   XLAD_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::TheDriver());
@@ -96,9 +103,16 @@ Target TargetOf(const std::string&) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const cuda::Driver* driver, int ordinal) {
+absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const cuda::Driver* driver, int ordinal,
+                                                       const cuda::CublasLt* products) {
   XLAD_ASSIGN_OR_RETURN(std::shared_ptr<const Gpu> gpu, Gpu::Open(driver, ordinal));
-  return std::make_unique<CudaDevice>(std::move(gpu));
+  std::shared_ptr<const cuda::CublasLtContext> context;
+  if (products != nullptr) {
+    absl::StatusOr<std::shared_ptr<const cuda::CublasLtContext>> made = cuda::CublasLtContext::Make(gpu, products);
+    if (made.ok()) context = *std::move(made);
+    else LogOwnKernels(made.status());
+  }
+  return std::make_unique<CudaDevice>(std::move(gpu), std::move(context));
 }
 
 DeviceKind CudaDeviceKind() {
@@ -110,7 +124,15 @@ DeviceKind CudaDeviceKind() {
           TargetOf,
           [](const std::string&) -> absl::StatusOr<std::unique_ptr<Device>> {
             XLAD_ASSIGN_OR_RETURN(const cuda::Driver* const driver, cuda::TheDriver());
-            return MakeCudaDevice(driver);
+            const absl::StatusOr<const cuda::CublasLt*> products = cuda::TheCublasLt(*driver);
+            if (!products.ok()) LogOwnKernels(products.status());
+            return MakeCudaDevice(driver, 0, products.ok() ? *products : nullptr);
+          },
+          nullptr,
+          [] {
+            const absl::StatusOr<const cuda::CublasLt*> products = cuda::TheCublasLt(**cuda::TheDriver());
+            return products.ok() ? absl::StrCat("matrix products by ", (*products)->Name())
+                                 : absl::StrCat("matrix products by xlad's own kernels: ", products.status().message());
           }};
 }
 

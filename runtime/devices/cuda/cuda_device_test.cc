@@ -1,20 +1,9 @@
 // What the conformance suite does not test: failures of NVIDIA's driver, and the kernels of library ops. The driver is
 // its test double (tests/cuda_driver_double).
-#include "runtime/devices/cuda/cuda_device.h"
+#include <map>
 
-#include <dlfcn.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <random>
-
-#include "base/kernel_abi.h"
-#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cuda/cuda_device_fixture.h"
 #include "runtime/devices/cuda/gpu.h"
-#include "runtime/devices/cuda/testing/run_library_op.h"
-#include "tensor/element_type.h"
-#include "tensor/small_float.h"
 
 namespace xlad::runtime {
 namespace {
@@ -22,43 +11,6 @@ namespace {
 using tensor::ElementType;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr char kDouble[] = XLAD_CUDA_DRIVER_DOUBLE;
-
-// Sets the properties of the driver's test double and the failures of its functions.
-void Configure(const std::string& settings) {
-  void* const library = dlopen(kDouble, RTLD_NOW);
-  ASSERT_NE(library, nullptr) << dlerror();
-  reinterpret_cast<void (*)(const char*)>(dlsym(library, "xladCudaDoubleConfigure"))(settings.c_str());
-}
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-template <typename T>
-absl::Span<const std::byte> BytesOf(const std::vector<T>& values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
-}
-
-class CudaDeviceTest : public ::testing::Test {
- protected:
-  void SetUp() override { Configure(""); }
-  void TearDown() override { Configure(""); }
-
-  absl::StatusOr<std::unique_ptr<Device>> Make() {
-    auto driver = cuda::LoadDriver(kDouble);
-    if (!driver.ok()) return driver.status();
-    return MakeCudaDevice(*driver);
-  }
-
-  static Executable MakeExecutable(const std::string& ptx) {
-    Executable executable;
-    executable.set_name("job");
-    executable.set_kernel_abi_version(XLAD_KERNEL_ABI_VERSION);
-    executable.mutable_target()->set_device_kind("cuda");
-    executable.set_object_code(ptx);
-    return executable;
-  }
-};
 
 std::string Kernel(const std::string& name, const std::string& body) {
   return ".version 7.8\n.target sm_90\n.address_size 64\n.visible .entry " + name +
@@ -190,55 +142,8 @@ TEST_F(CudaDeviceTest, KernelsThatFail) {
   EXPECT_EQ(stream->Synchronize(), status) << "it is reported again";
 }
 
-// Compares the library ops of this device with those of the cpu device.
-class CudaLibraryOpTest : public CudaDeviceTest {
- protected:
-  static void SetShape(ArrayShape* shape, ElementType type, const std::vector<int64_t>& dims) {
-    shape->set_element_type(static_cast<int>(type));
-    shape->mutable_dims()->Assign(dims.begin(), dims.end());
-  }
-  static int64_t Count(const ArrayShape& shape) {
-    int64_t count = 1;
-    for (const int64_t size : shape.dims()) count *= size;
-    return count;
-  }
-  // Small integers, so that sums are exact in every order.
-  std::vector<std::byte> RandomBytes(const ArrayShape& shape) {
-    const auto type = static_cast<ElementType>(shape.element_type());
-    std::vector<std::byte> bytes(Count(shape) * tensor::ByteWidth(type));
-    for (int64_t i = 0; i < Count(shape); ++i) {
-      const float value = static_cast<float>(static_cast<int>(random_() % 9) - 4);
-      const uint16_t bf16 = tensor::EncodeBf16(value), f16 = std::bit_cast<uint16_t>(static_cast<_Float16>(value));
-      const void* const from = type == ElementType::kBF16  ? static_cast<const void*>(&bf16)
-                               : type == ElementType::kF16 ? static_cast<const void*>(&f16)
-                                                           : static_cast<const void*>(&value);
-      std::memcpy(bytes.data() + i * tensor::ByteWidth(type), from, tensor::ByteWidth(type));
-    }
-    return bytes;
-  }
-  static std::vector<std::byte> RunOn(Device* device, const LibraryOp& op, const testing::Arrays& inputs,
-                                      int64_t result_bytes) {
-    const testing::Arrays results = testing::RunLibraryOp(device, op, inputs, {result_bytes});
-    return results.empty() ? std::vector<std::byte>() : results[0];
-  }
-  template <typename Product>
-  void Compare(const LibraryOp& op, const Product& product) {
-    const std::vector<std::vector<std::byte>> inputs = {RandomBytes(product.lhs()), RandomBytes(product.rhs())};
-    const int64_t bytes =
-        Count(product.result()) * tensor::ByteWidth(static_cast<ElementType>(product.result().element_type()));
-    const auto expected = RunOn(MakeCpuDevice().get(), op, inputs, bytes);
-    const auto device = *Make();
-    EXPECT_EQ(RunOn(device.get(), op, inputs, bytes), expected) << op.ShortDebugString();
-  }
-
-  std::mt19937 random_{1};
-};
-
 TEST_F(CudaLibraryOpTest, Dots) {
-  struct Case {
-    std::vector<int64_t> lhs, rhs, result, batch, lhs_contracting, rhs_contracting;
-  };
-  const Case cases[] = {
+  const DotDims cases[] = {
       {{2, 3}, {3, 2}, {2, 2}, {}, {1}, {0}},
       {{20, 37}, {37, 18}, {20, 18}, {}, {1}, {0}},
       {{70, 9}, {9, 65}, {70, 65}, {}, {1}, {0}},        // Uses the kernel with the large tile.
@@ -249,24 +154,16 @@ TEST_F(CudaLibraryOpTest, Dots) {
       {{17}, {17}, {}, {}, {0}, {0}},
       {{3, 0}, {0, 2}, {3, 2}, {}, {1}, {0}},
   };
-  const std::vector<std::array<ElementType, 3>> types = {
+  const DotTypes types[] = {
       {ElementType::kF32, ElementType::kF32, ElementType::kF32},
       {ElementType::kBF16, ElementType::kBF16, ElementType::kF32},
       {ElementType::kBF16, ElementType::kBF16, ElementType::kBF16},
       {ElementType::kF16, ElementType::kF16, ElementType::kF16},
   };
-  for (const Case& c : cases) {
-    for (const auto& [lhs, rhs, result] : types) {
-      LibraryOp op;
-      DotOp& dot = *op.mutable_dot();
-      SetShape(dot.mutable_lhs(), lhs, c.lhs);
-      SetShape(dot.mutable_rhs(), rhs, c.rhs);
-      SetShape(dot.mutable_result(), result, c.result);
-      dot.mutable_lhs_batch()->Assign(c.batch.begin(), c.batch.end());
-      dot.mutable_rhs_batch()->Assign(c.batch.begin(), c.batch.end());
-      dot.mutable_lhs_contracting()->Assign(c.lhs_contracting.begin(), c.lhs_contracting.end());
-      dot.mutable_rhs_contracting()->Assign(c.rhs_contracting.begin(), c.rhs_contracting.end());
-      Compare(op, dot);
+  for (const DotDims& dims : cases) {
+    for (const DotTypes& t : types) {
+      const LibraryOp op = MakeDot(dims, t);
+      Compare(op, op.dot());
     }
   }
 }

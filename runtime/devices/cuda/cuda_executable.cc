@@ -28,12 +28,12 @@ class CudaExecutable final : public LoadedExecutable {
   CudaExecutable(std::shared_ptr<const Gpu> gpu, Executable executable)
       : gpu_(std::move(gpu)), executable_(std::move(executable)) {}
 
-  absl::Status Prepare() {
+  absl::Status Prepare(std::shared_ptr<const CublasLtContext> products) {
     if (!executable_.object_code().empty()) {
       XLAD_ASSIGN_OR_RETURN(forms_, ListPtxKernels(executable_.object_code()));
       XLAD_ASSIGN_OR_RETURN(module_, CudaModule::Load(gpu_, executable_.object_code(), executable_.name()));
     }
-    XLAD_ASSIGN_OR_RETURN(ops_, LibraryOps::Load(gpu_, executable_));
+    XLAD_ASSIGN_OR_RETURN(ops_, LibraryOps::Load(gpu_, std::move(products), executable_));
     return absl::OkStatus();
   }
 
@@ -85,8 +85,9 @@ class CudaLauncher final : public Launcher {
     if (api_ != 0) stream_.gpu().Free(api_);
   }
 
-  // Writes the only part of the kernel ABI that these kernels read: the partition.
+  // Allocates memory for products, and writes the only part of the kernel ABI that these kernels read: the partition.
   absl::Status Prepare(int32_t partition_id) {
+    XLAD_RETURN_IF_ERROR(ops_.Prepare());
     XladKernelApi api = {};
     api.partition_id = partition_id;
     XLAD_ASSIGN_OR_RETURN(api_, stream_.gpu().Allocate(sizeof(api)));
@@ -155,14 +156,16 @@ absl::StatusOr<std::unique_ptr<Launcher>> CudaExecutable::MakeLauncher(int32_t p
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadPtx(std::shared_ptr<const Gpu> gpu, Executable executable) {
+absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadPtx(std::shared_ptr<const Gpu> gpu,
+                                                          std::shared_ptr<const CublasLtContext> products,
+                                                          Executable executable) {
   if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
     return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': kernel ABI version ",
                                                    executable.kernel_abi_version(), ", expected ",
                                                    XLAD_KERNEL_ABI_VERSION));
   }
   auto loaded = std::make_unique<CudaExecutable>(std::move(gpu), std::move(executable));
-  XLAD_RETURN_IF_ERROR(loaded->Prepare());
+  XLAD_RETURN_IF_ERROR(loaded->Prepare(std::move(products)));
   return loaded;
 }
 

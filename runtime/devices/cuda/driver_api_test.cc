@@ -6,22 +6,10 @@
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 
-#include <tuple>
-#include <type_traits>
+#include "runtime/devices/cuda/same_function.h"
 
 namespace xlad::runtime::cuda {
 namespace {
-
-// Enumerations are passed as ints, and all pointers in the same way.
-template <typename Own, typename Theirs>
-constexpr bool kSameArgument = sizeof(Own) == sizeof(Theirs) && std::is_pointer_v<Own> == std::is_pointer_v<Theirs>;
-
-template <typename Own, typename Theirs>
-struct SameFunction : std::false_type {};
-template <typename OwnResult, typename... Own, typename TheirResult, typename... Theirs>
-  requires(sizeof...(Own) == sizeof...(Theirs))
-struct SameFunction<OwnResult(Own...), TheirResult(Theirs...)>
-    : std::bool_constant<kSameArgument<OwnResult, TheirResult> && (kSameArgument<Own, Theirs> && ...)> {};
 
 #define XLAD_COMPARE(name, parameters)  \
   using Own_##name = Result parameters; \

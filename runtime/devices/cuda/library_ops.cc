@@ -117,8 +117,9 @@ XladConvolutionProblem ConvolutionProblem(const ConvolutionOp& op, const Element
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LibraryOps>> LibraryOps::Load(std::shared_ptr<const Gpu> gpu,
+                                                             std::shared_ptr<const CublasLtContext> products,
                                                              const Executable& executable) {
-  std::unique_ptr<LibraryOps> ops(new LibraryOps(std::move(gpu)));
+  std::unique_ptr<LibraryOps> ops(new LibraryOps(std::move(gpu), std::move(products)));
   for (int i = 0; i < executable.library_ops_size(); ++i) {
     const absl::Status added = ops->Add(executable.library_ops(i));
     if (!added.ok()) return Annotate(added, absl::StrCat("executable '", executable.name(), "', op ", i));
@@ -182,6 +183,14 @@ absl::Status LibraryOps::SetKernel(const std::string& kernel, const Problem& pro
 }
 
 absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
+  if (products_ != nullptr) {
+    XLAD_RETURN_IF_ERROR(gpu_->Activate());
+    XLAD_ASSIGN_OR_RETURN(op->product, CublasLtDot::Plan(products_, dot));
+    if (op->product != nullptr) {
+      workspace_bytes_ = std::max(workspace_bytes_, static_cast<int64_t>(op->product->workspace_bytes()));
+      return absl::OkStatus();
+    }
+  }
   const std::optional<Elements> elements = ElementsOf(dot);
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(dot));
   shape.Merge();
@@ -223,31 +232,29 @@ absl::Status LibraryOps::PlanAttention(const AttentionOp& attention, Op* op) {
     XLAD_ASSIGN_OR_RETURN(attention_kernels_, CudaModule::Load(gpu_, GpuAttention::Kernels(), "gpu_attention_kernels"));
   }
   XLAD_ASSIGN_OR_RETURN(op->attention, GpuAttention::Make(gpu_, *attention_kernels_, attention));
-  if (op->attention != nullptr) scratch_bytes_ = std::max(scratch_bytes_, op->attention->scratch_bytes());
+  if (op->attention != nullptr) workspace_bytes_ = std::max(workspace_bytes_, op->attention->scratch_bytes());
   return absl::OkStatus();
 }
 
 LibraryOpsLauncher::~LibraryOpsLauncher() {
-  if (scratch_ == 0) return;
-  stream_.Synchronize().IgnoreError();
-  stream_.gpu().Free(scratch_);
+  if (workspace_ != 0) stream_.gpu().Free(workspace_);
+}
+
+absl::Status LibraryOpsLauncher::Prepare() {
+  if (ops_.workspace_bytes_ == 0) return absl::OkStatus();
+  XLAD_ASSIGN_OR_RETURN(workspace_, stream_.gpu().Allocate(ops_.workspace_bytes_));
+  return absl::OkStatus();
 }
 
 absl::Status LibraryOpsLauncher::Run(int op, absl::Span<void* const> buffers) {
   const LibraryOps::Op& planned = ops_.ops_[op];
   stream_.SetLast(absl::StrCat("library op ", op));
   XLAD_RETURN_IF_ERROR(stream_.Begin());
-  if (planned.attention != nullptr) return RunAttention(planned, buffers);
-  return planned.kernel != nullptr ? RunKernel(planned, buffers) : RunOnHost(planned, buffers);
-}
-
-absl::Status LibraryOpsLauncher::RunAttention(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
-  if (scratch_ == 0) {
-    auto scratch = stream_.gpu().Allocate(ops_.scratch_bytes_);
-    if (!scratch.ok()) return stream_.Note(Annotate(scratch.status(), "the scratch memory of attention"));
-    scratch_ = *scratch;
+  if (planned.attention != nullptr) return planned.attention->Run(&stream_, buffers, workspace_);
+  if (planned.product != nullptr) {
+    return planned.product->Run(buffers, reinterpret_cast<void*>(workspace_), &stream_);
   }
-  return op.attention->Run(&stream_, buffers, scratch_);
+  return planned.kernel != nullptr ? RunKernel(planned, buffers) : RunOnHost(planned, buffers);
 }
 
 absl::Status LibraryOpsLauncher::RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers) {

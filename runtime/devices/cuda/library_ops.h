@@ -1,6 +1,6 @@
-// Library ops on a GPU: matrix products and convolutions by the kernels of library_kernels.c, and attention by those of
-// gpu_attention_kernels.c. The host computes all other ops in the same way as the cpu device, on copies of their
-// operands.
+// Library ops on a GPU: matrix products by cuBLASLt if it is used, other matrix products and convolutions by the
+// kernels of library_kernels.c, and attention by those of gpu_attention_kernels.c. The host computes all other ops in
+// the same way as the cpu device, on copies of their operands.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include "proto/executable.pb.h"
 #include "runtime/device.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cuda/cublaslt_dot.h"
 #include "runtime/devices/cuda/cuda_module.h"
 #include "runtime/devices/cuda/cuda_stream.h"
 #include "runtime/devices/cuda/gpu_attention.h"
@@ -19,8 +20,11 @@ namespace xlad::runtime::cuda {
 // The library ops of an executable. Thread-safe.
 class LibraryOps {
  public:
-  // InvalidArgument, with the number of the op, for ops that are not consistent.
-  static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu, const Executable& executable);
+  // `products` is null if cuBLASLt is not used. InvalidArgument, with the number of the op, for ops that are not
+  // consistent.
+  static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu,
+                                                          std::shared_ptr<const CublasLtContext> products,
+                                                          const Executable& executable);
   ~LibraryOps();
 
   int64_t count() const { return static_cast<int64_t>(ops_.size()); }
@@ -36,13 +40,15 @@ class LibraryOps {
   struct Op {
     std::unique_ptr<PreparedLibraryOp> host;
     std::vector<Buffer> buffers;
-    FunctionHandle kernel = nullptr;  // Null if the host computes the op or the op is attention.
-    std::unique_ptr<GpuAttention> attention;
+    std::unique_ptr<CublasLtDot> product;     // Null if cuBLASLt does not compute the op.
+    std::unique_ptr<GpuAttention> attention;  // Null if the op is not attention, or the host computes it.
+    FunctionHandle kernel = nullptr;          // Null if one of the above or the host computes the op.
     DevicePointer problem = 0;
     unsigned blocks = 1, threads = 1;
   };
 
-  explicit LibraryOps(std::shared_ptr<const Gpu> gpu) : gpu_(std::move(gpu)) {}
+  LibraryOps(std::shared_ptr<const Gpu> gpu, std::shared_ptr<const CublasLtContext> products)
+      : gpu_(std::move(gpu)), products_(std::move(products)) {}
   absl::Status Add(const LibraryOp& op);
   template <typename Problem>
   absl::Status SetKernel(const std::string& kernel, const Problem& problem, Op* op);
@@ -51,27 +57,30 @@ class LibraryOps {
   absl::Status PlanAttention(const AttentionOp& attention, Op* op);
 
   const std::shared_ptr<const Gpu> gpu_;
+  const std::shared_ptr<const CublasLtContext> products_;
   std::unique_ptr<CudaModule> kernels_, attention_kernels_;  // Loaded for the first op that has a kernel.
   std::vector<Op> ops_;
-  int64_t scratch_bytes_ = 0;  // The scratch memory of any attention op.
+  int64_t workspace_bytes_ = 0;  // The largest workspace of a product or of attention.
 };
 
 // Runs library ops on a stream. Used by one thread at a time.
 class LibraryOpsLauncher {
  public:
   LibraryOpsLauncher(const LibraryOps* ops, CudaStream* stream) : ops_(*ops), stream_(*stream) {}
+  // The caller must have waited for the stream.
   ~LibraryOpsLauncher();
+  // Allocates the memory that products and attention use, one after the other.
+  absl::Status Prepare();
   // The caller must have checked `op` and the number of buffers.
   absl::Status Run(int op, absl::Span<void* const> buffers);
 
  private:
   absl::Status RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers);
-  absl::Status RunAttention(const LibraryOps::Op& op, absl::Span<void* const> buffers);
   absl::Status RunOnHost(const LibraryOps::Op& op, absl::Span<void* const> buffers);
 
   const LibraryOps& ops_;
   CudaStream& stream_;
-  DevicePointer scratch_ = 0;  // Allocated for the first attention op. Ops of a stream run one after the other.
+  DevicePointer workspace_ = 0;
   std::unique_ptr<ThreadTeam> team_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tests/cuda_driver_double/driver_double.h"
+#include "tests/cuda_driver_double/driver_double_hooks.h"
 
 namespace xlad::runtime::cuda {
 
@@ -27,7 +28,6 @@ struct ModuleObject {
 #define XLAD_DECLARE(name, parameters) extern "C" __attribute__((visibility("default"))) Result name parameters;
 XLAD_CUDA_FUNCTIONS(XLAD_DECLARE)
 #undef XLAD_DECLARE
-extern "C" __attribute__((visibility("default"))) void xladCudaDoubleConfigure(const char* text);
 
 namespace {
 
@@ -100,8 +100,6 @@ Result EnqueueCopy(StreamHandle stream, void* to, const void* from, size_t bytes
   if (const Result entered = DriverDouble::Get().Enter(#name); entered != kSuccess) { \
     return entered;                                                                   \
   }
-
-void xladCudaDoubleConfigure(const char* text) { DriverDouble::Get().Configure(text); }
 
 Result cuInit(unsigned) {
   XLAD_ENTER(cuInit);
@@ -340,3 +338,18 @@ Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, Stre
 }
 
 }  // namespace xlad::runtime::cuda
+
+using xlad::cuda_double::DriverDouble;
+using xlad::runtime::cuda::Result;
+
+void xladCudaDoubleConfigure(const char* text) { DriverDouble::Get().Configure(text); }
+Result xladCudaDoubleEnter(const char* function) { return DriverDouble::Get().Enter(function); }
+int xladCudaDoubleCublasLtVersion() { return DriverDouble::Get().settings().cublaslt; }
+void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t bytes) {
+  return DriverDouble::Get().memory().Range(address, bytes);
+}
+void xladCudaDoubleEnqueue(xlad::runtime::cuda::StreamHandle stream, Result (*work)(void*), void (*drop)(void*),
+                           void* argument) {
+  const std::shared_ptr<void> held(argument, drop);
+  stream->queue.Add([work, held] { return work(held.get()); });
+}

@@ -1,0 +1,234 @@
+#include "runtime/devices/cuda/cublaslt_dot.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/kernel_abi.h"
+#include "tensor/element_type.h"
+
+namespace xlad::runtime::cuda {
+namespace {
+
+using tensor::ElementType;
+
+// The largest number of calls for a dot. Xlad's own kernels compute a dot in one launch.
+constexpr int64_t kMaxCalls = 256;
+// NVIDIA recommends 32 MiB for GPUs of compute capability 9.0.
+constexpr uint64_t kMaxWorkspaceBytes = uint64_t{32} << 20;
+constexpr int kProposals = 8;
+
+std::optional<int> LtTypeOf(const ArrayShape& shape) {
+  switch (static_cast<ElementType>(shape.element_type())) {
+    case ElementType::kF32:
+      return kLtF32;
+    case ElementType::kBF16:
+      return kLtBf16;
+    case ElementType::kF16:
+      return kLtF16;
+    default:
+      return std::nullopt;
+  }
+}
+
+int64_t WidthOf(const ArrayShape& shape) { return tensor::ByteWidth(static_cast<ElementType>(shape.element_type())); }
+
+// Whether the library supports the element types: operands of the same type, and a result of this type or f32.
+bool AreLtTypes(const DotOp& dot) {
+  const std::optional<int> lhs = LtTypeOf(dot.lhs()), rhs = LtTypeOf(dot.rhs()), result = LtTypeOf(dot.result());
+  return lhs.has_value() && lhs == rhs && result.has_value() && (result == lhs || result == kLtF32);
+}
+
+DotLoop OnlyLoop(const std::vector<DotLoop>& loops) { return loops.empty() ? DotLoop{} : loops[0]; }
+
+// A matrix as the library describes it: columns of `rows` elements, `leading_dimension` elements apart.
+struct Matrix {
+  int64_t rows = 1, columns = 1, leading_dimension = 1;
+  bool is_transposed = false;
+};
+
+// The matrix whose rows and columns have these sizes and strides. Nullopt if neither its rows nor its columns are
+// contiguous.
+std::optional<Matrix> DescribeMatrix(int64_t rows, int64_t row_stride, int64_t columns, int64_t column_stride) {
+  const auto contiguous = [](int64_t size, int64_t stride) { return size == 1 || stride == 1; };
+  const auto leading = [](int64_t size, int64_t count, int64_t stride) { return count == 1 ? size : stride; };
+  if (contiguous(rows, row_stride) && leading(rows, columns, column_stride) >= rows) {
+    return Matrix{rows, columns, leading(rows, columns, column_stride), false};
+  }
+  if (contiguous(columns, column_stride) && leading(columns, rows, row_stride) >= columns) {
+    return Matrix{columns, rows, leading(columns, rows, row_stride), true};
+  }
+  return std::nullopt;
+}
+
+struct Matrices {
+  Matrix a, b, d;
+};
+
+std::optional<Matrices> DescribeMatrices(const DotShape& shape) {
+  const DotLoop m = OnlyLoop(shape.m), n = OnlyLoop(shape.n), k = OnlyLoop(shape.k);
+  const auto a = DescribeMatrix(n.size, n.rhs, k.size, k.rhs), b = DescribeMatrix(k.size, k.lhs, m.size, m.lhs);
+  const auto d = DescribeMatrix(n.size, n.result, m.size, m.result);
+  if (!a.has_value() || !b.has_value() || !d.has_value() || d->is_transposed) return std::nullopt;
+  return Matrices{*a, *b, *d};
+}
+
+// Whether the shape, which is merged, consists of matrices of a size that the library supports.
+bool IsLtShape(const DotShape& shape) {
+  if (!shape.IsMatrix()) return false;
+  for (const std::vector<DotLoop>* loops : {&shape.batch, &shape.m, &shape.n, &shape.k}) {
+    for (const DotLoop& loop : *loops) {
+      if (loop.size < 1 || loop.size > INT32_MAX) return false;
+    }
+  }
+  return DescribeMatrices(shape).has_value();
+}
+
+// Removes the largest loop from the batch and returns it: the batch dimension of all calls.
+DotLoop TakeLargest(std::vector<DotLoop>* batch) {
+  if (batch->empty()) return {};
+  const auto largest = std::max_element(batch->begin(), batch->end(),
+                                        [](const DotLoop& a, const DotLoop& b) { return a.size < b.size; });
+  const DotLoop taken = *largest;
+  batch->erase(largest);
+  return taken;
+}
+
+// Sets an attribute of a descriptor by one of the library's functions.
+template <typename Set, typename Descriptor, typename Value>
+absl::Status SetAttribute(const CublasLtContext& context, Set set, Descriptor descriptor, int attribute, Value value) {
+  return context.Check(set(descriptor, attribute, &value, sizeof(value)), absl::StrCat("attribute ", attribute));
+}
+
+absl::Status MakeLayout(const CublasLtContext& context, LtLayout* layout, int type, const Matrix& matrix) {
+  return context.Check(
+      context.library().cublasLtMatrixLayoutCreate(layout, type, static_cast<uint64_t>(matrix.rows),
+                                                   static_cast<uint64_t>(matrix.columns), matrix.leading_dimension),
+      "cublasLtMatrixLayoutCreate");
+}
+
+absl::Status SetBatch(const CublasLtContext& context, LtLayout layout, int64_t count, int64_t stride) {
+  const auto set = context.library().cublasLtMatrixLayoutSetAttribute;
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, layout, kLtLayoutBatchCount, static_cast<int32_t>(count)));
+  return SetAttribute(context, set, layout, kLtLayoutBatchStride, stride);
+}
+
+// The alignment of the first elements of the matrices of all calls, in bytes.
+struct Alignments {
+  uint32_t a, b, d;
+};
+
+// What algorithms may do. Products whose sum is split into parts are allowed if the parts are f32 in the workspace and
+// are added in a step of their own, in the order of the parts. The other schemes of reduction add to the result or in
+// the type of the result, so that a result of bf16 or f16 would be rounded several times.
+absl::Status LimitAlgorithms(const CublasLtContext& context, LtPreference preference, const Alignments& alignments) {
+  const auto set = context.library().cublasLtMatmulPreferenceSetAttribute;
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferWorkspaceBytes, kMaxWorkspaceBytes));
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferReductionSchemes, kLtReductionComputeType));
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferAlignmentA, alignments.a));
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferAlignmentB, alignments.b));
+  XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferAlignmentC, alignments.d));
+  return SetAttribute(context, set, preference, kLtPreferAlignmentD, alignments.d);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CublasLtDot>> CublasLtDot::Plan(std::shared_ptr<const CublasLtContext> context,
+                                                               const DotOp& dot) {
+  XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(dot));
+  shape.Merge();
+  if (!AreLtTypes(dot) || !IsLtShape(shape)) return nullptr;
+  const DotLoop batch = TakeLargest(&shape.batch);
+  if (shape.Elements(shape.batch) > kMaxCalls) return nullptr;
+  std::unique_ptr<CublasLtDot> planned(new CublasLtDot(std::move(context)));
+  planned->calls_ = {{}};
+  for (const DotLoop& loop : shape.batch) {
+    std::vector<Call> calls;
+    for (const Call& outer : planned->calls_) {
+      for (int64_t i = 0; i < loop.size; ++i) {
+        calls.push_back({outer.lhs + i * loop.lhs * WidthOf(dot.lhs()), outer.rhs + i * loop.rhs * WidthOf(dot.rhs()),
+                         outer.result + i * loop.result * WidthOf(dot.result())});
+      }
+    }
+    planned->calls_ = std::move(calls);
+  }
+  XLAD_RETURN_IF_ERROR(planned->Describe(dot, shape, batch));
+  XLAD_ASSIGN_OR_RETURN(const bool found, planned->ChooseAlgorithm());
+  return found ? std::move(planned) : nullptr;
+}
+
+CublasLtDot::~CublasLtDot() {
+  if (desc_ != nullptr) library().cublasLtMatmulDescDestroy(desc_);
+  for (const LtLayout layout : {a_, b_, d_}) {
+    if (layout != nullptr) library().cublasLtMatrixLayoutDestroy(layout);
+  }
+}
+
+absl::Status CublasLtDot::Describe(const DotOp& dot, const DotShape& shape, const DotLoop& batch) {
+  const std::optional<Matrices> matrices = DescribeMatrices(shape);
+  XLAD_RETURN_IF_ERROR(
+      context_->Check(library().cublasLtMatmulDescCreate(&desc_, kLtComputeF32, kLtF32), "cublasLtMatmulDescCreate"));
+  const auto set_transposed = [&](int attribute, const Matrix& matrix) {
+    return SetAttribute(*context_, library().cublasLtMatmulDescSetAttribute, desc_, attribute,
+                        matrix.is_transposed ? kLtTranspose : kLtNoTranspose);
+  };
+  XLAD_RETURN_IF_ERROR(set_transposed(kLtDescTransposeA, matrices->a));
+  XLAD_RETURN_IF_ERROR(set_transposed(kLtDescTransposeB, matrices->b));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &a_, *LtTypeOf(dot.rhs()), matrices->a));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &b_, *LtTypeOf(dot.lhs()), matrices->b));
+  XLAD_RETURN_IF_ERROR(MakeLayout(*context_, &d_, *LtTypeOf(dot.result()), matrices->d));
+  if (batch.size == 1) return absl::OkStatus();
+  XLAD_RETURN_IF_ERROR(SetBatch(*context_, a_, batch.size, batch.rhs));
+  XLAD_RETURN_IF_ERROR(SetBatch(*context_, b_, batch.size, batch.lhs));
+  return SetBatch(*context_, d_, batch.size, batch.result);
+}
+
+uint32_t CublasLtDot::AlignmentOf(int64_t Call::* offset) const {
+  int64_t alignment = XLAD_BUFFER_ALIGNMENT;
+  for (const Call& call : calls_) alignment = std::gcd(alignment, call.*offset);
+  return static_cast<uint32_t>(alignment);
+}
+
+absl::StatusOr<bool> CublasLtDot::ChooseAlgorithm() {
+  LtPreference preference = nullptr;
+  XLAD_RETURN_IF_ERROR(
+      context_->Check(library().cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate"));
+  std::array<LtHeuristicResult, kProposals> proposals;
+  int count = 0;
+  LtStatus asked = kLtSuccess;
+  const absl::Status limited = LimitAlgorithms(
+      *context_, preference, {AlignmentOf(&Call::rhs), AlignmentOf(&Call::lhs), AlignmentOf(&Call::result)});
+  if (limited.ok()) {
+    asked = library().cublasLtMatmulAlgoGetHeuristic(context_->handle(), desc_, a_, b_, d_, d_, preference, kProposals,
+                                                     proposals.data(), &count);
+  }
+  library().cublasLtMatmulPreferenceDestroy(preference);
+  XLAD_RETURN_IF_ERROR(limited);
+  if (asked == kLtNotSupported) return false;
+  XLAD_RETURN_IF_ERROR(context_->Check(asked, "cublasLtMatmulAlgoGetHeuristic"));
+  for (int i = 0; i < count; ++i) {
+    if (proposals[i].state != kLtSuccess || proposals[i].workspace_bytes > kMaxWorkspaceBytes) continue;
+    algorithm_ = proposals[i].algorithm;
+    workspace_bytes_ = proposals[i].workspace_bytes;
+    return true;
+  }
+  return false;
+}
+
+absl::Status CublasLtDot::Run(absl::Span<void* const> buffers, void* workspace, CudaStream* stream) const {
+  const float one = 1, zero = 0;
+  const auto at = [&](int buffer, int64_t offset) { return static_cast<std::byte*>(buffers[buffer]) + offset; };
+  for (const Call& call : calls_) {
+    std::byte* const result = at(2, call.result);
+    const LtStatus enqueued =
+        library().cublasLtMatmul(context_->handle(), desc_, &one, at(1, call.rhs), a_, at(0, call.lhs), b_, &zero,
+                                 result, d_, result, d_, &algorithm_, workspace, workspace_bytes_, stream->handle());
+    if (enqueued != kLtSuccess) return stream->Note(context_->Check(enqueued, "cublasLtMatmul"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::runtime::cuda

@@ -1,0 +1,173 @@
+#include "tests/cublaslt_double/product.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace xlad::cublaslt_double {
+namespace {
+
+using namespace runtime::cuda;  // NOLINT: the names of cublaslt_api.h.
+
+constexpr uint64_t kWorkspaceAlignment = 16;
+
+bool IsFloat(int type) { return type == kLtF32 || type == kLtF16 || type == kLtBf16; }
+uint64_t Width(int type) { return type == kLtF32 ? 4 : 2; }
+
+float Load(const std::byte* memory, int type) {
+  if (type == kLtF16) {
+    _Float16 half;
+    std::memcpy(&half, memory, sizeof(half));
+    return static_cast<float>(half);
+  }
+  uint32_t bits = 0;
+  std::memcpy(type == kLtF32 ? reinterpret_cast<std::byte*>(&bits) : reinterpret_cast<std::byte*>(&bits) + 2, memory,
+              Width(type));
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+void Store(float value, std::byte* memory, int type) {
+  if (type == kLtF32) {
+    std::memcpy(memory, &value, sizeof(value));
+  } else if (type == kLtF16) {
+    const _Float16 half = static_cast<_Float16>(value);
+    std::memcpy(memory, &half, sizeof(half));
+  } else {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    const auto rounded = static_cast<uint16_t>(value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    std::memcpy(memory, &rounded, sizeof(rounded));
+  }
+}
+
+float Round(float value, int type) {
+  std::byte rounded[4];
+  Store(value, rounded, type);
+  return Load(rounded, type);
+}
+
+bool IsValid(const Layout& layout) {
+  return layout.rows > 0 && layout.columns > 0 && layout.leading_dimension >= static_cast<int64_t>(layout.rows) &&
+         layout.batch_count > 0;
+}
+
+// The words of an algorithm.
+enum Word { kScheme, kWorkspaceBytes, kAlignments, kProblem };
+
+// A number that differs for different problems.
+uint64_t Hash(const Problem& problem) {
+  uint64_t hash = 1469598103934665603U;
+  const auto add = [&hash](auto value) { hash = (hash ^ static_cast<uint64_t>(value)) * 1099511628211U; };
+  for (const Layout* layout : {&problem.a, &problem.b, &problem.c, &problem.d}) {
+    add(layout->type), add(layout->rows), add(layout->columns), add(layout->leading_dimension);
+    add(layout->batch_count), add(layout->batch_stride);
+  }
+  add(problem.operation.transpose_a), add(problem.operation.transpose_b);
+  return hash;
+}
+
+}  // namespace
+
+uint64_t Layout::Bytes() const {
+  const auto columns_before_last = static_cast<int64_t>(columns) - 1;
+  const int64_t last = (batch_count - 1) * batch_stride + columns_before_last * leading_dimension;
+  return (static_cast<uint64_t>(last) + rows) * Width(type);
+}
+
+LtStatus CheckProblem(const Problem& problem) {
+  const auto& [operation, a, b, c, d] = problem;
+  if (!IsValid(a) || !IsValid(b) || !IsValid(c) || !IsValid(d)) return kLtInvalidValue;
+  if (a.batch_count != d.batch_count || b.batch_count != d.batch_count || c.batch_count != d.batch_count) {
+    return kLtInvalidValue;
+  }
+  for (const Layout* matrix : {&c, &d}) {
+    if (matrix->rows != d.rows || matrix->columns != d.columns || matrix->type != d.type) return kLtInvalidValue;
+    const auto size = matrix->leading_dimension * static_cast<int64_t>(matrix->columns - 1) + matrix->rows;
+    if (matrix->batch_count > 1 && matrix->batch_stride < static_cast<int64_t>(size)) return kLtInvalidValue;
+  }
+  const auto [a_rows, a_columns] =
+      operation.transpose_a != 0 ? std::pair(a.columns, a.rows) : std::pair(a.rows, a.columns);
+  const auto [b_rows, b_columns] =
+      operation.transpose_b != 0 ? std::pair(b.columns, b.rows) : std::pair(b.rows, b.columns);
+  if (a_rows != d.rows || b_columns != d.columns || a_columns != b_rows) return kLtInvalidValue;
+  const bool is_supported = operation.compute_type == kLtComputeF32 && operation.scale_type == kLtF32 &&
+                            IsFloat(a.type) && a.type == b.type && (d.type == a.type || d.type == kLtF32);
+  return is_supported ? kLtSuccess : kLtNotSupported;
+}
+
+std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference) {
+  std::vector<LtHeuristicResult> proposals(1);
+  const uint64_t alignments = uint64_t{preference.alignment_a} | uint64_t{preference.alignment_b} << 16 |
+                              uint64_t{preference.alignment_c} << 32 | uint64_t{preference.alignment_d} << 48;
+  const auto propose = [&](uint32_t scheme, uint64_t workspace_bytes) {
+    if (workspace_bytes > preference.workspace_bytes) return;
+    if (scheme != kLtReductionNone && ((preference.reduction_schemes & scheme) == 0 || problem.k() < 2)) return;
+    LtHeuristicResult& result = proposals.emplace_back();
+    result.state = kLtSuccess;
+    result.workspace_bytes = workspace_bytes;
+    result.algorithm.data[kScheme] = scheme;
+    result.algorithm.data[kWorkspaceBytes] = workspace_bytes;
+    result.algorithm.data[kAlignments] = alignments;
+    result.algorithm.data[kProblem] = Hash(problem);
+  };
+  propose(kLtReductionInplace, 0);
+  propose(kLtReductionComputeType, static_cast<uint64_t>(problem.d.batch_count) * problem.m() * problem.n() * 4);
+  propose(kLtReductionNone, 0);
+  return proposals;
+}
+
+LtStatus CheckCall(const Problem& problem, const LtAlgorithm& algorithm, const Addresses& at, size_t workspace_bytes) {
+  if (algorithm.data[kProblem] != Hash(problem) || workspace_bytes < WorkspaceBytes(algorithm)) return kLtInvalidValue;
+  if (WorkspaceBytes(algorithm) > 0 && (at.workspace == 0 || at.workspace % kWorkspaceAlignment != 0)) {
+    return kLtInvalidValue;
+  }
+  const auto is_aligned = [&](uint64_t address, int position) {
+    return address % (algorithm.data[kAlignments] >> (16 * position) & 0xffff) == 0;
+  };
+  return is_aligned(at.a, 0) && is_aligned(at.b, 1) && is_aligned(at.c, 2) && is_aligned(at.d, 3) ? kLtSuccess
+                                                                                                  : kLtNotSupported;
+}
+
+size_t WorkspaceBytes(const LtAlgorithm& algorithm) { return algorithm.data[kWorkspaceBytes]; }
+
+void Multiply(const Problem& problem, const LtAlgorithm& algorithm, float alpha, const Memory& memory) {
+  const auto& [operation, a, b, c, d] = problem;
+  const auto element = [](const std::byte* matrices, const Layout& layout, int64_t batch, uint64_t row,
+                          uint64_t column) {
+    const int64_t index = batch * layout.batch_stride + static_cast<int64_t>(column) * layout.leading_dimension;
+    return Load(matrices + (static_cast<uint64_t>(index) + row) * Width(layout.type), layout.type);
+  };
+  const auto scheme = static_cast<uint32_t>(algorithm.data[kScheme]);
+  const uint64_t middle = scheme == kLtReductionNone ? problem.k() : problem.k() / 2;
+  uint64_t number = 0;
+  for (int64_t batch = 0; batch < d.batch_count; ++batch) {
+    for (uint64_t column = 0; column < d.columns; ++column) {
+      for (uint64_t row = 0; row < d.rows; ++row, ++number) {
+        const auto sum = [&](uint64_t begin, uint64_t end) {
+          float value = 0;
+          for (uint64_t k = begin; k < end; ++k) {
+            const float left =
+                operation.transpose_a != 0 ? element(memory.a, a, batch, k, row) : element(memory.a, a, batch, row, k);
+            const float right = operation.transpose_b != 0 ? element(memory.b, b, batch, column, k)
+                                                           : element(memory.b, b, batch, k, column);
+            value += left * right;
+          }
+          return value;
+        };
+        float value = sum(0, middle);
+        if (scheme == kLtReductionComputeType) {
+          memory.workspace[number] = value;
+          value = memory.workspace[number] + sum(middle, problem.k());
+        } else if (scheme == kLtReductionInplace) {
+          value = Round(value, d.type) + sum(middle, problem.k());
+        }
+        const int64_t index = batch * d.batch_stride + static_cast<int64_t>(column) * d.leading_dimension;
+        Store(alpha * value, memory.d + (static_cast<uint64_t>(index) + row) * Width(d.type), d.type);
+      }
+    }
+  }
+}
+
+}  // namespace xlad::cublaslt_double

@@ -1,0 +1,79 @@
+// Matrix products as cuBLASLt describes them: which are valid, the algorithms that it proposes, and the results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/devices/cuda/cublaslt_api.h"
+
+namespace xlad::cublaslt_double {
+
+using runtime::cuda::LtAlgorithm;
+using runtime::cuda::LtHeuristicResult;
+using runtime::cuda::LtStatus;
+
+// A batch of column-major matrices.
+struct Layout {
+  int type = 0;
+  uint64_t rows = 0, columns = 0;
+  int64_t leading_dimension = 0;
+  int32_t batch_count = 1;
+  int64_t batch_stride = 0;
+
+  // The bytes from the first element to the end of the last one.
+  uint64_t Bytes() const;
+};
+
+struct Operation {
+  int compute_type = 0, scale_type = 0;
+  int32_t transpose_a = 0, transpose_b = 0;
+};
+
+// The defaults are those of the library.
+struct Preference {
+  uint64_t workspace_bytes = 0;
+  uint32_t reduction_schemes = 7;
+  uint32_t alignment_a = 256, alignment_b = 256, alignment_c = 256, alignment_d = 256;
+};
+
+// D = op(A) * op(B).
+struct Problem {
+  Operation operation;
+  Layout a, b, c, d;
+
+  uint64_t m() const { return d.rows; }
+  uint64_t n() const { return d.columns; }
+  uint64_t k() const { return operation.transpose_a != 0 ? a.rows : a.columns; }
+};
+
+// kLtInvalidValue for descriptions that do not match or overlap, kLtNotSupported for other combinations of types than
+// sums of f32 over operands of the same type with a result of that type or f32.
+LtStatus CheckProblem(const Problem& problem);
+
+// What the library proposes for a valid problem, the best first. The first one has a state that is not success. The
+// others split the sum into two parts, if the preference allows one of the schemes of reduction, or compute it at once.
+std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
+
+// The addresses that a call is given, as integers.
+struct Addresses {
+  uint64_t a, b, c, d, workspace;
+};
+
+// kLtInvalidValue if the algorithm was proposed for another problem or its workspace is too small or not aligned,
+// kLtNotSupported if a matrix is not aligned as the preference promised.
+LtStatus CheckCall(const Problem& problem, const LtAlgorithm& algorithm, const Addresses& at, size_t workspace_bytes);
+
+// The bytes of workspace that the algorithm uses.
+size_t WorkspaceBytes(const LtAlgorithm& algorithm);
+
+// The matrices of a call in the memory of the host.
+struct Memory {
+  const std::byte *a, *b;
+  std::byte* d;
+  float* workspace;
+};
+
+void Multiply(const Problem& problem, const LtAlgorithm& algorithm, float alpha, const Memory& memory);
+
+}  // namespace xlad::cublaslt_double

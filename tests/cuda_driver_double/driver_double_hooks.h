@@ -1,0 +1,24 @@
+// Functions of the driver's test double that NVIDIA's driver does not have. Tests and the test double of cuBLASLt call
+// them.
+#pragma once
+
+#include "runtime/devices/cuda/driver_api.h"
+
+#define XLAD_DOUBLE_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+// Applies the settings (driver_double.h) and clears errors.
+XLAD_DOUBLE_EXPORT void xladCudaDoubleConfigure(const char* text);
+// The error that the function must return at once, as for a function of the driver.
+XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleEnter(const char* function);
+// The version of cuBLASLt in the settings.
+XLAD_DOUBLE_EXPORT int xladCudaDoubleCublasLtVersion();
+// The memory of the host that holds a range of the GPU's memory, or null if a part of the range is not allocated.
+XLAD_DOUBLE_EXPORT void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t bytes);
+// Enqueues work that, like a kernel, is skipped after an error. `drop` is called afterwards in any case.
+XLAD_DOUBLE_EXPORT void xladCudaDoubleEnqueue(xlad::runtime::cuda::StreamHandle stream,
+                                              xlad::runtime::cuda::Result (*work)(void*), void (*drop)(void*),
+                                              void* argument);
+
+}  // extern "C"
