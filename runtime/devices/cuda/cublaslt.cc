@@ -99,12 +99,10 @@ absl::StatusOr<std::shared_ptr<const CublasLtContext>> CublasLtContext::Make(std
                                                                              const CublasLt* library) {
   XLAD_RETURN_IF_ERROR(gpu->Activate());
   const std::shared_ptr<CublasLtContext> context(new CublasLtContext(std::move(gpu), *library));
-  const absl::Status made = context->Check(library->cublasLtCreate(&context->handle_), "cublasLtCreate");
-  if (!made.ok()) {
-    context->handle_ = nullptr;
-    return absl::UnavailableError(made.message());
-  }
-  return context;
+  const LtStatus created = library->cublasLtCreate(&context->handle_);
+  if (created == kLtSuccess) return context;
+  context->handle_ = nullptr;
+  return absl::UnavailableError(context->ErrorText(created, "cublasLtCreate"));
 }
 
 CublasLtContext::~CublasLtContext() {
@@ -113,11 +111,16 @@ CublasLtContext::~CublasLtContext() {
   library_.cublasLtDestroy(handle_);
 }
 
+std::string CublasLtContext::ErrorText(LtStatus status, const std::string& what) const {
+  return absl::StrCat("cuda: ", gpu_->name(), ": ", library_.Name(), ": ", what, ": ", library_.StatusText(status));
+}
+
 absl::Status CublasLtContext::Check(LtStatus status, const std::string& what) const {
   if (status == kLtSuccess) return absl::OkStatus();
-  const std::string text =
-      absl::StrCat("cuda: ", gpu_->name(), ": ", library_.Name(), ": ", what, ": ", library_.StatusText(status));
-  return status == kLtAllocFailed ? absl::ResourceExhaustedError(text) : absl::InternalError(text);
+  const std::string text = ErrorText(status, what);
+  if (status == kLtAllocFailed) return absl::ResourceExhaustedError(text);
+  return absl::InternalError(
+      absl::StrCat(text, "; to use xlad's own kernels instead, set ", kCublasLtVariable, " to an empty value"));
 }
 
 }  // namespace xlad::runtime::cuda

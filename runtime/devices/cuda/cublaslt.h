@@ -52,6 +52,7 @@ class CublasLtContext {
 
  private:
   CublasLtContext(std::shared_ptr<const Gpu> gpu, const CublasLt& library) : gpu_(std::move(gpu)), library_(library) {}
+  std::string ErrorText(LtStatus status, const std::string& what) const;
   const std::shared_ptr<const Gpu> gpu_;
   const CublasLt& library_;
   LtHandle handle_ = nullptr;
