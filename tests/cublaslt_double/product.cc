@@ -7,7 +7,16 @@
 namespace xlad::cublaslt_double {
 namespace {
 
-using namespace runtime::cuda;  // NOLINT: the names of cublaslt_api.h.
+using runtime::cuda::kLtBf16;
+using runtime::cuda::kLtComputeF32;
+using runtime::cuda::kLtF16;
+using runtime::cuda::kLtF32;
+using runtime::cuda::kLtInvalidValue;
+using runtime::cuda::kLtNotSupported;
+using runtime::cuda::kLtReductionComputeType;
+using runtime::cuda::kLtReductionInplace;
+using runtime::cuda::kLtReductionNone;
+using runtime::cuda::kLtSuccess;
 
 constexpr uint64_t kWorkspaceAlignment = 16;
 

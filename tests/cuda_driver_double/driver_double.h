@@ -21,6 +21,7 @@ using runtime::cuda::Result;
 // "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
 //   devices=1  version=12040  capability=90  memory=17179869184  pools=1  cublaslt=130100
 //   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
+// The function may also be one of cuBLASLt (tests/cublaslt_double).
 struct Settings {
   int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100;
   uint64_t memory = uint64_t{16} << 30;
