@@ -10,13 +10,15 @@
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <set>
 #include <tuple>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/overlap_cost.h"
@@ -34,14 +36,20 @@ constexpr int64_t kMaxOrigins = 16;  // The maximum number of origin lines that 
 using DeviceLists = std::vector<std::vector<int64_t>>;
 // What the members of a bucket have in common: element type, reducer and groups.
 using CombineKey = std::tuple<ElementType, const Computation*, DeviceLists>;
+using Numbers = std::vector<int>;  // Numbers of buckets, ascending, without repetitions.
 
 // All-reduces that are combined.
 struct Bucket {
-  CombineKey key;
   std::vector<Instruction*> members;
-  std::set<int> needs;  // The buckets on which the operands depend directly, not through other buckets.
+  Numbers needs;  // Buckets on which the operands depend. These and the buckets on which they depend are all of them.
   int64_t bytes = 0;
-  bool is_full = false;  // If true, no more members are added: later ones would delay the bucket.
+};
+
+// All buckets with one key.
+struct KeyBuckets {
+  int64_t limit = 0;  // The best size of a bucket, in bytes.
+  int64_t bytes = 0;  // The size of all all-reduces with this key.
+  Numbers open;       // The buckets that accept members, in the order in which they were made.
 };
 
 class Combiner {
@@ -50,20 +58,12 @@ class Combiner {
 
   absl::Status Run() {
     XLAD_RETURN_IF_ERROR(CollectAllReduces());
+    if (keys_.empty()) return absl::OkStatus();
     for (Instruction* at : ByReadiness()) {
-      std::set<int> needs;
-      for (const Instruction* operand : at->operands()) {
-        AddAll(buckets_of_[operand], &needs);
-      }
-      for (const Instruction* before : at->control_predecessors()) {
-        AddAll(buckets_of_[before], &needs);
-      }
+      Numbers needs = NeedsOf(*at);
       const auto found = keys_.find(at);
-      if (found == keys_.end()) {
-        buckets_of_[at] = std::move(needs);
-      } else {
-        buckets_of_[at] = {AddToBucket(at, found->second, needs)};
-      }
+      if (found != keys_.end()) needs = {AddToBucket(at, found->second, needs)};
+      if (!needs.empty()) buckets_of_[at] = std::move(needs);
     }
     bool changed = false;
     for (const Bucket& bucket : buckets_) {
@@ -76,7 +76,29 @@ class Combiner {
   }
 
  private:
-  static void AddAll(const std::set<int>& from, std::set<int>* to) { to->insert(from.begin(), from.end()); }
+  // Buckets from which all buckets that an instruction depends on can be reached.
+  Numbers NeedsOf(const Instruction& at) const {
+    Numbers needs;
+    const auto add = [&](const Instruction* input) {
+      const auto found = buckets_of_.find(input);
+      if (found == buckets_of_.end() || found->second == needs) return;
+      needs.insert(needs.end(), found->second.begin(), found->second.end());
+      std::sort(needs.begin(), needs.end());
+      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+      CountWork(std::ssize(needs));
+    };
+    for (const Instruction* operand : at.operands()) add(operand);
+    for (const Instruction* before : at.control_predecessors()) add(before);
+    if (needs.size() < 2) return needs;
+    // A bucket that another one needs is reached from that one. In a chain of layers, this leaves the last bucket.
+    absl::flat_hash_set<int> reached;
+    for (const int bucket : needs) {
+      reached.insert(buckets_[bucket].needs.begin(), buckets_[bucket].needs.end());
+      CountWork(std::ssize(buckets_[bucket].needs));
+    }
+    std::erase_if(needs, [&](int bucket) { return reached.contains(bucket); });
+    return needs;
+  }
 
   static bool IsSmallAllReduce(const Instruction& at) {
     return at.opcode() == Opcode::kAllReduce && at.operand_count() == 1 && at.shape().is_array() &&
@@ -101,54 +123,65 @@ class Combiner {
 
   // Finds the all-reduces to combine, and the size of the buckets for each key.
   absl::Status CollectAllReduces() {
-    std::map<CombineKey, int64_t> total;
+    std::map<CombineKey, int> numbers;
     for (const auto& at : computation_->instructions()) {
       if (!IsSmallAllReduce(*at)) continue;
       XLAD_ASSIGN_OR_RETURN(DeviceLists groups, DeviceGroups(*at, devices_));
-      const CombineKey key{at->shape().type(), at->called()[0], std::move(groups)};
-      total[key] += at->shape().bytes();
-      keys_[at.get()] = key;
+      const int64_t ranks = groups.empty() ? 1 : std::ssize(groups[0]);
+      const auto [number, fresh] = numbers.try_emplace(
+          CombineKey{at->shape().type(), at->called()[0], std::move(groups)}, std::ssize(of_key_));
+      if (fresh) {
+        of_key_.emplace_back();
+        ranks_.push_back(ranks);
+      }
+      of_key_[number->second].bytes += at->shape().bytes();
+      keys_[at.get()] = number->second;
     }
-    for (const auto& [key, bytes] : total) {
-      const DeviceLists& groups = std::get<DeviceLists>(key);
-      bucket_bytes_[key] = BucketBytes(bytes, groups.empty() ? 1 : std::ssize(groups[0]));
+    for (size_t key = 0; key < of_key_.size(); ++key) {
+      of_key_[key].limit = BucketBytes(of_key_[key].bytes, ranks_[key]);
     }
     return absl::OkStatus();
   }
 
   // Adds the all-reduce to the latest bucket that can accept it, or to a new bucket. Returns the number of the bucket.
-  int AddToBucket(Instruction* at, const CombineKey& key, const std::set<int>& needs) {
-    const int64_t limit = bucket_bytes_[key];
-    for (int b = std::ssize(buckets_) - 1; b >= 0; --b) {
+  // A bucket that is too full for it is closed, because later members would delay the bucket.
+  int AddToBucket(Instruction* at, int key, const Numbers& needs) {
+    KeyBuckets& buckets = of_key_[key];
+    if (!buckets.open.empty()) MarkDependences(needs);
+    for (size_t place = buckets.open.size(); place-- > 0;) {
+      const int b = buckets.open[place];
+      CountWork();
+      if (marks_[b] == mark_) continue;
       Bucket& bucket = buckets_[b];
-      if (bucket.is_full || bucket.key != key) continue;
-      if (std::any_of(needs.begin(), needs.end(), [&](int other) { return DependsOn(other, b); })) continue;
-      if (bucket.members.size() >= kMaxOperands || bucket.bytes + at->shape().bytes() > limit) {
-        bucket.is_full = true;
+      if (bucket.members.size() >= kMaxOperands || bucket.bytes + at->shape().bytes() > buckets.limit) {
+        buckets.open.erase(buckets.open.begin() + static_cast<ptrdiff_t>(place));
         continue;
       }
       bucket.members.push_back(at);
-      bucket.needs.insert(needs.begin(), needs.end());
       bucket.bytes += at->shape().bytes();
+      Numbers all;
+      std::set_union(bucket.needs.begin(), bucket.needs.end(), needs.begin(), needs.end(), std::back_inserter(all));
+      bucket.needs = std::move(all);
       return b;
     }
-    buckets_.push_back({key, {at}, needs, at->shape().bytes()});
-    return std::ssize(buckets_) - 1;
+    buckets_.push_back({{at}, needs, at->shape().bytes()});
+    marks_.push_back(0);
+    buckets.open.push_back(std::ssize(buckets_) - 1);
+    return buckets.open.back();
   }
 
-  // Whether bucket `later` is `earlier`, or depends on `earlier` directly or through other buckets.
-  bool DependsOn(int later, int earlier) const {
-    std::vector<int> pending = {later};
-    absl::flat_hash_set<int> seen;
+  // Marks the buckets `from`, and all buckets on which they depend, with a new value of mark_.
+  void MarkDependences(const Numbers& from) {
+    ++mark_;
+    Numbers pending = from;
     while (!pending.empty()) {
       const int at = pending.back();
       pending.pop_back();
-      if (at == earlier) return true;
-      if (!seen.insert(at).second) continue;
-      const std::set<int>& needs = buckets_[at].needs;
+      CountWork();
+      if (std::exchange(marks_[at], mark_) == mark_) continue;
+      const Numbers& needs = buckets_[at].needs;
       pending.insert(pending.end(), needs.begin(), needs.end());
     }
-    return false;
   }
 
   void Join(const Bucket& bucket) {
@@ -188,11 +221,13 @@ class Combiner {
 
   Computation* computation_;
   const int64_t devices_;
-  absl::flat_hash_map<const Instruction*, CombineKey> keys_;  // The keys of the all-reduces to combine.
-  std::map<CombineKey, int64_t> bucket_bytes_;
+  absl::flat_hash_map<const Instruction*, int> keys_;  // The number of the key of each all-reduce to combine.
+  std::vector<KeyBuckets> of_key_;                     // For each key.
+  std::vector<int64_t> ranks_;                         // For each key, the size of its groups.
   std::vector<Bucket> buckets_;
-  // The buckets on which an instruction depends directly, not through other buckets.
-  absl::flat_hash_map<const Instruction*, std::set<int>> buckets_of_;
+  std::vector<int64_t> marks_;  // For each bucket.
+  int64_t mark_ = 0;
+  absl::flat_hash_map<const Instruction*, Numbers> buckets_of_;  // What NeedsOf returned, unless it was empty.
 };
 
 }  // namespace
