@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "base/work.h"
 #include "hlo/module.h"
 #include "hlo/side_effect.h"
 
@@ -27,6 +28,18 @@ bool MustRun(const Instruction& instruction, ComputationMemo* memo) {
     }
   }
   return false;
+}
+
+// Moves every instruction to its position.
+void Reorder(const absl::flat_hash_map<const Instruction*, int64_t>& position,
+             std::vector<std::unique_ptr<Instruction>>* instructions) {
+  std::vector<std::unique_ptr<Instruction>> ordered(instructions->size());
+  for (std::unique_ptr<Instruction>& instruction : *instructions) {
+    const int64_t at = position.at(instruction.get());
+    XLAD_CHECK(at >= 0 && at < std::ssize(ordered)) << instruction->name() << " has an input in another computation";
+    ordered[at] = std::move(instruction);
+  }
+  *instructions = std::move(ordered);
 }
 
 // Calls `visit` for the operands and then the control predecessors of `instruction`.
@@ -67,6 +80,7 @@ Instruction* Computation::Add(std::unique_ptr<Instruction> instruction, absl::Sp
 }
 
 void Computation::Erase(const Set& gone) {
+  CountWork(std::ssize(instructions_));
   for (const auto& instruction : instructions_) {
     if (gone.contains(instruction.get())) continue;
     auto& users = instruction->users_;
@@ -77,12 +91,21 @@ void Computation::Erase(const Set& gone) {
   std::erase_if(instructions_, [&](const auto& instruction) { return gone.contains(instruction.get()); });
 }
 
-void Computation::Remove(Instruction* instruction) {
-  XLAD_CHECK(instruction->parent_ == this && instruction->users_.empty() && instruction != root_ &&
-             instruction->opcode() != Opcode::kParameter)
-      << "cannot remove " << instruction->name();
-  for (Instruction* const operand : instruction->operands_) operand->RemoveUser(instruction);
-  Erase({instruction});
+void Computation::Remove(Instruction* instruction) { RemoveAll({instruction}); }
+
+void Computation::RemoveAll(const Set& instructions) {
+  if (instructions.empty()) return;
+  std::vector<Instruction*> found;
+  for (const auto& instruction : instructions_) {
+    if (instructions.contains(instruction.get())) found.push_back(instruction.get());
+  }
+  XLAD_CHECK(found.size() == instructions.size()) << "cannot remove an instruction that is not in " << name_;
+  for (Instruction* const instruction : found) instruction->DropOperands();
+  for (const Instruction* const instruction : found) {
+    XLAD_CHECK(instruction->users_.empty() && instruction != root_ && instruction->opcode() != Opcode::kParameter)
+        << "cannot remove " << instruction->name();
+  }
+  Erase(instructions);
 }
 
 int64_t Computation::RemoveDead() {
@@ -112,41 +135,36 @@ int64_t Computation::RemoveDead() {
 void Computation::SortTopologically() {
   // Walks depth-first from each instruction to its inputs, in the current order. An order that is already valid does
   // not change.
-  enum class Mark { kNew, kOpen, kDone };
-  absl::flat_hash_map<const Instruction*, Mark> marks;
-  absl::flat_hash_map<const Instruction*, size_t> position;
-  size_t next = 0;
+  constexpr int64_t kOpen = -1;  // The walk has entered the instruction, but not left it.
+  absl::flat_hash_map<const Instruction*, int64_t> position;
+  position.reserve(instructions_.size());
+  int64_t next = 0;
   std::vector<Instruction*> stack;
   for (const auto& start : instructions_) {
     stack.push_back(start.get());
     while (!stack.empty()) {
       Instruction* const instruction = stack.back();
-      Mark& mark = marks[instruction];
-      if (mark == Mark::kNew) {
-        mark = Mark::kOpen;
+      const auto [entry, is_new] = position.try_emplace(instruction, kOpen);
+      if (is_new) {
         const size_t first = stack.size();
         ForEachInput(*instruction, [&](Instruction* input) {
-          const auto found = marks.find(input);
-          XLAD_CHECK(found == marks.end() || found->second != Mark::kOpen)
+          const auto found = position.find(input);
+          XLAD_CHECK(found == position.end() || found->second != kOpen)
               << "cycle through " << input->name() << " in " << name_;
-          if (found == marks.end()) stack.push_back(input);
+          if (found == position.end()) stack.push_back(input);
         });
         std::reverse(stack.begin() + first, stack.end());
         continue;
       }
-      if (mark == Mark::kOpen) {
-        mark = Mark::kDone;
-        position[instruction] = next++;
-      }
+      if (entry->second == kOpen) entry->second = next++;
       stack.pop_back();
     }
   }
-  std::sort(instructions_.begin(), instructions_.end(),
-            [&](const auto& a, const auto& b) { return position.at(a.get()) < position.at(b.get()); });
+  Reorder(position, &instructions_);
 }
 
 void Computation::SetOrder(absl::Span<Instruction* const> order) {
-  absl::flat_hash_map<const Instruction*, size_t> position;
+  absl::flat_hash_map<const Instruction*, int64_t> position;
   for (Instruction* const instruction : order) {
     ForEachInput(*instruction, [&](const Instruction* input) {
       XLAD_CHECK(position.contains(input)) << instruction->name() << " before its input " << input->name();
@@ -155,8 +173,7 @@ void Computation::SetOrder(absl::Span<Instruction* const> order) {
   }
   XLAD_CHECK(position.size() == instructions_.size() && order.size() == instructions_.size())
       << "an order of " << order.size() << " for " << instructions_.size() << " instructions";
-  std::sort(instructions_.begin(), instructions_.end(),
-            [&](const auto& a, const auto& b) { return position.at(a.get()) < position.at(b.get()); });
+  Reorder(position, &instructions_);
 }
 
 void Computation::KeepParameters(absl::Span<const int64_t> kept) {

@@ -30,6 +30,11 @@ void Instruction::ReplaceOperand(int64_t i, Instruction* with) {
   if (!known) with->users_.push_back(this);
 }
 
+void Instruction::DropOperands() {
+  for (Instruction* const operand : operands_) operand->RemoveUser(this);
+  operands_.clear();
+}
+
 void Instruction::RemoveUser(Instruction* user) {
   // Searches from the back, because edits often undo the last change.
   const auto found = std::find(users_.rbegin(), users_.rend(), user);

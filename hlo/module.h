@@ -63,6 +63,8 @@ class Instruction {  // This class has more than 25 methods because each attribu
   absl::Span<Instruction* const> users() const { return users_; }
   void ReplaceOperand(int64_t i, Instruction* with);
   void AppendOperand(Instruction* operand);
+  // Afterwards this instruction has no operands. For an instruction that is removed later (Computation::RemoveAll).
+  void DropOperands();
   // Replaces this instruction by `with` in all its users except `with`, and as the root of its computation.
   void ReplaceAllUsesWith(Instruction* with);
 
@@ -153,6 +155,8 @@ class Computation {
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
   // Removes an instruction that has no users and is neither the root nor a parameter.
   void Remove(Instruction* instruction);
+  // Removes several such instructions in one pass over the computation. Remove needs a pass for each instruction.
+  void RemoveAll(const absl::flat_hash_set<const Instruction*>& instructions);
   // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns the number
   // of removed instructions.
   int64_t RemoveDead();

@@ -257,6 +257,37 @@ TEST(ComputationTest, RemoveAndKeepParameters) {
   ExpectConsistentUsers(*p.entry);
 }
 
+TEST(ComputationTest, RemoveAllRemovesUsersTogetherWithTheirOperands) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 50; ++round) {
+    MainProgram program;
+    std::vector<Instruction*> values = {program.builder.Parameter(0, kVector, "p")};
+    for (int i = 0; i < 20; ++i) {
+      Instruction* const operand = values[random() % values.size()];
+      values.push_back(program.builder.Binary(Opcode::kAdd, operand, values[random() % values.size()]));
+    }
+    program.entry->set_root(values[0]);
+    // A set of instructions that includes all of their users.
+    absl::flat_hash_set<const Instruction*> gone;
+    for (size_t i = values.size(); i-- > 1;) {
+      const auto users = values[i]->users();
+      const bool is_used = !std::all_of(users.begin(), users.end(), [&](const auto* u) { return gone.contains(u); });
+      if (!is_used && random() % 2 == 0) gone.insert(values[i]);
+    }
+    for (Instruction* const value : values) {
+      if (!gone.contains(value)) value->AddControlPredecessor(values[1 + random() % 20]);
+    }
+    program.entry->RemoveAll(gone);
+    EXPECT_EQ(program.entry->instructions().size(), values.size() - gone.size());
+    ExpectConsistentUsers(*program.entry);
+    ExpectOperandsFirst(*program.entry);
+    for (const auto& instruction : program.entry->instructions()) {
+      EXPECT_FALSE(gone.contains(instruction.get()));
+      for (const Instruction* before : instruction->control_predecessors()) EXPECT_FALSE(gone.contains(before));
+    }
+  }
+}
+
 TEST(ComputationTest, SortKeepsAValidOrder) {
   MainProgram p;
   Instruction* const x = p.builder.Parameter(0, kVector);

@@ -111,7 +111,8 @@ class BodyMerger {
     fused_->set_is_fusion(true);
   }
 
-  // Returns null, and changes nothing, if the merged fusion has no row form.
+  // Returns null if the merged fusion has no row form. Then the program is as before, except for instructions of
+  // removed().
   Instruction* Merge(int64_t rows, int64_t columns) {
     const std::vector<Instruction*> made = Copy(*producer_, {});
     const std::vector<Instruction*> results = Copy(*consumer_, made);
@@ -137,13 +138,13 @@ class BodyMerger {
     fusion->mutable_metadata() = consumer_->metadata();
     Instruction* merged = computation_->Add(std::move(fusion), operands_);
     if (!RowFormOf(*merged, rows, columns).has_value()) {
-      computation_->Remove(merged);
+      Remove(merged);
       return nullptr;
     }
     Replace(merged);
     return merged;
   }
-  // The instructions that Merge has removed.
+  // The instructions that Merge has detached: they have neither operands nor users, and the caller removes them.
   const std::vector<const Instruction*>& removed() const { return removed_; }
 
  private:
@@ -204,7 +205,7 @@ class BodyMerger {
 
   void Remove(Instruction* old) {
     removed_.push_back(old);
-    computation_->Remove(old);
+    old->DropOperands();
   }
 
   Instruction* const producer_;
@@ -241,7 +242,7 @@ bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, cons
 }
 
 // Merges a producer into the consumer. Returns the merged fusion, or null if no producer can be merged. Appends the
-// removed instructions.
+// instructions that are to be removed.
 Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* removed) {
   if (!IsCandidate(*consumer) || !IsUsedByElements(*consumer)) return nullptr;
   const std::optional<RowForm> own = RowFormOf(*consumer);
@@ -257,9 +258,8 @@ Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* re
     if (!ReadsOwnRows(*producer, *of_producer, *consumer, *of_consumer) || HasDetour(producer, consumer)) continue;
     BodyMerger merger(producer, consumer);
     Instruction* merged = merger.Merge(any->rows, any->columns);
-    if (merged == nullptr) continue;
     removed->insert(removed->end(), merger.removed().begin(), merger.removed().end());
-    return merged;
+    if (merged != nullptr) return merged;
   }
   return nullptr;
 }
@@ -271,6 +271,7 @@ absl::Status FuseRows(hlo::Module& module, PassContext&) {
     std::vector<Instruction*> pending = Snapshot(*computation);
     absl::flat_hash_map<const Instruction*, size_t> places;
     for (size_t i = 0; i < pending.size(); ++i) places[pending[i]] = i;
+    absl::flat_hash_set<const Instruction*> all_removed;
     while (!pending.empty()) {
       Instruction* consumer = pending.back();
       pending.pop_back();
@@ -280,12 +281,14 @@ absl::Status FuseRows(hlo::Module& module, PassContext&) {
       while ((consumer = MergeOne(consumer, &removed)) != nullptr) {
       }
       for (const Instruction* instruction : removed) {
+        all_removed.insert(instruction);
         const auto found = places.find(instruction);
         if (found == places.end()) continue;
         pending[found->second] = nullptr;
         places.erase(found);
       }
     }
+    computation->RemoveAll(all_removed);
     FinishEdits(computation);
   }
   FinishEdits(&module);
