@@ -1,7 +1,10 @@
 #include "compiler/analysis/same_code.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
+#include "base/work.h"
 
 namespace xlad::compiler {
 namespace {
@@ -44,12 +47,27 @@ int64_t FirstUse(const Instruction& instruction, int64_t operand) {
   return first;
 }
 
+// Constants that differ only after this many bytes have equal hashes.
+constexpr size_t kHashedBytes = 64;
+
+// A hash of what SameHead and the comparison of called computations compare.
 size_t Hash(const Instruction& instruction) {
+  CountWork();
   size_t hash =
       absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(), instruction.operand_count());
   if (instruction.shape().is_array()) hash = absl::HashOf(hash, instruction.shape().type(), instruction.shape().dims());
+  if (instruction.literal() != nullptr) {
+    const absl::Span<const std::byte> bytes = instruction.literal()->array.bytes();
+    hash = absl::HashOf(hash, absl::string_view(reinterpret_cast<const char*>(bytes.data()),
+                                                std::min(bytes.size(), kHashedBytes)));
+  }
   for (const Computation* called : instruction.called()) {
-    for (const auto& inner : called->instructions()) hash = absl::HashOf(hash, Hash(*inner));
+    absl::flat_hash_map<const Instruction*, size_t> positions;
+    for (const auto& inner : called->instructions()) {
+      hash = absl::HashOf(hash, Hash(*inner));
+      for (const Instruction* operand : inner->operands()) hash = absl::HashOf(hash, positions[operand]);
+      positions.emplace(inner.get(), positions.size());
+    }
   }
   return hash;
 }
@@ -57,6 +75,7 @@ size_t Hash(const Instruction& instruction) {
 }  // namespace
 
 bool SameCode(const Instruction& a, const Instruction& b) {
+  CountWork();
   if (!SameHead(a, b)) return false;
   for (int64_t k = 0; k < a.operand_count(); ++k) {
     const Instruction& x = *a.operand(k);
@@ -75,6 +94,13 @@ bool SameCode(const Instruction& a, const Instruction& b) {
   return true;
 }
 
-size_t CodeHash(const Instruction& instruction) { return Hash(instruction); }
+size_t CodeHash(const Instruction& instruction) {
+  size_t hash = Hash(instruction);
+  for (int64_t k = 0; k < instruction.operand_count(); ++k) {
+    const Instruction& operand = *instruction.operand(k);
+    if (operand.opcode() == hlo::Opcode::kConstant) hash = absl::HashOf(hash, k, Hash(operand));
+  }
+  return hash;
+}
 
 }  // namespace xlad::compiler
