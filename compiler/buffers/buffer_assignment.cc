@@ -1,10 +1,11 @@
 #include "compiler/buffers/buffer_assignment.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "base/work.h"
 #include "compiler/buffers/coalesce.h"
 
 namespace xlad::compiler {
@@ -17,15 +18,16 @@ struct Block {
 // Chooses offsets in the arena by best fit.
 class Arena {
  public:
-  explicit Arena(const BufferClasses& classes) : classes_(classes) {}
+  Arena(const BufferClasses& classes, int64_t points)
+      : classes_(classes), points_of_part_(points / kParts + 1), nodes_(2 * kParts), marks_(classes.live.size(), -1) {}
 
   // Returns the offset of class `number`. Considers the classes that were placed before and are live at the same time:
   // the offset is the start of the smallest sufficient gap between them, or the end of the last one.
   int64_t Place(int number, int64_t bytes) {
     const Intervals& live = classes_.live[number];
     std::vector<Block> taken;
-    for (const Placed& other : placed_) {
-      if (Overlap(live, classes_.live[other.number])) taken.push_back(other.block);
+    for (const int other : PlacedNear(live)) {
+      if (Overlap(live, classes_.live[placed_[other].number])) taken.push_back(placed_[other].block);
     }
     std::sort(taken.begin(), taken.end(), [](const Block& a, const Block& b) { return a.first < b.first; });
     int64_t best = -1, best_gap = 0, end = 0;
@@ -38,6 +40,7 @@ class Arena {
       end = std::max(end, block.last);
     }
     if (best < 0) best = end;
+    Enter(live, static_cast<int>(placed_.size()));
     placed_.push_back({number, {best, best + bytes}});
     size_ = std::max(size_, best + bytes);
     return best;
@@ -49,7 +52,49 @@ class Arena {
     int number;
     Block block;
   };
+
+  // Time is divided into this many parts of equal length. They are the leaves of a segment tree: a binary tree in which
+  // node n has the children 2n and 2n + 1. A placed class is entered in the few nodes that together cover its
+  // intervals.
+  static constexpr int64_t kParts = 4096;
+
+  int64_t LeafOf(int64_t point) const {
+    return kParts + std::clamp<int64_t>(point / points_of_part_, 0, kParts - 1);
+  }
+
+  void Enter(const Intervals& live, int placed) {
+    for (const Interval& interval : live) {
+      int64_t first = LeafOf(interval.first), end = LeafOf(interval.last) + 1;
+      for (; first < end; first /= 2, end /= 2) {
+        if (first % 2 == 1) nodes_[first++].push_back(placed);
+        if (end % 2 == 1) nodes_[--end].push_back(placed);
+      }
+    }
+  }
+
+  // The classes that were placed before and are live in one of the parts of `live`, in the order of placement.
+  std::vector<int> PlacedNear(const Intervals& live) {
+    std::vector<int> near;
+    const auto mark = static_cast<int>(placed_.size());
+    for (const Interval& interval : live) {
+      int64_t first = LeafOf(interval.first), last = LeafOf(interval.last);
+      for (; first > 0; first /= 2, last /= 2) {
+        for (int64_t node = first; node <= last; ++node) {
+          CountWork(std::ssize(nodes_[node]));
+          for (const int other : nodes_[node]) {
+            if (std::exchange(marks_[other], mark) != mark) near.push_back(other);
+          }
+        }
+      }
+    }
+    std::sort(near.begin(), near.end());
+    return near;
+  }
+
   const BufferClasses& classes_;
+  const int64_t points_of_part_;
+  std::vector<std::vector<int>> nodes_;  // For each node of the tree, the placed classes that are entered in it.
+  std::vector<int> marks_;               // For each placed class, the number of the last search that found it.
   std::vector<Placed> placed_;
   int64_t size_ = 0;
 };
@@ -64,7 +109,7 @@ class Assigner {
 
   BufferAssignment Run(int64_t points) {
     AddAllocations();
-    FillArena();
+    FillArena(points);
     result_.peak_bytes = Peak(points);
     return std::move(result_);
   }
@@ -100,13 +145,13 @@ class Assigner {
     for (int member : classes_.members[c]) SetSlice(member, number, 0);
   }
 
-  void FillArena() {
+  void FillArena(int64_t points) {
     std::vector<int> order;
     for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (IsTemporary(c)) order.push_back(c);
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
-    Arena arena(classes_);
+    Arena arena(classes_, points);
     for (int c : order) {
       const int64_t bytes = RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
       const int64_t offset = bytes == 0 ? 0 : arena.Place(c, bytes);

@@ -1,8 +1,11 @@
 #include "compiler/passes/fusion_groups.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
+#include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/passes/fusion_limits.h"
 
@@ -50,6 +53,18 @@ bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   return instruction.operand_count() > 0;
 }
 
+// The users of the instruction, among them all that are members of the group. A constant may have thousands of users
+// and be copied into thousands of groups, so the users are searched among the members if there are fewer of these.
+std::vector<const Instruction*> UsersIn(const Instruction& instruction, const FusionGroup& group) {
+  CountWork(std::min(std::ssize(instruction.users()), std::ssize(group.maps)));
+  if (instruction.users().size() <= group.maps.size()) return {instruction.users().begin(), instruction.users().end()};
+  std::vector<const Instruction*> users;
+  for (const auto& [member, maps] : group.maps) {
+    if (absl::c_linear_search(member->operands(), &instruction)) users.push_back(member);
+  }
+  return users;
+}
+
 bool IsFreeToRecompute(const Instruction& instruction) {
   const OpCost cost = CostOf(instruction);
   int budget = kRecomputeBudget;
@@ -61,6 +76,13 @@ bool IsFreeToRecompute(const Instruction& instruction) {
 
 FusionPlanner::FusionPlanner(const Computation& computation) : computation_(computation) {
   std::vector<Instruction*> all = Snapshot(computation);
+  for (const Instruction* instruction : all) number_.emplace(instruction, static_cast<int>(number_.size()));
+  users_.resize(all.size());
+  groups_of_.resize(all.size());
+  instruction_marks_.resize(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const Instruction* user : all[i]->users()) users_[i].push_back(number_.at(user));
+  }
   for (auto it = all.rbegin(); it != all.rend(); ++it) Place(*it);
 }
 
@@ -68,12 +90,9 @@ FusionPlanner::Consumers FusionPlanner::ConsumersOf(const Instruction& instructi
   Consumers consumers;
   consumers.unfused = computation_.root() == &instruction;
   for (const Instruction* user : instruction.users()) {
-    auto found = member_of_.find(user);
-    if (found == member_of_.end()) {
-      consumers.unfused = true;
-      continue;
-    }
-    consumers.groups.insert(consumers.groups.end(), found->second.begin(), found->second.end());
+    const std::vector<int>& groups = GroupsOf(*user);
+    if (groups.empty()) consumers.unfused = true;
+    consumers.groups.insert(consumers.groups.end(), groups.begin(), groups.end());
   }
   std::sort(consumers.groups.begin(), consumers.groups.end());
   consumers.groups.erase(std::unique(consumers.groups.begin(), consumers.groups.end()), consumers.groups.end());
@@ -141,8 +160,9 @@ void FusionPlanner::StartGroup(Instruction* instruction) {
   group.evaluations = {group.elements, 1};
   group.roots = {instruction};
   group.maps[instruction] = {FusionGroup::kIdentity};
-  member_of_[instruction].push_back(groups_.size());
+  groups_of_[number_.at(instruction)].push_back(static_cast<int>(groups_.size()));
   groups_.push_back(std::move(group));
+  group_marks_.push_back(0);
 }
 
 bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
@@ -156,7 +176,7 @@ bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
     if (is_computed && joined.evaluations[map] > instruction->shape().elements()) ++joined.recomputed;
   }
   joined.maps[instruction] = std::move(maps);
-  member_of_[instruction].push_back(group);
+  groups_of_[number_.at(instruction)].push_back(group);
   if (as_root) {
     joined.roots.push_back(instruction);
   }
@@ -165,7 +185,7 @@ bool FusionPlanner::Join(Instruction* instruction, int group, bool as_root) {
 
 std::vector<int> FusionPlanner::MapsIn(const Instruction& instruction, FusionGroup* group) const {
   std::vector<int> maps;
-  for (const Instruction* user : instruction.users()) {
+  for (const Instruction* user : UsersIn(instruction, *group)) {
     auto found = group->maps.find(user);
     if (found == group->maps.end()) continue;
     const std::vector<int> outer = found->second;
@@ -219,39 +239,32 @@ bool FusionPlanner::IsAllowed(const Instruction& instruction, const std::vector<
 }
 
 bool FusionPlanner::WouldCycle(const Instruction& instruction, int group) const {
-  const FusionGroup& target = groups_[group];
-  absl::flat_hash_set<const Instruction*> seen;
-  absl::flat_hash_set<int> seen_groups = {group};
-  std::vector<const Instruction*> pending;
-  auto visit_users = [&](const Instruction* from) {
-    for (const Instruction* user : from->users()) {
-      if (seen.insert(user).second) pending.push_back(user);
+  ++mark_;
+  group_marks_[group] = mark_;
+  std::vector<int> pending;
+  const auto visit_users = [&](int from) {
+    for (const int user : users_[from]) {
+      if (std::exchange(instruction_marks_[user], mark_) != mark_) pending.push_back(user);
     }
   };
-  auto visit_group = [&](int id) {
-    if (!seen_groups.insert(id).second) return;
-    for (const Instruction* root : groups_[id].roots) visit_users(root);
+  const auto visit_group = [&](int id) {
+    if (std::exchange(group_marks_[id], mark_) == mark_) return;
+    for (const Instruction* root : groups_[id].roots) visit_users(number_.at(root));
   };
   // Depth-first search from the readers outside the group. All roots of a group depend on all of its operands.
-  for (const Instruction* user : instruction.users()) {
-    auto found = member_of_.find(user);
-    if (found == member_of_.end()) {
-      if (seen.insert(user).second) pending.push_back(user);
-      continue;
+  for (const int user : users_[number_.at(&instruction)]) {
+    if (groups_of_[user].empty()) {
+      if (std::exchange(instruction_marks_[user], mark_) != mark_) pending.push_back(user);
     }
-    for (int id : found->second) visit_group(id);
+    for (const int id : groups_of_[user]) visit_group(id);
   }
   for (int visits = 0; !pending.empty(); ++visits) {
     if (visits > kMaxPathVisits) return true;
-    const Instruction* at = pending.back();
+    const int at = pending.back();
     pending.pop_back();
-    auto found = member_of_.find(at);
-    if (found == member_of_.end()) {
-      visit_users(at);
-      continue;
-    }
-    for (int id : found->second) {
-      if (id == group && target.maps.contains(at)) return true;
+    if (groups_of_[at].empty()) visit_users(at);
+    for (const int id : groups_of_[at]) {
+      if (id == group) return true;
       visit_group(id);
     }
   }

@@ -69,9 +69,17 @@ class FusionPlanner {
   // `instruction` that is outside of the group.
   bool WouldCycle(const Instruction& instruction, int group) const;
 
+  // The groups of an instruction. Empty if it is in none yet.
+  const std::vector<int>& GroupsOf(const Instruction& instruction) const { return groups_of_[number_.at(&instruction)]; }
+
   const Computation& computation_;
   std::vector<FusionGroup> groups_;
-  absl::flat_hash_map<const Instruction*, std::vector<int>> member_of_;
+  // Instructions are numbered, so that WouldCycle, which visits thousands of them in each call, needs no hash tables.
+  absl::flat_hash_map<const Instruction*, int> number_;
+  std::vector<std::vector<int>> users_, groups_of_;  // By number.
+  // WouldCycle marks the instructions and groups that it has visited with the number of its call.
+  mutable std::vector<int64_t> instruction_marks_, group_marks_;
+  mutable int64_t mark_ = 0;
 };
 
 }  // namespace xlad::compiler

@@ -14,10 +14,12 @@
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/work.h"
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/donation.h"
 #include "compiler/analysis/step_computations.h"
@@ -54,15 +56,18 @@ class Graph {
     for (size_t i = 0; i < all_.size(); ++i) position_[all_[i]] = i;
   }
 
-  // Whether `to` depends on `from`.
+  // Whether `to` depends on `from`. Inputs precede their users in the program, except along an added edge to a reader
+  // after the writer. Below `from` and all such writers, no path can lead back to `from`.
   bool Reaches(Instruction* from, Instruction* to) {
+    const size_t lowest = std::min(position(from), lowest_late_writer_);
     std::vector<Instruction*> pending = {to};
     absl::flat_hash_set<Instruction*> seen;
     while (!pending.empty()) {
       Instruction* at = pending.back();
       pending.pop_back();
       if (at == from) return true;
-      if (!seen.insert(at).second) continue;
+      if (position(at) < lowest || !seen.insert(at).second) continue;
+      CountWork();
       ForEachInput(at, [&](Instruction* input) { pending.push_back(input); });
     }
     return false;
@@ -77,6 +82,7 @@ class Graph {
         ReadersFirst(reader, writer);
       } else if (!Reaches(writer, reader)) {
         edges_[writer].push_back(reader);
+        if (position(reader) > position(writer)) lowest_late_writer_ = std::min(lowest_late_writer_, position(writer));
       }
     }
   }
@@ -99,6 +105,8 @@ class Graph {
   absl::flat_hash_map<const Instruction*, size_t> position_;
   // Edges from an instruction to the instructions that must come before it.
   absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;
+  // The lowest position of a writer that must come after a reader which the program has after it.
+  size_t lowest_late_writer_ = std::numeric_limits<size_t>::max();
 };
 
 // List scheduling. Among the ready instructions, those without a buffer come first, and then collectives. If

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/work.h"
 #include "sharding/import/inline_calls.h"
 #include "sharding/propagate/constants.h"
 #include "sharding/propagate/constraints.h"
@@ -242,7 +243,9 @@ absl::Status Propagate(ShardedModule* module, PropagationOrder order) {
   for (const hlo::Computation* computation : FlowComputations(*module->module)) {
     for (const auto& instruction : computation->instructions()) {
       ValueSharding& shardings = module->shardings[instruction.get()];
-      for (size_t leaf = 0; leaf < ArrayLeaves(instruction->shape()).size(); ++leaf) {
+      const size_t leaves = CountArrayLeaves(instruction->shape());
+      CountWork(static_cast<int64_t>(leaves));
+      for (size_t leaf = 0; leaf < leaves; ++leaf) {
         shardings.push_back(graph.values[graph.ValueOf(instruction.get(), leaf)].sharding);
       }
     }
