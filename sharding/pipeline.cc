@@ -1,6 +1,7 @@
 #include "sharding/pipeline.h"
 
 #include <optional>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file_system.h"
@@ -92,6 +93,7 @@ struct Pass {
   const char* name;
   absl::Status (*run)(State&);
   bool only_alternative = false;
+  bool in_thread = false;  // Runs in a thread of its own, concurrently with the passes before it.
 };
 
 constexpr Pass kPasses[] = {
@@ -99,10 +101,45 @@ constexpr Pass kPasses[] = {
     {"import", RunImport},
     {"propagate", RunPropagate},
     {"partition", RunPartition},
-    {"propagate-alternative", RunPropagateAlternative, true},
-    {"partition-alternative", RunPartitionAlternative, true},
+    {"propagate-alternative", RunPropagateAlternative, true, true},
+    {"partition-alternative", RunPartitionAlternative, true, true},
     {"choose", RunChoose, true},
     {"check", RunCheck},
+};
+
+absl::Status RunPass(const Pass& pass, State& state, std::vector<PassTime>* times) {
+  const int64_t start = RealClock().NowNs();
+  XLAD_RETURN_IF_ERROR(pass.run(state));
+  times->push_back({pass.name, RealClock().NowNs() - start});
+  return absl::OkStatus();
+}
+
+// Runs the passes of the alternative, which change only State::alternative, in a thread.
+class AlternativeThread {
+ public:
+  explicit AlternativeThread(State& state)
+      : thread_([this, &state] {
+          for (const Pass& pass : kPasses) {
+            if (pass.in_thread && status_.ok()) status_ = RunPass(pass, state, &times_);
+          }
+        }) {}
+  ~AlternativeThread() {
+    if (thread_.joinable()) thread_.join();
+  }
+  AlternativeThread(const AlternativeThread&) = delete;
+  AlternativeThread& operator=(const AlternativeThread&) = delete;
+
+  // Waits for the passes, and appends their times.
+  absl::Status Join(std::vector<PassTime>* times) {
+    thread_.join();
+    times->insert(times->end(), times_.begin(), times_.end());
+    return status_;
+  }
+
+ private:
+  absl::Status status_;
+  std::vector<PassTime> times_;
+  std::thread thread_;
 };
 
 // The text of a program that may not be partitioned yet.
@@ -129,12 +166,14 @@ absl::Status Dump(const State& state, size_t index, const Pass& pass) {
 
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options) {
   State state{std::move(module), &options, {}, {}};
+  const bool dumps = !options.dump_directory.empty();
+  std::optional<AlternativeThread> alternative;  // Unset if there are dumps, which are written in the order of passes.
   for (const Pass& pass : kPasses) {
-    if (pass.only_alternative && !state.alternative) continue;
-    const int64_t start = RealClock().NowNs();
-    XLAD_RETURN_IF_ERROR(pass.run(state));
-    state.result.times.push_back({pass.name, RealClock().NowNs() - start});
-    if (!options.dump_directory.empty()) XLAD_RETURN_IF_ERROR(Dump(state, state.result.times.size() - 1, pass));
+    if ((pass.only_alternative && !state.alternative) || (pass.in_thread && alternative)) continue;
+    if (pass.run == RunChoose && alternative) XLAD_RETURN_IF_ERROR(alternative->Join(&state.result.times));
+    XLAD_RETURN_IF_ERROR(RunPass(pass, state, &state.result.times));
+    if (dumps) XLAD_RETURN_IF_ERROR(Dump(state, state.result.times.size() - 1, pass));
+    if (pass.run == RunImport && state.alternative && !dumps) alternative.emplace(state);
   }
   return std::move(state.result);
 }

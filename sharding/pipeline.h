@@ -9,7 +9,8 @@
 //   choose                  keeps the alternative if a step of it costs less
 //   check                   proves the partitioned program (sharding/proof)
 //
-// The three passes for the alternative run only if the order of propagation can matter (OrderCanMatter).
+// The three passes for the alternative run only if the order of propagation can matter (OrderCanMatter). The first two
+// run in a thread of their own, concurrently with "propagate" and "partition".
 #pragma once
 
 #include <string>

@@ -3,10 +3,15 @@
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
+#include "base/work.h"
 #include "sharding/model/axes.h"
 
 namespace xlad::sharding {
 namespace {
+
+// A longer chain keeps this many lines at each end. In a network of many layers, an axis may be propagated through all
+// of them. Without a limit, the chains of all collectives would take space quadratic in the number of layers.
+constexpr int64_t kMaxChainEnd = 24;
 
 std::string QuotedAxis(const Mesh& mesh, const AxisRef& ref) {
   const Axis& axis = mesh.axes()[ref.axis];
@@ -48,8 +53,15 @@ std::string ReductionPrefix(hlo::Opcode reduction) {
 }  // namespace
 
 std::vector<std::string> Chain(const OriginPtr& origin) {
+  int64_t links = 0;
+  for (const Origin* link = origin.get(); link != nullptr; link = link->because.get()) ++links;
+  const int64_t dropped = links <= 2 * kMaxChainEnd + 1 ? 0 : links - 2 * kMaxChainEnd;
   std::vector<std::string> lines;
-  for (const Origin* link = origin.get(); link != nullptr; link = link->because.get()) {
+  int64_t number = 0;
+  for (const Origin* link = origin.get(); link != nullptr; link = link->because.get(), ++number) {
+    if (dropped > 0 && number == kMaxChainEnd) lines.push_back(absl::StrCat("(through ", dropped, " more values)"));
+    if (number >= kMaxChainEnd && number < kMaxChainEnd + dropped) continue;
+    CountWork();
     std::string line = absl::StrCat(link->op, ": ", link->what);
     if (!link->source.empty()) absl::StrAppend(&line, " (", link->source, ")");
     lines.push_back(std::move(line));
