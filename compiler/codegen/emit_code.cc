@@ -1,6 +1,8 @@
 #include "compiler/codegen/emit_code.h"
 
 #include <algorithm>
+#include <atomic>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -12,7 +14,7 @@ namespace {
 
 // The number of instructions for which an additional object, compiled in its own thread, is worthwhile.
 constexpr int64_t kMinPartWeight = 250;
-constexpr size_t kMaxParts = 4;
+constexpr size_t kMaxParts = 16;
 
 // The contents of one object: the indices of its kernels and native programs.
 struct Part {
@@ -91,20 +93,37 @@ std::vector<Part> Distribute(std::vector<Part> groups, size_t most_parts) {
   return parts;
 }
 
-// Finishes every emitter in its own thread and returns the objects in order.
-absl::StatusOr<std::vector<std::string>> FinishAll(const std::vector<std::unique_ptr<ObjectEmitter>>& emitters) {
-  std::vector<absl::StatusOr<std::string>> results(emitters.size(), absl::UnknownError(""));
+// Calls `work` for 0 .. count-1, in as many threads as there are cores. Returns the first error in the order of the
+// numbers.
+absl::Status ForEachInThreads(size_t count, const std::function<absl::Status(size_t)>& work) {
+  std::vector<absl::Status> results(count);
+  std::atomic<size_t> next = 0;
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) results[i] = work(i);
+  };
+  const size_t cores = std::max<size_t>(std::thread::hardware_concurrency(), 1);
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < emitters.size(); ++i) {
-    threads.emplace_back([&, i] { results[i] = emitters[i]->Finish(); });
-  }
-  results[0] = emitters[0]->Finish();
+  for (size_t t = 1; t < std::min(count, cores); ++t) threads.emplace_back(run);
+  run();
   for (std::thread& thread : threads) thread.join();
-  std::vector<std::string> objects;
-  for (absl::StatusOr<std::string>& result : results) {
-    XLAD_ASSIGN_OR_RETURN(objects.emplace_back(), std::move(result));
+  for (absl::Status& result : results) XLAD_RETURN_IF_ERROR(std::move(result));
+  return absl::OkStatus();
+}
+
+// The kernels of one object.
+struct EmittedPart {
+  std::unique_ptr<ObjectEmitter> emitter;
+  absl::flat_hash_map<std::string, EmittedKernel> facts;
+  std::string object;
+};
+
+absl::Status EmitKernels(const Target& target, const StepProgram& program, const Part& part, EmittedPart* emitted) {
+  XLAD_ASSIGN_OR_RETURN(emitted->emitter, ObjectEmitter::Create(target));
+  for (const size_t k : part.kernels) {
+    const KernelRequest& kernel = program.kernels[k];
+    XLAD_ASSIGN_OR_RETURN(emitted->facts[kernel.symbol], emitted->emitter->EmitKernel(kernel));
   }
-  return objects;
+  return absl::OkStatus();
 }
 
 std::vector<NativeLoop> NativeLoopsOf(const StepProgram& program, std::vector<Step>* steps) {
@@ -120,29 +139,31 @@ absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& pr
   const size_t most_parts = target.triple().starts_with("nvptx") ? 1 : kMaxParts;
   const std::vector<Part> parts =
       Distribute(SmallestParts(program.kernels, NativeLoopsOf(program, &draft)), most_parts);
-  std::vector<std::unique_ptr<ObjectEmitter>> emitters;
+  std::vector<EmittedPart> emitted(parts.size());
+  XLAD_RETURN_IF_ERROR(ForEachInThreads(
+      parts.size(), [&](size_t p) { return EmitKernels(target, program, parts[p], &emitted[p]); }));
   absl::flat_hash_map<std::string, EmittedKernel> facts;
-  for (const Part& part : parts) {
-    XLAD_ASSIGN_OR_RETURN(emitters.emplace_back(), ObjectEmitter::Create(target));
-    for (const size_t k : part.kernels) {
-      const KernelRequest& kernel = program.kernels[k];
-      XLAD_ASSIGN_OR_RETURN(facts[kernel.symbol], emitters.back()->EmitKernel(kernel));
-    }
-  }
-  code.target = emitters[0]->target();
+  for (const EmittedPart& part : emitted) facts.insert(part.facts.begin(), part.facts.end());
+  code.target = emitted[0].emitter->target();
   code.steps = program.steps;
   SetKernelFacts(&code.steps, facts);
   const std::vector<NativeLoop> loops = NativeLoopsOf(program, &code.steps);
   for (size_t p = 0; p < parts.size(); ++p) {
     for (const size_t l : parts[p].loops) {
-      XLAD_ASSIGN_OR_RETURN(const EmittedKernel native, emitters[p]->EmitProgram(loops[l].request));
+      XLAD_ASSIGN_OR_RETURN(const EmittedKernel native, emitted[p].emitter->EmitProgram(loops[l].request));
       loops[l].step->set_scratch_bytes(native.scratch_bytes);
     }
-    if (want_listings) code.ir += emitters[p]->IrText();
+    if (want_listings) code.ir += emitted[p].emitter->IrText();
   }
-  XLAD_ASSIGN_OR_RETURN(std::vector<std::string> objects, FinishAll(emitters));
-  for (size_t p = 0; want_listings && p < parts.size(); ++p) {
-    XLAD_ASSIGN_OR_RETURN(const std::string assembly, emitters[p]->AssemblyText());
+  XLAD_RETURN_IF_ERROR(ForEachInThreads(parts.size(), [&](size_t p) -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(emitted[p].object, emitted[p].emitter->Finish());
+    return absl::OkStatus();
+  }));
+  std::vector<std::string> objects;
+  for (EmittedPart& part : emitted) {
+    objects.push_back(std::move(part.object));
+    if (!want_listings) continue;
+    XLAD_ASSIGN_OR_RETURN(const std::string assembly, part.emitter->AssemblyText());
     code.assembly += assembly;
   }
   XLAD_ASSIGN_OR_RETURN(code.object, BundleObjects(std::move(objects)));
