@@ -1,5 +1,6 @@
 #include "service/build/build.h"
 
+#include <climits>
 #include <iostream>
 #include <iterator>
 
@@ -7,6 +8,7 @@
 #include "base/file_system.h"
 #include "base/sandbox.h"
 #include "compiler/compile.h"
+#include "compiler/serialize.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
@@ -73,7 +75,7 @@ absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, Buil
   XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, {}, false));
   XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
   for (const std::string& warning : compiled.executable.simulated().warnings()) response->add_warnings(warning);
-  return compiled.executable.SerializeAsString();
+  return compiler::SerializeExecutable(compiled.executable);
 }
 
 }  // namespace
@@ -150,6 +152,13 @@ int RunBuildChild() {
   } else {
     response.set_error(std::string(built.status().message()));
     response.set_error_code(static_cast<int>(built.status().code()));
+  }
+  if (const size_t bytes = response.ByteSizeLong(); bytes > INT_MAX) {
+    response.Clear();
+    response.set_error(absl::StrCat("the executables and the partitioned program have ", bytes,
+                                    " bytes, expected at most 2 GiB, the most that the response of a build can hold; "
+                                    "make large constants parameters of the program"));
+    response.set_error_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
   }
   if (!sandbox.ok()) response.set_not_isolated(std::string(sandbox.message()));
   std::cout << response.SerializeAsString() << std::flush;
