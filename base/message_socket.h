@@ -65,7 +65,7 @@ class MessageSocket {
   std::string received_;
   size_t taken_ = 0;                        // The number of bytes of `received_` that have been returned.
   std::deque<FileDescriptor> descriptors_;  // The received descriptors, in the order of their messages.
-  bool descriptor_is_lost_ = false;         // The next message that `descriptors_` does not cover has lost its own.
+  bool descriptor_is_lost_ = false;         // Whether the system dropped a descriptor in the latest read.
 };
 
 }  // namespace xlad

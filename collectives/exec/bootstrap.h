@@ -22,7 +22,7 @@ class Bootstrap {
   virtual absl::StatusOr<std::string> Get(const std::string& key) = 0;
 };
 
-// The worker that runs a device. It is used to connect to the worker and to name it in errors.
+// The worker that runs a device: how to connect to it, and how errors name it.
 struct PeerInfo {
   std::string worker_id;
   uint64_t incarnation = 0;

@@ -57,7 +57,6 @@ void LiveBefore(const std::vector<LinearOp>& ops, ValueSet* live) {
 
 // Counts the operations in `ops` and in their nested lists, plus one for each end of a body or branch. IntervalBuilder
 // numbers all of these from the last to the first.
-
 int64_t CountOps(const std::vector<LinearOp>& ops) {
   int64_t count = 0;
   for (const LinearOp& op : ops) {

@@ -37,10 +37,10 @@ struct Tolerance {
 // The elements outside the tolerance. The real and imaginary parts of complex numbers are compared separately.
 struct Difference {
   int64_t mismatches = 0;
-  int64_t first = -1;  // The linear index of the first mismatch, and its values.
-  std::string actual, expected;
-  double max_absolute = 0;  // The largest difference of mismatches that are finite on both sides.
-  int64_t non_finite = 0;   // The number of other mismatches.
+  int64_t first = -1;            // The linear index of the first mismatch, or -1.
+  std::string actual, expected;  // The values at the first mismatch.
+  double max_absolute = 0;       // The largest difference of mismatches that are finite on both sides.
+  int64_t non_finite = 0;        // The number of other mismatches.
 };
 
 // Compares two arrays, which must have equal shapes (XLAD_CHECK).

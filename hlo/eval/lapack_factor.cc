@@ -72,7 +72,7 @@ absl::Status Getrf(const LapackProblem& p) {
   return absl::OkStatus();
 }
 
-// Applies the inverse scaling to the elements on and above the diagonal.
+// Reverses ScaleToUnit, which returned `exponent`, for the elements on and above the diagonal.
 template <typename T>
 void UnscaleUpper(const MatrixRef<T>& a, int exponent) {
   for (int64_t i = 0; i < a.rows; ++i) {

@@ -27,7 +27,7 @@ struct Rotation {
     s = c * t;
   }
 
-  // Rotates columns, or rows, p and q.
+  // Rotates the columns p and q of `m`.
   void Columns(const MatrixRef<T>& m, int64_t p, int64_t q) const {
     for (int64_t i = 0; i < m.rows; ++i) {
       const T x = m(i, p), y = m(i, q) * phase;
@@ -35,6 +35,7 @@ struct Rotation {
       m(i, q) = s * x + c * y;
     }
   }
+  // Rotates the rows p and q of `m`, as the conjugate transpose of Columns does.
   void Rows(const MatrixRef<T>& m, int64_t p, int64_t q) const {
     for (int64_t j = 0; j < m.columns; ++j) {
       const T x = m(p, j), y = m(q, j) * Conjugate(phase);

@@ -147,7 +147,7 @@ JobMachine::Outcome JobMachine::Build(Job* job) {
   return Outcome::kDone;
 }
 
-// Returns whether the workers have been unable to run the job for the grace period, during which more workers may
+// Returns whether the workers have been unable to run the job during the whole grace period, in which more workers may
 // register. The first call starts this period. A call before its end sets a timer for the job.
 bool JobMachine::IsRefusedForLong(const Job& job) {
   const CoordinatorOptions& options = context_.options;

@@ -1,6 +1,6 @@
 // Finds the names that the namespaces of a source define, in the way of function_scanner.h.
 //
-// Names that a macro defines and enumerators are not found. A variable that is initialized in parentheses is read as a
+// Enumerators, and names that a macro defines, are not found. A variable that is initialized in parentheses is read as a
 // function, unless it has the name of a constant.
 #pragma once
 

@@ -1,6 +1,6 @@
-// How a rank of a process group waits for another rank. If every rank has a core of its own, it spins, and sleeps after
-// about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A rank that sleeps checks
-// regularly whether its peers are alive and run the same operation.
+// How a rank of a process group waits for another rank. A waiting rank spins if every rank has a core of its own, and
+// sleeps after about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A rank that sleeps
+// checks regularly whether its peers are alive and run the same operation.
 #pragma once
 
 #include <functional>

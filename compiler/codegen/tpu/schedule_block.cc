@@ -149,8 +149,8 @@ class Scheduler {
  private:
   struct Register {
     int ready = 0;     // The first bundle that can read the last written value.
-    int written = -1;  // The bundles of the last write and the last read.
-    int read = -1;
+    int written = -1;  // The bundle of the last write, or -1.
+    int read = -1;     // The bundle of the last read, or -1.
     int version = 0;
   };
   struct Access {

@@ -316,7 +316,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
   int64_t thread_bytes_ = 0;
 };
 
-// Describes the same memory with the spatial dimensions (the last ones) reversed.
+// Copies a tensor whose elements have `width` bytes, with its last `spatial` dimensions reversed.
 void Flip(const Strided& tensor, size_t spatial, int64_t width, const void* from, void* to) {
   const size_t first = tensor.sizes.size() - spatial;
   tensor::Dims index(tensor.sizes.size(), 0);

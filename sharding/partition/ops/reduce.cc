@@ -90,8 +90,9 @@ void CombineParts(LocalBuilder& local, LocalOp& op, const Dims& dims) {
 
 }  // namespace
 
-// The initial value must count once, regardless of the number of shards. If it is a neutral start, every device reduces
-// from it. Otherwise the first device of each group reduces from it and the others from the identity.
+// The initial value must count once, regardless of the number of shards. If it is a neutral start (IsNeutralStart),
+// every device reduces from it. Otherwise the first device of each group reduces from it, and the others from the
+// identity.
 absl::Status EmitReduce(LocalBuilder& local, LocalOp& op) {
   const Dims dims = ReducedDims(op, 0);
   if (dims.empty()) return EmitSame(local, op);
