@@ -16,7 +16,7 @@ struct CompileFlags {
 };
 
 void AddCompileFlags(CLI::App* app, CompileFlags* flags);
-// Returns the policy that the flags say, with the contents of the file of schedules. InvalidArgument if the flags
+// Returns the policy that the flags specify, with the contents of the file of schedules. InvalidArgument if the flags
 // contradict each other, or, with the file and the line, if the file is malformed.
 absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags);
 

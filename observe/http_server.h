@@ -30,7 +30,7 @@ class HttpServer {
   // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use
   // or HOST is not an address of this machine, InvalidArgument if `address` is malformed.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
-  // Stops the server after the requests that have begun.
+  // Stops the server when the requests that have begun are answered.
   virtual ~HttpServer() = default;
   virtual std::string Address() const = 0;
 };

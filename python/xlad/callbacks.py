@@ -38,7 +38,7 @@ def refuse(jaxpr: Any) -> bool:
 def without_errors(found: bool) -> Iterator[dict[str, Any]]:
     """Yields options of jax.stages.Traced.lower with which equinox.error_if returns NaN (for integers the largest
     number, for booleans true) instead of raising an error, as with EQX_ON_ERROR=nan. `found` says whether the program
-    has calls of it; if not, no options are yielded."""
+    calls equinox.error_if; if not, no options are yielded."""
     if not found:
         yield {}
         return

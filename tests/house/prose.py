@@ -1,8 +1,8 @@
 """Plain technical English, checked: constructions that comments, messages and documents must not contain.
 
-    python3 tests/house/prose.py [PATH...]    prints FILE:LINE: "what was found": what to write; exit code 1 if anything was
+    python3 tests/house/prose.py [PATH...]    prints FILE:LINE: "what was found": what to write
 
-Without PATH the whole tree is checked.
+Without PATH the whole tree is checked. The exit code is 1 if anything was found.
 
 What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
 double quotes inside these is an example or a quotation, and is not checked. The names of tests are checked as the words

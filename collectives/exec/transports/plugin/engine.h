@@ -17,6 +17,7 @@ namespace xlad::collectives {
 // Thread-safe. A thread of the engine makes progress regularly, so messages are transferred while the device computes.
 class Engine {
  public:
+  // kHeads: the heads of frames, each with its payload if that is small. kBodies: all other payloads.
   enum Stream : int32_t { kHeads = 0, kBodies = 1 };
 
   // If `any_network` is true, the library may use other networks than the loopback interface. Unavailable, naming the
