@@ -100,7 +100,8 @@ bool CanMarkOutside(const Instruction& instruction) {
 }
 
 // The selection (a, b) -> select(a, b) or "b is outside". An element is never kept if it is outside, because the order
-// is false for NaN. (If the mark were the identity of the maximum, it could be kept instead of an element that equals it.)
+// is false for NaN. (If the mark were the identity of the maximum, it could be kept instead of an element that equals
+// it.)
 hlo::Computation* SelectInside(LocalBuilder& local, const hlo::Computation& select) {
   hlo::Module* module = local.context().module();
   const tensor::ElementType type = select.parameter(0)->shape().type();
