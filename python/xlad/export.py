@@ -28,9 +28,9 @@ def export(
     step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is a scalar,
       which is the loss, or a tree of scalars with one named "loss".
     state: a tree of arrays, numbers and random keys.
-    data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all) and starts
-      again after the last complete batch. It may also be a list or an iterator of batches: the first `steps` batches are
-      used, and if there are fewer, they are used again from the first one.
+    data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all), and the
+      first rows again after the last complete batch. It may also be a list or an iterator of batches: the first
+      `steps` batches are used, and if there are fewer, they are used again from the first one.
     mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; default: one device. A list of meshes exports a program for
       each. No devices are needed.
     in_shardings: how state and batch are split, as a pair (state, batch). Each entry is a PartitionSpec, a

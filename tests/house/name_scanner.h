@@ -1,7 +1,7 @@
 // Finds the names that the namespaces of a source define, in the way of function_scanner.h.
 //
-// Enumerators, and names that a macro defines, are not found. A variable that is initialized in parentheses is read as a
-// function, unless it has the name of a constant.
+// Enumerators, and names that a macro defines, are not found. A variable that is initialized in parentheses is read as
+// a function, unless it has the name of a constant.
 #pragma once
 
 #include <algorithm>

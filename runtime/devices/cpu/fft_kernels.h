@@ -48,9 +48,9 @@ struct FftKernels {
   void (*copy)(const FftArray<T>& from, const FftArray<T>& to, int64_t count, T scale);
   // to[k] = from[k] * by[k].
   void (*multiply)(const FftArray<T>& from, const FftArray<T>& by, const FftArray<T>& to, int64_t count);
-  // Computes the spectrum x[0..h] of 2h real numbers from z[0..h-1], the transform of the h complex numbers that are
-  // pairs of these real numbers, and the reverse (without the factor 1/2). roots[k] = e^(-pi i k / h) for k <= h/2. x
-  // and z have step 2 and do not overlap.
+  // half_to_real computes the spectrum x[0..h] of 2h real numbers from z[0..h-1], the transform of the h complex
+  // numbers that are pairs of these real numbers. real_to_half does the reverse, without the factor 1/2.
+  // roots[k] = e^(-pi i k / h) for k <= h/2. x and z have step 2 and do not overlap.
   void (*half_to_real)(const T* z, const T* roots, int64_t h, T* x);
   void (*real_to_half)(const T* x, const T* roots, int64_t h, T* z);
 };
