@@ -70,8 +70,8 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
   }
 }
 
-// TakeMix on random mixes: It assigns each mesh position once, and positions of earlier parts precede those of later
-// parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty if
+// Calls TakeMix for random mixes. It assigns each mesh position once, and positions of earlier parts precede those of
+// later parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty if
 // there are too few devices.
 TEST(FreeDevices, TakesMixes) {
   std::mt19937_64 random(7);

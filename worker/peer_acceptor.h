@@ -57,6 +57,7 @@ class PeerAcceptor {
   void Remove(const TaskKey& key);
 
  private:
+  // A connection that has not been passed to an attempt yet.
   struct Guest {
     FileDescriptor socket;
     std::string source;   // The peer's host.

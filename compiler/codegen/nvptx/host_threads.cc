@@ -87,7 +87,8 @@ void AppendAccesses(llvm::Instruction& i, std::vector<Access>* accesses) {
   }
 }
 
-// Damages accesses of a part, and makes the part report them. The last argument of the part must be the thread.
+// Applies the options to a part: damages the access that `mutation` selects and, if `check` is true, makes the part
+// report its accesses. The last argument of the part must be the thread.
 class PartEditor {
  public:
   PartEditor(llvm::Function* part, const HostOptions& options, Places* seen)
