@@ -71,8 +71,8 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
 }
 
 // Calls TakeMix for random mixes. It assigns each mesh position once, and positions of earlier parts precede those of
-// later parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty if
-// there are too few devices.
+// later parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty
+// if there are too few devices.
 TEST(FreeDevices, TakesMixes) {
   std::mt19937_64 random(7);
   const Target targets[] = {TargetOf("cpu", "znver3"), TargetOf("cpu", "znver5"), TargetOf("opaque", "")};
