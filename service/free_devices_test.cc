@@ -71,7 +71,7 @@ TEST(FreeDevices, TakesTheDevicesThatPlaceOnWorkersTakes) {
 }
 
 // Calls TakeMix for random mixes. It assigns each mesh position once, and positions of earlier parts precede those of
-// later parts. It takes no more devices of an offer than are free. The result has one peer for each worker, and is empty
+// later parts. It takes no more devices of an offer than are free. The result has one peer for each worker. It is empty
 // if there are too few devices.
 TEST(FreeDevices, TakesMixes) {
   std::mt19937_64 random(7);
