@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/testing/test_material.h"
@@ -105,6 +108,114 @@ TEST(LoopInvariants, LargeValuesAreNotHoisted) {
 TEST(LoopInvariants, HoistedOutOfNestedLoops) {
   const std::string text = hlo::TestText("sharding/partition/testdata/weight_in_nested_loops.hlo");
   EXPECT_EQ(CountedCollectives(text), Found{"all-gather 1x192"});
+}
+
+// The values i, x and w of a loop as a tree of tuples. The form "i(xw)" is the tuple (i, (x, w)), and "()" is an empty
+// tuple.
+class TupleTree {
+ public:
+  explicit TupleTree(absl::string_view form) : form_(form) {}
+
+  // The shape of the tree.
+  std::string Shape() {
+    at_ = 0;
+    return ShapeOfElements();
+  }
+  // Instructions that make the tree of the values that are called `prefix`i, `prefix`x and `prefix`w, and its name.
+  std::string Make(absl::string_view prefix, std::string* name) {
+    at_ = 0;
+    text_.clear();
+    *name = MakeElements(prefix);
+    return text_;
+  }
+  // Instructions that define i, x and w as the elements of the tree `name`.
+  std::string Take(absl::string_view name) {
+    at_ = 0;
+    text_.clear();
+    TakeElements(std::string(name));
+    return text_;
+  }
+
+ private:
+  static absl::string_view LeafShape(char leaf) {
+    return leaf == 'i' ? "s32[]" : leaf == 'x' ? "f32[64,8]" : "f32[8,8]";
+  }
+  // Each of these reads the elements of a tuple, up to its closing parenthesis.
+  std::string ShapeOfElements() {
+    std::vector<std::string> shapes;
+    while (at_ < form_.size() && form_[at_] != ')') {
+      const char c = form_[at_++];
+      shapes.push_back(c == '(' ? ShapeOfElements() : std::string(LeafShape(c)));
+    }
+    ++at_;
+    return absl::StrCat("(", absl::StrJoin(shapes, ", "), ")");
+  }
+  std::string MakeElements(absl::string_view prefix) {
+    const size_t begin = at_;
+    std::vector<std::string> names;
+    while (at_ < form_.size() && form_[at_] != ')') {
+      const char c = form_[at_++];
+      names.push_back(c == '(' ? MakeElements(prefix) : absl::StrCat(prefix, std::string(1, c)));
+    }
+    ++at_;
+    const std::string name = absl::StrCat("made", begin);
+    TupleTree inner(form_.substr(begin, at_ - 1 - begin));
+    absl::StrAppend(&text_, "  ", name, " = ", inner.Shape(), " tuple(", absl::StrJoin(names, ", "), ")\n");
+    return name;
+  }
+  void TakeElements(const std::string& tuple) {
+    for (int index = 0; at_ < form_.size() && form_[at_] != ')'; ++index) {
+      const size_t begin = at_;
+      const char c = form_[at_++];
+      const std::string inner = absl::StrCat("taken", begin);
+      const size_t close = c == '(' ? Close(at_) : at_;
+      const std::string shape =
+          c == '(' ? TupleTree(form_.substr(at_, close - at_)).Shape() : std::string(LeafShape(c));
+      absl::StrAppend(&text_, "  ", c == '(' ? inner : std::string(1, c), " = ", shape, " get-tuple-element(", tuple,
+                      "), index=", index, "\n");
+      if (c == '(') TakeElements(inner);
+    }
+    ++at_;
+  }
+  // The position of the parenthesis that closes the tuple whose elements begin at `at`.
+  size_t Close(size_t at) const {
+    for (int depth = 1;; ++at) {
+      depth += form_[at] == '(' ? 1 : form_[at] == ')' ? -1 : 0;
+      if (depth == 0) return at;
+    }
+  }
+
+  absl::string_view form_;
+  size_t at_ = 0;
+  std::string text_;
+};
+
+std::string RecurrenceOfForm(absl::string_view form) {
+  TupleTree tree(form);
+  std::string init, next;
+  const std::string make_init = tree.Make("init_", &init);
+  const std::string make_next = absl::StrReplaceAll(tree.Make("next_", &next), {{"next_w", "w"}});
+  return absl::StrReplaceAll(hlo::TestText("sharding/partition/testdata/recurrence_of_tuples.hlo"),
+                             {{"$shape", tree.Shape()},
+                              {"$take_result", tree.Take("l")},
+                              {"$take", tree.Take("p")},
+                              {"$make_init", make_init},
+                              {"$make_next", absl::StrReplaceAll(make_next, {{next + " =", "ROOT " + next + " ="}})},
+                              {"$init", init}});
+}
+
+// Nothing is hoisted out of a loop whose tuple contains tuples. Its trip count is known if the counter is an element of
+// the outer tuple.
+TEST(LoopInvariants, CarriedValuesInTuplesOfTuples) {
+  for (absl::string_view form : {"ixw", "wxi", "i(xw)", "(ix)w", "(ixw)", "((ixw))", "()ixw", "()(ixw)", "()i(xw)",
+                                 "(ix)()w", "w()(xi)", "((i)(x))w", "(w)(x)(i)", "(((x)w)i)", "()w(xi)", "x(wi)()"}) {
+    SCOPED_TRACE(form);
+    const Found found = CountedCollectives(RecurrenceOfForm(form));
+    const absl::string_view before = form.substr(0, form.find('i'));
+    const bool is_flat = form.find('(') == form.npos;
+    const bool is_counted = absl::c_count(before, '(') == absl::c_count(before, ')');
+    EXPECT_EQ(found, Found{is_flat ? "all-gather 1x192" : is_counted ? "all-gather 5x192" : "all-gather -1x192"});
+  }
 }
 
 TEST(LoopInvariants, NonUniformScalarsAreGatheredBeforeTheLoop) {
