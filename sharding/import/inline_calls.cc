@@ -15,6 +15,11 @@ namespace {
 constexpr int64_t kMaxInstructions = 4'000'000;
 constexpr int64_t kMaxNesting = 1'000;
 
+// A fusion computes what its computation computes. Its kind says only how another compiler would emit it.
+bool IsCallOrFusion(const hlo::Instruction& instruction) {
+  return instruction.opcode() == hlo::Opcode::kCall || instruction.opcode() == hlo::Opcode::kFusion;
+}
+
 // The number of instructions that a computation has after all computations that it calls are inlined or cloned, and how
 // deep its calls and loops nest.
 struct Extent {
@@ -27,7 +32,7 @@ absl::Status CheckExtent(const hlo::Module& module) {
     Extent extent;
     for (const auto& instruction : computation->instructions()) {
       ++extent.instructions;
-      if (instruction->opcode() != hlo::Opcode::kCall && !IsControlFlow(*instruction)) continue;
+      if (!IsCallOrFusion(*instruction) && !IsControlFlow(*instruction)) continue;
       for (const hlo::Computation* callee : instruction->called()) {
         const Extent& inner = extents[callee];  // The module's computations are in order, callees first.
         extent.instructions = std::min(extent.instructions + inner.instructions, kMaxInstructions + 1);
@@ -121,7 +126,7 @@ absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::C
 absl::Status InlineInto(hlo::Computation* caller) {
   std::vector<hlo::Instruction*> calls;
   for (const auto& instruction : caller->instructions()) {
-    if (instruction->opcode() == hlo::Opcode::kCall && !instruction->called().empty()) {
+    if (IsCallOrFusion(*instruction) && !instruction->called().empty()) {
       calls.push_back(instruction.get());
     }
   }
@@ -137,7 +142,7 @@ absl::Status InlineInto(hlo::Computation* caller) {
   caller->RemoveDead();
   calls.clear();
   for (const auto& instruction : caller->instructions()) {
-    if (instruction->opcode() == hlo::Opcode::kCall && instruction->called().empty()) {
+    if (IsCallOrFusion(*instruction) && instruction->called().empty()) {
       calls.push_back(instruction.get());  // RemoveDead keeps a call that has control dependencies.
     }
   }

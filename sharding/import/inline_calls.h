@@ -1,4 +1,4 @@
-// Inlines calls, so that a program is one graph per control-flow region. This is the first step of Import.
+// Inlines calls and fusions, so that a program is one graph per control-flow region. This is the first step of Import.
 #pragma once
 
 #include "base/status.h"
@@ -6,11 +6,11 @@
 
 namespace xlad::sharding {
 
-// Replaces every call by a copy of the callee's instructions. A copy that has no source line gets the source line of
-// the call. Then clones every body, condition and branch that several instructions share, because the values in each
-// copy can have other shardings. Finally forwards the elements of tuples, and removes unused instructions and
-// computations. Returns InvalidArgument if the result would have more than 4 million instructions or if calls and loops
-// nest more than 1,000 deep.
+// Replaces every call and every fusion by a copy of the callee's instructions. A copy that has no source line gets the
+// source line of the call. Then clones every body, condition and branch that several instructions share, because the
+// values in each copy can have other shardings. Finally forwards the elements of tuples, and removes unused
+// instructions and computations. Returns InvalidArgument if the result would have more than 4 million instructions or
+// if calls and loops nest more than 1,000 deep.
 absl::Status InlineCalls(hlo::Module* module);
 
 // Replaces all uses of get-tuple-element(tuple(...)) by the element, and all uses of a reshape to the same shape by its
