@@ -22,6 +22,14 @@ constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kRetryOpening = std::chrono::milliseconds(250);
 constexpr int kTicksPerSpaceCheck = 10;
 
+// Creates the file of the log, or restricts it to its owner if it exists. SQLite copies the permissions to its journal
+// files. If a process closes any descriptor of a file, the kernel releases all locks that the process has on the file.
+// Therefore the new file is closed before SQLite locks it, and a file that exists is not opened.
+void MakePrivate(const std::string& path) {
+  const FileDescriptor created(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!created.is_open()) chmod(path.c_str(), 0600);
+}
+
 absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping"); }
 
 }  // namespace
@@ -66,10 +74,7 @@ absl::Status Engine::Open() {
   auto open_log = options_.open_log;
   if (!open_log) {
     open_log = [path = JoinPath(options_.data_folder, "jobs.sqlite")]() -> absl::StatusOr<std::shared_ptr<JobLog>> {
-      // SQLite copies the permissions of this file to its journal files. A file that exists is not opened here, because
-      // closing it would release the locks that this process may have on it.
-      const FileDescriptor created(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-      if (!created.is_open()) chmod(path.c_str(), 0600);
+      MakePrivate(path);
       return OpenSqliteJobLog(path);
     };
   }

@@ -1,10 +1,12 @@
 // The engine with a real log and real build processes, which run a script instead of xlad.
 #include "service/engine.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <thread>
@@ -33,6 +35,19 @@ echo $$ > "FOLDER/$name.tmp"
 mv "FOLDER/$name.tmp" "FOLDER/$name"
 exec sleep 100000
 )";
+
+// Whether another process could lock the file.
+bool AnotherProcessCanLock(const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0, .l_pid = 0};
+    _exit(file >= 0 && fcntl(file, F_SETLK, &whole) == 0 ? 1 : 0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
 
 class SilentWorker final : public Outbox {
  public:
@@ -117,6 +132,23 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   EXPECT_EQ(engine_->GetJob(first)->state(), CANCELLED);
   engine_->Stop();
   EXPECT_NE(kill(second_pid, 0), 0) << "the build ends when the engine stops";
+}
+
+// A second coordinator on the same folder is refused, also while the log is new, is written, and is copied.
+TEST_F(EngineTest, LogStaysLockedUntilTheEngineStops) {
+  const std::string log = JoinPath(options_.data_folder, "jobs.sqlite");
+  for (const char* start : {"first", "second", "third"}) {
+    SCOPED_TRACE(start);
+    Start();
+    EXPECT_FALSE(AnotherProcessCanLock(log));
+    Submit(start);
+    EXPECT_FALSE(AnotherProcessCanLock(log));
+    EXPECT_TRUE(engine_->Backup(JoinPath(folder_, start)).ok());
+    EXPECT_FALSE(AnotherProcessCanLock(log));
+    engine_->Stop();
+    engine_.reset();
+    EXPECT_TRUE(AnotherProcessCanLock(log));
+  }
 }
 
 TEST_F(EngineTest, AJobThatWaitsForTheBuildOfACancelledJobBuildsItsOwnProgram) {
