@@ -18,6 +18,7 @@ from harness import ClusterTest, by_jax
 from jax.sharding import PartitionSpec as P
 
 import xlad
+from xlad import element_types
 from xlad.batches import epoch_order
 from xlad.connection import Connection
 from xlad.progress import TerminalProgress
@@ -209,6 +210,19 @@ class Loops(ClusterTest):
         self.assertTrue(xlad.verify(fit, self.state, self.data, **options))
         with self.assertRaisesRegex(xlad.Error, "expected"):
             xlad.verify(lambda s: (jnp.sort(s), 0.0), self.state["w"], mesh={"dp": 10**9})
+
+    def test_state_of_every_element_type(self):
+        values = np.array([1, 0.5, 1, 1, 0.5])
+        names = [row.numpy for row in element_types.TYPES if row.numpy not in ("int64", "uint64", "float64", "complex128")]
+        state = {name: values.astype(name) for name in names}
+        job = {"mesh": {"dp": 3}, "in_shardings": P("dp")}
+        step = lambda state: ({name: x[::-1] for name, x in state.items()}, state["int2"].astype(jnp.float32).sum())
+        found = self.cluster.train(step, state, steps=3, **job).result()
+        jitted = xlad.fetch(self.cluster.jit(step, **job)(state)[0])
+        for name in names:
+            for result in (found[name], jitted[name]):
+                self.assertEqual(result.dtype, np.dtype(name))
+                self.assertEqual(np.asarray(result).tobytes(), state[name][::-1].tobytes())
 
 
 class Clusters(unittest.TestCase):

@@ -36,6 +36,15 @@ TYPES = [
     ElementType("float8_e4m3fn", "f8e4m3fn", 20, "F8_E4M3"),
     ElementType("int4", "s4", 21, None),
     ElementType("uint4", "u4", 22, None),
+    ElementType("float8_e4m3b11fnuz", "f8e4m3b11fnuz", 23, None),
+    ElementType("float8_e5m2fnuz", "f8e5m2fnuz", 24, None),
+    ElementType("float8_e4m3fnuz", "f8e4m3fnuz", 25, None),
+    ElementType("int2", "s2", 26, None),
+    ElementType("uint2", "u2", 27, None),
+    ElementType("float8_e4m3", "f8e4m3", 28, None),
+    ElementType("float8_e3m4", "f8e3m4", 29, None),
+    ElementType("float4_e2m1fn", "f4e2m1fn", 32, None),
+    ElementType("float8_e8m0fnu", "f8e8m0fnu", 33, None),
 ]
 BY_NUMPY = {row.numpy: row for row in TYPES}
 BY_HLO = {row.hlo: row for row in TYPES}
