@@ -44,12 +44,19 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
       return absl::InvalidArgumentError(absl::StrCat("found no tensor \"", parameter.name(), "\" in ",
                                                      is_data ? "data.safetensors" : "state.safetensors"));
     }
-    tensor::Box box = tensor::FullBox(found->second.shape());
+    tensor::Shape all = shape;  // With the rows of all batches.
+    const tensor::Dims& stored = found->second.shape().dims;
+    if (is_data && !all.dims.empty() && !stored.empty()) all.dims[0] = stored[0];
+    const absl::StatusOr<Array> array = tensor::FromStored(found->second, all);
+    if (!array.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"", parameter.name(), "\": ", array.status().message()));
+    }
+    tensor::Box box = tensor::FullBox(all);
     if (is_data && !box.hi.empty()) {
       box.lo[0] = t % job.spec.batch_count() * job.spec.batch_size();
       box.hi[0] = box.lo[0] + job.spec.batch_size();
     }
-    inputs.emplace_back(tensor::ExtractBox(found->second, box, box.sizes()));
+    inputs.emplace_back(tensor::ExtractBox(*array, box, box.sizes()));
   }
   return inputs;
 }

@@ -223,6 +223,7 @@ class Loops(ClusterTest):
             for result in (found[name], jitted[name]):
                 self.assertEqual(result.dtype, np.dtype(name))
                 self.assertEqual(np.asarray(result).tobytes(), state[name][::-1].tobytes())
+        self.assertTrue(xlad.verify(step, state, **job))
 
 
 class Clusters(unittest.TestCase):
