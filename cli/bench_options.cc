@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "cli/flag_checks.h"
 #include "cli/transports.h"
@@ -68,6 +69,11 @@ std::string Names(const Rows& rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
 }
 
+// The name in kCollectives of a collective: nccl-tests has the suffix _perf, and HLO's names have hyphens.
+std::string BaseName(absl::string_view name) {
+  return absl::StrReplaceAll(absl::StripSuffix(name, "_perf"), {{"-", "_"}});
+}
+
 void AddHostFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--meet", o->meeting_folder,
                   "folder in which ranks on several hosts find each other; all hosts must see it; not for "
@@ -100,7 +106,7 @@ std::string BenchTypeName(ElementType type) {
 }
 
 absl::StatusOr<CollectiveKind> ParseBenchCollective(const std::string& name) {
-  const std::string base(absl::StripSuffix(name, "_perf"));
+  const std::string base = BaseName(name);
   for (const CollectiveName& row : kCollectives) {
     if (base == row.name) return row.kind;
   }
@@ -109,7 +115,7 @@ absl::StatusOr<CollectiveKind> ParseBenchCollective(const std::string& name) {
 }
 
 bool IsRaggedBench(const std::string& name) {
-  const std::string base(absl::StripSuffix(name, "_perf"));
+  const std::string base = BaseName(name);
   return std::any_of(std::begin(kCollectives), std::end(kCollectives),
                      [&](const CollectiveName& row) { return row.ragged && base == row.name; });
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/memory_limit.h"
 #include "base/random.h"
@@ -70,7 +71,9 @@ struct CommSimulateOptions : ScheduleOptions {
 // the larger of the sizes of the input and the output.
 absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
   CollectiveSpec spec;
-  XLAD_ASSIGN_OR_RETURN(spec.kind, collectives::ParseCollectiveKind(options.collective));
+  // HLO's names have hyphens.
+  XLAD_ASSIGN_OR_RETURN(spec.kind,
+                        collectives::ParseCollectiveKind(absl::StrReplaceAll(options.collective, {{"-", "_"}})));
   if (collectives::Reduces(spec.kind)) {
     XLAD_ASSIGN_OR_RETURN(spec.reduction, collectives::ParseReduction(options.op));
     const bool is_of_bits =

@@ -116,12 +116,15 @@ int UsageError(const CLI::App& app, const CLI::ParseError& error) {
   return kUsage;
 }
 
-// `xlad help COMMAND` means `xlad COMMAND --help`.
-std::vector<std::string> ArgumentsOf(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.empty() || arguments[0] != "help") return arguments;
-  arguments.erase(arguments.begin());
-  arguments.push_back("--help");
+// `xlad help COMMAND` is `xlad COMMAND --help`, and `xlad --version` is `xlad version`.
+std::vector<std::string> WithoutSynonyms(std::vector<std::string> arguments) {
+  if (arguments.empty()) return arguments;
+  if (arguments[0] == "help") {
+    arguments.erase(arguments.begin());
+    arguments.push_back("--help");
+  } else if (arguments[0] == "--version") {
+    arguments[0] = "version";
+  }
   return arguments;
 }
 
@@ -135,7 +138,7 @@ int Main(int argc, char** argv) {
   for (const auto& add : kCommands) add(app, &action);
   for (CLI::App* command : app.get_subcommands(nullptr)) command->allow_extras();
   app.allow_extras();
-  auto arguments = WithSettings(app, ArgumentsOf(argc, argv), [](const std::string& name) {
+  auto arguments = WithSettings(app, WithoutSynonyms({argv + 1, argv + argc}), [](const std::string& name) {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   });

@@ -27,6 +27,8 @@ class CommTest(unittest.TestCase):
                 with self.subTest(collective=collective, ranks=ranks):
                     report = json.loads(self.comm("check", collective, "--ranks", ranks, "--mutations", 20, "--format", "json"))
                     self.assertTrue(report["accepted"], report)
+            hyphens = collective.replace("_", "-")
+            self.assertEqual(self.comm("schedule", hyphens, "--ranks", 2), self.comm("schedule", collective, "--ranks", 2))
         for op in ("sum", "prod", "min", "max", "avg", "and", "or", "xor"):
             self.comm("check", "all_reduce", "--ranks", 3, "--op", op)
 

@@ -35,7 +35,10 @@ class Commands(unittest.TestCase):
                         "bench simulate version").split():
             self.assertIn(command, out)
             self.assertEqual(xlad(command, "--help")[0], 0, command)
+            self.assertEqual(xlad("help", command), xlad(command, "--help"))
+        self.assertEqual(xlad("help"), xlad("--help"))
         self.assertEqual(xlad("version")[0], 0)
+        self.assertEqual(xlad("--version"), xlad("version"))
         self.fails("partiton", PROGRAM, words=["did you mean partition?"], code=(2,))
         self.fails("run", JOB, "--step", "3", words=["--step", "did you mean --steps?"], code=(2,))
         self.fails("run", JOB, "--steps", "-3", words=["found -3, expected a whole number of 0 or more"], code=(2,))
