@@ -6,11 +6,41 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
 
 #include "absl/types/span.h"
 #include "base/status.h"
 
 namespace xlad::collectives {
+
+// A second stream of a device, for a library that enqueues work on it by the device's own interface
+// (collectives/exec/nccl). Its work runs while the work of the device's stream runs, except as WaitForDevice says.
+// Destroying the stream waits for its work.
+class SideStream {
+ public:
+  // A point in the work of the stream.
+  class Mark {
+   public:
+    virtual ~Mark() = default;
+    // Does not block. Returns the first error of the work before the mark when that has ended.
+    virtual absl::StatusOr<bool> IsReached() const = 0;
+  };
+
+  virtual ~SideStream() = default;
+  virtual void* handle() const = 0;            // The stream in the device's own interface: a CUstream.
+  virtual const std::string& gpu() const = 0;  // The address of the GPU, which differs between all GPUs of a machine.
+  // Makes the GPU current on the calling thread.
+  virtual absl::Status Activate() = 0;
+  // All later work on this stream runs after the work that is on the device's stream now.
+  virtual absl::Status WaitForDevice() = 0;
+  virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
+  // Returns memory of the device to which this stream copies the bytes. The caller keeps it until the work that uses it
+  // has finished.
+  virtual absl::StatusOr<std::shared_ptr<const std::byte>> CopyAside(const void* from, int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Mark>> Record() = 0;
+};
 
 // Threads: one at a time. Errors: see runtime::Stream.
 class DeviceOps {
@@ -24,6 +54,11 @@ class DeviceOps {
   virtual absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) = 0;
   // Waits until all work enqueued before has finished. Returns the first error of this work.
   virtual absl::Status Synchronize() = 0;
+  // Returns a new side stream, which must not outlive this object. Unimplemented if libraries cannot enqueue work on
+  // the device.
+  virtual absl::StatusOr<std::unique_ptr<SideStream>> MakeSideStream() {
+    return absl::UnimplementedError("the device is not a GPU of NVIDIA");
+  }
 };
 
 }  // namespace xlad::collectives

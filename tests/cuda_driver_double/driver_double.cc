@@ -28,6 +28,13 @@ Settings ReadSettings(const std::string& text) {
       settings.failures[function] = {std::stoi(code), calls.empty() ? 0 : std::stoi(calls)};
     }
   }
+  const char* const chosen = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::istringstream numbers(chosen != nullptr ? chosen : "");
+  for (std::string number; chosen != nullptr && std::getline(numbers, number, ',');) {
+    if (std::stoi(number) >= 0 && std::stoi(number) < settings.devices) settings.visible.push_back(std::stoi(number));
+  }
+  for (int number = 0; chosen == nullptr && number < settings.devices; ++number) settings.visible.push_back(number);
+  settings.devices = static_cast<int>(settings.visible.size());
   return settings;
 }
 

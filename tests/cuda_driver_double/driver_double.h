@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/devices/cuda/driver_api.h"
 #include "tests/cuda_driver_double/ptx_program.h"
@@ -22,9 +23,11 @@ using runtime::cuda::Result;
 //   devices=1  version=12040  capability=90  memory=17179869184  pools=1  cublaslt=130100
 //   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
 // The function may also be one of cuBLASLt (tests/cublaslt_double).
+// The environment variable CUDA_VISIBLE_DEVICES selects some of the GPUs, by their numbers.
 struct Settings {
   int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100;
   uint64_t memory = uint64_t{16} << 30;
+  std::vector<int> visible;  // The numbers of the GPUs that programs can use; `devices` is the number of these.
   struct Failure {
     Result code = 0;
     int calls = 0;

@@ -44,6 +44,7 @@ class CudaStream final : public Stream {
   absl::StatusOr<std::unique_ptr<Event>> Record() override;
   absl::Status WaitFor(const Event& event) override;
   absl::Status Synchronize() override;
+  absl::StatusOr<std::unique_ptr<collectives::SideStream>> MakeSideStream() override;
 
   const Gpu& gpu() const { return *gpu_; }
   StreamHandle handle() const { return stream_; }

@@ -46,6 +46,7 @@ inline constexpr int kJitErrorLogBuffer = 5, kJitErrorLogBufferBytes = 6;  // CU
   F(cuDeviceGetCount, (int* count))                                                                                    \
   F(cuDeviceGet, (DeviceId * device, int ordinal))                                                                     \
   F(cuDeviceGetName, (char* name, int length, DeviceId device))                                                        \
+  F(cuDeviceGetPCIBusId, (char* address, int length, DeviceId device))                                                 \
   F(cuDeviceGetAttribute, (int* value, int attribute, DeviceId device))                                                \
   F(cuDevicePrimaryCtxRetain, (ContextHandle * context, DeviceId device))                                              \
   F(cuDevicePrimaryCtxRelease_v2, (DeviceId device))                                                                   \

@@ -69,6 +69,12 @@ absl::StatusOr<int> Gpu::Attribute(int attribute) const {
   return value;
 }
 
+absl::StatusOr<std::string> Gpu::PciAddress() const {
+  char address[32] = {};
+  XLAD_RETURN_IF_ERROR(Check(driver_.cuDeviceGetPCIBusId(address, sizeof address, device_), "cuDeviceGetPCIBusId"));
+  return std::string(address);
+}
+
 absl::Status Gpu::Activate() const { return Check(driver_.cuCtxSetCurrent(context_), "cuCtxSetCurrent"); }
 
 absl::Status Gpu::Check(Result result, const std::string& what) const {

@@ -23,6 +23,9 @@ class Gpu {
   // "GPU 0 (NVIDIA H100)", for messages.
   const std::string& name() const { return name_; }
 
+  // "0000:3B:00.0": the address on the PCI bus, which differs between all GPUs of a machine.
+  absl::StatusOr<std::string> PciAddress() const;
+
   // The driver works on the GPU that is current on the calling thread. Every function that calls the driver calls
   // Activate first.
   absl::Status Activate() const;

@@ -137,6 +137,12 @@ Result cuDeviceGetName(char* name, int length, DeviceId) {
   std::snprintf(name, static_cast<size_t>(length), "test double");
   return kSuccess;
 }
+Result cuDeviceGetPCIBusId(char* address, int length, DeviceId device) {
+  XLAD_ENTER(cuDeviceGetPCIBusId);
+  const int number = DriverDouble::Get().settings().visible[static_cast<size_t>(device)];
+  std::snprintf(address, static_cast<size_t>(length), "0000:%02X:00.0", static_cast<unsigned>(number + 1));
+  return kSuccess;
+}
 Result cuDeviceGetAttribute(int* value, int attribute, DeviceId) {
   XLAD_ENTER(cuDeviceGetAttribute);
   const cuda_double::Settings& settings = DriverDouble::Get().settings();
