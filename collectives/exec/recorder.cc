@@ -47,6 +47,10 @@ std::string Recorder::Text(const Record& record) const {
   if (record.place.iteration != 0) absl::StrAppend(&out, ", iteration ", absl::Hex(record.place.iteration));
   absl::StrAppend(&out, ", rank ", record.place.rank, " of ", collective.spec.ranks);
   if (record.end_ns >= 0) return absl::StrCat(out, ", took ", (record.end_ns - record.begin_ns) / 1000, " us");
+  if (schedule_ == nullptr) {
+    absl::StrAppend(&out, ", in a library");
+    return collective.why.empty() ? out : absl::StrCat(out, ", because ", collective.why);
+  }
   const std::vector<ScheduleOp>& ops = schedule_->ops;
   const size_t op = op_.load(std::memory_order_relaxed);
   absl::StrAppend(&out, ", ", op < ops.size() ? absl::StrCat("at \"", Print(ops[op]), "\"") : "ending");

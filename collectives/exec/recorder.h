@@ -50,7 +50,8 @@ class Recorder {
     int64_t step = 0;
     uint64_t iteration = 0;
   };
-  // Records the start of a collective that runs `schedule`, which must stay valid until End.
+  // Records the start of a collective that runs `schedule`, which must stay valid until End. `schedule` is null if a
+  // library runs the collective.
   void Begin(const Place& place, const Schedule* schedule);
   // Records the start of an operation of the schedule. Lock-free.
   void AtOp(int op) {
@@ -99,7 +100,7 @@ class Recorder {
   mutable std::mutex mutex_;
   std::array<Record, kRecords> records_;
   int64_t count_ = 0;
-  const Schedule* schedule_ = nullptr;  // Null unless a collective runs.
+  const Schedule* schedule_ = nullptr;  // Null unless a collective runs by a schedule.
   std::atomic<int> op_ = 0;
   std::atomic<int64_t> progress_ns_ = 0;
   MessageLog* messages_ = nullptr;

@@ -118,9 +118,11 @@ class Transport {
 constexpr int kMaxChannels = 1 << 20;
 
 // Each communicator of a fabric has channels of its own (Fabric::ReserveChannels). The first of these are used while
-// the communicator forms: to compare schedules, and to agree on how the devices of a host share memory.
+// the communicator forms: to compare schedules, to agree on how the devices of a host share memory, and to send the ids
+// of groups that a library connects.
 constexpr int kFormChannel = 0;
 constexpr int kHostChannel = 1;
-constexpr int kFirstDataChannel = 2;
+constexpr int kLibraryChannel = 2;
+constexpr int kFirstDataChannel = 3;
 
 }  // namespace xlad::collectives

@@ -27,7 +27,9 @@ struct CollectivePlan {
   // has a root, the order is rotated so that position 0 has the root.
   std::vector<int> order;
   std::string protocol;  // How data is moved between ranks: "" (the communicator chooses), "slots", "windows", "board".
-  std::string engine;    // The library that runs the collective: "" (xlad's schedules) or "nccl".
+  // The library that must run the collective: "nccl", or "" (the communicator chooses: xlad's schedules, or NCCL where
+  // it gives the same bits or the mode allows others).
+  std::string engine;
 
   // Returns the canonical text, such as "ring chunks=1 channels=1" or "ring_2d chunks=4 channels=2 grid=4x4".
   // Parameters other than chunks and channels are omitted if they have their default values. ParsePlan reads this text.

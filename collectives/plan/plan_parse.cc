@@ -35,6 +35,7 @@ absl::Status ParseParameter(absl::string_view name, absl::string_view value, Col
     return absl::OkStatus();
   }
   if (name == "engine") {
+    if (value != "nccl") return absl::InvalidArgumentError(absl::StrCat("found engine \"", value, "\", expected nccl"));
     plan->engine = std::string(value);
     return absl::OkStatus();
   }

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "collectives/exec/host/host_communicator.h"
+#include "collectives/exec/nccl/nccl_communicator.h"
+#include "collectives/exec/staged_communicator.h"
 
 namespace xlad::collectives {
 
@@ -67,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   // this machine may run the others.
   const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency() / 2;
   fabric->own_cores_ = own_cores;
+  fabric->any_network_ = transport.any_network;
   fabric->memory_ = HostMemory::Make(/*with_arena=*/fabric->shared_ != nullptr);
   for (int device : options.devices) fabric->waiters_[device] = nullptr;
   std::map<int, Waiter*> waiters;  // The i-th waiter uses the i-th shared words.
@@ -141,7 +144,22 @@ absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Mem
   const ScheduledCommunicator::Options messages{
       member.device,      member.first_channel, member.collectives, &transport(member.device), abort_, recorder,
       /*checksums=*/false};
-  return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder});
+  if (member.ops == nullptr) return HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, ""});
+  nccl::OpenedDevice opened = nccl::OpenDevice(member.ops);
+  opened.endpoint.any_network = any_network_;
+  XLAD_ASSIGN_OR_RETURN(
+      auto on_host, HostCommunicator::Form({messages, memory_, own_cores_, member.recorder, opened.endpoint.Encode()}));
+  std::map<int, nccl::Endpoint> endpoints{{member.device, opened.endpoint}};
+  for (const auto& [peer, greeting] : on_host->greetings()) endpoints[peer] = nccl::Endpoint::Decode(greeting);
+  auto staged = std::make_unique<StagedCommunicator>(member.ops, member.collectives, member.device, std::move(on_host));
+  nccl::NcclCommunicator::Options options;
+  options.device = member.device;
+  options.collectives = member.collectives;
+  options.abort = abort_;
+  options.transport = &transport(member.device);
+  options.channel = member.first_channel + kLibraryChannel;
+  options.recorder = member.recorder;
+  return nccl::NcclCommunicator::Form(options, std::move(opened), endpoints, std::move(staged));
 }
 
 void Fabric::Leave() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/exec/communicator.h"
+#include "collectives/exec/device_ops.h"
 #include "collectives/exec/host/host_memory.h"
 #include "collectives/exec/recorder.h"
 #include "collectives/exec/transports/in_process/in_process.h"
@@ -25,7 +26,8 @@ struct TransportChoice {
   bool shares_memory = true;            // Processes that can map each other's memory use shared memory.
   bool requires_shared_memory = false;  // Processes that cannot map each other's memory are an error.
   const xlad_transport_api* plugin = nullptr;
-  bool any_network = false;  // The plugin may use other networks than the loopback interface.
+  bool any_network =
+      false;  // The plugin may use other networks than the loopback interface. NCCL may connect machines.
 };
 
 // Wraps the transport of a device, for example to inject faults. `inner` outlives the result.
@@ -66,6 +68,10 @@ class Fabric {
     // Records collectives by messages, which may run at the same time as a collective on mapped memory. If it is null,
     // `recorder` records both kinds, and a collective that is started has finished when Start returns.
     Recorder* message_recorder = nullptr;
+    // The device, if its communicator works on buffers of the device: collectives run by NCCL if possible
+    // (nccl_rules.h), and otherwise on copies in host memory (StagedCommunicator). If it is null, the buffers are in
+    // host memory.
+    DeviceOps* ops = nullptr;
   };
   // Forms a communicator; see HostCommunicator.
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(const Member& member);
@@ -92,6 +98,7 @@ class Fabric {
   AbortSignal* const abort_;
   DataPlane* data_plane_ = nullptr;
   std::atomic<int> next_channel_ = 0;
+  bool any_network_ = false;
   bool own_cores_ = false;  // Whether every device of the task has a core of its own.
   std::shared_ptr<HostMemory> memory_;
   int64_t listener_id_ = -1;

@@ -1,57 +1,23 @@
 #include "collectives/exec/host/host_communicator.h"
 
-#include <deque>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/log.h"
+#include "collectives/exec/text_links.h"
 
 namespace xlad::collectives {
+namespace {
 
-// Exchanges short texts between this device and its peers, on a channel of its own.
-class HostCommunicator::Meeting {
+constexpr char kEndOfAddress[] = "\t";  // Between the address of a device and its greeting.
+
+}  // namespace
+
+class HostCommunicator::Meeting : public TextLinks {
  public:
-  Meeting(Transport* transport, int channel) : transport_(*transport), channel_(channel) {}
-
-  absl::Status Send(int peer, const std::string& text) {
-    XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));
-    const std::string& kept = sent_[peer].emplace_back(text);
-    return link->Post({}, {ConstPiece(reinterpret_cast<const std::byte*>(kept.data()), kept.size())});
-  }
-
-  absl::StatusOr<std::string> Receive(int peer) {
-    XLAD_ASSIGN_OR_RETURN(ReceiveLink* const link, transport_.OpenReceive(peer, channel_));
-    XLAD_ASSIGN_OR_RETURN(const Incoming message, link->Next());
-    std::string text;
-    for (const ConstPiece& piece : message.pieces) {
-      text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    }
-    XLAD_RETURN_IF_ERROR(link->Release());
-    return text;
-  }
-
-  // Waits until the peers have read the texts, which must exist until then.
-  absl::Status WaitUntilReceived() {
-    for (const auto& [peer, texts] : sent_) {
-      XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));
-      XLAD_RETURN_IF_ERROR(link->WaitReleased(std::ssize(texts)));
-    }
-    return absl::OkStatus();
-  }
-  // Withdraws the texts after an error, so that they can be destroyed.
-  void Revoke() {
-    for (const auto& [peer, texts] : sent_) {
-      const absl::StatusOr<SendLink*> link = transport_.OpenSend(peer, channel_);
-      if (link.ok()) (*link)->Revoke();
-    }
-  }
-
+  using TextLinks::TextLinks;
   std::map<int, HostAddress> addresses;  // The addresses by device, including this device.
-
- private:
-  Transport& transport_;
-  const int channel_;
-  std::map<int, std::deque<std::string>> sent_;
 };
 
 absl::StatusOr<std::unique_ptr<HostCommunicator>> HostCommunicator::Form(const Options& options) {
@@ -73,10 +39,13 @@ absl::Status HostCommunicator::FormGroups() {
   const absl::Status status = [&]() -> absl::Status {
     const std::vector<int> peers = messages_->Peers();
     meeting.addresses[device] = options_.memory->address();
-    for (const int peer : peers) XLAD_RETURN_IF_ERROR(meeting.Send(peer, options_.memory->address().Encode()));
+    const std::string own = absl::StrCat(options_.memory->address().Encode(), kEndOfAddress, options_.greeting);
+    for (const int peer : peers) XLAD_RETURN_IF_ERROR(meeting.Send(peer, own));
     for (const int peer : peers) {
       XLAD_ASSIGN_OR_RETURN(const std::string text, meeting.Receive(peer));
-      XLAD_ASSIGN_OR_RETURN(meeting.addresses[peer], HostAddress::Decode(text));
+      const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(kEndOfAddress, 1));
+      XLAD_ASSIGN_OR_RETURN(meeting.addresses[peer], HostAddress::Decode(parts.first));
+      greetings_[peer] = parts.second;
     }
     for (size_t i = 0; i < collectives.size(); ++i) {
       const int spec = static_cast<int>(i);
@@ -210,8 +179,6 @@ absl::StatusOr<int64_t> HostCommunicator::Start(const CollectiveLaunch& launch) 
   });
 }
 
-absl::Status HostCommunicator::Wait(int64_t number) {
-  return number == 0 ? absl::OkStatus() : progress_->Wait(number);
-}
+absl::Status HostCommunicator::Wait(int64_t number) { return number == 0 ? absl::OkStatus() : progress_->Wait(number); }
 
 }  // namespace xlad::collectives

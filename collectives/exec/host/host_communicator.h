@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collectives/exec/host/host_group.h"
@@ -24,6 +25,7 @@ class HostCommunicator final : public Communicator {
     // Records collectives on mapped memory. If it is also the recorder of the messages, collectives by messages do not
     // run while the device computes.
     Recorder* recorder = nullptr;
+    std::string greeting;  // A text of at most about 1000 bytes that each peer gets.
   };
 
   // Forms a ScheduledCommunicator. Then forms a HostGroup for each group of devices that can reach each other's memory
@@ -35,6 +37,8 @@ class HostCommunicator final : public Communicator {
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override;
 
+  // The greetings of the devices that share a group with this one.
+  const std::map<int, std::string>& greetings() const { return greetings_; }
   // The number of collectives that run on mapped memory.
   int mapped_collectives() const;
 
@@ -49,6 +53,7 @@ class HostCommunicator final : public Communicator {
 
   const Options options_;
   std::unique_ptr<ScheduledCommunicator> messages_;
+  std::map<int, std::string> greetings_;
   std::map<std::vector<int>, std::unique_ptr<HostGroup>> groups_;  // By devices; null if the group uses messages.
   struct Mapped {
     HostGroup* group = nullptr;

@@ -1,0 +1,48 @@
+// Which collectives NCCL may run.
+//
+// NCCL reduces in an order of its own. Reductions whose bits depend on the order are therefore only possible in the
+// mode kFast. Integer sums, products, minima and maxima have the same bits in any order, and kinds that only move data
+// do not reduce; NCCL may run these in every mode.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/exec/collective_set.h"
+#include "collectives/exec/nccl/nccl_api.h"
+
+namespace xlad::collectives::nccl {
+
+// The engine of a plan (CollectivePlan::engine) that requires NCCL.
+inline constexpr char kNcclEngine[] = "nccl";
+
+// What a device tells its peers while communicators form.
+struct Endpoint {
+  std::string machine;
+  std::string gpu;  // The GPU of the machine, or empty if the device cannot use NCCL.
+  int version = 0;  // The version of NCCL.
+  // Whether NCCL may connect machines, although its traffic is neither encrypted nor authenticated.
+  bool any_network = false;
+  std::string why;  // Why the device cannot use NCCL, or empty.
+  std::string Encode() const;
+  // Texts that are not from Encode become endpoints that cannot use NCCL.
+  static Endpoint Decode(absl::string_view text);
+};
+
+// Return why NCCL cannot run a collective, or an empty text if it can. The result is the same on all members of a
+// group. `required` is true if the plan requires NCCL: otherwise minima and maxima of floats are refused too, because
+// NCCL does not define them for NaNs.
+std::string WhyNotSpec(const CollectiveSpec& spec, bool required);
+// `endpoints` has the members of the group.
+std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpoint>& endpoints);
+
+// NCCL's type and number of elements for `count` elements. Kinds that only move data use bytes.
+struct Elements {
+  DataType type = kUint8;
+  int64_t per_element = 1;  // NCCL's elements per element of the spec.
+};
+Elements ElementsOf(const CollectiveSpec& spec);
+Op OpOf(Reduction reduction);
+
+}  // namespace xlad::collectives::nccl
