@@ -12,7 +12,8 @@
 #include "cli/devices.h"
 #include "cli/flag_checks.h"
 #include "collectives/exec/fabric/fabric.h"
-#include "collectives/exec/staged_communicator.h"
+#include "collectives/exec/nccl/nccl_library.h"
+#include "collectives/exec/nccl/nccl_rules.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "runtime/devices/registry/registry.h"
@@ -30,6 +31,8 @@ struct DeviceBenchOptions {
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
   std::string format = "table";
+  collectives::ReductionMode mode = collectives::ReductionMode::kFast;
+  std::string algorithm;  // A plan, "nccl" for any plan that NCCL runs, or empty.
 };
 
 struct DeviceBenchRow {
@@ -39,8 +42,17 @@ struct DeviceBenchRow {
   double minimum_us = 0, median_us = 0, maximum_us = 0;
 };
 
+absl::StatusOr<collectives::CollectivePlan> PlanOf(const DeviceBenchOptions& options,
+                                                   const collectives::CollectiveSpec& spec) {
+  const bool is_engine = options.algorithm == collectives::nccl::kNcclEngine;
+  if (!options.algorithm.empty() && !is_engine) return collectives::ParsePlan(options.algorithm);
+  XLAD_ASSIGN_OR_RETURN(collectives::CollectivePlan plan, collectives::MakePlan(spec));
+  if (is_engine) plan.engine = options.algorithm;
+  return plan;
+}
+
 // All-reduce (sum, f32) of `bytes` over all devices.
-absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
+absl::StatusOr<CollectiveSet> MakeSet(const DeviceBenchOptions& options, int devices, int64_t bytes) {
   Executable executable;
   xlad::CollectiveSpec* proto = executable.add_collectives();
   proto->set_collective_id(1);
@@ -49,6 +61,7 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   proto->set_reduction(xlad::CollectiveSpec::SUM);
   proto->set_element_type(static_cast<int>(tensor::ElementType::kF32));
   proto->add_counts(bytes / 4);
+  proto->set_mode(static_cast<xlad::ReductionMode>(options.mode));
   for (int device = 0; device < devices; ++device) {
     if (device == 0) proto->add_groups();
     proto->mutable_groups(0)->add_devices(device);
@@ -58,7 +71,8 @@ absl::StatusOr<CollectiveSet> MakeSet(int devices, int64_t bytes) {
   spec.reduction = collectives::Reduction::kSum;
   spec.counts = {bytes / 4};
   spec.ranks = devices;
-  XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, collectives::MakePlan(spec));
+  spec.mode = options.mode;
+  XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, PlanOf(options, spec));
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
   *plans.Add() = collectives::PlanToProto<CollectivePlanProto>(plan, 0);
   return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
@@ -77,8 +91,8 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   runtime::Device* const device = setup.devices[rank];
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
-  XLAD_ASSIGN_OR_RETURN(auto formed, setup.fabric->MakeCommunicator({rank, setup.set, &recorder}));
-  collectives::StagedCommunicator communicator(stream.get(), setup.set, rank, std::move(formed));
+  XLAD_ASSIGN_OR_RETURN(const auto communicator,
+                        setup.fabric->MakeCommunicator({rank, setup.set, &recorder, 0, nullptr, stream.get()}));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
@@ -94,7 +108,7 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
     launch.outputs = {&output, 1};
     launch.step = i;
     const int64_t start_ns = RealClock().NowNs();
-    XLAD_RETURN_IF_ERROR(communicator.Launch(launch));
+    XLAD_RETURN_IF_ERROR(communicator->Launch(launch));
     XLAD_RETURN_IF_ERROR(stream->Synchronize());
     if (i >= kWarmUp) times_us.push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
   }
@@ -104,7 +118,7 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
 absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const std::vector<runtime::Device*>& of_ranks,
                                        int64_t bytes) {
   const int devices = std::ssize(of_ranks);
-  XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(devices, bytes));
+  XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(options, devices, bytes));
   collectives::AbortSignal abort;
   collectives::FabricOptions fabric_options;
   fabric_options.num_devices = devices;
@@ -137,6 +151,15 @@ absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const 
   row.median_us = times[times.size() / 2];
   row.maximum_us = times.back();
   return row;
+}
+
+// Says whether NCCL can run collectives among GPUs here.
+void ExplainNccl() {
+  const auto library = collectives::nccl::TheNccl();
+  const std::string text = library.ok() ? absl::StrCat("version ", collectives::nccl::VersionText((*library)->version),
+                                                       " (", (*library)->name, ")")
+                                        : std::string(library.status().message());
+  std::printf("# %s%s\n", library.ok() ? "NCCL: " : "", text.c_str());
 }
 
 int64_t CountOf(const DeviceRequests& devices) {
@@ -206,6 +229,7 @@ void AddBench(CLI::App& parent, Action* action) {
       "Examples:\n  mpirun -np 4 xlad bench all_reduce -b 8 -e 256M -f 2\n"
       "  xlad bench all_gather --ranks 2 -b 1K -e 1M -f 2 -d bfloat16 -R 1\n"
       "  xlad bench --device cpu:2,opaque:2   (without a collective: among the devices of one process)\n"
+      "  xlad bench --device cuda:1 --algorithm nccl --explain\n"
       "Flags, columns, algbw and busbw are those of nccl-tests.");
   app->add_option("COLLECTIVE", bench->collective,
                   "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, ...");
@@ -224,7 +248,13 @@ void AddBench(CLI::App& parent, Action* action) {
   app->callback([=] {
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);
-      return bench->calibrate ? RunCalibration(*bench) : RunDeviceBench(*options);
+      if (bench->calibrate) return RunCalibration(*bench);
+      const auto mode = ParseBenchMode(bench->mode);
+      if (!mode.ok()) return Fail(mode.status());
+      options->mode = *mode;
+      options->algorithm = bench->algorithm;
+      if (bench->explain && options->format == "table") ExplainNccl();
+      return RunDeviceBench(*options);
     };
   });
 }

@@ -149,10 +149,19 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
     return error("-i: found 0 bytes, expected an increment above 0, or a factor (-f)");
   }
   if (!o.algorithm.empty()) {
+    if (o.algorithm == "nccl") {
+      return error(
+          "--algorithm: found nccl, expected a plan of xlad's schedules: the ranks of `xlad bench COLLECTIVE` "
+          "have their buffers in the memory of the host; `xlad bench --device cuda:1 --algorithm nccl`, "
+          "without a collective, runs NCCL on a GPU");
+    }
     const auto plan = collectives::ParsePlan(o.algorithm);
     if (!plan.ok()) return Annotate(plan.status(), "--algorithm");
     const auto found = collectives::FindAlgorithm(plan->algorithm);
     if (!found.ok()) return Annotate(found.status(), "--algorithm");
+    if (!plan->engine.empty()) {
+      return error("--algorithm: found engine=", plan->engine, ", expected none without --device cuda");
+    }
   }
   // A spec of one rank is enough to check whether the reduction is defined for the type.
   collectives::CollectiveSpec spec;
@@ -206,7 +215,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->capture_default_str()
       ->check(Between(0, 1));
   app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(Between(1, 64));
-  app->add_option("--algorithm", o->algorithm, "plan instead of the one that xlad chooses, as `xlad comm` prints it");
+  app->add_option("--algorithm", o->algorithm,
+                  "plan instead of the one that xlad chooses, as `xlad comm` prints it; without COLLECTIVE: nccl, too");
   app->add_option("--plans", o->plans,
                   "file of plans by size, which --algorithm overrides: lines as \"all_reduce 64K-1M ring chunks=4\"")
       ->check(InputFile());

@@ -10,7 +10,8 @@ void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network)
                   absl::StrCat("how processes exchange messages: ", collectives::TransportNames()))
       ->capture_default_str();
   app->add_flag("--insecure-network", *any_network,
-                "let ucx use other networks than the loopback interface, without encryption");
+                "let ucx use other networks than the loopback interface, and NCCL connect machines, without "
+                "encryption");
 }
 
 absl::Status CheckTransport(const std::string& transport, int64_t workers) {

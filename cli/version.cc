@@ -1,8 +1,9 @@
-// `xlad version`: the version, and the kinds of device that this binary and this machine have.
+// `xlad version`: the version, the kinds of device that this binary and this machine have, and NCCL.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "collectives/exec/nccl/nccl_library.h"
 #include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
@@ -15,8 +16,11 @@ int RunVersion(const std::string& format) {
     const absl::Status available = kind.available();
     std::vector<std::string> memory;
     for (const MemoryKind memory_kind : kind.memory) memory.push_back(runtime::MemoryKindName(memory_kind));
-    nlohmann::ordered_json row = {{"kind", kind.name},     {"description", kind.description}, {"models", kind.models},
-                                  {"memory_kinds", memory}, {"available", available.ok()}};
+    nlohmann::ordered_json row = {{"kind", kind.name},
+                                  {"description", kind.description},
+                                  {"models", kind.models},
+                                  {"memory_kinds", memory},
+                                  {"available", available.ok()}};
     if (!available.ok()) row["reason"] = std::string(available.message());
     const std::string libraries = available.ok() && kind.libraries != nullptr ? kind.libraries() : "";
     if (!libraries.empty()) row["libraries"] = libraries;
@@ -25,8 +29,17 @@ int RunVersion(const std::string& format) {
                     available.ok() ? "" : absl::StrCat(" (not on this machine: ", available.message(), ")"),
                     libraries.empty() ? "" : absl::StrCat(" (", libraries, ")"), "\n");
   }
+  const auto nccl = collectives::nccl::TheNccl();
+  const std::string found = nccl.ok() ? collectives::nccl::VersionText((*nccl)->version) : "";
+  absl::StrAppend(&table,
+                  nccl.ok() ? absl::StrCat("NCCL: ", found, " (", (*nccl)->name, ")")
+                            : std::string(nccl.status().message()),
+                  "\n");
   if (format == "json") {
-    const nlohmann::ordered_json json = {{"version", XLAD_VERSION}, {"devices", kinds}};
+    nlohmann::ordered_json json = {{"version", XLAD_VERSION}, {"devices", kinds}};
+    json["nccl"] = {{"available", nccl.ok()}};
+    if (nccl.ok()) json["nccl"]["version"] = found;
+    if (!nccl.ok()) json["nccl"]["reason"] = std::string(nccl.status().message());
     std::printf("%s\n", json.dump(2).c_str());
   } else {
     std::printf("xlad %s\n%s", XLAD_VERSION, table.c_str());
@@ -37,7 +50,8 @@ int RunVersion(const std::string& format) {
 }  // namespace
 
 void AddVersion(CLI::App& parent, Action* action) {
-  CLI::App* app = parent.add_subcommand("version", "print the version and the kinds of device");
+  CLI::App* app =
+      parent.add_subcommand("version", "print the version, the kinds of device, and whether NCCL was found");
   app->footer("Example:\n  xlad version --format json");
   auto format = std::make_shared<std::string>();
   AddFormatFlag(app, format.get());

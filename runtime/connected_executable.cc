@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
-#include "collectives/exec/staged_communicator.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
 #include "runtime/host_threads.h"
@@ -154,13 +153,10 @@ absl::Status ConnectedExecutable::Prepare(int index) {
 }
 
 absl::Status ConnectedExecutable::Connect(int index) {
-  const int position = positions_[index];
-  XLAD_ASSIGN_OR_RETURN(
-      auto formed, fabric_->fabric().MakeCommunicator(
-                       {position, &collectives_, &MappedRecorder(index), first_channel_, &MessageRecorder(index)}));
   Shard& shard = *shards_[index];
-  shard.communicator =
-      std::make_unique<collectives::StagedCommunicator>(shard.stream.get(), &collectives_, position, std::move(formed));
+  XLAD_ASSIGN_OR_RETURN(shard.communicator, fabric_->fabric().MakeCommunicator(
+                                                {positions_[index], &collectives_, &MappedRecorder(index),
+                                                 first_channel_, &MessageRecorder(index), shard.stream.get()}));
   return absl::OkStatus();
 }
 
