@@ -18,7 +18,7 @@ DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"
 CUBLASLT_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cublaslt_double.so"
 
 
-def driver(library, settings="", cublaslt=""):
+def driver(library, settings="", cublaslt="off"):
     """Chooses the libraries that replace NVIDIA's driver and cuBLASLt, and the properties of the test doubles."""
     return mock.patch.dict(os.environ, {"XLAD_CUDA_DRIVER": str(library), "XLAD_CUDA_DOUBLE": settings,
                                         "XLAD_CUBLASLT": str(cublaslt)})
@@ -90,7 +90,7 @@ class GpuTest(unittest.TestCase):
             self.assertIn("CUDA_ERROR_LAUNCH_FAILED", made.job(on_gpu)["reason"])
 
     def test_the_ptx_trains_like_jax(self):
-        for cublaslt, (directory, manifest) in itertools.product(("", CUBLASLT_DOUBLE), job_directories()):
+        for cublaslt, (directory, manifest) in itertools.product(("off", CUBLASLT_DOUBLE), job_directories()):
             with self.subTest(example=directory.name, cublaslt=cublaslt), folder() as where:
                 with driver(DRIVER_DOUBLE, cublaslt=cublaslt):
                     expected = json.loads((directory / "curve.json").read_text())["meshes"]["single"]["loss"]
@@ -161,7 +161,7 @@ class GpuTest(unittest.TestCase):
     def test_version_lists_the_kinds(self):
         self.assertTrue(self.kinds()["gpu_sim"]["available"])
         for cublaslt, words in ((CUBLASLT_DOUBLE, "matrix products by cuBLASLt 13.1.0"),
-                                ("", "matrix products by xlad's own kernels: cuBLASLt is not used")):
+                                ("off", "matrix products by xlad's own kernels: cuBLASLt is not used")):
             with driver(DRIVER_DOUBLE, cublaslt=cublaslt):
                 self.assertTrue(self.kinds()["cuda"]["available"])
                 self.assertIn(words, self.kinds()["cuda"]["libraries"])

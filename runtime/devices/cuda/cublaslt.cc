@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -83,12 +84,12 @@ absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library) {
 absl::StatusOr<const CublasLt*> TheCublasLt(const Driver& driver) {
   static const auto* const library = [&driver]() -> const absl::StatusOr<const CublasLt*>* {
     const char* const named = std::getenv(kCublasLtVariable);
-    if (named != nullptr && *named != '\0') return new absl::StatusOr<const CublasLt*>(LoadCublasLt(named));
-    if (named != nullptr || std::getenv(kDriverVariable) != nullptr) {
-      return new absl::StatusOr<const CublasLt*>(absl::UnavailableError(
-          absl::StrCat("cuBLASLt is not used, because ", named != nullptr ? kCublasLtVariable : kDriverVariable,
-                       named != nullptr ? " is empty" : " names another driver", "; set ", kCublasLtVariable,
-                       " to the path of the library")));
+    const bool is_off = named != nullptr && std::strcmp(named, kCublasLtOff) == 0;
+    if (named != nullptr && !is_off) return new absl::StatusOr<const CublasLt*>(LoadCublasLt(named));
+    if (is_off || std::getenv(kDriverVariable) != nullptr) {
+      return new absl::StatusOr<const CublasLt*>(absl::UnavailableError(absl::StrCat(
+          "cuBLASLt is not used, because ", is_off ? kCublasLtVariable : kDriverVariable, is_off ? " is " : " names ",
+          is_off ? kCublasLtOff : "another driver", "; set ", kCublasLtVariable, " to the path of the library")));
     }
     return new absl::StatusOr<const CublasLt*>(LoadInstalled(driver.version));
   }();
@@ -120,7 +121,7 @@ absl::Status CublasLtContext::Check(LtStatus status, const std::string& what) co
   const std::string text = ErrorText(status, what);
   if (status == kLtAllocFailed) return absl::ResourceExhaustedError(text);
   return absl::InternalError(
-      absl::StrCat(text, "; to use xlad's own kernels instead, set ", kCublasLtVariable, " to an empty value"));
+      absl::StrCat(text, "; to use xlad's own kernels instead, set ", kCublasLtVariable, "=", kCublasLtOff));
 }
 
 }  // namespace xlad::runtime::cuda
