@@ -10,8 +10,9 @@ alternately: a pair is one block of steps of each, and one side is idle while th
 
 mesh `single`: both processes are bound to the same --threads CPUs (default 1).
 other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices. With --workers N,
-               a third side has xlad's devices in N processes, as N workers of this host have them; its time is compared
-               with that of the faster of the other two.
+               a third side has xlad's devices in N processes, as N workers of this host have them. Its time is
+               divided by that of the faster of the other two: the median over the rounds, and the ratio of the fastest
+               blocks.
 
 step    time per step in milliseconds: the median of xlad's blocks, the median of JAX's blocks, and the median ratio of
         the pairs (with the lowest and the highest). A ratio is JAX's time over xlad's; above 1, xlad is faster. `best`
@@ -130,9 +131,9 @@ def measure(job, mesh, args):
     row["step"]["jax_cpu_ms"] = statistics.median(j[1] for _, j in blocks)
     row["step"]["best_ratio"] = min(j for _, j in pairs) / min(x for x, _ in pairs)
     if several:
-        of_others = min(statistics.median(x[0] for x, _ in blocks), statistics.median(j[0] for _, j in blocks))
-        row["workers"] = {"count": workers, "ms": middle(several_ms),
-                          "ratio": statistics.median(several_ms) / of_others}
+        others = [min(pair) for pair in pairs]
+        row["workers"] = {"count": workers, "ms": middle(several_ms), "best_ratio": min(several_ms) / min(others),
+                          "ratio": middle([ms / other for ms, other in zip(several_ms, others)])}
     row["memory"] = {"xlad": memory[0], "jax": memory[1],
                      "ratio": memory[0]["plan_bytes"] / max(1, memory[1]["plan_bytes"])}
     return row
@@ -157,7 +158,8 @@ def line(row):
     ratio = step["ratio"]
     cpu = step["jax_cpu_ms"] / max(step["xlad_cpu_ms"], 1e-6)
     several = row.get("workers")
-    end = f"  {several['count']} workers {several['ms']['median']:9.3f} {several['ratio']:5.2f}" if several else ""
+    end = (f"  {several['count']} workers {several['ms']['median']:9.3f} {several['ratio']['median']:5.2f}"
+           f" best {several['best_ratio']:5.2f}" if several else "")
     spread = f"{ratio['median']:.2f} ({ratio['min']:.2f}..{ratio['max']:.2f})"
     return (f"{row['example']:18} {row['mesh']:14} {step['xlad_ms']['median']:9.3f} {step['jax_ms']['median']:9.3f}"
             f" {spread:>22} {step['best_ratio']:5.2f} {cpu:5.2f}"
