@@ -14,7 +14,7 @@ namespace {
 
 // The number of instructions for which an additional object, compiled in its own thread, is worthwhile.
 constexpr int64_t kMinPartWeight = 250;
-constexpr size_t kMaxParts = 16;
+constexpr size_t kMaxParts = 4;
 
 // The contents of one object: the indices of its kernels and native programs.
 struct Part {
