@@ -56,7 +56,7 @@ class Arena {
   // Time is divided into this many parts of equal length. They are the leaves of a segment tree: a binary tree in which
   // node n has the children 2n and 2n + 1. A placed class is entered in the few nodes that together cover its
   // intervals.
-  static constexpr int64_t kParts = 4096;
+  static constexpr int64_t kParts = 512;
 
   int64_t LeafOf(int64_t point) const {
     return kParts + std::clamp<int64_t>(point / points_of_part_, 0, kParts - 1);
@@ -72,7 +72,7 @@ class Arena {
     }
   }
 
-  // The classes that were placed before and are live in one of the parts of `live`, in the order of placement.
+  // The classes that were placed before and are live in one of the parts of `live`.
   std::vector<int> PlacedNear(const Intervals& live) {
     std::vector<int> near;
     const auto mark = static_cast<int>(placed_.size());
@@ -87,7 +87,6 @@ class Arena {
         }
       }
     }
-    std::sort(near.begin(), near.end());
     return near;
   }
 
