@@ -70,7 +70,9 @@ class FusionPlanner {
   bool WouldCycle(const Instruction& instruction, int group) const;
 
   // The groups of an instruction. Empty if it is in none yet.
-  const std::vector<int>& GroupsOf(const Instruction& instruction) const { return groups_of_[number_.at(&instruction)]; }
+  const std::vector<int>& GroupsOf(const Instruction& instruction) const {
+    return groups_of_[number_.at(&instruction)];
+  }
 
   const Computation& computation_;
   std::vector<FusionGroup> groups_;
