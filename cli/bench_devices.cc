@@ -1,5 +1,5 @@
 // `xlad bench`: times of a collective among processes (bench_run.cc), or, without a collective, of all-reduce among the
-// devices of one process.
+// devices of one process or of the processes of a launch.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -11,7 +11,9 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/flag_checks.h"
+#include "collectives/exec/bootstrap/launcher.h"
 #include "collectives/exec/fabric/fabric.h"
+#include "collectives/exec/messages/message_group.h"
 #include "collectives/exec/nccl/nccl_library.h"
 #include "collectives/exec/nccl/nccl_rules.h"
 #include "collectives/plan/spec_proto.h"
@@ -80,10 +82,11 @@ absl::StatusOr<CollectiveSet> MakeSet(const DeviceBenchOptions& options, int dev
 
 // The state that the threads of one measurement share.
 struct Setup {
-  std::vector<runtime::Device*> devices;  // Indexed by rank.
+  std::vector<runtime::Device*> devices;  // Indexed by rank. Null for ranks in other processes.
   const CollectiveSet* set = nullptr;
   collectives::Fabric* fabric = nullptr;
   int repeats = 0;
+  int first_channel = 0;
 };
 
 // The part of one rank: warms up and then times the launches, on buffers in device memory.
@@ -91,8 +94,9 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
   collectives::Recorder recorder(rank, setup.set, &RealClock());
   runtime::Device* const device = setup.devices[rank];
   XLAD_ASSIGN_OR_RETURN(const auto stream, device->MakeStream());
-  XLAD_ASSIGN_OR_RETURN(const auto communicator,
-                        setup.fabric->MakeCommunicator({rank, setup.set, &recorder, 0, nullptr, stream.get()}));
+  XLAD_ASSIGN_OR_RETURN(
+      const auto communicator,
+      setup.fabric->MakeCommunicator({rank, setup.set, &recorder, setup.first_channel, nullptr, stream.get()}));
   const std::vector<float> values(setup.set->collectives[0].spec.counts[0], 1e-3f);
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(values.data()),
                                           values.size() * sizeof(float));
@@ -113,6 +117,17 @@ absl::StatusOr<std::vector<double>> RunRank(const Setup& setup, int rank) {
     if (i >= kWarmUp) times_us.push_back(static_cast<double>(RealClock().NowNs() - start_ns) / 1000);
   }
   return times_us;
+}
+
+DeviceBenchRow RowOf(const CollectiveSet& set, std::vector<double> times_us) {
+  DeviceBenchRow row;
+  std::sort(times_us.begin(), times_us.end());
+  row.bytes = set.collectives[0].spec.counts[0] * 4;
+  row.plan = set.collectives[0].plan.ToString();
+  row.minimum_us = times_us.front();
+  row.median_us = times_us[times_us.size() / 2];
+  row.maximum_us = times_us.back();
+  return row;
 }
 
 absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const std::vector<runtime::Device*>& of_ranks,
@@ -139,17 +154,10 @@ absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const 
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& times : times_us) XLAD_RETURN_IF_ERROR(times.status());
-  DeviceBenchRow row;
+  DeviceBenchRow row = RowOf(set, *std::move(times_us[0]));
   for (int rank = 0; rank < devices; ++rank) {
-    row.launches[KindOfDevice(of_ranks[rank]->Name())] += std::ssize(*times_us[rank]);
+    row.launches[KindOfDevice(of_ranks[rank]->Name())] += options.repeats;
   }
-  std::vector<double>& times = *times_us[0];
-  std::sort(times.begin(), times.end());
-  row.bytes = bytes;
-  row.plan = set.collectives[0].plan.ToString();
-  row.minimum_us = times.front();
-  row.median_us = times[times.size() / 2];
-  row.maximum_us = times.back();
   return row;
 }
 
@@ -184,8 +192,79 @@ nlohmann::ordered_json ToJson(const DeviceBenchRow& row, double algbw, double fa
   return json;
 }
 
+// Measures one size among the processes of a launch, each of which has one device.
+absl::StatusOr<DeviceBenchRow> MeasureLaunched(const DeviceBenchOptions& options, collectives::MessageGroup* group,
+                                               runtime::Device* device, int64_t bytes) {
+  XLAD_ASSIGN_OR_RETURN(const CollectiveSet set, MakeSet(options, group->ranks(), bytes));
+  Setup setup{std::vector<runtime::Device*>(group->ranks()), &set, &group->fabric(), options.repeats};
+  setup.devices[group->rank()] = device;
+  XLAD_ASSIGN_OR_RETURN(setup.first_channel, setup.fabric->ReserveChannels(set));
+  XLAD_ASSIGN_OR_RETURN(std::vector<double> times_us, RunRank(setup, group->rank()));
+  DeviceBenchRow row = RowOf(set, std::move(times_us));
+  row.launches[KindOfDevice(device->Name())] = static_cast<int64_t>(options.repeats) * group->ranks();
+  return row;
+}
+
+// Prints the rows as they are measured, or all of them at the end as JSON.
+class RowPrinter {
+ public:
+  RowPrinter(const std::string& format, int64_t ranks) : is_table_(format == "table"), ranks_(ranks) {}
+  void Begin(const std::string& devices, int repeats) const {
+    if (!is_table_) return;
+    std::printf("all-reduce, f32 sum, %s, %d launches each\n", devices.c_str(), repeats);
+    std::printf("%12s %12s %12s %12s %10s %10s  %s\n", "bytes", "min us", "median us", "max us", "algbw GB/s",
+                "busbw GB/s", "plan");
+  }
+  void Add(const DeviceBenchRow& row) {
+    const double factor = 2.0 * static_cast<double>(ranks_ - 1) / static_cast<double>(ranks_);
+    const double algbw = static_cast<double>(row.bytes) / row.median_us / 1000;
+    if (!is_table_) return json_.push_back(ToJson(row, algbw, factor));
+    std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(row.bytes), row.minimum_us,
+                row.median_us, row.maximum_us, algbw, algbw * factor, row.plan.c_str());
+  }
+  void End() const {
+    if (!is_table_) std::printf("%s\n", json_.dump(2).c_str());
+  }
+
+ private:
+  const bool is_table_;
+  const int64_t ranks_;
+  nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
+};
+
+// Runs this process as one rank of a launch. Rank 0 prints.
+int RunLaunchedDeviceBench(DeviceBenchOptions options, const collectives::Launch& launch) {
+  if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
+  if (options.devices[0].count == 0) options.devices[0].count = 1;
+  if (CountOf(options.devices) != 1) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("--device: found ", CountOf(options.devices),
+                                                        " devices in a rank of a launch by ", launch.launcher,
+                                                        ", expected KIND:1, because each rank has one device")));
+  }
+  const auto device = runtime::MakeDevice(options.devices[0], runtime::AllDeviceKinds());
+  if (!device.ok()) return Fail(device.status());
+  collectives::MessageGroup::Options messages;
+  messages.launch = launch;
+  const auto group = collectives::MessageGroup::Join(messages);
+  if (!group.ok()) return Fail(group.status());
+  RowPrinter printer(options.format, launch.ranks);
+  const bool prints = launch.rank == 0;
+  if (prints)
+    printer.Begin(absl::StrCat((*device)->Name(), " devices of ", launch.ranks, " processes"), options.repeats);
+  for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
+    const auto row = MeasureLaunched(options, group->get(), device->get(), bytes);
+    if (!row.ok()) return Fail(row.status());
+    if (prints) printer.Add(*row);
+  }
+  if (prints) printer.End();
+  return kOk;
+}
+
 // Ranks are numbered in the order in which the kinds are given.
 int RunDeviceBench(DeviceBenchOptions options) {
+  const auto launch = collectives::DetectLaunch();
+  // A process that no launcher has started, for example a batch script, measures its own devices.
+  if (launch.ok() && launch->has_value() && (*launch)->ranks > 1) return RunLaunchedDeviceBench(options, **launch);
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<runtime::Device*> of_ranks;
@@ -195,27 +274,14 @@ int RunDeviceBench(DeviceBenchOptions options) {
     devices.push_back(*std::move(device));
     of_ranks.insert(of_ranks.end(), request.count, devices.back().get());
   }
-  const double ranks = static_cast<double>(of_ranks.size());
-  const double factor = 2.0 * (ranks - 1) / ranks;
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  if (options.format == "table") {
-    std::printf("all-reduce, f32 sum, %s devices in one process, %d launches each\n",
-                DeviceFlagText(options.devices).c_str(), options.repeats);
-    std::printf("%12s %12s %12s %12s %10s %10s  %s\n", "bytes", "min us", "median us", "max us", "algbw GB/s",
-                "busbw GB/s", "plan");
-  }
+  RowPrinter printer(options.format, std::ssize(of_ranks));
+  printer.Begin(absl::StrCat(DeviceFlagText(options.devices), " devices in one process"), options.repeats);
   for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
     const auto row = Measure(options, of_ranks, bytes);
     if (!row.ok()) return Fail(row.status());
-    const double algbw = static_cast<double>(bytes) / row->median_us / 1000;
-    if (options.format == "table") {
-      std::printf("%12lld %12.1f %12.1f %12.1f %10.3f %10.3f  %s\n", static_cast<long long>(bytes), row->minimum_us,
-                  row->median_us, row->maximum_us, algbw, algbw * factor, row->plan.c_str());
-    } else {
-      json.push_back(ToJson(*row, algbw, factor));
-    }
+    printer.Add(*row);
   }
-  if (options.format == "json") std::printf("%s\n", json.dump(2).c_str());
+  printer.End();
   return kOk;
 }
 
@@ -229,13 +295,14 @@ void AddBench(CLI::App& parent, Action* action) {
       "Examples:\n  mpirun -np 4 xlad bench all_reduce -b 8 -e 256M -f 2\n"
       "  xlad bench all_gather --ranks 2 -b 1K -e 1M -f 2 -d bfloat16 -R 1\n"
       "  xlad bench --device cpu:2,opaque:2   (without a collective: among the devices of one process)\n"
-      "  xlad bench --device cuda:1 --algorithm nccl --explain\n"
+      "  mpirun -np 2 xlad bench --device cuda:1 --algorithm nccl   (one device per process)\n"
       "Flags, columns, algbw and busbw are those of nccl-tests.");
   app->add_option("COLLECTIVE", bench->collective,
                   "all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, ...");
   AddBenchFlags(app, bench.get());
   AddDeviceFlags(app, &options->devices,
-                 "without COLLECTIVE: COUNT (default: 4) devices in total, with one thread each; default KIND: cpu");
+                 "without COLLECTIVE: COUNT (default: 4) devices in total, with one thread each; default KIND: cpu. "
+                 "Ranks of mpirun have one device each");
   app->add_option("--max-bytes", options->max_bytes, "without COLLECTIVE: largest size")
       ->capture_default_str()
       ->check(Between(1024, int64_t{1} << 34));

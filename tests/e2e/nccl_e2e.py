@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import unittest
 from unittest import mock
 
@@ -95,6 +96,29 @@ class NcclTest(unittest.TestCase):
                 job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end")
                 for word in words:
                     self.assertIn(word, job["reason"])
+
+    def test_ranks_of_a_launch_measure_nccl(self):
+        def measure(gpus):
+            command = [XLAD, "bench", "--device", "cuda:1", "--algorithm", "nccl", "--max-bytes", "1024", "--repeats",
+                       "2", "--format", "json"]
+            with folder() as where:
+                launch = {"XLAD_RANKS": "2", "XLAD_LAUNCH": where.name, "XLAD_COMM_DIR": str(where)}
+                ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                          env={**os.environ, **launch, "XLAD_RANK": str(rank),
+                                               "CUDA_VISIBLE_DEVICES": gpu})
+                         for rank, gpu in enumerate(gpus)]
+                return [(*rank.communicate(timeout=100), rank.returncode) for rank in ranks]
+
+        with libraries():
+            for out, err, code in measure(("0", "1")):
+                self.assertEqual(code, 0, err)
+                if out:
+                    row, = json.loads(out)
+            self.assertEqual(row["launches"], {"cuda": 4})
+            self.assertIn("engine=nccl", row["plan"])
+            for _, err, code in measure(("1", "1")):
+                self.assertEqual(code, 1)
+                self.assertIn("devices 0 and 1 share a GPU", err)
 
     def test_the_command_says_whether_nccl_was_found(self):
         with libraries():

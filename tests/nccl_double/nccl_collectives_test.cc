@@ -153,9 +153,9 @@ std::vector<CollectiveSpec> AllSpecs(int n) {
       if (has_parts) specs.push_back(UnevenSpecOf(kind, n, type));
     }
   }
-  // Messages that are larger than the buffers of a socket.
+  // Together, these messages are larger than the buffers of a socket.
   for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kAllToAll}) {
-    specs.push_back(SpecOf(kind, n, ElementType::kS32, Reduction::kSum, {100'003}));
+    specs.push_back(SpecOf(kind, n, ElementType::kS32, Reduction::kSum, {20'011}));
   }
   return specs;
 }

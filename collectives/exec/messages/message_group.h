@@ -56,6 +56,8 @@ class MessageGroup {
   int ranks() const { return static_cast<int>(peers_.size()); }
   std::string host(int rank) const { return peers_[rank].host; }
   int64_t pid(int rank) const { return peers_[rank].pid; }
+  // The connections of the ranks, for communicators on buffers of devices.
+  Fabric& fabric() { return *shared_->fabric; }
 
   // A collective that is ready to run. Must not outlive its group.
   class Operation {
