@@ -1,4 +1,4 @@
-// Matrix products by oneDNN.
+// Matrix products by oneDNN. Products for which small_dot.h is preferred are left to it.
 //
 // When an executable is loaded, these plans are tried in order: operands in their own layout (transposes are strides);
 // one or both operands packed to row-major order; and operands of bf16 widened to f32, for machines without bf16. The
@@ -16,6 +16,7 @@
 #include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cpu/half_rows.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cpu/small_dot.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
 
@@ -308,7 +309,12 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
     return absl::UnimplementedError("library op dot: found an element type other than f32, bf16 and f16");
   }
-  XLAD_RETURN_IF_ERROR(ReadDotShape(op).status());
+  XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
+  shape.Merge();
+  if (types.lhs == ElementType::kF32 && types.rhs == ElementType::kF32 && types.result == ElementType::kF32 &&
+      PrefersSmallDot(shape)) {
+    return MakeSmallDot(shape);
+  }
   const bool direct = types.lhs == types.rhs && types.lhs != ElementType::kF16 && types.result != ElementType::kF16 &&
                       (types.lhs == ElementType::kBF16 || types.result == ElementType::kF32);
   std::vector<Plan> plans;

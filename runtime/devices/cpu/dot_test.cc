@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "runtime/devices/cpu/dot_shape.h"
 #include "runtime/devices/cpu/library_op.h"
+#include "runtime/devices/cpu/small_dot.h"
 #include "tensor/array.h"
 
 namespace xlad::runtime {
@@ -234,6 +235,100 @@ TEST(Dot, RefusesShapesThatDoNotMatch) {
   EXPECT_EQ(other.status().code(), absl::StatusCode::kUnimplemented);
 }
 
+// The dimensions of one operand: for each of its dimensions the number of a loop.
+struct Side {
+  std::vector<size_t> loops;
+  Dims Sizes(const Dims& of_loops) const {
+    Dims sizes;
+    for (const size_t loop : loops) sizes.push_back(of_loops[loop]);
+    return sizes;
+  }
+  int64_t Find(size_t loop) const { return std::find(loops.begin(), loops.end(), loop) - loops.begin(); }
+};
+
+void Shuffle(Random& random, std::vector<size_t>* order) {
+  for (size_t i = order->size(); i > 1; --i) std::swap((*order)[i - 1], (*order)[random.Below(i)]);
+}
+
+// A dot with up to two batch, row, column and contracted dimensions each, whose operands have them in any order.
+Numbers RandomNumbers(Random& random) {
+  constexpr int64_t kSizes[] = {1, 2, 3, 4, 7, 8, 10, 16, 17, 32, 48};
+  Numbers numbers;
+  Side lhs, rhs;
+  Dims sizes;
+  std::vector<size_t> batch, contracted;
+  int64_t work = 1;
+  for (int kind = 0; kind < 4; ++kind) {
+    for (uint64_t count = random.Below(3); count > 0; --count) {
+      int64_t size = kSizes[random.Below(std::size(kSizes))];
+      if (work * size > 100000) size = 2;
+      work *= size;
+      const size_t loop = sizes.size();
+      sizes.push_back(size);
+      if (kind != 2) lhs.loops.push_back(loop);
+      if (kind != 1) rhs.loops.push_back(loop);
+      if (kind == 0) batch.push_back(loop);
+      if (kind == 3) contracted.push_back(loop);
+    }
+  }
+  for (std::vector<size_t>* order : {&lhs.loops, &rhs.loops, &batch, &contracted}) Shuffle(random, order);
+  numbers.lhs = lhs.Sizes(sizes);
+  numbers.rhs = rhs.Sizes(sizes);
+  for (const size_t loop : batch) {
+    numbers.lhs_batch.push_back(lhs.Find(loop));
+    numbers.rhs_batch.push_back(rhs.Find(loop));
+  }
+  for (const size_t loop : contracted) {
+    numbers.lhs_contracting.push_back(lhs.Find(loop));
+    numbers.rhs_contracting.push_back(rhs.Find(loop));
+  }
+  return numbers;
+}
+
+TEST(Dot, RandomDimensions) {
+  const std::unique_ptr<Random> random = SeededRandom(11);
+  for (int i = 0; i < 300; ++i) {
+    Check(RandomNumbers(*random), ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Computes random dots by small_dot.h, also those for which oneDNN is preferred.
+TEST(Dot, SmallDotsOfAllShapes) {
+  const std::unique_ptr<Random> random = SeededRandom(12);
+  for (int i = 0; i < 300; ++i) {
+    const DotOp op = MakeOp(RandomNumbers(*random), ElementType::kF32, ElementType::kF32, ElementType::kF32);
+    DotShape shape = *ReadDotShape(op);
+    shape.Merge();
+    const std::unique_ptr<PreparedLibraryOp> dot = MakeSmallDot(shape);
+    const Array lhs = RandomArray(*random, op.lhs()), rhs = RandomArray(*random, op.rhs());
+    const std::vector<double> expected = Expected(op, lhs, rhs);
+    // The element after the result must not change.
+    std::vector<float> result(expected.size() + 1, -1);
+    ThreadTeam team(2);
+    char* aligned;
+    const std::vector<char> scratch = Scratch(*dot, 2, &aligned);
+    ASSERT_TRUE((*dot->MakeCall(2))->Run({Address(lhs), Address(rhs), result.data()}, aligned, team).ok());
+    for (size_t e = 0; e < expected.size(); ++e) {
+      ASSERT_EQ(result[e], static_cast<float>(expected[e])) << dot->Description() << " " << op.ShortDebugString();
+    }
+    ASSERT_EQ(result.back(), -1) << op.ShortDebugString();
+  }
+}
+
+TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
+  const auto own = [](const Numbers& numbers, ElementType type) {
+    return (*PrepareDot(MakeOp(numbers, type, type, type)))->Description().rfind("xlad", 0) == 0;
+  };
+  EXPECT_TRUE(own({{64, 64}, {64, 64}, {}, {}, {1}, {0}}, ElementType::kF32));
+  EXPECT_TRUE(own({{2, 4, 64, 64}, {2, 64, 4, 16}, {0, 1}, {0, 2}, {3}, {1}}, ElementType::kF32));
+  EXPECT_TRUE(own({{3, 64, 16}, {3, 32, 16}, {}, {}, {0, 2}, {0, 2}}, ElementType::kF32)) << "k is two loops";
+  EXPECT_FALSE(own({{64, 64}, {64, 64}, {}, {}, {1}, {0}}, ElementType::kBF16));
+  EXPECT_FALSE(own({{64, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "rhs is transposed";
+  EXPECT_FALSE(own({{64, 64}, {64, 10}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rows are not whole vectors";
+  EXPECT_FALSE(own({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rhs is large";
+}
+
 int Threads() {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -251,6 +346,9 @@ TEST(Dot, IsDividedIntoTilesOfEqualBitsOnAnyNumberOfThreads) {
            {{1, 1000}, {1000, 3001}, {}, {}, {1}, {0}},
            {{5, 130, 64}, {5, 64, 129}, {0}, {0}, {2}, {1}},
            {{130, 5, 64}, {129, 5, 64}, {1}, {1}, {2}, {2}},
+           {{700, 3, 40}, {40, 3, 192}, {}, {}, {2, 1}, {0, 1}},
+           {{3, 40, 700}, {40, 3, 193}, {}, {}, {0, 1}, {1, 0}},
+           {{40, 4, 6, 160}, {6, 40, 128}, {2}, {0}, {0}, {1}},
        }) {
     Check(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32);
     Check(numbers, ElementType::kBF16, ElementType::kBF16, ElementType::kBF16);

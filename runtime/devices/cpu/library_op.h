@@ -1,5 +1,5 @@
-// Library ops, prepared for this machine: matrix products and convolutions by oneDNN, linear algebra by LAPACK, Fourier
-// transforms and attention.
+// Library ops, prepared for this machine: matrix products by oneDNN or small_dot.h, convolutions by oneDNN, linear
+// algebra by LAPACK, Fourier transforms and attention.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class PreparedLibraryOp {
   // The size of the scratch memory that a call by a team of `threads` threads needs.
   virtual int64_t scratch_bytes(int threads) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
-  // oneDNN's name of the implementation and which operands are rearranged for it, for display.
+  // oneDNN's name of the implementation, or xlad, and which operands are rearranged for it, for display.
   virtual std::string Description() const = 0;
 };
 

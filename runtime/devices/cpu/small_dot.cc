@@ -1,0 +1,283 @@
+#include "runtime/devices/cpu/small_dot.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
+#include "runtime/devices/cpu/attention_kernels.h"
+
+namespace xlad::runtime {
+namespace {
+
+// The largest right operands, in elements: matrices that are read in place, and arrays that are copied first. The rows
+// of longer matrices that are read in place are too far apart for the first-level cache.
+constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18, kMaxDepth = 1024;
+// The number of rows of a tile that are copied and multiplied at a time, a multiple of the rows of attention_kernels.h.
+constexpr int64_t kMaxRows = 240;
+// A limit for the tables of offsets.
+constexpr int64_t kMaxLoop = 1 << 20;
+// Matrices whose columns are a multiple of this are read in place on every CPU.
+constexpr int64_t kColumns = 16;
+
+// The offsets of the positions of nested loops in one array, in elements.
+std::vector<int64_t> Offsets(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
+  std::vector<int64_t> offsets = {0};
+  for (const DotLoop& loop : loops) {
+    std::vector<int64_t> inner;
+    inner.reserve(offsets.size() * static_cast<size_t>(loop.size));
+    for (const int64_t offset : offsets) {
+      for (int64_t i = 0; i < loop.size; ++i) inner.push_back(offset + i * loop.*stride);
+    }
+    offsets = std::move(inner);
+  }
+  return offsets;
+}
+
+int64_t InnerSize(const std::vector<DotLoop>& loops) { return loops.empty() ? 1 : loops.back().size; }
+int64_t InnerStride(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
+  return loops.empty() ? 0 : loops.back().*stride;
+}
+
+// Whether all loops together are one loop with the stride of the innermost loop.
+bool IsOneLoop(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
+  for (size_t i = 1; i < loops.size(); ++i) {
+    if (loops[i - 1].*stride != loops[i].*stride * loops[i].size) return false;
+  }
+  return true;
+}
+
+// The first batch, row and column of a part of the product that one thread computes.
+struct Tile {
+  int64_t batch, row, column;
+};
+
+class SmallDot final : public PreparedLibraryOp {
+ public:
+  explicit SmallDot(const DotShape& shape);
+
+  size_t buffer_count() const override { return 3; }
+  int64_t scratch_bytes(int threads) const override { return threads * (lhs_bytes_ + rhs_bytes_ + result_bytes_); }
+  absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
+  std::string Description() const override {
+    return absl::StrCat("xlad", tiles_.size() > 1 ? absl::StrCat(", ", tiles_.size(), " tiles") : "",
+                        lhs_bytes_ > 0 ? ", lhs packed" : "", rhs_bytes_ > 0 ? ", rhs packed" : "");
+  }
+
+  void Compute(const Tile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const;
+  const std::vector<Tile>& tiles() const { return tiles_; }
+
+ private:
+  void MultiplyRows(const Tile& at, TileProduct product, const float* lhs, float* result, char* scratch) const;
+  void PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) const;
+  void PackRhs(const float* rhs, int64_t column, int64_t columns, float* to) const;
+  void PackPanel(const float* rhs, const int64_t* columns, int64_t count, float* to) const;
+
+  const AttentionKernels& kernels_ = AttentionKernelsOfCpu();
+  DotShape shape_;
+  int64_t m_, n_, k_;
+  DotGrid grid_;
+  std::vector<Tile> tiles_;
+  std::vector<int64_t> batch_lhs_, batch_rhs_, m_lhs_, k_lhs_, k_rhs_, n_rhs_;
+  bool lhs_by_columns_ = false;  // How a copy of lhs is stored.
+  int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;  // Per thread; 0 if the array is used in place.
+};
+
+SmallDot::SmallDot(const DotShape& shape)
+    : shape_(shape),
+      m_(shape.Elements(shape.m)),
+      n_(shape.Elements(shape.n)),
+      k_(shape.Elements(shape.k)),
+      grid_(ChooseGrid(shape)),
+      batch_lhs_(Offsets(shape.batch, &DotLoop::lhs)),
+      batch_rhs_(Offsets(shape.batch, &DotLoop::rhs)),
+      m_lhs_(Offsets(shape.m, &DotLoop::lhs)),
+      k_lhs_(Offsets(shape.k, &DotLoop::lhs)),
+      k_rhs_(Offsets(shape.k, &DotLoop::rhs)),
+      n_rhs_(Offsets(shape.n, &DotLoop::rhs)) {
+  // The loops of a tile's batch are the outermost loop and all others.
+  const int64_t outer = shape.batch.empty() ? 1 : shape.batch[0].size;
+  const int64_t inner = std::ssize(batch_lhs_) / outer;
+  grid_.batch *= inner;
+  for (int64_t b = 0; b < outer * inner; b += grid_.batch) {
+    for (int64_t i = 0; i < m_; i += grid_.m) {
+      for (int64_t j = 0; j < n_; j += grid_.n) tiles_.push_back({b, i, j});
+    }
+  }
+  const int64_t rows = std::min(grid_.m, kMaxRows);
+  const auto bytes = [](int64_t elements) { return RoundUp(elements * 4, XLAD_BUFFER_ALIGNMENT); };
+  lhs_by_columns_ = InnerStride(shape.m, &DotLoop::lhs) == 1 && InnerStride(shape.k, &DotLoop::lhs) != 1;
+  if (!IsOneLoop(shape.m, &DotLoop::lhs) || !IsOneLoop(shape.k, &DotLoop::lhs)) lhs_bytes_ = bytes(rows * k_);
+  const bool whole = n_ % kernels_.lanes == 0 && grid_.n % kernels_.lanes == 0;
+  const bool rhs_in_place = whole && InnerStride(shape.n, &DotLoop::rhs) == 1 && IsOneLoop(shape.n, &DotLoop::rhs) &&
+                            IsOneLoop(shape.k, &DotLoop::rhs);
+  if (!rhs_in_place) rhs_bytes_ = bytes(k_ * RoundUp(grid_.n, kernels_.panel));
+  if (!whole) result_bytes_ = bytes(rows * RoundUp(grid_.n, kernels_.lanes));
+}
+
+// Copies rows of lhs to a row-major matrix, or to a column-major one if lhs_by_columns_.
+void SmallDot::PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) const {
+  const int64_t* const row_offsets = m_lhs_.data() + row;
+  if (lhs_by_columns_) {
+    for (int64_t l = 0; l < k_; ++l, to += rows) {
+      const float* const from = lhs + k_lhs_[l];
+      for (int64_t i = 0; i < rows; ++i) to[i] = from[row_offsets[i]];
+    }
+    return;
+  }
+  const int64_t run = InnerSize(shape_.k), step = InnerStride(shape_.k, &DotLoop::lhs);
+  for (int64_t i = 0; i < rows; ++i, to += k_) {
+    for (int64_t l = 0; l < k_; l += run) {
+      const float* const from = lhs + row_offsets[i] + k_lhs_[l];
+      if (step == 1) {
+        std::memcpy(to + l, from, static_cast<size_t>(run) * 4);
+      } else {
+        for (int64_t r = 0; r < run; ++r) to[l + r] = from[r * step];
+      }
+    }
+  }
+}
+
+using Four = float __attribute__((vector_size(16)));
+
+// Writes the transpose of the 4 x 4 matrix whose rows begin at `rows` to rows of `to` that are `stride` apart.
+void Transpose(const float* const rows[4], float* to, int64_t stride) {
+  Four a, b, c, d;
+  std::memcpy(&a, rows[0], 16);
+  std::memcpy(&b, rows[1], 16);
+  std::memcpy(&c, rows[2], 16);
+  std::memcpy(&d, rows[3], 16);
+  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const Four columns[4] = {
+      __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+      __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
+  for (int r = 0; r < 4; ++r) std::memcpy(to + r * stride, &columns[r], 16);
+}
+
+// Copies `count` columns of rhs, at most a panel, to rows of the length of a panel. The rest of the rows is zero.
+void SmallDot::PackPanel(const float* rhs, const int64_t* columns, int64_t count, float* to) const {
+  const int64_t panel = kernels_.panel;
+  if (count < panel) std::memset(to, 0, static_cast<size_t>(k_ * panel) * 4);
+  if (columns[count - 1] - columns[0] == count - 1 && InnerStride(shape_.n, &DotLoop::rhs) == 1) {
+    for (int64_t l = 0; l < k_; ++l) {
+      std::memcpy(to + l * panel, rhs + columns[0] + k_rhs_[l], static_cast<size_t>(count) * 4);
+    }
+    return;
+  }
+  // Blocks of rows that fit into the first-level cache together with the columns that are read.
+  constexpr int64_t kRows = 64;
+  const bool by_four = InnerStride(shape_.k, &DotLoop::rhs) == 1 && InnerSize(shape_.k) % 4 == 0;
+  for (int64_t first = 0; first < k_; first += kRows) {
+    const int64_t end = std::min(k_, first + kRows);
+    int64_t j = 0;
+    for (; by_four && j + 4 <= count; j += 4) {
+      for (int64_t l = first; l < end; l += 4) {
+        const float* const at = rhs + k_rhs_[l];
+        const float* const rows[4] = {at + columns[j], at + columns[j + 1], at + columns[j + 2], at + columns[j + 3]};
+        Transpose(rows, to + l * panel + j, panel);
+      }
+    }
+    for (; j < count; ++j) {
+      for (int64_t l = first; l < end; ++l) to[l * panel + j] = rhs[columns[j] + k_rhs_[l]];
+    }
+  }
+}
+
+void SmallDot::PackRhs(const float* rhs, int64_t column, int64_t columns, float* to) const {
+  for (int64_t j = 0; j < columns; j += kernels_.panel, to += k_ * kernels_.panel) {
+    PackPanel(rhs, n_rhs_.data() + column + j, std::min(kernels_.panel, columns - j), to);
+  }
+}
+
+// Computes product.m rows of one batch. The right operand of the product is set; the left one and the result are not.
+void SmallDot::MultiplyRows(const Tile& at, TileProduct product, const float* lhs, float* result, char* scratch) const {
+  const float* const left = lhs + batch_lhs_[at.batch];
+  if (lhs_bytes_ > 0) {
+    float* const copy = reinterpret_cast<float*>(scratch);
+    PackLhs(left, at.row, product.m, copy);
+    product.a = copy;
+    product.a_row = lhs_by_columns_ ? 1 : k_;
+    product.a_depth = lhs_by_columns_ ? product.m : 1;
+  } else {
+    product.a = left + m_lhs_[at.row];
+    product.a_row = InnerStride(shape_.m, &DotLoop::lhs);
+    product.a_depth = InnerStride(shape_.k, &DotLoop::lhs);
+  }
+  float* const to = result + (at.batch * m_ + at.row) * n_ + at.column;
+  product.c = result_bytes_ > 0 ? reinterpret_cast<float*>(scratch + lhs_bytes_ + rhs_bytes_) : to;
+  product.c_row = result_bytes_ > 0 ? product.n : n_;
+  kernels_.multiply(product);
+  if (result_bytes_ == 0) return;
+  const int64_t columns = std::min(grid_.n, n_ - at.column);
+  for (int64_t i = 0; i < product.m; ++i) {
+    std::memcpy(to + i * n_, product.c + i * product.c_row, static_cast<size_t>(columns) * 4);
+  }
+}
+
+void SmallDot::Compute(const Tile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const {
+  float* const rhs_copy = reinterpret_cast<float*>(scratch + lhs_bytes_);
+  const int64_t batches = std::min(grid_.batch, std::ssize(batch_lhs_) - tile.batch);
+  const int64_t rows = std::min(grid_.m, m_ - tile.row), columns = std::min(grid_.n, n_ - tile.column);
+  TileProduct product;
+  product.n = RoundUp(columns, kernels_.lanes);
+  product.k = k_;
+  for (int64_t b = tile.batch; b < tile.batch + batches; ++b) {
+    if (rhs_bytes_ > 0) {
+      PackRhs(rhs + batch_rhs_[b], tile.column, columns, rhs_copy);
+      product.b = rhs_copy;
+      product.b_row = kernels_.panel;
+      product.b_panel = k_ * kernels_.panel;
+    } else {
+      product.b = rhs + batch_rhs_[b] + n_rhs_[tile.column];
+      product.b_row = InnerStride(shape_.k, &DotLoop::rhs);
+      product.b_panel = kernels_.panel;
+    }
+    for (int64_t i = 0; i < rows; i += kMaxRows) {
+      product.m = std::min(kMaxRows, rows - i);
+      MultiplyRows({b, tile.row + i, tile.column}, product, lhs, result, scratch);
+    }
+  }
+}
+
+class SmallDotCall final : public LibraryCall {
+ public:
+  explicit SmallDotCall(const SmallDot* dot) : dot_(*dot) {}
+
+  absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) override {
+    const int64_t bytes = dot_.scratch_bytes(1);
+    team.Run(std::ssize(dot_.tiles()), [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        dot_.Compute(dot_.tiles()[t], static_cast<const float*>(buffers[0]), static_cast<const float*>(buffers[1]),
+                     static_cast<float*>(buffers[2]), static_cast<char*>(scratch) + thread * bytes);
+      }
+      return 0;
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const SmallDot& dot_;
+};
+
+absl::StatusOr<std::unique_ptr<LibraryCall>> SmallDot::MakeCall(int) const {
+  return std::make_unique<SmallDotCall>(this);
+}
+
+}  // namespace
+
+bool PrefersSmallDot(const DotShape& shape) {
+  const int64_t batches = shape.Elements(shape.batch), m = shape.Elements(shape.m), n = shape.Elements(shape.n);
+  const int64_t k = shape.Elements(shape.k);
+  if (batches * m * n * k == 0 || std::max(batches, m) > kMaxLoop || k > kMaxDepth) return false;
+  if (!shape.IsMatrix()) return k * n <= kMaxCopied;
+  return k * n <= kMaxInPlace && n % kColumns == 0 && InnerStride(shape.n, &DotLoop::rhs) == 1;
+}
+
+std::unique_ptr<PreparedLibraryOp> MakeSmallDot(const DotShape& shape) { return std::make_unique<SmallDot>(shape); }
+
+}  // namespace xlad::runtime
