@@ -84,14 +84,19 @@ CudaStream::~CudaStream() {
   }
 }
 
-absl::Status CudaStream::Begin() const {
+std::string CudaStream::LastWork() const { return absl::StrCat(" (the last kernel or library op: ", last_, ")"); }
+
+// Any call of the driver, also the first one, can return the error of earlier work.
+absl::Status CudaStream::Begin() {
   XLAD_RETURN_IF_ERROR(status_->Get());
-  return gpu_->Activate();
+  const absl::Status status = gpu_->Activate();
+  if (status.ok()) return status;
+  return status_->Note(absl::Status(status.code(), absl::StrCat(status.message(), LastWork())));
 }
 
 absl::Status CudaStream::Check(Result result, const std::string& what) {
   if (result == kSuccess) return absl::OkStatus();
-  return status_->Note(gpu_->Check(result, absl::StrCat(what, " (the last kernel or library op: ", last_, ")")));
+  return status_->Note(gpu_->Check(result, absl::StrCat(what, LastWork())));
 }
 
 absl::StatusOr<CudaStream::Slot*> CudaStream::NextSlot() {

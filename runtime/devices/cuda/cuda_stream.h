@@ -50,7 +50,7 @@ class CudaStream final : public Stream {
   StreamHandle handle() const { return stream_; }
   int threads() const { return threads_; }
   // Makes the stream's GPU current. Returns the first error of the stream, if there is one.
-  absl::Status Begin() const;
+  absl::Status Begin();
   // Records the error, if any, of a call of the driver or of work that the host did for the stream.
   absl::Status Check(Result result, const std::string& what);
   absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
@@ -66,6 +66,7 @@ class CudaStream final : public Stream {
   };
 
   CudaStream(std::shared_ptr<const Gpu> gpu, int threads) : gpu_(std::move(gpu)), threads_(threads) {}
+  std::string LastWork() const;  // For messages.
   absl::StatusOr<Slot*> NextSlot();
   absl::Status Release(Slot* slot);
   absl::Status StartCopyToHost(absl::Span<std::byte> to, const void* from);
