@@ -21,9 +21,9 @@ double LocalBytes(const LocalArray& array) {
   return static_cast<double>(tensor::Shape{array.global.type, LocalDims(array.global.dims, array.sharding)}.bytes());
 }
 
-// Whether element i of the tuple is leaf i, for every i.
-bool HasNoInnerTuples(const hlo::Shape& tuple) {
-  return absl::c_none_of(tuple.tuple(), [](const hlo::Shape& element) { return element.is_tuple(); });
+// Whether element i of the tuple is array leaf i, for every i. Tokens are elements, but not array leaves.
+bool HasOnlyArrays(const hlo::Shape& tuple) {
+  return absl::c_all_of(tuple.tuple(), [](const hlo::Shape& element) { return element.is_array(); });
 }
 
 bool MovesOrConverts(const Instruction& instruction) {
@@ -51,7 +51,7 @@ LoopInvariants::LoopInvariants(const Instruction& loop, ReshardEmitter* reshards
   const Instruction* root = loop.called()[1]->root();
   const Instruction* parameter = loop.called()[1]->parameter(0);
   const bool runs_once = TripCount(loop).value_or(2) < 2;
-  if (runs_once || root->opcode() != Opcode::kTuple || !HasNoInnerTuples(root->shape())) return;
+  if (runs_once || root->opcode() != Opcode::kTuple || !HasOnlyArrays(root->shape())) return;
   for (size_t i = 0; i < init.size(); ++i) {
     const Instruction* next = root->operand(i);
     unchanged_.push_back(next->opcode() == Opcode::kGetTupleElement && next->operand(0) == parameter &&
@@ -117,9 +117,9 @@ Instruction* LoopInvariants::EmitOutside(Instruction* inside) {
 }
 
 std::vector<Instruction*> LoopInvariants::AddToLoop(hlo::Computation* condition, hlo::Computation* body) {
+  if (hoisted_.empty()) return {};
   absl::flat_hash_set<const Instruction*> alive;
   for (const auto& instruction : body->instructions()) alive.insert(instruction.get());
-  if (hoisted_.empty()) return {};
   std::erase_if(hoisted_, [&](const Hoisted& hoisted) { return !alive.contains(hoisted.inside); });
   Instruction* parameter = body->parameter(0);
   std::vector<hlo::Shape>& shapes = parameter->mutable_shape().tuple();

@@ -61,6 +61,15 @@ TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
   EXPECT_EQ(CountedCollectives(Recurrence({})), Found{"all-gather 1x192"});
 }
 
+// A token is an element of the tuple, but not an array leaf: the numbers of the following elements and leaves differ.
+TEST(LoopInvariants, LoopsThatCarryATokenHoistNothing) {
+  absl::StatusOr<std::unique_ptr<hlo::Module>> module =
+      hlo::ParseText(hlo::TestText("sharding/partition/testdata/recurrence_with_token.hlo"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  const absl::StatusOr<PipelineResult> result = RunPipeline(*std::move(module), {});
+  if (!result.ok()) EXPECT_TRUE(absl::IsInvalidArgument(result.status())) << result.status();
+}
+
 TEST(LoopInvariants, ConvertedWeightIsGatheredBeforeTheLoop) {
   Loop loop;
   loop.weight = "h = f16[8,8] convert(w)  s = f16[8,8] transpose(h), dimensions={1,0}  u = f32[8,8] convert(s)";
