@@ -123,6 +123,27 @@ absl::StatusOr<hlo::Instruction*> CloneBody(const hlo::Instruction& call, hlo::C
   return clones.at(callee.root());
 }
 
+// If `call` is a fusion with an annotation, returns a copy of `root` with the annotation and the name of the fusion.
+// Otherwise returns `root`.
+absl::StatusOr<hlo::Instruction*> WithAnnotation(hlo::Instruction* call, hlo::Instruction* root) {
+  const std::string* text = hlo::FindAttribute(*call, hlo::kShardingKey);
+  if (call->opcode() != hlo::Opcode::kFusion || (text == nullptr && call->sharding() == nullptr)) return root;
+  if (!call->shape().is_array()) {
+    return At(*call, absl::UnimplementedError(
+                         "found a sharding of a fusion with several results, expected shardings of its elements"));
+  }
+  auto copy = std::make_unique<hlo::Instruction>(hlo::Opcode::kCopy, call->shape());
+  copy->mutable_metadata() = call->metadata();
+  copy->set_place(call->line(), call->column());
+  if (text != nullptr) copy->mutable_frontend_attributes()[hlo::kShardingKey] = *text;
+  if (call->sharding() != nullptr) copy->set_sharding(std::make_unique<hlo::OpSharding>(*call->sharding()));
+  hlo::Instruction* added = call->parent()->Add(std::move(copy), {root});
+  std::string name = call->name();
+  call->set_name(added->name());
+  added->set_name(std::move(name));
+  return added;
+}
+
 absl::Status InlineInto(hlo::Computation* caller) {
   std::vector<hlo::Instruction*> calls;
   for (const auto& instruction : caller->instructions()) {
@@ -133,6 +154,7 @@ absl::Status InlineInto(hlo::Computation* caller) {
   if (calls.empty()) return absl::OkStatus();
   for (hlo::Instruction* call : calls) {
     XLAD_ASSIGN_OR_RETURN(hlo::Instruction * root, CloneBody(*call, caller));
+    XLAD_ASSIGN_OR_RETURN(root, WithAnnotation(call, root));
     call->ReplaceAllUsesWith(root);
   }
   // A call without a callee has no side effects, so RemoveDead removes it if it is unused.

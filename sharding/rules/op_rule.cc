@@ -79,6 +79,7 @@ constexpr const char* kDataFlow = "data flow: propagation handles it leaf by lea
 constexpr const char* kScalarResult = "has no dimension to split";
 constexpr const char* kReplicated = "runs on replicated operands";
 constexpr const char* kAfterPartitioning = "occurs only after partitioning";
+constexpr const char* kInlined = "is replaced by its computation during import";
 constexpr const char* kDynamicShape = "has dynamic sizes, which are not partitioned";
 
 constexpr NoRule kNoRule[] = {
@@ -92,7 +93,7 @@ constexpr NoRule kNoRule[] = {
     {Opcode::kShuffle, kReplicated},
     {Opcode::kRngGetAndUpdateState, kReplicated},
     {Opcode::kCall, kDataFlow},
-    {Opcode::kFusion, kAfterPartitioning},
+    {Opcode::kFusion, kInlined},
     {Opcode::kConditional, kDataFlow},
     {Opcode::kWhile, kDataFlow},
     {Opcode::kOptBarrier, kDataFlow},
