@@ -1,6 +1,9 @@
 #include "collectives/exec/nccl/nccl_communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -17,16 +20,19 @@ namespace {
 // Peers get the reason in one short text.
 constexpr size_t kMaxReasonBytes = 500;
 
-// Containers of one machine have the same boot id.
-absl::StatusOr<std::string> BootId() {
+// The boot id and the host name. Containers of one machine have the same boot id, but NCCL regards ranks as on one
+// machine only if the host names are equal too.
+absl::StatusOr<std::string> MachineId() {
   XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read("/proc/sys/kernel/random/boot_id"));
-  return std::string(absl::StripAsciiWhitespace(text));
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) != 0) return absl::ErrnoToStatus(errno, "cannot read the host name");
+  return absl::StrCat(absl::StripAsciiWhitespace(text), " ", host);
 }
 
 absl::Status OpenInto(DeviceOps* ops, absl::StatusOr<const Library*> (*load)(), OpenedDevice* opened) {
   XLAD_ASSIGN_OR_RETURN(opened->stream, ops->MakeSideStream());
   XLAD_ASSIGN_OR_RETURN(const Library* const library, load());
-  XLAD_ASSIGN_OR_RETURN(const std::string machine, BootId());
+  XLAD_ASSIGN_OR_RETURN(const std::string machine, MachineId());
   opened->library = library;
   opened->endpoint.version = library->version;
   opened->endpoint.machine = machine;
@@ -52,12 +58,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Form(const Optio
                                                                      const std::map<int, Endpoint>& endpoints,
                                                                      std::unique_ptr<Communicator> other) {
   std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(options, std::move(opened), std::move(other)));
-  absl::Status status = made->FormGroups(endpoints);
-  if (!status.ok()) {
-    status = Annotate(status, absl::StrCat("device ", options.device, " cannot form its communicator"));
-    options.abort->Raise({status, ""});
-    return status;
-  }
+  XLAD_RETURN_IF_ERROR(made->FormGroups(endpoints));
   if (made->groups_.empty()) return std::move(made->other_);
   return made;
 }
@@ -65,6 +66,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclCommunicator::Form(const Optio
 NcclCommunicator::~NcclCommunicator() {
   if (started_.empty()) return;
   for (const auto& [devices, group] : groups_) group->Abort();
+  groups_.clear();
+  opened_.stream.reset();  // Waits for the work that uses the copies in `started_`.
+  started_.clear();
 }
 
 // All devices form their groups in the order of the collectives, so two devices cannot wait for each other in different
@@ -73,15 +77,18 @@ absl::Status NcclCommunicator::FormGroups(const std::map<int, Endpoint>& endpoin
   const std::vector<Collective>& collectives = options_.collectives->collectives;
   by_spec_.resize(collectives.size());
   std::set<std::string> reasons;
+  int own_collectives = 0;
   TextLinks links(options_.transport, options_.channel);
-  const absl::Status status = [&]() -> absl::Status {
+  absl::Status status = [&]() -> absl::Status {
     for (size_t i = 0; i < collectives.size(); ++i) {
       const Collective& collective = collectives[i];
       const auto [devices, rank] = FindGroup(collective, options_.device);
       if (devices == nullptr) continue;
+      ++own_collectives;
       const bool required = collective.plan.engine == kNcclEngine;
       std::string why = WhyNotSpec(collective.spec, required);
       if (why.empty()) why = WhyNotGroup(*devices, endpoints);
+      if (why.empty() && !required && devices->size() == 1) why = "a single rank does not need NCCL";
       if (!why.empty() && required) {
         return absl::FailedPreconditionError(absl::StrCat(collective.ToString(), ": found plan \"",
                                                           collective.plan.ToString(),
@@ -96,9 +103,10 @@ absl::Status NcclCommunicator::FormGroups(const std::map<int, Endpoint>& endpoin
     return links.WaitUntilReceived();
   }();
   if (status.ok()) {
-    LogChoice(reasons);
+    LogChoice(own_collectives, reasons);
     return status;
   }
+  status = Annotate(status, absl::StrCat("device ", options_.device, " cannot form its communicator"));
   options_.abort->Raise({status, ""});
   links.Revoke();
   return status;
@@ -134,13 +142,12 @@ absl::StatusOr<Group*> NcclCommunicator::FormGroup(const std::vector<int>& devic
   return groups_.emplace(devices, std::move(group)).first->second.get();
 }
 
-void NcclCommunicator::LogChoice(const std::set<std::string>& reasons) const {
-  if (opened_.stream == nullptr) return;
+void NcclCommunicator::LogChoice(int collectives, const std::set<std::string>& reasons) const {
+  if (opened_.stream == nullptr || collectives == 0) return;
   const auto own = std::count_if(by_spec_.begin(), by_spec_.end(), [](const Group* group) { return group != nullptr; });
-  if (by_spec_.empty()) return;
   LogInfo("collectives of a GPU",
           {{"device", absl::StrCat(options_.device)},
-           {"by_nccl", absl::StrCat(own, " of ", by_spec_.size())},
+           {"by_nccl", absl::StrCat(own, " of ", collectives)},
            {"nccl", opened_.library == nullptr ? "none" : VersionText(opened_.library->version)},
            {"others_because", absl::StrJoin(reasons, "; ")}});
 }
@@ -166,39 +173,38 @@ absl::StatusOr<int64_t> NcclCommunicator::Start(const CollectiveLaunch& launch) 
     return Annotate(options_.abort->status(), absl::StrCat("before ", collective.ToString(), ", step ", launch.step,
                                                            ", device ", options_.device));
   }
-  absl::StatusOr<Started> started = Enqueue(launch, place);
-  if (!started.ok()) return Fail(place, started.status());
-  started_.emplace(--last_number_, *std::move(started));
+  // After an error, the side stream may still use the copies, so they are kept until the destructor.
+  Started& started = started_[--last_number_];
+  started.place = place;
+  if (const absl::Status status = Enqueue(launch, &started); !status.ok()) return Fail(place, status);
   return last_number_;
 }
 
-absl::StatusOr<NcclCommunicator::Started> NcclCommunicator::Enqueue(const CollectiveLaunch& launch,
-                                                                    const Recorder::Place& place) {
+absl::Status NcclCommunicator::Enqueue(const CollectiveLaunch& launch, Started* started) {
   const CollectiveSpec& spec = options_.collectives->collectives[launch.spec].spec;
   SideStream& stream = *opened_.stream;
   XLAD_RETURN_IF_ERROR(stream.Activate());
   XLAD_RETURN_IF_ERROR(stream.WaitForDevice());
-  Started started;
-  started.place = place;
-  started.group = by_spec_[launch.spec];
+  const int rank = started->place.rank;
+  started->group = by_spec_[launch.spec];
   std::vector<const std::byte*> inputs(launch.inputs.begin(), launch.inputs.end());
-  if (NeedsCopyOfInputs(spec, place.rank, CanBeInPlace(spec.kind), launch.inputs, launch.outputs)) {
-    const std::vector<int64_t> counts = InputCounts(spec, place.rank);
+  if (NeedsCopyOfInputs(spec, rank, CanBeInPlace(spec.kind), launch.inputs, launch.outputs)) {
+    const std::vector<int64_t> counts = InputCounts(spec, rank);
     for (size_t i = 0; i < inputs.size(); ++i) {
       XLAD_ASSIGN_OR_RETURN(auto copy, stream.CopyAside(inputs[i], counts[i] * tensor::ByteWidth(spec.type)));
       inputs[i] = copy.get();
-      started.copies.push_back(std::move(copy));
+      started->copies.push_back(std::move(copy));
     }
   }
-  XLAD_RETURN_IF_ERROR(started.group->Enqueue(spec, inputs, launch.outputs));
-  XLAD_ASSIGN_OR_RETURN(started.mark, stream.Record());
-  return started;
+  XLAD_RETURN_IF_ERROR(started->group->Enqueue(spec, inputs, launch.outputs));
+  XLAD_ASSIGN_OR_RETURN(started->mark, stream.Record());
+  return absl::OkStatus();
 }
 
 absl::Status NcclCommunicator::Wait(int64_t number) {
   if (number >= 0) return other_->Wait(number);
   const auto found = started_.find(number);
-  if (found == started_.end()) {
+  if (found == started_.end() || found->second.mark == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("found collective start ", number, ", which has been waited for"));
   }
   const Started& started = found->second;

@@ -17,7 +17,8 @@
 
 namespace xlad::collectives::nccl {
 
-// NCCL as one device can use it. `library` and `stream` are null if it cannot.
+// NCCL as one device can use it. `stream` is null if the device has no side streams. `library` is null if the device
+// cannot use NCCL.
 struct OpenedDevice {
   const Library* library = nullptr;
   std::unique_ptr<SideStream> stream;
@@ -59,7 +60,7 @@ class NcclCommunicator final : public Communicator {
   struct Started {
     Recorder::Place place;
     Group* group = nullptr;
-    std::unique_ptr<SideStream::Mark> mark;
+    std::unique_ptr<SideStream::Mark> mark;                // Null if the operation could not be enqueued.
     std::vector<std::shared_ptr<const std::byte>> copies;  // The copies of inputs that overlap outputs.
   };
 
@@ -68,15 +69,17 @@ class NcclCommunicator final : public Communicator {
   absl::Status FormGroups(const std::map<int, Endpoint>& endpoints);
   absl::StatusOr<Group*> FormGroup(const std::vector<int>& devices, int rank, TextLinks* links);
   bool IsOwn(int spec) const { return spec >= 0 && spec < std::ssize(by_spec_) && by_spec_[spec] != nullptr; }
-  absl::StatusOr<Started> Enqueue(const CollectiveLaunch& launch, const Recorder::Place& place);
+  // Fills `started`, whose copies must be kept after an error too.
+  absl::Status Enqueue(const CollectiveLaunch& launch, Started* started);
   absl::Status Fail(const Recorder::Place& place, const absl::Status& status);
-  void LogChoice(const std::set<std::string>& reasons) const;
+  // `collectives` is the number of collectives in which the device takes part.
+  void LogChoice(int collectives, const std::set<std::string>& reasons) const;
 
   const Options options_;
-  const OpenedDevice opened_;
+  OpenedDevice opened_;
   std::map<std::vector<int>, std::unique_ptr<Group>> groups_;  // By devices.
   std::vector<Group*> by_spec_;                                // Null if `other_` runs the collective.
-  std::map<int64_t, Started> started_;                         // By number. The numbers are below 0.
+  std::map<int64_t, Started> started_;                         // By number, which is below 0.
   int64_t last_number_ = 0;
   std::unique_ptr<Communicator> other_;
 };

@@ -161,6 +161,8 @@ constexpr KindRow kKinds[] = {
     {CollectiveKind::kScatter, Scatter},
 };
 
+absl::Status Ended() { return absl::FailedPreconditionError("NCCL: the group has ended after an error"); }
+
 bool Receives(const CollectiveSpec& spec, int rank) {
   return std::any_of(spec.pairs.begin(), spec.pairs.end(), [&](const RankPair& pair) { return pair.target == rank; });
 }
@@ -168,14 +170,15 @@ bool Receives(const CollectiveSpec& spec, int rank) {
 }  // namespace
 
 Group::Group(const Options& options) : options_(options), library_(*options.library), waiter_(1) {
-  const auto pump = [transport = options.transport] {
-    if (transport != nullptr) transport->Poll();
+  const auto pump = [this] {
+    if (forming_over_ != nullptr) forming_over_->Poll();
   };
   waiter_.SetPump(pump, /*polls=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<Group>> Group::Form(const Options& options, const UniqueId& id) {
   std::unique_ptr<Group> group(new Group(options));
+  group->forming_over_ = options.transport;
   XLAD_RETURN_IF_ERROR(options.stream->Activate());
   Config config;
   config.blocking = 0;
@@ -184,6 +187,7 @@ absl::StatusOr<std::unique_ptr<Group>> Group::Form(const Options& options, const
   const std::string what = absl::StrCat("ncclCommInitRankConfig for rank ", options.rank, " of ", options.ranks);
   absl::Status status = group->library_.Check(result, what, nullptr);
   if (status.ok()) status = group->WaitUntil([&] { return group->IsReady(what); });
+  group->forming_over_ = nullptr;
   if (status.ok()) return group;
   group->failed_ = true;
   return group->WithReason(status);
@@ -253,7 +257,7 @@ absl::Status Group::Together(const std::string& what, const std::function<Result
 
 absl::Status Group::Enqueue(const CollectiveSpec& spec, absl::Span<const std::byte* const> inputs,
                             absl::Span<std::byte* const> outputs) {
-  if (failed_) return absl::FailedPreconditionError("NCCL: the group has ended after an error");
+  if (failed_) return Ended();
   const auto* const row = std::find_if(std::begin(kKinds), std::end(kKinds),
                                        [&](const KindRow& candidate) { return candidate.kind == spec.kind; });
   XLAD_CHECK(row != std::end(kKinds)) << "NCCL cannot run " << spec.ToString();
@@ -276,6 +280,7 @@ absl::Status Group::Enqueue(const CollectiveSpec& spec, absl::Span<const std::by
 }
 
 absl::Status Group::Wait(const SideStream::Mark& mark) {
+  if (failed_) return options_.abort->raised() ? options_.abort->status() : Ended();
   const absl::Status status = WaitUntil([&]() -> absl::StatusOr<bool> {
     XLAD_ASSIGN_OR_RETURN(const bool reached, mark.IsReached());
     if (!reached) XLAD_RETURN_IF_ERROR(IsReady("an operation").status());

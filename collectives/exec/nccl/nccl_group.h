@@ -24,7 +24,9 @@ class Group {
     const Library* library = nullptr;
     SideStream* stream = nullptr;
     AbortSignal* abort = nullptr;
-    Transport* transport = nullptr;  // Polled during waits. May be null.
+    // Polled only while the group forms, because a peer may still wait for a message of this rank. Later, the thread of
+    // another communicator may use the transport. May be null.
+    Transport* transport = nullptr;
     int rank = 0, ranks = 1;
     // After an error of a peer or of the network, how long to wait for the abort signal, which names the peer.
     int64_t reason_ms = 1000;
@@ -39,7 +41,8 @@ class Group {
   // be in place as NCCL defines it.
   absl::Status Enqueue(const CollectiveSpec& spec, absl::Span<const std::byte* const> inputs,
                        absl::Span<std::byte* const> outputs);
-  // Waits until the mark is reached. Returns the first error of the work, of the group or of the abort signal.
+  // Waits until the mark is reached. Returns the first error of the work, of the group or of the abort signal. If the
+  // group has failed before, returns the status of the abort signal, or FailedPrecondition if it is not raised.
   absl::Status Wait(const SideStream::Mark& mark);
   // Ends the group's work, also on the GPU.
   void Abort();
@@ -55,6 +58,7 @@ class Group {
   const Options options_;
   const Library& library_;
   Waiter waiter_;
+  Transport* forming_over_ = nullptr;  // Null when the group has formed.
   CommHandle handle_ = nullptr;
   bool failed_ = false;
 };

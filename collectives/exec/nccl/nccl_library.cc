@@ -52,7 +52,7 @@ std::string VersionText(int version) {
 absl::Status Library::Check(Result result, const std::string& what, CommHandle communicator) const {
   if (result == kSuccess || result == kInProgress) return absl::OkStatus();
   std::string text = absl::StrCat("NCCL: ", what, ": ", ncclGetErrorString(result), " (", result, ")");
-  const char* const last = communicator == nullptr ? nullptr : ncclGetLastError(communicator);
+  const char* const last = ncclGetLastError(communicator);
   if (last != nullptr && *last != '\0') absl::StrAppend(&text, ": ", last);
   switch (result) {
     case kSystemError:
@@ -84,7 +84,7 @@ absl::StatusOr<const Library*> LoadNccl(const std::string& name) {
 absl::StatusOr<const Library*> TheNccl() {
   static const auto* const library = [] {
     const char* const named = std::getenv(kNcclVariable);
-    return new absl::StatusOr<const Library*>(LoadNccl(named != nullptr ? named : kNcclLibrary));
+    return new absl::StatusOr<const Library*>(LoadNccl(named != nullptr && *named != '\0' ? named : kNcclLibrary));
   }();
   return *library;
 }

@@ -9,7 +9,8 @@
 namespace xlad::collectives::nccl {
 
 inline constexpr char kNcclLibrary[] = "libnccl.so.2";
-// The environment variable that names another library with NCCL's functions. If it is kOff, NCCL is not used.
+// The environment variable that names another library with NCCL's functions, unless it is empty. If it is kOff,
+// NCCL is not used.
 inline constexpr char kNcclVariable[] = "XLAD_NCCL";
 inline constexpr char kOff[] = "off";
 // NCCL 2.18. Since this version, communicators that do not block can be formed, finalized and aborted.
@@ -27,8 +28,8 @@ struct Library {
   std::string name;
 
   // OK for kSuccess and kInProgress. Otherwise Unavailable if a peer or the network failed, InvalidArgument for a wrong
-  // call, and Internal for all other errors. `communicator` may be null; if it is not, the text contains its last
-  // error.
+  // call, and Internal for all other errors. The text contains NCCL's last error, if there is one. `communicator` may
+  // be null.
   absl::Status Check(Result result, const std::string& what, CommHandle communicator) const;
 };
 

@@ -37,6 +37,9 @@ bool IsExact(const CollectiveSpec& spec) {
   return tensor::IsInteger(spec.type) && spec.reduction != Reduction::kAverage;
 }
 
+// Containers with different host names may share a GPU.
+std::string BootIdOf(const Endpoint& endpoint) { return endpoint.machine.substr(0, endpoint.machine.find(' ')); }
+
 }  // namespace
 
 std::string Endpoint::Encode() const {
@@ -73,7 +76,7 @@ std::string WhyNotSpec(const CollectiveSpec& spec, bool required) {
 }
 
 std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpoint>& endpoints) {
-  std::map<std::pair<std::string, std::string>, int> gpus;  // By machine and GPU.
+  std::map<std::pair<std::string, std::string>, int> gpus;  // By boot id and GPU.
   const Endpoint* first = nullptr;
   for (const int device : group) {
     const auto found = endpoints.find(device);
@@ -87,10 +90,10 @@ std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpo
     }
     if (endpoint.machine != first->machine && !(endpoint.any_network && first->any_network)) {
       return absl::StrCat("devices ", group[0], " and ", device,
-                          " are on different machines, and NCCL's traffic is neither encrypted nor authenticated; "
-                          "--insecure-network of their workers allows it");
+                          " are on different machines or in containers with different host names, and NCCL's traffic "
+                          "is neither encrypted nor authenticated; --insecure-network of their workers allows it");
     }
-    const auto [other, is_new] = gpus.emplace(std::make_pair(endpoint.machine, endpoint.gpu), device);
+    const auto [other, is_new] = gpus.emplace(std::make_pair(BootIdOf(endpoint), endpoint.gpu), device);
     if (!is_new) {
       return absl::StrCat("devices ", other->second, " and ", device,
                           " share a GPU, expected a GPU of its own for each rank: a worker for each GPU, with "

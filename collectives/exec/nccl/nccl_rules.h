@@ -19,9 +19,9 @@ inline constexpr char kNcclEngine[] = "nccl";
 
 // What a device tells its peers while communicators form.
 struct Endpoint {
-  std::string machine;
-  std::string gpu;  // The GPU of the machine, or empty if the device cannot use NCCL.
-  int version = 0;  // The version of NCCL.
+  std::string machine;  // Its boot id, a space and its host name.
+  std::string gpu;      // The GPU of the machine, or empty if the device cannot use NCCL.
+  int version = 0;      // The version of NCCL.
   // Whether NCCL may connect machines, although its traffic is neither encrypted nor authenticated.
   bool any_network = false;
   std::string why;  // Why the device cannot use NCCL, or empty.

@@ -37,14 +37,15 @@ absl::Status FindLtFunctions(void* handle, const std::string& library, CublasLt*
 
 // Loads the newest library that is installed and supports the driver.
 absl::StatusOr<const CublasLt*> LoadInstalled(int driver_version) {
-  std::vector<std::string> names;
+  std::vector<std::string> attempts;
   // A library works with drivers of its own major version and with later drivers.
   for (int major = std::min(kLastMajor, driver_version / 1000); major >= kFirstMajor; --major) {
-    names.push_back(absl::StrCat("libcublasLt.so.", major));
-    absl::StatusOr<const CublasLt*> loaded = LoadCublasLt(names.back());
+    const std::string name = absl::StrCat("libcublasLt.so.", major);
+    absl::StatusOr<const CublasLt*> loaded = LoadCublasLt(name);
     if (loaded.ok()) return loaded;
+    attempts.push_back(absl::StrCat(name, " (", loaded.status().message(), ")"));
   }
-  return absl::UnavailableError(absl::StrCat("cuBLASLt cannot be loaded: tried ", absl::StrJoin(names, ", "),
+  return absl::UnavailableError(absl::StrCat("cuBLASLt cannot be loaded: tried ", absl::StrJoin(attempts, ", "),
                                              "; install it, or set ", kCublasLtVariable, " to its path"));
 }
 
@@ -83,7 +84,8 @@ absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library) {
 
 absl::StatusOr<const CublasLt*> TheCublasLt(const Driver& driver) {
   static const auto* const library = [&driver]() -> const absl::StatusOr<const CublasLt*>* {
-    const char* const named = std::getenv(kCublasLtVariable);
+    const char* const value = std::getenv(kCublasLtVariable);
+    const char* const named = value != nullptr && *value != '\0' ? value : nullptr;
     const bool is_off = named != nullptr && std::strcmp(named, kCublasLtOff) == 0;
     if (named != nullptr && !is_off) return new absl::StatusOr<const CublasLt*>(LoadCublasLt(named));
     if (is_off || std::getenv(kDriverVariable) != nullptr) {

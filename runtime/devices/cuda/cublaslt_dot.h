@@ -25,7 +25,7 @@ namespace xlad::runtime::cuda {
 // dimension; if the dot has more, there is a call for each index into the others.
 //
 // Products are computed as HLO's default precision on GPUs requires: operands of f32 are not rounded, and all sums are
-// in f32. The algorithm is chosen by the constructor: the library's first proposal for this problem among those whose
+// in f32. The algorithm is chosen by Plan: the library's first proposal for this problem among those whose
 // results do not vary. The library proposes the same for the same problem, version of the library, and GPU.
 class CublasLtDot {
  public:
