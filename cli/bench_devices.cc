@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "base/clock.h"
+#include "base/network.h"
 #include "cli/bench_options.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -16,6 +18,7 @@
 #include "collectives/exec/messages/message_group.h"
 #include "collectives/exec/nccl/nccl_library.h"
 #include "collectives/exec/nccl/nccl_rules.h"
+#include "collectives/exec/transports/registry/registry.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/device_name.h"
 #include "runtime/devices/registry/registry.h"
@@ -33,8 +36,9 @@ struct DeviceBenchOptions {
   int64_t max_bytes = 4 << 20;
   int repeats = 21;
   std::string format = "table";
-  collectives::ReductionMode mode = collectives::ReductionMode::kFast;
+  collectives::ReductionMode mode = collectives::ReductionMode::kRunToRun;
   std::string algorithm;  // A plan, "nccl" for any plan that NCCL runs, or empty.
+  bool explain = false;   // Whether to print if NCCL can run.
 };
 
 struct DeviceBenchRow {
@@ -232,8 +236,47 @@ class RowPrinter {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
+bool RequiresNccl(const std::string& algorithm) {
+  if (algorithm == collectives::nccl::kNcclEngine) return true;
+  const auto plan = collectives::ParsePlan(algorithm);
+  return plan.ok() && plan->engine == collectives::nccl::kNcclEngine;
+}
+
+// How the ranks of a launch connect. The flags have the same meaning as with a collective.
+absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions& bench,
+                                                              const collectives::Launch& launch) {
+  collectives::MessageGroup::Options messages;
+  if (bench.checksums) {
+    return absl::InvalidArgumentError("--checksums: found the flag without COLLECTIVE, which sends no checksums");
+  }
+  XLAD_ASSIGN_OR_RETURN(messages.transport, collectives::ChooseTransport(bench.transport, bench.any_network));
+  const collectives::TransportChoice& transport = messages.transport;
+  if (transport.one_process) {
+    return absl::InvalidArgumentError(absl::StrCat("--transport ", bench.transport, ": ", launch.launcher,
+                                                   " has started processes; this transport connects only threads"));
+  }
+  if (!bench.meeting_folder.empty() && transport.shares_memory) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--meet: found --transport ", bench.transport, ", expected tcp, ucx or mpi"));
+  }
+  if (!bench.meeting_folder.empty() && transport.plugin != nullptr && !bench.any_network) {
+    return absl::InvalidArgumentError(absl::StrCat("--meet: found --transport ", bench.transport,
+                                                   " without --insecure-network, which is needed because its traffic "
+                                                   "between hosts is not encrypted"));
+  }
+  const auto listen_host = ParseHost(bench.listen_host);
+  if (!listen_host.ok()) return Annotate(listen_host.status(), "--listen");
+  messages.listen_host = *listen_host;
+  messages.deadline_ms = bench.deadline_ms;
+  messages.meeting_folder = bench.meeting_folder;
+  messages.launch = launch;
+  // The folder is for one launch. The keys of launchers differ between hosts.
+  if (!bench.meeting_folder.empty()) messages.launch.key = "launch";
+  return messages;
+}
+
 // Runs this process as one rank of a launch. Rank 0 prints.
-int RunLaunchedDeviceBench(DeviceBenchOptions options, const collectives::Launch& launch) {
+int RunLaunchedDeviceBench(DeviceBenchOptions options, const BenchOptions& bench, const collectives::Launch& launch) {
   if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
   if (options.devices[0].count == 0) options.devices[0].count = 1;
   if (CountOf(options.devices) != 1) {
@@ -243,12 +286,13 @@ int RunLaunchedDeviceBench(DeviceBenchOptions options, const collectives::Launch
   }
   const auto device = runtime::MakeDevice(options.devices[0], runtime::AllDeviceKinds());
   if (!device.ok()) return Fail(device.status());
-  collectives::MessageGroup::Options messages;
-  messages.launch = launch;
-  const auto group = collectives::MessageGroup::Join(messages);
+  const auto messages = MessagesOf(bench, launch);
+  if (!messages.ok()) return Fail(messages.status());
+  const auto group = collectives::MessageGroup::Join(*messages);
   if (!group.ok()) return Fail(group.status());
   RowPrinter printer(options.format, launch.ranks);
   const bool prints = launch.rank == 0;
+  if (prints && options.explain) ExplainNccl();
   if (prints)
     printer.Begin(absl::StrCat((*device)->Name(), " devices of ", launch.ranks, " processes"), options.repeats);
   for (int64_t bytes = 1024; bytes <= options.max_bytes; bytes *= 4) {
@@ -261,10 +305,16 @@ int RunLaunchedDeviceBench(DeviceBenchOptions options, const collectives::Launch
 }
 
 // Ranks are numbered in the order in which the kinds are given.
-int RunDeviceBench(DeviceBenchOptions options) {
+int RunDeviceBench(DeviceBenchOptions options, const BenchOptions& bench) {
   const auto launch = collectives::DetectLaunch();
-  // A process that no launcher has started, for example a batch script, measures its own devices.
-  if (launch.ok() && launch->has_value() && (*launch)->ranks > 1) return RunLaunchedDeviceBench(options, **launch);
+  // The batch script of a Slurm job is one process, which measures its own devices, like a process that no launcher has
+  // started.
+  const bool is_batch_script = absl::StrContains(launch.status().message(), "found the batch script of Slurm job");
+  if (!launch.ok() && !is_batch_script) return Fail(launch.status());
+  if (launch.ok() && launch->has_value() && (*launch)->ranks > 1) {
+    return RunLaunchedDeviceBench(options, bench, **launch);
+  }
+  if (options.explain) ExplainNccl();
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<runtime::Device*> of_ranks;
@@ -313,15 +363,17 @@ void AddBench(CLI::App& parent, Action* action) {
       ->capture_default_str()
       ->check(OneOf({"table", "json"}));
   app->callback([=] {
+    // The order of reductions without COLLECTIVE is by rank, unless NCCL must run it.
+    const bool has_mode = app->count("--mode") > 0;
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);
       if (bench->calibrate) return RunCalibration(*bench);
       const auto mode = ParseBenchMode(bench->mode);
       if (!mode.ok()) return Fail(mode.status());
-      options->mode = *mode;
       options->algorithm = bench->algorithm;
-      if (bench->explain && options->format == "table") ExplainNccl();
-      return RunDeviceBench(*options);
+      if (has_mode || RequiresNccl(bench->algorithm)) options->mode = *mode;
+      options->explain = bench->explain && options->format == "table";
+      return RunDeviceBench(*options, *bench);
     };
   });
 }

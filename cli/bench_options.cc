@@ -84,6 +84,17 @@ void AddHostFlags(CLI::App* app, BenchOptions* o) {
       ->capture_default_str();
 }
 
+void AddByteCountFlag(CLI::App* app, const char* flags, int64_t* value, const char* help) {
+  app->add_option_function<std::string>(
+         flags, [value](const std::string& text) { *value = collectives::ParseByteCount(text); }, help)
+      ->type_name("BYTES")
+      ->check([](const std::string& text) {
+        return collectives::ParseByteCount(text) >= 0
+                   ? std::string()
+                   : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
+      });
+}
+
 }  // namespace
 
 absl::StatusOr<ElementType> ParseBenchType(const std::string& name) {
@@ -173,19 +184,9 @@ absl::Status CheckBenchOptions(const BenchOptions& o) {
 }
 
 void AddBenchFlags(CLI::App* app, BenchOptions* o) {
-  const auto bytes = [&](const char* flags, int64_t* value, const char* help) {
-    app->add_option_function<std::string>(
-           flags, [value](const std::string& text) { *value = collectives::ParseByteCount(text); }, help)
-        ->type_name("BYTES")
-        ->check([](const std::string& text) {
-          return collectives::ParseByteCount(text) >= 0
-                     ? std::string()
-                     : absl::StrCat("found ", text, ", expected bytes such as 8, 64K, 256M or 1G");
-        });
-  };
-  bytes("-b,--minbytes", &o->min_bytes, "smallest size (default 32M)");
-  bytes("-e,--maxbytes", &o->max_bytes, "largest size (default 32M)");
-  bytes("-i,--stepbytes", &o->step_bytes, "increment between sizes (default 1M)");
+  AddByteCountFlag(app, "-b,--minbytes", &o->min_bytes, "smallest size (default 32M)");
+  AddByteCountFlag(app, "-e,--maxbytes", &o->max_bytes, "largest size (default 32M)");
+  AddByteCountFlag(app, "-i,--stepbytes", &o->step_bytes, "increment between sizes (default 1M)");
   app->add_option("-f,--stepfactor", o->factor, "factor between sizes, instead of the increment")
       ->check(Between(2, int64_t{1} << 30));
   app->add_option("-n,--iters", o->iterations, "iterations of a batch (default 20, fewer for large sizes)")
@@ -232,7 +233,7 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--mode", o->mode,
                   "order of reductions: fast (any), run-to-run (by rank), canonical (a balanced tree over the ranks)")
       ->capture_default_str();
-  bytes("--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
+  AddByteCountFlag(app, "--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file")->check(NamedOutputFile());
   app->add_option("--deadline-ms", o->deadline_ms, "how long to wait until all ranks have started")
       ->capture_default_str()

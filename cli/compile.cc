@@ -11,6 +11,7 @@
 #include "compiler/kernel/gpu_target.h"
 #include "compiler/kernel/schedule_tables.h"
 #include "compiler/report.h"
+#include "compiler/serialize.h"
 #include "hlo/text/text.h"
 #include "service/build/build.h"
 
@@ -97,7 +98,10 @@ absl::Status RunCompile(const CompileCommandOptions& options) {
   if (options.emit == "asm" || options.emit == "ptx") return WriteOutput(options.output, compiled.assembly);
   if (options.emit == "steps") return WriteOutput(options.output, compiler::StepsText(executable));
   if (options.emit == "buffers") return WriteOutput(options.output, compiler::BuffersText(executable));
-  if (!options.output.empty()) return WriteOutput(options.output, executable.SerializeAsString());
+  if (!options.output.empty()) {
+    XLAD_ASSIGN_OR_RETURN(const std::string bytes, compiler::SerializeExecutable(executable));
+    return WriteOutput(options.output, bytes);
+  }
   std::printf("%d steps, %zu bytes of object code, %d collectives\n", executable.steps_size(),
               executable.object_code().size(), executable.collectives_size());
   return absl::OkStatus();

@@ -9,11 +9,23 @@
 namespace xlad::cli {
 namespace {
 
+// NCCL is only loaded on machines with GPUs that can use it.
+absl::StatusOr<const collectives::nccl::Library*> FindNccl() {
+  for (const runtime::DeviceKind& kind : runtime::AllDeviceKinds()) {
+    if (kind.name != "cuda") continue;
+    if (const absl::Status available = kind.available(); !available.ok()) return Annotate(available, "no kind cuda");
+    return collectives::nccl::TheNccl();
+  }
+  return absl::UnavailableError("this binary has no kind cuda");
+}
+
 int RunVersion(const std::string& format) {
   nlohmann::ordered_json kinds = nlohmann::ordered_json::array();
   std::string table;
+  bool has_cuda = false;
   for (const runtime::DeviceKind& kind : runtime::AllDeviceKinds()) {
     const absl::Status available = kind.available();
+    has_cuda = has_cuda || (kind.name == "cuda" && available.ok());
     std::vector<std::string> memory;
     for (const MemoryKind memory_kind : kind.memory) memory.push_back(runtime::MemoryKindName(memory_kind));
     nlohmann::ordered_json row = {{"kind", kind.name},
@@ -29,12 +41,10 @@ int RunVersion(const std::string& format) {
                     available.ok() ? "" : absl::StrCat(" (not on this machine: ", available.message(), ")"),
                     libraries.empty() ? "" : absl::StrCat(" (", libraries, ")"), "\n");
   }
-  const auto nccl = collectives::nccl::TheNccl();
+  const auto nccl = FindNccl();
   const std::string found = nccl.ok() ? collectives::nccl::VersionText((*nccl)->version) : "";
-  absl::StrAppend(&table,
-                  nccl.ok() ? absl::StrCat("NCCL: ", found, " (", (*nccl)->name, ")")
-                            : std::string(nccl.status().message()),
-                  "\n");
+  if (nccl.ok()) absl::StrAppend(&table, "NCCL: ", found, " (", (*nccl)->name, ")\n");
+  if (!nccl.ok() && has_cuda) absl::StrAppend(&table, nccl.status().message(), "\n");
   if (format == "json") {
     nlohmann::ordered_json json = {{"version", XLAD_VERSION}, {"devices", kinds}};
     json["nccl"] = {{"available", nccl.ok()}};
