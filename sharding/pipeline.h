@@ -34,10 +34,13 @@ struct PipelineOptions {
 struct PipelineResult {
   ShardedModule propagated;
   PartitionedProgram partitioned;
-  std::vector<PassTime> times;  // One entry for each pass that ran.
+  // One entry for each pass that ran. The passes of the second order of propagation run in a thread of their own, so
+  // the sum of the times can exceed the time of the pipeline.
+  std::vector<PassTime> times;
 };
 
-// Runs the pipeline. If a pass fails, returns its error and does not run the later passes.
+// Runs the pipeline. If a pass fails, returns its error and does not run the later passes, except those of the second
+// order of propagation, which may run at the same time.
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options);
 
 }  // namespace xlad::sharding

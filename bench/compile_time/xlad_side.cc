@@ -15,14 +15,13 @@
 #include "base/hash.h"
 #include "client/job_directory.h"
 #include "compiler/compile.h"
+#include "compiler/serialize.h"
 #include "hlo/read/read.h"
 #include "service/build/build.h"
 #include "sharding/pipeline.h"
 
 namespace xlad {
 namespace {
-
-constexpr double kNsPerSecond = 1e9;
 
 class Report {
  public:
@@ -48,7 +47,7 @@ class Report {
  private:
   void Add(const PassTime& time) {
     double& seconds = seconds_[time.pass];
-    seconds += static_cast<double>(time.ns) / kNsPerSecond;
+    seconds += static_cast<double>(time.ns) / static_cast<double>(kNsPerSecond);
     out_["seconds"][time.pass] = seconds;
   }
 
@@ -91,7 +90,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, const std::st
   XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult result, compiler::CompileWithListings(request, {}, false));
   report->Add(result.times);
   report->Lap("compile");
-  const std::string executable = result.executable.SerializeAsString();
+  XLAD_ASSIGN_OR_RETURN(const std::string executable, compiler::SerializeExecutable(result.executable));
   report->Lap("serialize");
   report->out()["executable_bytes"] = executable.size();
   report->out()["executable_sha256"] = Sha256Hex(executable);

@@ -50,7 +50,7 @@ int64_t FirstUse(const Instruction& instruction, int64_t operand) {
 // Constants that differ only after this many bytes have equal hashes.
 constexpr size_t kHashedBytes = 64;
 
-// A hash of what SameHead and the comparison of called computations compare.
+// A hash of the most frequent differences that SameHead and the comparison of called computations find.
 size_t Hash(const Instruction& instruction) {
   CountWork();
   size_t hash =

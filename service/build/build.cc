@@ -153,14 +153,16 @@ int RunBuildChild() {
     response.set_error(std::string(built.status().message()));
     response.set_error_code(static_cast<int>(built.status().code()));
   }
+  const std::string not_isolated = sandbox.ok() ? "" : std::string(sandbox.message());
+  response.set_not_isolated(not_isolated);
   if (const size_t bytes = response.ByteSizeLong(); bytes > INT_MAX) {
     response.Clear();
+    response.set_not_isolated(not_isolated);
     response.set_error(absl::StrCat("the executables and the partitioned program have ", bytes,
                                     " bytes, expected at most 2 GiB, the most that the response of a build can hold; "
                                     "make large constants parameters of the program"));
     response.set_error_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
   }
-  if (!sandbox.ok()) response.set_not_isolated(std::string(sandbox.message()));
   std::cout << response.SerializeAsString() << std::flush;
   return std::cout.good() ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-// The inner loops of attention (attention.cc), as vector instructions: products of tiles, and operations on rows.
+// The inner loops of attention (attention.cc) and of small dots (small_dot.h), as vector instructions: products of
+// tiles, and operations on rows.
 //
 // All values have four bytes: floats, s32, and predicates as s32 that are 0 or 1. bf16 values are floats that have been
 // rounded. Rows are padded to whole vectors; elementwise operations also compute the padding.
