@@ -231,7 +231,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
   app->add_flag("--shrink", o->shrink,
                 "when a rank has died, the others form a smaller group and finish an all_reduce");
   app->add_option("--mode", o->mode,
-                  "order of reductions: fast (any), run-to-run (by rank), canonical (a balanced tree over the ranks)")
+                  "order of reductions: fast (any), run-to-run (by rank; the default without COLLECTIVE), canonical (a "
+                  "balanced tree over the ranks)")
       ->capture_default_str();
   AddByteCountFlag(app, "--rotate", &o->rotate_bytes, "use buffers in turn, of this many bytes in total on each rank");
   app->add_option("--json", o->json, "also write the rows to this file")->check(NamedOutputFile());
