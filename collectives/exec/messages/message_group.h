@@ -29,7 +29,9 @@ class MessageGroup {
   struct Options {
     Launch launch;
     TransportChoice transport;
-    int64_t deadline_ms = 30000;  // How long forming waits for all ranks.
+    // How long forming waits for all ranks, and how long an operation that is the first to use the connection of two
+    // ranks waits for the peer. A rank that is later ends the group.
+    int64_t deadline_ms = 30000;
     bool checksums = false;       // Each message has a checksum of its payload.
     // The folder in which the ranks find each other, or empty if all ranks are on this host. Ranks on several hosts
     // need a folder that all of them see.
