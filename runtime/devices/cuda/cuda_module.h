@@ -7,6 +7,12 @@
 #include "base/status.h"
 #include "runtime/devices/cuda/gpu.h"
 
+// Defines the constant text `symbol` with the contents of the file `path`, which the build writes. Used outside of
+// namespaces.
+#define XLAD_EMBED_PTX(symbol, path)                                                                     \
+  __asm__(".section .rodata\n.globl " #symbol "\n" #symbol ":\n.incbin \"" path "\"\n.byte 0\n.text\n"); \
+  extern "C" const char symbol[]
+
 namespace xlad::runtime::cuda {
 
 // Unloaded on destruction. Thread-safe.

@@ -205,4 +205,15 @@ absl::Status CudaStream::Synchronize() {
   return Check(gpu_->driver().cuStreamSynchronize(stream_), "work of a stream");
 }
 
+absl::StatusOr<DevicePointer> AllocateCopy(const std::shared_ptr<const Gpu>& gpu,
+                                           absl::Span<const std::byte> contents) {
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CudaStream> stream, CudaStream::Make(gpu, 1));
+  XLAD_ASSIGN_OR_RETURN(const DevicePointer memory, gpu->Allocate(std::ssize(contents)));
+  absl::Status copied = stream->CopyToDevice(reinterpret_cast<void*>(memory), contents);
+  if (copied.ok()) copied = stream->Synchronize();
+  if (copied.ok()) return memory;
+  gpu->Free(memory);
+  return copied;
+}
+
 }  // namespace xlad::runtime::cuda

@@ -81,4 +81,7 @@ class CudaStream final : public Stream {
   std::string last_ = "none";
 };
 
+// Returns new memory of the GPU with these contents. The caller frees it with Gpu::Free.
+absl::StatusOr<DevicePointer> AllocateCopy(const std::shared_ptr<const Gpu>& gpu, absl::Span<const std::byte> contents);
+
 }  // namespace xlad::runtime::cuda

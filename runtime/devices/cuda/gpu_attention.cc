@@ -10,16 +10,7 @@
 #include "runtime/devices/cpu/attention_program.h"
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
-// The PTX of gpu_attention_kernels.c, in a file that the build writes.
-__asm__(
-    ".section .rodata\n"
-    ".globl xlad_gpu_attention_kernels\n"
-    "xlad_gpu_attention_kernels:\n"
-    ".incbin \"" XLAD_GPU_ATTENTION_KERNELS
-    "\"\n"
-    ".byte 0\n"
-    ".text\n");
-extern "C" const char xlad_gpu_attention_kernels[];
+XLAD_EMBED_PTX(xlad_gpu_attention_kernels, XLAD_GPU_ATTENTION_KERNELS);  // The PTX of gpu_attention_kernels.c.
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -193,10 +184,7 @@ absl::StatusOr<std::unique_ptr<GpuAttention>> GpuAttention::Make(std::shared_ptr
     const auto columns = static_cast<int32_t>(program.block_columns[b]);
     std::memcpy(bytes.data() + sizeof(*problem) + b * sizeof(columns), &columns, sizeof(columns));
   }
-  XLAD_ASSIGN_OR_RETURN(attention->problem_, gpu->Allocate(std::ssize(bytes)));
-  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CudaStream> stream, CudaStream::Make(gpu, 1));
-  XLAD_RETURN_IF_ERROR(stream->CopyToDevice(reinterpret_cast<void*>(attention->problem_), bytes));
-  XLAD_RETURN_IF_ERROR(stream->Synchronize());
+  XLAD_ASSIGN_OR_RETURN(attention->problem_, AllocateCopy(gpu, bytes));
   return attention;
 }
 

@@ -277,9 +277,8 @@ INLINE uint32_t ComputeElement(const struct Piece* piece, const struct XladAtten
     const int64_t number = piece->first + Min(row, piece->count - 1);
     return (uint32_t)DigitOf(number, piece->problem->rows, step->source - XLAD_ATTENTION_DIMS);
   }
-  const uint32_t value = Apply(step->opcode, Input(piece, &step->inputs[0], column),
-                               Input(piece, &step->inputs[1], column), Input(piece, &step->inputs[2], column));
-  return value;
+  return Apply(step->opcode, Input(piece, &step->inputs[0], column), Input(piece, &step->inputs[1], column),
+               Input(piece, &step->inputs[2], column));
 }
 
 /* Each thread reduces its own columns; then the results of the 16 threads are reduced in order. */

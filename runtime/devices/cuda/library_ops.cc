@@ -12,16 +12,7 @@
 #include "tensor/element_type.h"
 #include "tensor/shape.h"
 
-// The PTX of library_kernels.c, in a file that the build writes.
-__asm__(
-    ".section .rodata\n"
-    ".globl xlad_library_kernels\n"
-    "xlad_library_kernels:\n"
-    ".incbin \"" XLAD_LIBRARY_KERNELS
-    "\"\n"
-    ".byte 0\n"
-    ".text\n");
-extern "C" const char xlad_library_kernels[];
+XLAD_EMBED_PTX(xlad_library_kernels, XLAD_LIBRARY_KERNELS);  // The PTX of library_kernels.c.
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -174,12 +165,10 @@ absl::Status LibraryOps::SetKernel(const std::string& kernel, const Problem& pro
     XLAD_ASSIGN_OR_RETURN(kernels_, CudaModule::Load(gpu_, xlad_library_kernels, "library_kernels"));
   }
   XLAD_ASSIGN_OR_RETURN(const FunctionHandle function, kernels_->Find(kernel));
-  XLAD_ASSIGN_OR_RETURN(op->problem, gpu_->Allocate(sizeof(problem)));
+  XLAD_ASSIGN_OR_RETURN(op->problem,
+                        AllocateCopy(gpu_, {reinterpret_cast<const std::byte*>(&problem), sizeof(problem)}));
   op->kernel = function;
-  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CudaStream> stream, CudaStream::Make(gpu_, 1));
-  XLAD_RETURN_IF_ERROR(stream->CopyToDevice(reinterpret_cast<void*>(op->problem),
-                                            {reinterpret_cast<const std::byte*>(&problem), sizeof(problem)}));
-  return stream->Synchronize();
+  return absl::OkStatus();
 }
 
 absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
