@@ -61,7 +61,8 @@ absl::Status ExpectValues(const Module& module) {
       if (literal->array.shape().bytes() == 0) continue;
       return absl::InvalidArgumentError(absl::StrCat("%", i->name(), ": found a constant of ",
                                                      literal->array.shape().ToString(),
-                                                     " without values (\"{...}\"), expected them"));
+                                                     " without values (\"{...}\"), expected its values; print the "
+                                                     "module with large constants"));
     }
   }
   return absl::OkStatus();

@@ -43,11 +43,11 @@ PassContext MakeContext(const CompileRequest& request, const hlo::Module& module
   return context;
 }
 
-absl::Status CheckCount(const char* what, int64_t found, int64_t expected) {
+absl::Status CheckCount(const char* list, int64_t found, int64_t expected) {
   if (found == 0 || found == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("compile request: found ", found, " ", what, ", expected ", expected,
-                   " (one per leaf of the entry computation) or none"));
+  return absl::InvalidArgumentError(absl::StrCat("compile request: found `", list, "` of length ", found,
+                                                 ", expected length ", expected,
+                                                 " (one entry per leaf of the entry computation) or 0"));
 }
 
 }  // namespace

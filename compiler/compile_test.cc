@@ -168,12 +168,14 @@ TEST(Compile, RejectsInvalidRequests) {
   EXPECT_FALSE(Compile(request).ok());
   request = RequestFor(kSmall);
   request.add_parameters();
-  EXPECT_EQ(Compile(request).status().message(),
-            "compile request: found 1 parameters, expected 2 (one per leaf of the entry computation) or none");
+  EXPECT_EQ(
+      Compile(request).status().message(),
+      "compile request: found `parameters` of length 1, expected length 2 (one entry per leaf of the entry "
+      "computation) or 0");
   auto custom = Compile(RequestFor(R"(HloModule m
 ENTRY e {
   x = f32[4] parameter(0)
-  ROOT c = f32[4] custom-call(x), custom_call_target="nobody.knows"
+  ROOT c = f32[4] custom-call(x), custom_call_target="unknown.target"
 })"));
   EXPECT_EQ(custom.status().code(), absl::StatusCode::kUnimplemented) << custom.status();
   EXPECT_NE(custom.status().message().find("%c (custom-call)"), std::string::npos) << custom.status();

@@ -1,4 +1,4 @@
-// CheckAssignment: abstract interpretation over the value that each byte range of memory holds.
+// CheckAssignment: abstract interpretation over the values that each byte range of memory holds.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -30,12 +30,15 @@ class Checker {
       const BufferSlice& place = slice(v);
       if (place.bytes() != program_.values[v].bytes ||
           place.offset() + place.bytes() > assignment_.allocations[place.allocation()].bytes()) {
-        return absl::InternalError(absl::StrCat("buffer of ", Name(v), " does not fit its allocation"));
+        return absl::InternalError(absl::StrCat(Name(v), ": found a slice of ", place.bytes(), " bytes at offset ",
+                                                place.offset(), " of allocation ", place.allocation(), ", expected ",
+                                                program_.values[v].bytes, " bytes inside the allocation, which has ",
+                                                assignment_.allocations[place.allocation()].bytes()));
       }
       if (kind == BufferValue::Kind::kParameter || kind == BufferValue::Kind::kConstant) Write(v, &memory);
     }
     XLAD_RETURN_IF_ERROR(RunOps(program_.ops, &memory));
-    for (int v : program_.results) XLAD_RETURN_IF_ERROR(Read(v, memory, "the end of the program"));
+    for (int v : program_.results) XLAD_RETURN_IF_ERROR(Read(v, memory, nullptr));
     return absl::OkStatus();
   }
 
@@ -47,14 +50,15 @@ class Checker {
     const size_t before = running_.size();
     for (const LinearOp& op : ops) XLAD_RETURN_IF_ERROR(RunOp(op, memory));
     if (running_.size() == before) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("%", running_.back()->instruction->name(), " is started but never ends"));
+    return absl::InternalError(absl::StrCat("found no end of the collective %", running_.back()->instruction->name(),
+                                            ", expected one in the list of operations that starts it"));
   }
 
   absl::Status RunOp(const LinearOp& op, Memory* memory) {
     if (op.kind == LinearOp::Kind::kCollectiveDone) XLAD_RETURN_IF_ERROR(EndCollective(op));
     for (int v : op.inputs) {
       XLAD_RETURN_IF_ERROR(CheckRunning(op, v, /*writes=*/false));
-      XLAD_RETURN_IF_ERROR(Read(v, *memory, op.instruction->name()));
+      XLAD_RETURN_IF_ERROR(Read(v, *memory, &op));
     }
     if (op.kind == LinearOp::Kind::kWhile) return RunLoop(op, memory);
     if (op.kind == LinearOp::Kind::kIf) return RunBranches(op, memory);
@@ -80,7 +84,8 @@ class Checker {
     const auto found = std::find_if(running_.begin(), running_.end(),
                                     [&](const LinearOp* op) { return op->request == done.request; });
     if (found == running_.end()) {
-      return absl::InternalError(absl::StrCat("%", done.instruction->name(), " ends but is not started"));
+      return absl::InternalError(absl::StrCat("found an end of the collective %", done.instruction->name(),
+                                              ", which is not running, expected its start before"));
     }
     running_.erase(found);
     return absl::OkStatus();
@@ -121,7 +126,7 @@ class Checker {
     *memory = std::move(head);
     XLAD_RETURN_IF_ERROR(RunOps(loop.condition, memory));
     if (quiet_) return absl::OkStatus();
-    XLAD_RETURN_IF_ERROR(Read(loop.predicate, *memory, loop.instruction->name()));
+    XLAD_RETURN_IF_ERROR(Read(loop.predicate, *memory, &loop));
     Memory body = *memory;
     return RunOps(loop.bodies[0], &body);
   }
@@ -145,14 +150,17 @@ class Checker {
     return status;
   }
 
-  absl::Status Read(int v, const Memory& memory, absl::string_view reader) const {
+  // `reader` is the operation that reads the value, or null for the results at the end of the program.
+  absl::Status Read(int v, const Memory& memory, const LinearOp* reader) const {
     if (quiet_ || slice(v).bytes() == 0) return absl::OkStatus();
     auto found = memory.find({slice(v).allocation(), slice(v).offset()});
     if (found != memory.end()) {
       const std::vector<int>& held = found->second.values;
       if (std::find(held.begin(), held.end(), v) != held.end()) return absl::OkStatus();
     }
-    return absl::InternalError(absl::StrCat("%", reader, " reads ", Name(v), ", whose memory has been overwritten"));
+    const std::string place =
+        reader == nullptr ? "the end of the program" : absl::StrCat("%", reader->instruction->name());
+    return absl::InternalError(absl::StrCat(place, " reads ", Name(v), ", whose memory has been overwritten"));
   }
 
   void Write(int v, Memory* memory) const {
@@ -194,7 +202,8 @@ class Checker {
 
   absl::Status Shares(const LinearOp& op, int a, int b) const {
     return absl::InternalError(
-        absl::StrCat("%", op.instruction->name(), " must not have ", Name(a), " and ", Name(b), " in one place"));
+        absl::StrCat("%", op.instruction->name(), ": found ", Name(a), " and ", Name(b),
+                     " in overlapping memory, expected disjoint memory or, if may_share allows it, equal slices"));
   }
   bool Overlaps(int a, int b) const {
     const BufferSlice& x = slice(a);
@@ -224,8 +233,8 @@ class Checker {
 
   const LinearProgram& program_;
   const BufferAssignment& assignment_;
-  bool quiet_ = false;                                  // If true, reads are not checked.
-  std::vector<const LinearOp*> running_;                // Collectives that were started and have not ended.
+  bool quiet_ = false;                    // If true, reads are not checked.
+  std::vector<const LinearOp*> running_;  // Collectives that were started and have not ended.
   // The contents at the condition of each loop, from its last visit.
   absl::flat_hash_map<const LinearOp*, Memory> heads_;
 };

@@ -79,8 +79,8 @@ class Lines {
   }
   absl::string_view Take() { return lines_[next_++]; }
   absl::Status Wrong(absl::string_view expected) const {
-    const absl::string_view found = next_ < lines_.size() ? lines_[next_] : "the end";
-    return absl::InvalidArgumentError(absl::StrCat("line ", next_ + 1, ": found \"", found, "\", expected ", expected));
+    const std::string found = next_ < lines_.size() ? absl::StrCat("\"", lines_[next_], "\"") : "the end of the text";
+    return absl::InvalidArgumentError(absl::StrCat("line ", next_ + 1, ": found ", found, ", expected ", expected));
   }
 
  private:

@@ -1,5 +1,5 @@
-// Proves that all devices of the group of a collective execute it if the collective is in a loop or branch. Otherwise,
-// some devices would wait forever for devices that took another branch or left the loop earlier.
+// Proves that if a collective is in a loop or branch, all devices of its group execute it. Otherwise, some devices
+// would wait forever for devices that took another branch or left the loop earlier.
 //
 // Needs: canonical collectives, no fusions. Changes nothing. Leaves: the condition of every while and conditional that
 // contains collectives is equal on all devices of each group of these collectives. InvalidArgument names the
@@ -281,11 +281,11 @@ class DivergenceAnalysis {
   absl::Status RequireFor(const Instruction& flow, const Instruction& collective, const Labels& labels) {
     auto require = [&](int64_t a, int64_t b) {
       if (labels[a] == labels[b]) return absl::OkStatus();
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(flow), ": its condition may differ between devices ", a, " and ", b,
-                       ", which meet inside it in ", Describe(collective),
-                       "; expected a condition made from constants, replicated parameters and reductions over "
-                       "all of these devices"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          Describe(flow), ": its condition may differ between devices ", a, " and ", b, ", both of which take part in ",
+          Describe(collective),
+          " inside it; expected a condition computed from constants, replicated parameters and reductions over "
+          "all of these devices"));
     };
     if (collective.opcode() == Opcode::kCollectivePermute) {
       for (const auto& [source, target] : collective.attributes().source_target_pairs) {

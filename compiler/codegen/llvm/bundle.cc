@@ -16,7 +16,10 @@ absl::StatusOr<std::string> BundleObjects(std::vector<std::string> objects) {
   }
   auto archive = llvm::writeArchiveToBuffer(members, llvm::SymtabWritingMode::NoSymtab,
                                             llvm::object::Archive::K_GNU, true, false);
-  if (!archive) return absl::InternalError("object code: " + llvm::toString(archive.takeError()));
+  if (!archive) {
+    return absl::InternalError(absl::StrCat("object code: cannot make an archive of ", objects.size(),
+                                            " objects: ", llvm::toString(archive.takeError())));
+  }
   return std::string((*archive)->getBufferStart(), (*archive)->getBufferSize());
 }
 

@@ -21,16 +21,19 @@ EmittedModule::EmittedModule() : module_(std::make_unique<llvm::Module>("xlad", 
 }
 
 absl::Status EmittedModule::CheckNewSymbol(const std::string& symbol) const {
-  if (finished_) return absl::FailedPreconditionError("ObjectEmitter: emission after Finish");
+  if (finished_) {
+    return absl::FailedPreconditionError("ObjectEmitter: found a request to emit '" + symbol +
+                                         "' after Finish, expected all requests before Finish");
+  }
   if (symbol.empty() || module_->getFunction(symbol) != nullptr) {
-    return absl::InvalidArgumentError("found kernel symbol '" + symbol +
+    return absl::InvalidArgumentError("ObjectEmitter: found kernel symbol '" + symbol +
                                       "', expected a name that the object does not have yet");
   }
   return absl::OkStatus();
 }
 
 absl::Status EmittedModule::Finish() {
-  if (finished_) return absl::FailedPreconditionError("ObjectEmitter::Finish called twice");
+  if (finished_) return absl::FailedPreconditionError("ObjectEmitter: found a second call of Finish, expected one");
   finished_ = true;
   return absl::OkStatus();
 }
@@ -41,7 +44,10 @@ absl::StatusOr<std::string> EmittedModule::UnlessErrors(absl::StatusOr<std::stri
 }
 
 absl::Status EmittedModule::CheckFinished() const {
-  if (!finished_) return absl::FailedPreconditionError("ObjectEmitter::AssemblyText before Finish");
+  if (!finished_) {
+    return absl::FailedPreconditionError(
+        "ObjectEmitter: found a call of AssemblyText before Finish, expected it after");
+  }
   return absl::OkStatus();
 }
 

@@ -68,7 +68,7 @@ class ProgramEmitter {
         return EmitIf(step.if_());
       default:
         return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() +
-                                          "' is a collective or empty, expected another kind of step");
+                                          "' is a collective or empty, expected a kernel, library, copy, while or if");
     }
   }
 
@@ -79,9 +79,9 @@ class ProgramEmitter {
     } else if (slice.allocation() >= 0 && slice.allocation() < request_.arguments) {
       base = ir_.function()->getArg(static_cast<unsigned>(slice.allocation()));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("program ", request_.symbol, ": allocation ", slice.allocation(),
-                                                     " of a step, expected -1 (scratch) or an argument below ",
-                                                     request_.arguments));
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", request_.symbol, ": found allocation ", slice.allocation(),
+                       " in a step, expected -1 (scratch) or an argument below ", request_.arguments));
     }
     if (slice.offset() == 0) return base;
     return b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), base, static_cast<uint64_t>(slice.offset()));
@@ -149,7 +149,7 @@ class ProgramEmitter {
     for (const BufferSlice& slice : step.library().buffers()) {
       XLAD_ASSIGN_OR_RETURN(addresses.emplace_back(), Address(slice));
     }
-    // run_tiles is the first member of XladKernelApi.
+    // run_library_op is the first member of XladKernelApi.
     llvm::Value* function = b_.CreateLoad(b_.getPtrTy(), ir_.api());
     llvm::FunctionType* type =
         llvm::FunctionType::get(b_.getInt32Ty(), {b_.getPtrTy(), b_.getInt32Ty(), b_.getPtrTy()}, false);
@@ -162,7 +162,9 @@ class ProgramEmitter {
     XLAD_ASSIGN_OR_RETURN(llvm::Value * from, Address(copy.from()));
     XLAD_ASSIGN_OR_RETURN(llvm::Value * to, Address(copy.to()));
     if (copy.from().bytes() != copy.to().bytes()) {
-      return absl::InvalidArgumentError("program " + request_.symbol + ": a copy between slices of different sizes");
+      return absl::InvalidArgumentError(
+          absl::StrCat("program ", request_.symbol, ": found a copy between slices of different sizes, ",
+                       copy.from().bytes(), " and ", copy.to().bytes(), " bytes, expected equal sizes"));
     }
     if (from != to && copy.from().bytes() > 0) {
       b_.CreateMemMove(to, llvm::Align(1), from, llvm::Align(1), static_cast<uint64_t>(copy.from().bytes()));

@@ -165,8 +165,8 @@ class PartEditor {
   std::map<llvm::Value*, bool> depends_;
 };
 
-// Returns a copy of the part with the thread as an additional argument, which the copy reads instead of the register.
-// Removes the code of `part`.
+// Moves the code of a part to a new function, which has the thread as an additional argument and reads it instead of
+// the register. Returns the new function. `part` has no code afterwards.
 llvm::Function* WithThreadArgument(llvm::Function* part) {
   std::vector<llvm::Type*> types = part->getFunctionType()->params().vec();
   llvm::LLVMContext& context = part->getContext();
@@ -308,7 +308,7 @@ class HostKernel {
         case llvm::Intrinsic::not_intrinsic:
           break;
         default:
-          return Unexpected(kernel_, "another intrinsic");
+          return Unexpected(kernel_, "an intrinsic that is neither the block index nor a barrier");
       }
       if (llvm::isa<llvm::ReturnInst>(i)) {
         EmitGroup(tile);
@@ -400,7 +400,10 @@ absl::Status ReplaceThreadsByLoops(llvm::Module& module, const HostOptions& opti
   for (llvm::GlobalVariable& memory : llvm::make_early_inc_range(module.globals())) {
     if (memory.getAddressSpace() == 0) continue;
     memory.removeDeadConstantUsers();
-    if (!memory.use_empty()) return absl::InternalError("GPU module: shared memory is used outside of a kernel");
+    if (!memory.use_empty()) {
+      return absl::InternalError(absl::StrCat("GPU module: found a use of the shared memory @", memory.getName().str(),
+                                              " outside of a kernel, expected uses only in kernels"));
+    }
     memory.eraseFromParent();
   }
   return absl::OkStatus();
