@@ -15,8 +15,8 @@
 namespace xlad::compiler {
 namespace {
 
-// How many times the work a program may need that is four times as large. Linear algorithms need four times the work,
-// quadratic ones sixteen times, and cubic ones 64 times.
+// The maximum factor by which the work may grow if the program becomes four times as large. The work of linear
+// algorithms grows by a factor of 4, that of quadratic ones by 16, and that of cubic ones by 64.
 constexpr double kLinear = 7, kQuadratic = 17;
 
 // Returns the work of partitioning the program and compiling it to steps.
@@ -32,10 +32,10 @@ int64_t WorkOf(const std::string& text) {
 }
 
 template <typename Program>
-void ExpectGrowth(const Program& program, int size, double most) {
+void ExpectGrowth(const Program& program, int size, double max_factor) {
   const int64_t small = WorkOf(program(size)), large = WorkOf(program(4 * size));
   EXPECT_GT(small, size);
-  EXPECT_LT(static_cast<double>(large), most * static_cast<double>(small)) << small << " and " << large;
+  EXPECT_LT(static_cast<double>(large), max_factor * static_cast<double>(small)) << small << " and " << large;
 }
 
 std::string Repeated(int count, absl::string_view format) {
@@ -107,7 +107,7 @@ ENTRY e {
                       " ROOT r = (", Listed(count, "f32[64]"), ") tuple(", Listed(count, "r$0"), ")\n}");
 }
 
-// Products and additions that each read the one before.
+// Products and additions, each of which reads the previous one.
 std::string Chain(int count) {
   return absl::StrCat("HloModule chain\nENTRY e {\n x = f32[64,64] parameter(0)\n a-1 = f32[64,64] negate(x)\n",
                       Repeated(count, R"(
@@ -117,7 +117,7 @@ std::string Chain(int count) {
                       " ROOT r = f32[64,64] tanh(a", count - 1, ")\n}");
 }
 
-// combine-collectives compares all-reduces that depend on each other pairwise.
+// For each all-reduce, combine-collectives visits all buckets on which the all-reduce depends. This work is quadratic.
 TEST(Growth, LayersOnAMesh) { ExpectGrowth(Layers, 12, kQuadratic); }
 TEST(Growth, DonatedParameters) { ExpectGrowth(Donations, 100, kLinear); }
 TEST(Growth, KernelsThatDifferInAConstant) { ExpectGrowth(Constants, 60, kLinear); }

@@ -40,7 +40,7 @@ bool SameComputation(const Computation& a, const Computation& b) {
   return matched.at(a.root()) == b.root();
 }
 
-// The first position at which an instruction has the same operand.
+// The number of the first operand that is the same instruction as operand number `operand`.
 int64_t FirstUse(const Instruction& instruction, int64_t operand) {
   int64_t first = 0;
   while (instruction.operand(first) != instruction.operand(operand)) ++first;
@@ -50,7 +50,8 @@ int64_t FirstUse(const Instruction& instruction, int64_t operand) {
 // Constants that differ only after this many bytes have equal hashes.
 constexpr size_t kHashedBytes = 64;
 
-// A hash of the most frequent differences that SameHead and the comparison of called computations find.
+// A hash of the properties in which instructions differ most often, including those of called computations.
+// Instructions with the same code have equal hashes.
 size_t Hash(const Instruction& instruction) {
   CountWork();
   size_t hash =

@@ -148,32 +148,34 @@ bool ScoreSpace::Enter(const Instruction& start, ScoreDims dims) {
 }
 
 // Whether the instruction is computed from scores, as far as its operands are known.
-bool ScoreSpace::IsHeavy(const Instruction& instruction) {
-  if (heavy_.contains(&instruction)) return true;
-  if (light_.contains(&instruction)) return false;
+bool ScoreSpace::IsFromScores(const Instruction& instruction) {
+  if (scores_.contains(&instruction)) return true;
+  if (others_.contains(&instruction)) return false;
   const auto at = dims_.find(&instruction);
   if (at == dims_.end()) return false;
-  bool heavy = instruction.opcode() == Opcode::kDot && CountDims(at->second) == full_;
+  bool is_from_scores = instruction.opcode() == Opcode::kDot && CountDims(at->second) == full_;
   for (int64_t k = 0; k < instruction.operand_count(); ++k) {
-    if (OperandScoreDims(instruction, k, at->second).has_value()) heavy |= IsHeavy(*instruction.operand(k));
+    if (OperandScoreDims(instruction, k, at->second).has_value()) {
+      is_from_scores |= IsFromScores(*instruction.operand(k));
+    }
   }
-  if (heavy) {
-    AddHeavy(instruction);
+  if (is_from_scores) {
+    AddScore(instruction);
   } else {
-    light_.insert(&instruction);
+    others_.insert(&instruction);
   }
-  return heavy;
+  return is_from_scores;
 }
 
-void ScoreSpace::AddHeavy(const Instruction& instruction) {
-  if (heavy_.insert(&instruction).second) pending_.push_back(&instruction);
+void ScoreSpace::AddScore(const Instruction& instruction) {
+  if (scores_.insert(&instruction).second) pending_.push_back(&instruction);
 }
 
 // Adds users of values that are computed from scores, and operands of all values, until nothing changes.
 bool ScoreSpace::Grow(const Instruction& seed) {
   ScoreDims all;
   for (size_t d = 0; d < sizes_.size(); ++d) all.push_back(sizes_[d] == 1 ? -1 : static_cast<int>(d));
-  if (!Enter(seed, all) || !IsHeavy(seed)) return false;
+  if (!Enter(seed, all) || !IsFromScores(seed)) return false;
   while (!pending_.empty()) {
     const Instruction* at = pending_.back();
     pending_.pop_back();
@@ -181,23 +183,24 @@ bool ScoreSpace::Grow(const Instruction& seed) {
     if (CountDims(dims) == 0) continue;  // Scalars.
     for (const Instruction* user : at->users()) {
       // A broadcast of a reduction may have been added before the operand of the reduction.
-      if (user->opcode() == Opcode::kBroadcast && dims_.contains(user)) AddHeavy(*user);
+      if (user->opcode() == Opcode::kBroadcast && dims_.contains(user)) AddScore(*user);
       for (int64_t k = 0; k < user->operand_count(); ++k) {
         if (user->operand(k) != at) continue;
         std::optional<ScoreDims> found = UserScoreDims(*user, k, dims);
         if (!found.has_value()) continue;
         if (!Enter(*user, *std::move(found))) return false;
-        AddHeavy(*user);
-        for (const Instruction* operand : user->operands()) IsHeavy(*operand);
+        AddScore(*user);
+        for (const Instruction* operand : user->operands()) IsFromScores(*operand);
       }
     }
   }
-  return std::none_of(ambiguous_.begin(), ambiguous_.end(), [&](const Instruction* at) { return heavy_.contains(at); });
+  return std::none_of(ambiguous_.begin(), ambiguous_.end(),
+                      [&](const Instruction* at) { return scores_.contains(at); });
 }
 
 bool ScoreSpace::ChooseRoles() {
   std::optional<int> column;
-  for (const Instruction* at : heavy_) {
+  for (const Instruction* at : scores_) {
     if (at->opcode() != Opcode::kReduce || !dims_.contains(at->operand(0)) || !IsFull(*at->operand(0))) continue;
     const ScoreDims& operand = dims_.at(at->operand(0));
     std::vector<int> reduced;
@@ -211,7 +214,7 @@ bool ScoreSpace::ChooseRoles() {
   has_reduction_ = column.has_value();
   // The first product in instruction order determines the roles, so that the result does not depend on hashing.
   for (const auto& at : dims_.begin()->first->parent()->instructions()) {
-    if (at->opcode() != Opcode::kDot || !heavy_.contains(at.get())) continue;
+    if (at->opcode() != Opcode::kDot || !scores_.contains(at.get())) continue;
     const ProductDims dims = SplitDims(*at, dims_.at(at.get()));
     // Without a reduction, either side may be the column.
     if (!column.has_value() && dims.rhs.size() == 1) column = dims.rhs[0];

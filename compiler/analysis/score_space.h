@@ -21,7 +21,7 @@ using ScoreDims = std::vector<int>;
 
 class ScoreSpace {
  public:
-  // The space of the scores from which `seed` is computed, which must have all dimensions of the scores. Nullopt if
+  // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt if
   // `seed` is not computed from a matrix product, if dimensions contradict each other, or if the space has more than
   // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the only free dimension
   // of one side of the first product is the column.
@@ -32,7 +32,7 @@ class ScoreSpace {
   // Whether the instruction has one element for each score.
   bool IsFull(const Instruction& instruction) const;
   // Whether the instruction is computed from scores.
-  bool DependsOnScores(const Instruction& instruction) const { return heavy_.contains(&instruction); }
+  bool DependsOnScores(const Instruction& instruction) const { return scores_.contains(&instruction); }
   // Whether the dot is a product that computes scores: its batch dimensions are `batch`, and the free dimensions of its
   // two sides are `rows` and `column`.
   bool IsScoreProduct(const Instruction& dot) const;
@@ -44,14 +44,14 @@ class ScoreSpace {
   bool has_reduction() const { return has_reduction_; }
   int64_t SizeOf(int dimension) const { return sizes_[dimension]; }
   // All instructions that depend on scores, in no particular order.
-  const absl::flat_hash_set<const Instruction*>& scores() const { return heavy_; }
+  const absl::flat_hash_set<const Instruction*>& scores() const { return scores_; }
 
  private:
   explicit ScoreSpace(const Instruction& seed);
   bool Grow(const Instruction& seed);
   bool Enter(const Instruction& start, ScoreDims dims);
-  bool IsHeavy(const Instruction& instruction);
-  void AddHeavy(const Instruction& instruction);
+  bool IsFromScores(const Instruction& instruction);
+  void AddScore(const Instruction& instruction);
   bool ChooseRoles();
 
   std::vector<int64_t> sizes_;
@@ -62,8 +62,8 @@ class ScoreSpace {
   // Instructions for which different dimensions were found. None of them may depend on scores.
   absl::flat_hash_set<const Instruction*> ambiguous_;
   // The instructions that depend on scores, and other instructions that were visited.
-  absl::flat_hash_set<const Instruction*> heavy_, light_;
-  std::vector<const Instruction*> pending_;  // Members of heavy_ whose users have not been visited.
+  absl::flat_hash_set<const Instruction*> scores_, others_;
+  std::vector<const Instruction*> pending_;  // Members of scores_ whose users have not been visited.
   bool has_reduction_ = false;
 };
 

@@ -53,7 +53,7 @@ ENTRY e {
   EXPECT_EQ(CountCopies(c.program.ops, c.assignment), 0) << ToString(c.program);
   EXPECT_EQ(c.assignment.slices[c.program.results[0]].allocation(),
             c.assignment.slices[c.program.parameters[0]].allocation());
-  // Only the gradient has memory in the arena, because y is written into its result.
+  // Only g has memory in the arena: n and q are written in place over m and p, and y into the memory of its result.
   EXPECT_EQ(c.assignment.arena_bytes, 64 * 64 * 4);
 }
 
@@ -192,7 +192,7 @@ TEST(CheckAssignment, FindsOverwrittenValues) {
     for (size_t a = 0; a < program.values.size(); ++a) {
       for (size_t b = 0; b < a; ++b) {
         const Intervals common = Intersect(liveness.values[a], liveness.values[b]);
-        // Skips values that are both live during one op only, because an operation in place may let them share memory.
+        // Values that are live at the same time only during one operation may share memory, if it runs in place.
         if (common.empty() || common[0].last - common[0].first < 2) continue;
         const BufferSlice& x = compiled->assignment.slices[a];
         const BufferSlice& y = compiled->assignment.slices[b];

@@ -1,4 +1,5 @@
-// A LinearProgram has the step computations as a list of operations on values. No memory is assigned to the values yet.
+// A LinearProgram is the step computations in the form of one list of operations on values. No memory is assigned to
+// the values yet.
 //
 // Linearize removes tuples, get-tuple-elements, reshapes and optimization barriers. Bodies and branches become nested
 // lists, and every array leaf of an instruction's result becomes a value. For example
@@ -6,7 +7,7 @@
 //   t = (f32[4], f32[]) fusion(x, y)       // fusion %t(v0, v1) -> v2, v3
 //   a = f32[4] get-tuple-element(t), index=0
 //   r = f32[2,2] reshape(a)                // also v2
-//   w = f32[2,2] while(r), ...             // copy v2 -> v4, then while over v4: its carried value
+//   w = f32[2,2] while(r), ...             // copy v2 -> v4, then a while whose carried value is v4
 //
 // Most values are written once, with three exceptions. A loop-carried value is written before the loop and again at the
 // end of the body. The result of a conditional is written once in every branch. A donated parameter is written again
@@ -48,8 +49,7 @@ struct LinearOp {
 };
 
 // Whether two inputs of an operation are the same operand of its instruction. If so, the code of the instruction reads
-// them through one pointer. Inputs with equal values may be different operands: a branch may be called with tuple(y,
-// y).
+// them through one pointer. Different operands may have the same value, as in a branch that is called with tuple(y, y).
 bool IsSameOperand(const LinearOp& op, int input, int other_input);
 
 struct LinearProgram {

@@ -6,7 +6,7 @@
 //
 //   0: v1 = negate(v0)       v1 is live in [1, 5]
 //   1: v2 = cosine(v1)       v2 is live in [3, 5]
-//   2: v3 = add(v1, v2)      v3 is live from 5 on; in place of v1 or v2 if the pair is in may_share
+//   2: v3 = add(v1, v2)      v3 is live from 5 on; it may be written over v1 or v2 if the pair is in may_share
 //
 // A value that the next iteration of a loop reads is live through the whole loop. The method is the usual backward
 // data-flow analysis over live sets, with the fixed point of each loop in closed form.

@@ -14,7 +14,8 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr size_t kNamed = 8;
+// The number of values that the error names.
+constexpr size_t kMaxNamedValues = 8;
 
 const char* KindName(Allocation::Kind kind) {
   switch (kind) {
@@ -35,8 +36,8 @@ std::string LineOf(const Instruction* instruction) {
   return source.empty() ? "" : absl::StrCat(" (", source, ")");
 }
 
-// Finds, for each value, the instruction of the operation that writes it first. Values that no operation writes keep
-// null.
+// Finds, for each value, the instruction of the operation that writes it first. The entries of values that no
+// operation writes stay null.
 void FindWriters(const std::vector<LinearOp>& ops, std::vector<const Instruction*>* writers) {
   for (const LinearOp& op : ops) {
     FindWriters(op.condition, writers);
@@ -113,7 +114,7 @@ std::string LargestValues(const LinearProgram& program, const BufferAssignment& 
   std::vector<std::string> names;
   for (const int v : order) {
     const BufferSlice& slice = assignment.slices[v];
-    if (slice.bytes() == 0 || names.size() == kNamed) break;
+    if (slice.bytes() == 0 || names.size() == kMaxNamedValues) break;
     if (!places.emplace(slice.allocation(), slice.offset()).second) continue;
     const Allocation::Kind kind = assignment.allocations[slice.allocation()].kind();
     const std::string line = LineOf(writers[v]);

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMinPartWeight = 250;
 constexpr size_t kMaxParts = 4;
 
-// The contents of one object: the indices of its kernels and native programs.
+// The contents of one object: the indices of its kernels and of its native programs (`loops`).
 struct Part {
   std::vector<size_t> kernels, loops;
   int64_t weight = 0;
@@ -73,11 +73,11 @@ std::vector<Part> SmallestParts(const std::vector<KernelRequest>& kernels, const
 }
 
 // Distributes groups over parts: the heaviest group first, and each group to the part that is lightest so far.
-std::vector<Part> Distribute(std::vector<Part> groups, size_t most_parts) {
+std::vector<Part> Distribute(std::vector<Part> groups, size_t max_parts) {
   int64_t weight = 0;
   for (const Part& group : groups) weight += group.weight;
   std::stable_sort(groups.begin(), groups.end(), [](const Part& a, const Part& b) { return a.weight > b.weight; });
-  std::vector<Part> parts(std::clamp<size_t>(weight / kMinPartWeight, 1, most_parts));
+  std::vector<Part> parts(std::clamp<size_t>(weight / kMinPartWeight, 1, max_parts));
   for (const Part& group : groups) {
     Part& part = *std::min_element(parts.begin(), parts.end(),
                                    [](const Part& a, const Part& b) { return a.weight < b.weight; });
@@ -136,9 +136,8 @@ absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& pr
   EmittedCode code;
   std::vector<Step> draft = program.steps;
   // PTX code cannot be divided into several objects.
-  const size_t most_parts = target.triple().starts_with("nvptx") ? 1 : kMaxParts;
-  const std::vector<Part> parts =
-      Distribute(SmallestParts(program.kernels, NativeLoopsOf(program, &draft)), most_parts);
+  const size_t max_parts = target.triple().starts_with("nvptx") ? 1 : kMaxParts;
+  const std::vector<Part> parts = Distribute(SmallestParts(program.kernels, NativeLoopsOf(program, &draft)), max_parts);
   std::vector<EmittedPart> emitted(parts.size());
   XLAD_RETURN_IF_ERROR(ForEachInThreads(
       parts.size(), [&](size_t p) { return EmitKernels(target, program, parts[p], &emitted[p]); }));

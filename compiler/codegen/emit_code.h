@@ -15,10 +15,10 @@ struct EmittedCode {
   std::string ir, assembly;  // Empty unless `want_listings`.
 };
 
-// Distributes kernels over objects (one for PTX) and compiles these in as many threads as there are cores. A native
-// program and the kernels that it calls are in one object, so that the kernels can be inlined. The distribution depends
-// only on the program and the target, not on the number of cores, so that equal programs have equal code. Errors are
-// those of ObjectEmitter.
+// Distributes kernels over objects (one object for PTX) and compiles these in as many threads as there are cores. A
+// native program and the kernels that it calls are in one object, so that the kernels can be inlined. The distribution
+// depends only on the program and the target, not on the number of cores, so that equal programs have equal code.
+// Errors are those of ObjectEmitter.
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings);
 
 }  // namespace xlad::compiler

@@ -13,9 +13,10 @@
 namespace xlad::compiler {
 namespace {
 
-// The cost of an expensive instruction, in units of a cheap instruction. Values of at least this cost are stored in an
-// array instead of recomputed.
+// The cost of an expensive instruction, in units of a cheap instruction. Values of at least this cost that several
+// statements read are stored in an array instead of recomputed.
 constexpr int64_t kExpensive = 12;
+// Larger costs are not distinguished.
 constexpr int64_t kMaxCost = 1000;
 // The maximum memory for the temporaries of a row: a part of the second-level cache and of a thread's stack.
 constexpr int64_t kMaxHeldBytes = 256 << 10;
@@ -146,6 +147,7 @@ class KernelBuilder {
     }
   }
 
+  // Whether a value is held in a temporary. If so, adds the bytes of a row of it to `held_bytes`.
   bool IsHeld(const Instruction& value, size_t readers, int64_t* held_bytes) const {
     if (IsReduction(value)) return true;
     if (!form_.IsOwn(value) || CostOf(value) == OpCost::kFree) return false;

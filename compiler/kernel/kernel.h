@@ -102,7 +102,7 @@ absl::Status VerifyKernel(const Kernel& kernel);
 //   temporary m f32 8192
 //   ...
 //   reduce m over r along c lanes 64 writes m at r
-//   read x at 1024*r + c
+//   read x at 1024*r+c
 //   code
 //   HloModule ...
 //   end

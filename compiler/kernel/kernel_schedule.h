@@ -9,7 +9,7 @@
 //   at m r                   statement m shares the loops up to r with the next statement
 //   at e c.i                 e and s are computed in one loop over the columns
 //   at s r
-//   stage e r                temporary e holds one iteration of r: a row, which stays in the cache
+//   stage e r                temporary e holds the values of one iteration of r: a row, which stays in the cache
 //   vectorize c.i            compute several iterations at once, if the backend can
 //
 // The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). They never
@@ -65,8 +65,8 @@ struct NestNode {
   std::vector<NestNode> body;
 };
 
-// Memory of a temporary that holds one iteration of the loop in its primitive `stage`, which the statements that write
-// and read it share.
+// The memory of a temporary with a primitive `stage`. It holds the values of one iteration of the loop that the
+// primitive names. The statements that write and read the temporary share this loop.
 struct StagedArray {
   int64_t elements = 0;
   std::vector<int64_t> factors;  // For each loop, the stride of its index in this memory, in elements.

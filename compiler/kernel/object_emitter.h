@@ -55,8 +55,9 @@ struct EmittedKernel {
 
 // A list of steps that becomes one function. In its buffer slices, allocation k >= 0 is argument k (the address is
 // buffers[k] + offset), and allocation kScratch is the function's scratch. KernelStep.symbol names a kernel or native
-// program that the same emitter has emitted before (inlined if small); LibraryStep.op is passed to api->run_library_op.
-// The steps may be kernel, library, copy, while and if steps, nested in any way, but not collectives.
+// program that the same emitter has emitted before (it may be inlined); LibraryStep.op is passed to
+// api->run_library_op. The steps may be kernel, library, copy, while and if steps, nested in any way, but not
+// collectives.
 struct NativeProgramRequest {
   static constexpr int32_t kScratch = -1;
   std::string symbol;

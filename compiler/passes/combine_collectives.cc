@@ -41,7 +41,8 @@ using Numbers = std::vector<int>;  // Numbers of buckets, ascending, without rep
 // All-reduces that are combined.
 struct Bucket {
   std::vector<Instruction*> members;
-  Numbers needs;  // Buckets on which the operands depend. These and the buckets on which they depend are all of them.
+  // The operands depend on these buckets, on the buckets on which these depend, and so on, and on no others.
+  Numbers needs;
   int64_t bytes = 0;
 };
 
@@ -227,7 +228,8 @@ class Combiner {
   std::vector<Bucket> buckets_;
   std::vector<int64_t> marks_;  // For each bucket.
   int64_t mark_ = 0;
-  absl::flat_hash_map<const Instruction*, Numbers> buckets_of_;  // What NeedsOf returned, unless it was empty.
+  // For each all-reduce to combine, its bucket. For other instructions, what NeedsOf returned, unless it was empty.
+  absl::flat_hash_map<const Instruction*, Numbers> buckets_of_;
 };
 
 }  // namespace

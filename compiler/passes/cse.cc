@@ -2,8 +2,8 @@
 // operands become one.
 //
 // Needs: nothing. Leaves: no two equal pure instructions in a step computation. Opt-barriers are never merged, so that
-// instructions that depend on different barriers are not merged. Collectives and instructions with side effects are not
-// merged.
+// instructions that depend on different barriers are not merged. Collectives, instructions with side effects, control
+// flow, custom calls and fusions are not merged either.
 #include "compiler/passes/passes.h"
 
 #include "absl/container/flat_hash_map.h"

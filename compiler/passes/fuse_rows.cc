@@ -21,7 +21,7 @@ namespace {
 
 // The minimum number of columns. Fusions of shorter rows should be vectorized across rows instead.
 constexpr int64_t kMinRowColumns = 32;
-// If there are fewer rows than this, they cannot be divided among many threads. Then each row must be short.
+// If there are fewer rows than this, they cannot be divided among many threads. Then the array must be small.
 constexpr int64_t kManyRows = 32;
 constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
 // The full values of a row must stay in the second-level cache.
@@ -53,7 +53,8 @@ const Instruction& InputOf(const Instruction& fusion, int64_t k) {
   return fusion.opcode() == Opcode::kFusion ? *fusion.called()[0]->parameter(k) : *fusion.operand(k);
 }
 
-// Whether there is a path from `from` to `to` through another instruction.
+// Whether there is a path from `from` to `to` through another instruction. Also true if the search takes more than
+// kMaxPathVisits steps.
 bool HasDetour(const Instruction* from, const Instruction* to) {
   absl::flat_hash_set<const Instruction*> seen;
   std::vector<const Instruction*> pending;

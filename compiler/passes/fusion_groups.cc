@@ -12,8 +12,8 @@
 namespace xlad::compiler {
 namespace {
 
-constexpr size_t kMaxMapsOfMember = 4;
-constexpr int kMaxRecomputed = 6;
+constexpr size_t kMaxMapsOfMember = 4;  // The maximum number of index maps of a member that is not expensive.
+constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recomputed.
 // Recomputing up to this many cheap instructions is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
 
@@ -53,7 +53,7 @@ bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   return instruction.operand_count() > 0;
 }
 
-// The users of the instruction, among them all that are members of the group. A constant may have thousands of users
+// Returns users of the instruction, at least all that are members of the group. A constant may have thousands of users
 // and be copied into thousands of groups, so the users are searched among the members if there are fewer of these.
 std::vector<const Instruction*> UsersIn(const Instruction& instruction, const FusionGroup& group) {
   CountWork(std::min(std::ssize(instruction.users()), std::ssize(group.maps)));

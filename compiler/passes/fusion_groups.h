@@ -36,7 +36,8 @@ struct FusionGroup {
   std::vector<int64_t> evaluations;
   absl::flat_hash_map<std::string, int> map_ids;  // The number of the map for each MapKey.
   int64_t elements = 0;  // The number of positions of the loop, which is the number of elements of each root.
-  int recomputed = 0;    // The number of members that are computed more often than they have elements.
+  // The number of pairs (member, map) in which the member is not free and is computed more often than it has elements.
+  int recomputed = 0;
 };
 
 class FusionPlanner {

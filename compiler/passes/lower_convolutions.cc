@@ -66,8 +66,7 @@ class ConvolutionLowering {
     Instruction* input = convolution_->operand(0);
     std::vector<hlo::PaddingDimension> padding(input->shape().ndim());
     for (size_t s = 0; s < window_.size(); ++s) {
-      padding[dims_.input_spatial[s]] = {window_[s].padding_low, window_[s].padding_high,
-                                                              window_[s].base_dilation - 1};
+      padding[dims_.input_spatial[s]] = {window_[s].padding_low, window_[s].padding_high, window_[s].base_dilation - 1};
     }
     return builder_.Pad(input, builder_.Scalar(input->shape().type(), 0), padding);
   }
@@ -76,8 +75,8 @@ class ConvolutionLowering {
   // The result has the input's dimensions with spatial sizes `kept`, and one more for `stacked` before stack_before_.
   Instruction* Patches(const Dims& stacked, const Dims& kept, bool stack_window) {
     Instruction* padded = Padded();
-    // The dimension is next to the dimension that is contracted or kept together with it, so that the product has one
-    // dimension for both.
+    // The stacked dimension is inserted before the dimension that is contracted or kept together with it, so that the
+    // product has one dimension for both.
     stack_before_ = stack_window ? dims_.input_feature : dims_.input_batch;
     std::vector<Instruction*> slices;
     Dims position(stacked.size(), 0);
@@ -139,7 +138,8 @@ class ConvolutionLowering {
     return builder_.Reshape(builder_.Transpose(kernel, permutation), {positions, inputs, outputs});
   }
 
-  // Transposes the product, [group,] batch and spatial dimensions in the input's order, output features, to the result.
+  // Transposes the product to the result. The product has the dimensions [group,] batch and spatial dimensions in the
+  // input's order, output features.
   Instruction* Arrange(Instruction* product, bool grouped) {
     std::vector<std::pair<int64_t, int64_t>> places = {{dims_.input_batch, dims_.output_batch}};
     for (size_t s = 0; s < window_.size(); ++s) places.emplace_back(dims_.input_spatial[s], dims_.output_spatial[s]);

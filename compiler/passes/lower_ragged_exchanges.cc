@@ -40,8 +40,8 @@ class Lowering {
  private:
   static constexpr ElementType kIndex = ElementType::kS64;
 
-  // Sets the causes of a new collective to those of the exchange.
-  Instruction* Named(Instruction* collective) {
+  // Sets the origin of a new collective, which is in its frontend attributes, to that of the exchange.
+  Instruction* WithOrigin(Instruction* collective) {
     collective->mutable_frontend_attributes() = exchange_->frontend_attributes();
     return collective;
   }
@@ -51,13 +51,13 @@ class Lowering {
     Instruction* const sent = builder_.Convert(kIndex, exchange_->operand(k));
     if (size_ == 1) return sent;
     const hlo::Attributes& attributes = exchange_->attributes();
-    return Named(builder_.AllToAll(sent, 0, 0, attributes.replica_groups, attributes.channel_id.value_or(1)));
+    return WithOrigin(builder_.AllToAll(sent, 0, 0, attributes.replica_groups, attributes.channel_id.value_or(1)));
   }
 
   Instruction* AllRows(Instruction* input) {
     if (size_ == 1) return input;
     const hlo::Attributes& attributes = exchange_->attributes();
-    return Named(builder_.AllGather(input, 0, attributes.replica_groups, attributes.channel_id.value_or(1)));
+    return WithOrigin(builder_.AllGather(input, 0, attributes.replica_groups, attributes.channel_id.value_or(1)));
   }
 
   // For each row of the result, the row of the concatenated inputs of the group that is stored there, or -1 if there is
@@ -73,7 +73,7 @@ class Lowering {
     Instruction* const start = along_entries(binary(Opcode::kAdd, first, Received(2)));
     Instruction* const size = along_entries(Received(3));
     Instruction* const target = along_entries(Received(4));
-    // The position of the row in the range of the entry, which it is in if the position is from 0 to size - 1.
+    // The position of the row relative to the start of the entry's range. In the range, it is from 0 to size - 1.
     Instruction* const at = binary(Opcode::kSubtract, builder_.Iota(hlo::Shape(kIndex, table), 1), target);
     Instruction* const none = builder_.Full(at->shape(), builder_.Scalar(kIndex, -1));
     Instruction* const is_inside = binary(Opcode::kAnd, builder_.Compare(hlo::Comparison::kGt, at, none),

@@ -57,7 +57,7 @@ class Graph {
   }
 
   // Whether `to` depends on `from`. Inputs precede their users in the program, except along an added edge to a reader
-  // after the writer. Below `from` and all such writers, no path can lead back to `from`.
+  // after the writer. From a position lower than those of `from` and of all such writers, inputs never lead to `from`.
   bool Reaches(Instruction* from, Instruction* to) {
     const size_t lowest = std::min(position(from), lowest_late_writer_);
     std::vector<Instruction*> pending = {to};
@@ -105,7 +105,7 @@ class Graph {
   absl::flat_hash_map<const Instruction*, size_t> position_;
   // Edges from an instruction to the instructions that must come before it.
   absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;
-  // The lowest position of a writer that must come after a reader which the program has after it.
+  // The lowest position of a writer that must come after a reader, although the program has the reader after it.
   size_t lowest_late_writer_ = std::numeric_limits<size_t>::max();
 };
 

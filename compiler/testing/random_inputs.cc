@@ -31,7 +31,7 @@ uint64_t SpecialFloat(int exponent_bits, int mantissa_bits, Random* random) {
     case 4: return sign | 1;                                              // The smallest denormal number.
     case 5: return sign | mantissa;                                       // The largest denormal number.
     case 6: return sign | (uint64_t{1} << mantissa_bits);                 // The smallest normal number.
-    case 7: return sign | (infinity - 1);                                 // The largest number.
+    case 7: return sign | (infinity - 1);                                 // The largest finite number.
     case 8: return sign | one;
     case 9: return sign | (one + (random->Next() & mantissa));
     default: {

@@ -43,7 +43,7 @@ Pool Parameters(RandomControl& random, Builder& builder, std::vector<bool>* spec
   return pool;
 }
 
-// Makes the root a tuple of several values, some of which are aliased to a parameter.
+// Makes the root a tuple of several values, some of which are aliased with a parameter.
 std::vector<Exactness> MakeRoot(RandomControl& random, Builder& builder, const Pool& pool) {
   hlo::Module& module = random.module();
   Pool results;

@@ -15,7 +15,7 @@ Sample Filled(RandomValues& random, Builder& builder, const Pool& pool) {
   return dims.empty() ? scalar : Like(scalar, builder.Full(Shape(x.type(), dims), scalar.array));
 }
 
-// Merges two dimensions, splits a dimension, or inserts a dimension of size 1.
+// Merges two dimensions or all of them, splits a dimension, or inserts a dimension of size 1.
 Sample Reshaped(RandomValues& random, Builder& builder, const Sample& x) {
   Dims sizes = x.dims();
   const int kind = random.Below(3);

@@ -143,7 +143,8 @@ llvm::Value* EmitCompare(Ir& ir, ElementType type, const hlo::Attributes& attrib
 
 llvm::Value* EmitReducePrecision(Ir& ir, ElementType type, const hlo::Attributes& attributes, llvm::Value* value) {
   IrBuilder& b = ir.b;
-  // The bits of the type itself: its subnormal numbers are normal numbers of the f32 that holds them in a register.
+  // The bits are those of the type itself if it has an IEEE format. In f32, the form in which a register holds such a
+  // value, the subnormal numbers of the type would be normal numbers.
   const tensor::FloatFormat* format = tensor::FloatFormatOf(type);
   if (format == nullptr || format->specials != tensor::FloatFormat::Specials::kIeee) format = nullptr;
   const bool is_double = type == ElementType::kF64;

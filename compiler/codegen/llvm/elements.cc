@@ -8,6 +8,7 @@
 namespace xlad::compiler {
 
 using hlo::Opcode;
+
 const Values DimsOf(Ir& ir, const Index& index, const tensor::Dims& sizes) {
   if (index.has_dims) return index.dims;
   Values dims(sizes.size());

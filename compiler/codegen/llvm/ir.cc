@@ -105,21 +105,21 @@ void Ir::Loop(int64_t count, const std::function<void(llvm::Value*)>& body) {
     body(I64(0));
     return;
   }
-  const int64_t beside = copies_;
+  const int64_t copies_before = copies_;
   copies_ = 1;
   llvm::BranchInst* back = EmitLoop(I64(0), I64(count), body);
   if (count <= kMaxUnrolled && copies_ * count <= kMaxCopies) {
     UnrollFully(back);
     copies_ *= count;
   }
-  copies_ = std::max(copies_, beside);
+  copies_ = std::max(copies_, copies_before);
 }
 
 void Ir::RangeLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {
-  const int64_t beside = copies_;
+  const int64_t copies_before = copies_;
   copies_ = 1;
   EmitLoop(begin, end, body);
-  copies_ = std::max(copies_, beside);
+  copies_ = std::max(copies_, copies_before);
 }
 
 llvm::BranchInst* Ir::EmitLoop(llvm::Value* begin, llvm::Value* end, const std::function<void(llvm::Value*)>& body) {

@@ -103,8 +103,8 @@ void EmitBatchNorm(KernelContext& kernel, const hlo::Instruction& root);  // bat
 void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
 struct SharedMemory;
-// For opcodes that blocks of threads compute in parts on a GPU. No thread of a block computes a part before all threads
-// of the block have computed the previous part (codegen/nvptx/thread_kernel.h).
+// The rule of an opcode that blocks of threads compute in parts on a GPU. No thread of a block computes a part before
+// all threads of the block have computed the previous part (codegen/nvptx/thread_kernel.h).
 struct BlockRule {
   int (*parts)(const hlo::Instruction& root);
   void (*emit)(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
@@ -116,11 +116,11 @@ void EmitBlockSort(KernelContext& kernel, const hlo::Instruction& root, int part
 int BatchNormParts(const hlo::Instruction& root);
 void EmitBatchNormPart(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
 
-// Emits `body` for positions 0 .. count-1, which are distributed over the threads of a block in rotation.
+// Emits `body` for positions 0 .. count-1, which are distributed over the threads of a block round-robin.
 void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llvm::Value* position)>& body);
 
-// All reductions that the outputs need, in groups that one pass over their operands computes: equal sizes and
-// dimensions. Operands come first.
+// All reductions that the outputs need, in groups. One pass over the operands computes a group: its operands have equal
+// sizes, and its reductions have equal dimensions. A group comes after the groups on which it depends.
 using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;
 ReductionGroups GroupReductions(KernelContext& kernel);
 

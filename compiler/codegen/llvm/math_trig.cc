@@ -32,7 +32,8 @@ constexpr std::array<uint32_t, 9> kInverseTurn = {0x28be60db, 0x9391054a, 0x7f09
                                                   0x4f10e410, 0x7f9458ea, 0xf7aef158, 0x6dc91b8e};
 
 constexpr double kLarge = 0x1p26;
-// The biased exponent of the first row of the table. Rows below exponent 126 are not used.
+// The biased exponent of the first row of the table. The elements of a vector that have smaller exponents read the
+// first row, and the result is not used.
 constexpr int kFirstExponent = 120;
 
 // Bits [from, from + count) of 1 / (2 pi) after the binary point; bits before the point are 0.

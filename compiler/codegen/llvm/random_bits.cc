@@ -1,7 +1,7 @@
 // rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011), with the counters and result layout of XLA, so that the bits are those of XLA.
 //
-// The state is a key and a counter. Each element is a function of the key and of its index in the global array.
+// The state is a key and a counter. Each element is a function of the state and of its index in the global array.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// 32-bit words in registers.
+// Two 32-bit words in registers.
 struct Words {
   llvm::Value* low;
   llvm::Value* high;

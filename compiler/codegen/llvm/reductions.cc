@@ -1,6 +1,6 @@
 // There are two loop orders. If the innermost dimension is reduced (rows), each result element has an accumulator in a
 // register, and LLVM vectorizes the inner loop. If the innermost dimension is kept (columns), there is a strip of
-// accumulators along it, and for each reduced position a vectorized pass over the strip.
+// accumulators along it, and a vectorized pass over the strip for each reduced position.
 #include "compiler/codegen/llvm/reductions.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 using hlo::Instruction;
 using tensor::Dims;
 
-// The number of elements of a narrow strip, including its copies.
+// The maximum number of accumulators of all copies of a narrow strip.
 constexpr int64_t kNarrow = 256;
 
 struct Reduction {
@@ -47,14 +47,15 @@ struct DimensionSplit {
   Dims sizes;                // The operand's sizes.
   std::vector<size_t> kept;  // Ascending.
   std::vector<size_t> reduced;
-  bool columns = false;  // Whether the innermost dimension (ignoring sizes of 1) is kept; false without elements.
+  // Whether the innermost dimension (ignoring sizes of 1) is kept. False if the operand has no elements.
+  bool columns = false;
 
   explicit DimensionSplit(const Instruction* reduce) : sizes(reduce->operand(0)->shape().dims()) {
     for (size_t d = 0; d < sizes.size(); ++d) {
       const Dims& dims = reduce->dimensions();
-      const bool goes = std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
-      (goes ? reduced : kept).push_back(d);
-      if (sizes[d] != 1) columns = !goes;
+      const bool is_reduced = std::find(dims.begin(), dims.end(), static_cast<int64_t>(d)) != dims.end();
+      (is_reduced ? reduced : kept).push_back(d);
+      if (sizes[d] != 1) columns = !is_reduced;
     }
     columns = columns && tensor::Product(sizes) > 0;
   }
@@ -203,7 +204,7 @@ void EmitStrip(Elements& elements, const DimensionSplit& split, const std::vecto
   });
 }
 
-// The results at the indices `at` of the kept dimensions, whose entry `column` varies.
+// Emits all results along the column dimension: strips of at most kMaxStrip results that together cover `all`.
 void EmitStrips(Elements& elements, const DimensionSplit& split, const std::vector<Reduction>& reductions,
                 const ReductionSink& sink, const Strip& all) {
   Ir& ir = elements.ir();

@@ -31,8 +31,9 @@ struct BlockReduction {
 
   int parts() const;
 };
-// Nullopt if the kernel has other reductions, or outputs with other numbers of elements, if the rows are short, if a
-// reducer has no neutral element (Reducer::Neutral), or if the partial results do not fit into shared memory.
+// Nullopt unless one pass over rows of at least 64 elements computes all reductions of the kernel, every result is read
+// only at its own position, and the outputs have as many elements as there are results. Also nullopt if a reducer has
+// no neutral element (Reducer::Neutral), or if the partial results do not fit into shared memory.
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel);
 void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared);
 

@@ -106,7 +106,7 @@ const std::map<Opcode, FloatRule>& FloatRules() {
   return *rules;
 }
 
-// Opcodes whose code is the same for all types.
+// The opcodes of EmitTypeless, which are not in the table of a class of types.
 bool IsTypeless(Opcode opcode) {
   return opcode == Opcode::kSelect || opcode == Opcode::kCopy || opcode == Opcode::kConvert ||
          opcode == Opcode::kBitcastConvert || opcode == Opcode::kCompare || opcode == Opcode::kReducePrecision ||

@@ -1,4 +1,4 @@
-// Floats of at most 32 bits, from one table of formats.
+// Conversions of floats of at most 32 bits, for all formats of one table.
 #include "compiler/codegen/llvm/small_float.h"
 
 #include <llvm/IR/Constants.h>
@@ -65,8 +65,8 @@ llvm::Value* EncodeE8M0(IrBuilder& b, llvm::Value* value) {
   llvm::Value* bits = b.CreateBitCast(value, b.getInt32Ty());
   llvm::Value* is_normal = b.CreateZExt(b.CreateICmpUGE(bits, b.getInt32(0x00800000)), b.getInt32Ty());
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(bits, b.CreateAdd(is_normal, b.getInt32(0x3fffff))), 23);
-  // Zero, negative numbers, infinities and NaNs become NaN. As unsigned integers, the bits of all but zero are at least
-  // 0x7f800000. After the subtraction, zero is larger than that too, because it wraps around.
+  // Zero, negative numbers, infinities and NaNs become NaN. As unsigned integers, the bits of all of these except zero
+  // are at least 0x7f800000. After the subtraction, zero is larger than that too, because it wraps around.
   llvm::Value* bad = b.CreateICmpUGE(b.CreateSub(bits, b.getInt32(1)), b.getInt32(0x7f800000 - 1));
   return b.CreateTrunc(b.CreateSelect(bad, b.getInt32(0xff), rounded), b.getInt8Ty());
 }
@@ -151,8 +151,8 @@ llvm::Value* EncodeSmallFloat(IrBuilder& b, ElementType type, llvm::Value* value
   llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, shift), u32(1));
   llvm::Value* rounded = b.CreateLShr(b.CreateAdd(magnitude, b.CreateAdd(odd, u32((1u << (shift - 1)) - 1))), shift);
   llvm::Value* normal = b.CreateSub(rounded, u32(static_cast<uint32_t>(127 - f.bias) << f.mantissa_bits));
-  // For subnormal numbers, add a power of two whose last place is the smallest number of the type. The sum is rounded
-  // to a multiple of this number.
+  // For subnormal numbers, add a power of two whose unit in the last place is the smallest number of the type. The sum
+  // is rounded to a multiple of this number.
   const uint32_t magic = static_cast<uint32_t>(127 + 1 - f.bias - f.mantissa_bits + 23) << 23;
   llvm::Value* absolute = b.CreateBitCast(magnitude, b.getFloatTy());
   llvm::Value* sum = b.CreateFAdd(absolute, b.CreateBitCast(u32(magic), b.getFloatTy()));

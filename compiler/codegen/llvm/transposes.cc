@@ -33,8 +33,8 @@ std::vector<Run> RunsOf(const Dims& operand, const std::vector<int64_t>& permuta
 
 namespace {
 
-// The side of a tile: at most the number of elements of a vector register, and at most 16. Transposing tiles with a
-// side below 4 is not faster than a plain loop.
+// The side of a tile: a power of two that is at most the number of elements of a vector register, 16, and the numbers
+// of rows and columns. Transposing tiles with a side below 4 is not faster than a plain loop.
 int64_t TileSide(int64_t rows, int64_t columns, int64_t element_bytes) {
   int64_t side = std::min<int64_t>(16, 64 / element_bytes);
   while (side > std::min(rows, columns)) side /= 2;

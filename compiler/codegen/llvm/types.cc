@@ -24,7 +24,8 @@ std::optional<uint16_t> HalfBitsOfSignalingNan(const llvm::Value* value) {
   return FloatBitsOfHalfNan(half) == bits ? std::optional<uint16_t>(half) : std::nullopt;
 }
 
-// Converts a small float in an f32 register to an integer of the width of the small float, and back.
+// Converts a small float in an f32 register to an integer of the width of the small float. SmallFloatFromBits is the
+// inverse.
 llvm::Value* SmallFloatToBits(IrBuilder& b, ElementType type, llvm::Value* value) {
   if (type == ElementType::kF16) {
     // A value that was only moved keeps its bits: a conversion would make a signaling NaN quiet.
@@ -182,7 +183,7 @@ llvm::Constant* ConstantOf(llvm::LLVMContext& context, ElementType type, absl::S
     half.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &loses_information);
     return llvm::ConstantFP::get(context, half);
   }
-  // For bf16, the conversion is exact, and keeps the payload of a NaN.
+  // For bf16, the shift is an exact conversion that keeps the payload of a NaN.
   uint32_t float_bits = static_cast<uint32_t>(bits) << 16;
   if (type != ElementType::kBF16) {
     const float value = SmallFloatToFloat(type, static_cast<uint32_t>(bits));

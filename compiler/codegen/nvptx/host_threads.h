@@ -27,7 +27,7 @@ struct Mutation {
   int64_t number = 0;
 };
 
-// The number of places of a module that each kind of mutation could damage.
+// The numbers of places of a module that each kind of mutation could damage.
 struct Places {
   int64_t barriers = 0;
   int64_t accesses = 0;       // Loads and stores of global and shared memory.

@@ -118,7 +118,7 @@ class ThreadKernelBuilder {
   EmittedKernel facts_;
 };
 
-// The kernel with tiles of one row. There are at most as many tiles as rows.
+// The kernel with tiles of one row, if it can be scheduled in this way: kOneRowTiles is more than the number of rows.
 std::shared_ptr<const ScheduledKernel> WithRowTiles(const std::shared_ptr<const ScheduledKernel>& kernel) {
   if (kernel->schedule.tile == 1) return kernel;
   auto scheduled = ApplySchedule(kernel->kernel, DefaultSchedule(kernel->kernel, kOneRowTiles));
@@ -153,8 +153,8 @@ bool HasThreads(KernelContext& kernel, const Instruction& root) {
     case Opcode::kTranspose:
       return true;
     case Opcode::kDynamicUpdateSlice:
-      // If the update reads other elements of the operand, all of its elements must be computed before the first is
-      // written.
+      // If the update reads other elements of the operand, all elements of the update must be computed before the first
+      // is written.
       return !kernel.outputs()[0].in_place || root.operand(0)->users().size() <= 1;
     default:
       return false;

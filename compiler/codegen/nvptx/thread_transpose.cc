@@ -14,7 +14,7 @@ constexpr int64_t kPitch = kSide + 1;
 }  // namespace
 
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request) {
-  constexpr int64_t kFewest = 8;
+  constexpr int64_t kMinSide = 8;  // The minimum number of rows and of columns.
   const hlo::Instruction& root = *request.root;
   const int64_t width = tensor::ByteWidth(root.shape().is_array() ? root.shape().type() : ElementType::kC128);
   if (root.opcode() != hlo::Opcode::kTranspose || !request.in_place.empty() || width > 8) return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request) {
   if (result.outer.size() < 2 || row == result.outer.end() || row == result.outer.end() - 1) return std::nullopt;
   result.rows = *row;
   result.columns = result.outer.back();
-  if (std::min(result.rows.size, result.columns.size) < kFewest) return std::nullopt;
+  if (std::min(result.rows.size, result.columns.size) < kMinSide) return std::nullopt;
   result.outer.pop_back();
   result.outer.erase(row);
   return result;
@@ -53,7 +53,7 @@ void EmitTilePart(KernelContext& kernel, const TileTranspose& transpose, const A
   llvm::Value* x = ir.Rem(kernel.thread(), kSide);
   ir.Loop(kSide * kSide / kThreads, [&](llvm::Value* turn) {
     llvm::Value* y = ir.Add(ir.Div(kernel.thread(), kSide), ir.Mul(turn, kThreads / kSide));
-    // The elements of a warp are adjacent in the memory that it accesses.
+    // In both parts, the threads of a warp access adjacent elements of the operand or of the result.
     llvm::Value* r = is_store ? y : x;
     llvm::Value* c = is_store ? x : y;
     llvm::Value* row = ir.Add(row0, r);

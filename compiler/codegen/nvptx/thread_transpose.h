@@ -12,7 +12,7 @@
 namespace xlad::compiler {
 
 struct TileTranspose {
-  Run rows, columns;       // The dimensions that are contiguous in the operand and in the result.
+  Run rows, columns;       // The contiguous dimension of the operand, and that of the result.
   std::vector<Run> outer;  // The other dimensions.
 };
 
@@ -20,7 +20,8 @@ struct TileTranspose {
 // of at most 8 bytes, and no result that shares the memory of an operand.
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request);
 
-// Emits one of the two parts: part 0 copies from the operand to shared memory, part 1 from shared memory to the result.
+// Emits one of the two parts. Part 0 (`is_store` is false) copies from the operand to shared memory. Part 1 (`is_store`
+// is true) copies from shared memory to the result.
 void EmitTilePart(KernelContext& kernel, const TileTranspose& transpose, const ArrayView& operand, bool is_store,
                   SharedMemory* shared);
 

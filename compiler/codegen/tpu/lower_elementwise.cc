@@ -20,7 +20,8 @@ constexpr int64_t kMaxBlockTiles = 64;
 constexpr size_t kMaxStreams = 7;      // Each stream needs two scalar registers.
 constexpr size_t kMaxExpression = 96;  // The maximum number of instructions of an expression.
 
-// How the elements of a stream are distributed over the tiles of a domain.
+// How the elements of a stream are distributed over the tiles of a domain: one for each element, column or row of the
+// domain, or one for all.
 enum class Spread { kBlock, kRow, kColumn, kScalar };
 
 }  // namespace
@@ -85,7 +86,7 @@ class TileExpression {
   struct Position {
     const TileStep* step = nullptr;
     int tile_row = 0, tile_column = 0;
-    int64_t column_offset = 0, row_offset = 0;  // Added to tile_row and tile_column.
+    int64_t column_offset = 0, row_offset = 0;  // Added to tile_column and tile_row.
     int row = 0, column = 0;
     int64_t tile_columns = 1;  // The number of tiles in a row of tiles of the block.
     std::vector<int> addresses;
@@ -260,7 +261,8 @@ TileDomain MapDomain(int64_t rows, int64_t width) {
   return domain;
 }
 
-// The operand is [a, b, width], reduced over b. The axes are a, columns, rows of b.
+// The domain of an operand [a, b, width] that is reduced over b. The axes of the grid are a, blocks of columns, and
+// blocks of b.
 TileDomain ReduceRowsDomain(int64_t a, int64_t b, int64_t width) {
   TileDomain domain = MapDomain(b, width);
   const int64_t row_block = domain.rows.block, column_block = domain.columns.block;

@@ -24,7 +24,8 @@ int64_t Elements(const Dims& sizes) {
 
 bool IsKnown(const Shape& shape) { return shape.is_array() && LloTypeOf(shape.type()) != LloType::kOther; }
 
-// Copies all tiles of the input's block to the output's block, and applies `change` to each.
+// Stores change(from, u) in each tile of the output's block. The corresponding tile of the input's block is at offset u
+// from the register `from`.
 template <typename Change>
 void EmitTiles(LloBuilder* builder, const TileStep& step, int64_t tiles, const Change& change) {
   const ScalarScope scope(builder);
@@ -55,7 +56,7 @@ Dims Select(const Dims& from, const Dims& order) {
 void LloLowering::EmitMove(const Move& move) {
   const int64_t last = std::ssize(move.sizes) - 1;
   const int64_t width = last < 0 ? 1 : move.sizes[last];
-  // The rows of the blocks are the longest other dimension.
+  // The rows of the blocks are along the longest other dimension.
   int64_t row_dim = -1;
   for (int64_t d = 0; d < last; ++d) {
     if (row_dim < 0 || move.sizes[d] >= move.sizes[row_dim]) row_dim = d;
@@ -121,9 +122,9 @@ void LloLowering::EmitBlockTransposes(int buffer, const Dims& sizes, int out) {
 
 namespace {
 
-// A permutation without dimensions of size 1. Dimensions that stay neighbors are merged.
+// Removes the dimensions of size 1 from a permutation, and merges dimensions that stay adjacent.
 void Simplify(Dims* sizes, Dims* permutation) {
-  std::vector<Dims> groups;  // Groups of operand dimensions that stay neighbors, in the order of the result.
+  std::vector<Dims> groups;  // Groups of operand dimensions that stay adjacent, in the order of the result.
   for (const int64_t d : *permutation) {
     if ((*sizes)[d] == 1) continue;
     int64_t next = groups.empty() ? -1 : groups.back().back() + 1;
@@ -209,7 +210,8 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
             [&](int64_t a, int64_t b) { return broadcast.dimensions()[a] < broadcast.dimensions()[b]; });
   from = Permuted(from, operand.dims(), order);
   const Dims positions = Select(broadcast.dimensions(), order), operand_sizes = Select(operand.dims(), order);
-  // The operand is copied up to its last dimension. Then each element is repeated along a row.
+  // First, the leading dimensions of the result are copied, up to the last dimension that the operand has. Then each
+  // element is repeated along a row.
   int64_t last = -1;
   for (size_t d = 0; d < positions.size(); ++d) {
     if (operand_sizes[d] > 1) last = positions[d];

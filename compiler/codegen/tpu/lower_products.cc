@@ -19,6 +19,7 @@ namespace {
 
 // The maximum rows, columns and depth of the blocks of a product.
 constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
+// The maximum number of elements of the windows of a convolution, which are written to memory.
 constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
 
 int64_t Product(const Dims& sizes) {
@@ -89,35 +90,35 @@ class ProductCode {
     step_ = &step;
     EmitClear(step);
     depth_ = masked_depth_ ? EmitDepth(step) : -1;
-    const int64_t parts = column_tiles_ / units_ * depth_tiles_;
-    part_ = builder_.NewScalar();
+    const int64_t panels = column_tiles_ / units_ * depth_tiles_;
+    panel_ = builder_.NewScalar();
     group_ = builder_.NewScalar();
     before_ = builder_.NewScalar();
     slice_ = builder_.NewScalar();
     const int counter = builder_.NewScalar();
-    builder_.Scalar(LloOp::kSMov, part_, 0, 0);
-    EmitPart(true);
-    if (parts > 1) {
-      builder_.BeginLoop(counter, parts - 1);
-      builder_.Scalar(LloOp::kSAddI, part_, counter, 1);
-      EmitPart(false);
+    builder_.Scalar(LloOp::kSMov, panel_, 0, 0);
+    EmitPanel(true);
+    if (panels > 1) {
+      builder_.BeginLoop(counter, panels - 1);
+      builder_.Scalar(LloOp::kSAddI, panel_, counter, 1);
+      EmitPanel(false);
       builder_.EndLoop();
     }
     EmitRows(-1, true);
     EmitCopyOut(step);
   }
 
-  // Writes the products of one group of columns and one slice of 128 elements of the depth. The register part_ has the
-  // number group * depth_tiles_ + slice.
-  void EmitPart(bool is_first) {
-    builder_.Scalar(LloOp::kSDivI, group_, part_, depth_tiles_);
-    builder_.Scalar(LloOp::kSRemI, slice_, part_, depth_tiles_);
+  // Writes the products of a panel: one group of columns and one slice of 128 elements of the depth. The register
+  // panel_ has the number group * depth_tiles_ + slice.
+  void EmitPanel(bool is_first) {
+    builder_.Scalar(LloOp::kSDivI, group_, panel_, depth_tiles_);
+    builder_.Scalar(LloOp::kSRemI, slice_, panel_, depth_tiles_);
     int loaded = -1;
     for (size_t p = 0; p < passes_.size(); ++p) {
       if (passes_[p].rhs != loaded) EmitWeights(passes_[p].rhs);
       loaded = passes_[p].rhs;
       EmitRows(passes_[p].lhs, !(is_first && p == 0));
-      builder_.Scalar(LloOp::kSDivI, before_, part_, depth_tiles_);
+      builder_.Scalar(LloOp::kSDivI, before_, panel_, depth_tiles_);
     }
   }
 
@@ -226,7 +227,7 @@ class ProductCode {
   // Scalar registers of a step.
   const TileStep* step_ = nullptr;
   int depth_ = -1;  // The depth of the block, or -1 if all blocks are complete.
-  int part_ = 0, group_ = 0, slice_ = 0;
+  int panel_ = 0, group_ = 0, slice_ = 0;
   int before_ = 0;  // The group of the pass whose results are popped.
 };
 

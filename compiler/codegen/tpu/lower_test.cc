@@ -224,7 +224,8 @@ class LoweredPrograms {
     return dims;
   }
 
-  // Values stay bounded, so that rounding stays small.
+  // Makes a random instruction on x, or returns null if the instruction does not fit the shape of x. Values stay
+  // bounded, so that rounding errors stay small.
   Instruction* Value(hlo::Builder& builder, Instruction* x) {
     const Dims& dims = x->shape().dims();
     const auto ndim = std::ssize(dims);
@@ -411,7 +412,7 @@ TEST(LowerToLloTest, TransposesReductionsAndMovesHaveNoMacroOperations) {
       "ROOT y = f32[3,200,70] transpose(x), dimensions={0,2,1}",
       "ROOT y = f32[200,3,70] transpose(x), dimensions={2,0,1}",
       "zero = f32[] constant(0)\n  ROOT y = f32[3,70] reduce(x, zero), dimensions={2}, to_apply=add",
-      "zero = f32[] constant(1)\n  ROOT y = f32[3,200] reduce(x, zero), dimensions={1}, to_apply=add",
+      "one = f32[] constant(1)\n  ROOT y = f32[3,200] reduce(x, one), dimensions={1}, to_apply=add",
       "zero = f32[] constant(0)\n  ROOT y = f32[70,200] reduce(x, zero), dimensions={0}, to_apply=add",
       "zero = f32[] constant(0)\n  ROOT y = f32[] reduce(x, zero), dimensions={0,1,2}, to_apply=add",
       "zero = f32[] constant(0)\n  n = f32[3,70,200] exponential(x)\n  ROOT y = f32[3] reduce(n, zero), "

@@ -140,7 +140,7 @@ class Scheduler {
     ++used_[{at, info.slot}];
     Note(next, info, at);
   }
-  // Removes empty bundles, because a bundle waits for its sources anyway.
+  // Returns the bundles, except for empty ones, which are not needed because a bundle waits for its sources anyway.
   std::vector<LloBundle> Take() {
     std::erase_if(bundles_, [](const LloBundle& bundle) { return bundle.empty(); });
     return std::move(bundles_);

@@ -76,7 +76,7 @@ int64_t TilePipeline::Steps() const {
 
 int64_t TilePipeline::InnerSteps() const { return InnerStepsOf(grid_); }
 
-// The register with the number of rows or columns of a step.
+// Returns the register with the number of rows or columns of a step's block.
 int TilePipeline::Extent(const BlockExtent& extent, int step) {
   if (extent.axis < 0 || grid_.counts[extent.axis] == 1) {
     const int constant = builder_.NewScalar();
@@ -90,7 +90,7 @@ int TilePipeline::Extent(const BlockExtent& extent, int step) {
   return left;
 }
 
-// The register with the first tile of buffer `number` modulo the number of buffers.
+// Returns the register with the first tile of buffer `number` modulo the number of buffers.
 int TilePipeline::Slot(const Placed& placed, int number) {
   const int tile = builder_.NewScalar();
   if (placed.is_constant) {
