@@ -160,8 +160,9 @@ class Computation {
   // Removes the instructions that neither the root nor a side effect depends on, except parameters. Returns the number
   // of removed instructions.
   int64_t RemoveDead();
-  // Restores the order of operands before users after edits, and moves as few instructions as possible. There must be
-  // no cycle (XLAD_CHECK).
+  // Restores the order of operands and control predecessors before users after edits: an instruction that comes after
+  // one of its users moves to a place before the first of them. An order that is already valid does not change. There
+  // must be no cycle (XLAD_CHECK).
   void SortTopologically();
   // Reorders the instructions. `order` must list each instruction once, operands before users (XLAD_CHECK).
   void SetOrder(absl::Span<Instruction* const> order);

@@ -135,9 +135,9 @@ TEST(ReplicaGroupsTest, ExpandMeshAxes) {
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
   axes.axes = {{"b"}, {"a"}};  // Axis b is major, axis a is minor.
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 4, 1, 5, 2, 6, 3, 7}}));
-  axes.axes = {{"b", 1, 2}};  // The major half of b.
+  axes.axes = {{"b", 1, 2}};  // The major part of b.
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
-  axes.axes = {{"b", 2, 2}};  // The minor half of b.
+  axes.axes = {{"b", 2, 2}};  // The minor part of b.
   EXPECT_EQ(groups.Expand(8), (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
   axes.axes = {{"b", 2, 2}};
   axes.device_ids = {7, 6, 5, 4, 3, 2, 1, 0};

@@ -19,7 +19,7 @@
 
 namespace xlad::hlo {
 
-// How a result is compared with the expected one. Two NaN are always equal.
+// How a result is compared with the expected one. Two NaNs are always equal.
 struct Tolerance {
   enum class Kind {
     kEqual,     // The values are equal.
@@ -61,8 +61,8 @@ struct ConformanceResult {
   std::string message;  // Why the case failed, or "expected: REASON" if the case failed as expected.
 };
 
-// Runs the cases of a directory. A failed case is not an error; it is reported in the results. Errors are only those of
-// files that cannot be read.
+// Runs the cases of a directory. A failed case is not an error; it is reported in the results. An error is
+// returned only if a file cannot be read.
 absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options = {});
 

@@ -1,5 +1,5 @@
-// The reference evaluator: the meaning of a program, slow and simple. Compiled and partitioned programs are tested
-// against it, and it is tested against XLA.
+// The reference evaluator, which defines the meaning of a program. It is simple and slow. Compiled and partitioned
+// programs are tested against it, and it is tested against XLA.
 //
 // The evaluator defines the following details, which the text of HLO's operation semantics leaves open. Tests
 // check them.
@@ -19,7 +19,7 @@
 // - reduce and reduce-window combine in row-major order of the reduced indices, with the accumulator as the first
 //   argument. reduce computes sums and products of floats of up to 32 bits in f64 and rounds once. Reductions across
 //   devices follow the order of the group and round after each step.
-// - Small floats are computed in f32, and rounded after each instruction.
+// - Floats of fewer than 32 bits are computed in f32, and rounded after each instruction.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// gather and scatter: they read and write slices of one array at start indices that another array has. The array with
+// gather and scatter: they read and write slices of one array at start indices from another array. The array with
 // the slices (the operand of a gather, the input of a scatter) is called the "big array" here. The "small array" is the
 // result of a gather or the updates of a scatter.
 #include <algorithm>

@@ -46,7 +46,7 @@ absl::Status Potrf(const LapackProblem& p) {
 }
 
 // Computes P A = L U in place. Step k exchanges row k with row pivots[k] (both counted from 1). info is the number of
-// the first zero pivot, from 1.
+// the first zero pivot, from 1, or 0 if no pivot is zero.
 template <typename T>
 absl::Status Getrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);

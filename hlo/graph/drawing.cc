@@ -14,7 +14,7 @@ enum Class { kSource, kPointwise, kProduct, kReduction, kControl, kDevices, kOth
 constexpr OpcodeClass kClasses[] = {
     {"parameter or constant", "#e8e8e8"}, {"elementwise", "#fff3bf"}, {"product", "#ffc9c9"},
     {"reduction", "#e5dbff"},             {"control", "#d0ebff"},     {"collective", "#b2f2bb"},
-    {"moves data", "#ffffff"},
+    {"data movement or other", "#ffffff"},
 };
 
 struct ClassRow {

@@ -143,7 +143,7 @@ bool ParseEnum(Parser& p, Instruction* i) {
 template <auto Member, auto Parse>
 bool ParseWith(Parser& p, Instruction* i) { return Parse(p.lexer(), &(i->mutable_attributes().*Member)); }
 template <auto Member, auto Append>
-bool PrintAlways(const Instruction& i, std::string* out) {  // XLA requires the attribute also if its list is empty.
+bool PrintAlways(const Instruction& i, std::string* out) {  // XLA requires the attribute even if its list is empty.
   Append(i.attributes().*Member, out);
   return true;
 }

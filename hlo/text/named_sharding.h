@@ -2,9 +2,9 @@
 //
 //   mesh['a'=2,'b'=4], [{'a'}, {'b':(1)2, ?}], replicated={'b':(2)2}
 //
-// This sharding splits dimension 0 over axis a and dimension 1 over the major half of axis b. Propagation may add
-// further axes to dimension 1. The tensor is replicated over the minor half of b. Instructions store the canonical text
-// (OpSharding::named); NamedSharding is the parsed form, which the parser and the proto conversion use.
+// This sharding splits dimension 0 over axis a and dimension 1 over b:(1)2, the major part of axis b. Propagation may
+// add further axes to dimension 1. The tensor is replicated over b:(2)2, the minor part of b. Instructions store the
+// canonical text (OpSharding::named); NamedSharding is the parsed form, which the parser and the proto conversion use.
 #pragma once
 
 #include <string>

@@ -18,7 +18,8 @@ const Shape* ParameterPart(const Module& module, int64_t parameter, const Dims& 
 
 absl::Status BadParameter(const Module& module, absl::string_view label, int64_t parameter, const Dims& index) {
   return Violation(label, absl::StrCat("parameter ", parameter, " ", Brief(index)),
-                   absl::StrCat("an array in one of ", module.entry()->parameters().size(), " parameters"));
+                   absl::StrCat("an array in a parameter of the entry, which has ",
+                                Counted(module.entry()->parameters().size(), "parameter")));
 }
 
 absl::Status CheckCounts(const Module& module) {

@@ -114,7 +114,8 @@ std::vector<BrokenCase> HeaderAndGroupCases() {
          p.module.has_entry_layout = true;
          p.module.entry_parameter_layouts = {p.x->shape()};
        }},
-      {"donor-parameter", "module m: found parameter 1 {}, expected an array in one of 1 parameters",
+      {"donor-parameter",
+       "module m: found parameter 1 {}, expected an array in a parameter of the entry, which has 1 parameter",
        [](ValidProgram& p) { p.module.buffer_donors = {{1, {}}}; }},
       {"device-count",
        "module m: found replica_count=1, num_partitions=0, expected 1 or more each, and at most 16777216 together",

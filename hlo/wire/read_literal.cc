@@ -53,7 +53,8 @@ absl::Status TakeArray(const pb::Literal& in, const tensor::Shape& shape, tensor
     case ElementType::kF64: return Take<double>(in.f64s(), 1, shape, array);
     case ElementType::kC64: return Take<float>(in.c64s(), 2, shape, array);
     case ElementType::kC128: return Take<double>(in.c128s(), 2, shape, array);
-    default: return absl::InvalidArgumentError(absl::StrCat("found a literal of ", tensor::ToString(shape.type)));
+    default: return absl::InvalidArgumentError(
+        absl::StrCat("found a literal of element type ", tensor::ToString(shape.type), ", expected a known type"));
   }
 }
 
