@@ -24,7 +24,7 @@ int SignificandBits(ElementType type) {
 bool HasRounding(ElementType type) { return tensor::IsFloating(type) || tensor::IsComplex(type); }
 
 // Values with a bound above kLarge are clamped or scaled to kSmall. Values with a grid finer than 2^-kFine are rounded
-// to 2^-kCoarse.
+// down to multiples of 2^-kCoarse.
 constexpr double kLarge = 32, kSmall = 8;
 constexpr int kFine = 6, kCoarse = 3;
 

@@ -96,8 +96,8 @@ class RandomValues {
 
   // Returns a random value of the pool. Recent values are more likely, so that programs become deep.
   Sample Pick(const Pool& pool);
-  // Like Pick, but only for values with a finite bound, or for finite values that are also exact. Empty if a few tries
-  // do not find such a value.
+  // Like Pick, but PickFinite returns only values with a finite bound, and PickExact only those of them that are exact.
+  // Both return an empty sample if a few tries do not find such a value.
   Sample PickFinite(const Pool& pool);
   Sample PickExact(const Pool& pool);
   // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.
@@ -105,7 +105,7 @@ class RandomValues {
   // A scalar integer of the given type for use as an index: a constant, which may be out of bounds or extreme, or a
   // value of the pool.
   hlo::Instruction* Index(hlo::Builder& builder, const Pool& pool, hlo::ElementType type, int64_t size);
-  // A constant of special values: a scalar on all elements, or random elements if the array is small.
+  // A constant of special values: one scalar in all elements or, if the array is small, possibly a random one in each.
   hlo::Instruction* SpecialConstant(hlo::Builder& builder, hlo::ElementType type, const hlo::Dims& dims);
 
   // Makes a new value usable as an operand. Sets the error if the value is no longer exact. Scales, clamps or floors

@@ -11,7 +11,7 @@ using hlo::Module;
 using hlo::Opcode;
 
 // Whether shrinking may replace an instruction with this opcode by its first operand.
-bool OnlyMoves(Opcode opcode) {
+bool MayBecomeOperand(Opcode opcode) {
   return opcode == Opcode::kCustomCall || opcode == Opcode::kOptBarrier || opcode == Opcode::kReverse ||
          opcode == Opcode::kTranspose || opcode == Opcode::kWhile || opcode == Opcode::kDynamicUpdateSlice ||
          opcode == Opcode::kCopy || opcode == Opcode::kSort;
@@ -39,7 +39,7 @@ bool Apply(Module* module, Instruction* instruction, Change change) {
   if (instruction->opcode() == Opcode::kParameter || computation->root() == instruction) return false;
   Instruction* with = nullptr;
   if (change == Change::kOperand) {
-    if (!OnlyMoves(instruction->opcode())) return false;
+    if (!MayBecomeOperand(instruction->opcode())) return false;
     with = instruction->operand(0);
     if (!with->shape().SameIgnoringLayout(instruction->shape())) return false;
   } else {

@@ -270,8 +270,9 @@ absl::StatusOr<std::string> LloListing(const Module& module, const machine::Chip
                             time.us, time.mxu_us, time.vpu_us, time.hbm_us, time.stall_us, time.bundles, kernel.name,
                             kernel.macro.empty() ? "" : absl::StrCat(" (macro-operation ", kernel.macro[0].op, ")"));
     }
-    absl::StrAppendFormat(&text, "# %s on %s: %.3f us in %d kernels, one after the other\n%s%s\n", computation->name(),
-                          chip.name, us, lowered.program.kernels.size(), times, machine::PrintLlo(lowered.program));
+    const size_t kernels = lowered.program.kernels.size();
+    absl::StrAppendFormat(&text, "# %s on %s: %.3f us in %d kernel%s, one after the other\n%s%s\n", computation->name(),
+                          chip.name, us, kernels, kernels == 1 ? "" : "s", times, machine::PrintLlo(lowered.program));
   }
   return text;
 }
