@@ -1,6 +1,6 @@
-// Chips: the rates and sizes of an accelerator, as its chip file gives them.
+// Chips: the rates and sizes of an accelerator, as stated in its chip file.
 //
-// A chip file is TOML; quantities are texts of a number and a unit ("819 GB/s"), so that a file cannot be misread.
+// A chip file is TOML; quantities are strings with a number and a unit ("819 GB/s"), so that every unit is explicit.
 // deploy/chips has the files of the public TPU generations with their sources; docs/reference/simulate.md lists the
 // keys. All functions are pure and thread-safe.
 #pragma once

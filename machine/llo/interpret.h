@@ -20,8 +20,8 @@ using LloMacroFunction = std::function<absl::Status(const LloKernel& kernel, Llo
 inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
 
 // Runs all kernels. A copy by DMA is made as late as is allowed: when the program waits for it. Every kernel starts
-// with zeros in its registers and with VMEM full of NaNs, so that a read of VMEM that the kernel has not written is
-// noticed.
+// with zeros in its registers and with VMEM full of NaNs, so that a read of VMEM that the kernel has not written
+// changes its results.
 //
 // InvalidArgument, naming the kernel and the instruction, if an address is outside of VMEM or of a buffer, if a block
 // is wider than its tiles, if a queue is empty, or if there are too few or too many weights. InvalidArgument, naming

@@ -1,6 +1,6 @@
 // An instruction set for tensor cores like those of TPUs, into which the compiler translates programs for such chips.
 //
-// It is our own design, not that of a product. It follows what has been published about TPU v2 to v5 (Jouppi et al.,
+// It is xlad's own design, not that of a product. It follows what has been published about TPU v2 to v5 (Jouppi et al.,
 // CACM 2020; Norrie et al., IEEE Micro 2021; the documentation of JAX's Mosaic and Pallas; "How to Scale Your Model",
 // 2025).
 //
