@@ -59,7 +59,7 @@ int GroupOf(const TracedCollective& collective, int device) {
 // in the step, and the first device of its group.
 using Execution = std::tuple<int64_t, int, int, int>;
 
-// Adds the beginnings and ends of the joining collectives of a step.
+// Adds the beginnings and ends of the collectives of a step that no rank ends before all ranks have begun (`joins`).
 void AddCollectives(const TracedWorker& worker, const AlignedStep& at, std::map<Execution, Cause>* causes) {
   std::map<int, int> count;
   for (int s = 0; s < at.step.instruction_size(); ++s) {
@@ -127,8 +127,8 @@ void SortSteps(Traces* traces) {
                    [&](const AlignedStep& a, const AlignedStep& b) { return place(a) < place(b); });
 }
 
-// Whether the columns have equal lengths.
-bool IsWhole(const TracedStep& step) {
+// Whether the columns of the spans have equal lengths, and those of the messages too.
+bool HasEqualColumns(const TracedStep& step) {
   return step.span_begin_ns_size() == step.instruction_size() && step.span_ns_size() == step.instruction_size() &&
          step.message_ns_size() == step.message_key_size() && step.message_sent_size() == step.message_key_size();
 }
@@ -158,7 +158,7 @@ Traces ReadTraces(absl::string_view file) {
     if (trace.has_program()) worker.program = std::move(*trace.mutable_program());
     worker.clock.insert(worker.clock.end(), trace.clock().begin(), trace.clock().end());
     for (TracedStep& step : *trace.mutable_steps()) {
-      if (IsWhole(step)) traces.steps.push_back({entry->second, std::move(step), 0, 1});
+      if (HasEqualColumns(step)) traces.steps.push_back({entry->second, std::move(step), 0, 1});
     }
   }
   SortSteps(&traces);
