@@ -15,10 +15,10 @@ import numpy as np
 
 import xlad
 
-# A test that passes waits much shorter. The limit is for a machine that several other programs keep busy.
+# A test that passes waits for much less time. The limit is for a machine that several other programs keep busy.
 PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
-# Whether tests with many similar cases try all of them (tests with random cases: more of them), and not only a part.
+# Whether tests with many similar cases try all of them instead of a part, and tests with random cases try more of them.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
@@ -31,8 +31,8 @@ def example(name):
 
 
 def free_port():
-    """Returns a port on which nothing listens. It is below the range from which the system takes ports, so that no other
-    test gets it before it is used."""
+    """Returns a port on which nothing listens. It is below the range from which the system takes ports, so that the
+    system does not give it to another program before it is used."""
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -16,11 +16,11 @@ PAUSE_S = 0.2
 class BatchSender:
     """Reads batches from an iterator and sends them to a job, on a thread of its own, at the pace of the job.
 
-    When the iterator raises an error, the job is canceled and `error` is set.
+    When the iterator raises an error, or a batch cannot be sent, `error` is set and the job is canceled.
     """
 
     def __init__(self, connection: Connection, job_id: str, batches: Callable[[int], Iterator[bytes]]) -> None:
-        """`batches(step)` yields the batches from the first step of the job."""
+        """`batches(step)` yields the batches from that of `step`. It is called once, with the first step of the job."""
         self.error: BaseException | None = None
         self._connection = connection
         self._job_id = job_id

@@ -61,11 +61,12 @@ class Stream(NamedTuple):
 
 
 def all_batches(data: Any, options: DataOptions, steps: int) -> Batches | None:
-    """`data` is None, a tree of arrays whose rows are cut into batches, or a list or iterator of batches."""
+    """Returns the batches of `data`, which is a tree of arrays whose rows are cut into batches, or a list or iterator
+    of batches. Returns None if `data` is None."""
     if data is None:
         for name, value in (("batch", options.batch), ("shuffle", options.shuffle or None)):
             if value is not None:
-                raise ValueError(f"found {name}={value} without data")
+                raise ValueError(f"found {name}={value} without data, expected {name} only together with data")
         return None
     if is_iterable(data):
         if options.batch is not None:
@@ -212,7 +213,7 @@ def _unflatten(treedef: Any, leaves: list[Any]) -> Tree:
 
 
 def _from_batches(batches: list[Any], number: int = 1) -> Batches:
-    """`number` is that of the second batch, in messages."""
+    """Joins batches of equal shapes. `number` is the number of the second batch in messages."""
     from xlad import program
 
     if not batches:

@@ -15,7 +15,7 @@ from xlad import interrupts, protos
 from xlad.errors import Error
 
 CALL_S = 30.0
-PATIENCE_S = 60.0  # How long the coordinator may be unreachable.
+PATIENCE_S = 60.0  # The time for which calls are repeated while the coordinator cannot be reached.
 _PAUSE_S = 0.2
 TRANSFER_S = 600.0
 CHUNK_BYTES = 1 << 20
@@ -156,7 +156,7 @@ class Connection:
     def _error(self, error: grpc.RpcError) -> Error:
         details = str(error.details())
         if error.code() == grpc.StatusCode.UNAVAILABLE:
-            # Only an answer of the coordinator itself has details.
+            # Only an answer of the coordinator itself has this key in its metadata.
             answered = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
             what = "cannot serve the call now" if answered else "cannot be reached"
             details = f"{self._what} {self.address} {what}: {details}"

@@ -25,8 +25,8 @@ def export(
 ) -> pathlib.Path:
     """Exports `step(state, batch) -> (state, metrics)` to the folder `to`; returns its path.
 
-    step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is a scalar,
-      which is the loss, or a tree of scalars with one named "loss".
+    step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is a number,
+      which is the loss, or a tree of numbers and arrays of at most 1024 elements, in which the loss is named "loss".
     state: a tree of arrays, numbers and random keys.
     data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all), and the
       first rows again after the last complete batch. It may also be a list or an iterator of batches: the first
@@ -34,9 +34,9 @@ def export(
     mesh: {"dp": 4, "tp": 2}, "dp=4,tp=2" or a mesh of JAX; default: one device. A list of meshes exports a program for
       each. No devices are needed.
     in_shardings: how state and batch are split, as a pair (state, batch). Each entry is a PartitionSpec, a
-      NamedSharding, a function from a leaf's name ("params.w0") to a PartitionSpec, None (replicated), or a tree of
-      these. An axis that is in no mesh of the list is an error; in meshes that lack an axis of the list, that axis is
-      ignored.
+      NamedSharding, a function from a leaf's name ("params.w0"), or from its name and its ShapeDtypeStruct, to one of
+      them, None (not split), or a tree of these. An axis that is in no mesh of the list is an error; in meshes that
+      lack an axis of the list, that axis is ignored.
     drop_last: whether batches of a list or an iterator that have fewer rows than the first one are skipped.
     """
     training = Training(step, state, data, steps=steps, options=DataOptions(batch, drop_last=drop_last), name=name)

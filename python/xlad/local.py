@@ -24,7 +24,7 @@ _START_S = 60.0
 _STOP_S = 10.0
 
 
-_OF_PACKAGE = pathlib.Path(__file__).resolve().parent / "bin" / "xlad"  # In wheels that contain it.
+_OF_PACKAGE = pathlib.Path(__file__).resolve().parent / "bin" / "xlad"  # Only in wheels that contain the command.
 
 
 def find_program() -> str:
@@ -90,7 +90,7 @@ class LocalCluster(Cluster):
 
     @property
     def log(self) -> pathlib.Path:
-        """Returns the log of the daemon."""
+        """The path of the daemon's log."""
         return self._log
 
     @property
