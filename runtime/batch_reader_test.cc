@@ -45,11 +45,11 @@ Data MakeData(int64_t rows, int64_t width) {
   return data;
 }
 
-// Two inputs: the whole batch on every device, and its columns divided over the devices (with padding).
 struct PlanSizes {
   int64_t batch_size, batch_count, width, first_step, end_step;
   int devices;
 };
+// Two inputs: the complete batch on every device, and its columns divided among the devices (with padding).
 BatchPlan MakePlan(const PlanSizes& sizes) {
   const auto& [batch_size, batch_count, width, first_step, end_step, devices] = sizes;
   BatchPlan plan{{}, batch_size, batch_count, first_step, end_step, devices};

@@ -69,7 +69,7 @@ absl::Status ConnectedExecutable::AddCode(const StoredExecutable& stored) {
   const int64_t devices = NumDevices(executable.mesh());
   for (const int position : positions_) {
     if (position >= 0 && position < devices) continue;
-    return absl::InvalidArgumentError(absl::StrCat("found mesh position ", position, ", expected one of ", devices));
+    return absl::InvalidArgumentError(absl::StrCat("found mesh position ", position, ", expected 0 to ", devices - 1));
   }
   Code code;
   XLAD_ASSIGN_OR_RETURN(code.device, FindDevice(executable, environment_.devices));
@@ -104,7 +104,7 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
   for (const int code : made->code_of_) {
     if (code >= 0 && code < std::ssize(made->codes_)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("found executable ", code, " of a shard, expected one of ", made->codes_.size()));
+        absl::StrCat("found executable ", code, " for a shard, expected a number below ", made->codes_.size()));
   }
   const Executable& first = made->codes_.at(0).loaded->executable();
   XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,

@@ -40,8 +40,8 @@ absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
 }
 
 // Completes the permutation. takes[a]: allocation a has been assigned the block of another allocation; is_taken[a]: the
-// block of a has been assigned. The assignments form chains. The block of the allocation at the beginning of a chain is
-// taken, and this allocation has no block yet. It receives the block at the end of the chain.
+// block of a has been assigned to another allocation. The assignments form chains. The block of the allocation at the
+// beginning of a chain is taken, and this allocation has no block yet. It receives the block at the end of the chain.
 void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken, const std::vector<bool>& takes) {
   const int n = static_cast<int>(block_from->size());
   std::vector<int> taker(n, -1);

@@ -150,7 +150,7 @@ TEST_F(SessionTest, RefusedCallsChangeNothing) {
   request.mutable_arguments(1)->set_value("abc");
   EXPECT_THAT(message(request), HasSubstr("argument 1: found 3 bytes, expected 4 for f32[]"));
   request.mutable_arguments()->RemoveLast();
-  EXPECT_THAT(message(request), HasSubstr("found 1 arguments, expected 2"));
+  EXPECT_THAT(message(request), HasSubstr("found 1 argument, expected 2"));
   EXPECT_THAT(Kinds(), IsEmpty());
   EXPECT_THAT(effects_.stored, IsEmpty());
 }

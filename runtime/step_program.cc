@@ -47,7 +47,8 @@ class Preparer {
 
   absl::StatusOr<std::vector<Node>> Steps(const google::protobuf::RepeatedPtrField<Step>& steps, int depth) {
     if (depth > kMaxDepth) {
-      return absl::InvalidArgumentError(absl::StrCat("found loops and branches nested more than ", kMaxDepth, " deep"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found loops and branches nested more than ", kMaxDepth, " deep, expected fewer"));
     }
     std::vector<Node> nodes;
     for (const Step& step : steps) {
@@ -102,7 +103,8 @@ class Preparer {
           continue;
         }
         return absl::InvalidArgumentError(
-            absl::StrCat("step ", node.place, ": found request ", node.request, " a second time"));
+            absl::StrCat("step ", node.place, ": found request ", node.request,
+                         " a second time, expected a different number for each request"));
       }
       if (node.kind == Node::Kind::kCollectiveDone && running.erase(node.request) == 0) {
         return absl::InvalidArgumentError(absl::StrCat("step ", node.place, ": found the end of request ", node.request,
@@ -112,7 +114,8 @@ class Preparer {
     if (running.empty()) return absl::OkStatus();
     const auto& [request, node] = *running.begin();
     return absl::InvalidArgumentError(
-        absl::StrCat("step ", node->place, ": found no end of request ", request, " in its list of steps"));
+        absl::StrCat("step ", node->place, ": found no end of request ", request,
+                     " in its list of steps, expected one"));
   }
 
   absl::Status Checked(const google::protobuf::RepeatedPtrField<CheckedArray>& arrays,
@@ -150,7 +153,7 @@ class Preparer {
     node->index = step.op();
     if (step.op() < 0 || step.op() >= executable_.library_ops_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found library op ", step.op(), ", expected one of ", executable_.library_ops_size()));
+          absl::StrCat("found library op ", step.op(), ", expected a number below ", executable_.library_ops_size()));
     }
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     return absl::OkStatus();
@@ -162,7 +165,7 @@ class Preparer {
     node->request = step.request();
     if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found collective ", step.spec(), ", expected one of ", executable_.collectives_size()));
+          absl::StrCat("found collective ", step.spec(), ", expected a number below ", executable_.collectives_size()));
     }
     XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
                           collectives::SpecFromProto(executable_.collectives(step.spec()),
@@ -190,7 +193,8 @@ class Preparer {
     XLAD_RETURN_IF_ERROR(AddSlice(step.to(), &node->buffers));
     if (node->buffers[0].bytes == node->buffers[1].bytes) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ", node->buffers[1].bytes, " bytes"));
+        absl::StrCat("found a copy of ", node->buffers[0].bytes, " bytes to ", node->buffers[1].bytes,
+                     " bytes, expected equal sizes"));
   }
 
   absl::Status While(const WhileStep& step, int depth, Node* node) {
@@ -217,14 +221,15 @@ class Preparer {
     const size_t min_branches = step.selector_is_predicate() ? 2 : 1;
     if (node->bodies.size() >= min_branches) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("found ", node->bodies.size(), " branches, expected ", min_branches, " or more"));
+        absl::StrCat("found ", node->bodies.size(), node->bodies.size() == 1 ? " branch" : " branches", ", expected ",
+                     min_branches, " or more"));
   }
 
   const LoadedExecutable& loaded_;
   const Executable& executable_;
   int64_t scratch_bytes_ = 0;
   int num_steps_ = 0;
-  std::set<int> requests_;  // All requests of this list.
+  std::set<int> requests_;  // The requests of all lists of steps.
 };
 
 // One run of the program's nodes. `iteration` is a fingerprint of the counters of the enclosing loops, or 0 outside all
@@ -249,7 +254,7 @@ class Runner {
  private:
   std::byte* At(const Slice& slice) const { return environment_.allocations[slice.allocation] + slice.offset; }
 
-  // Runs a node and measures or records its time or checks its floats.
+  // Runs a node, and measures its time, records it in the tracer, or checks its floats.
   absl::Status Observed(const Node& node, uint64_t iteration) {
     const bool is_checked = !node.checked_results.empty();
     NumericsCheck check(environment_.stream, environment_.allocations);
@@ -325,7 +330,7 @@ class Runner {
     }
   }
 
-  // The branch to run; HLO defines a selector out of range as the last branch.
+  // The branch to run. As HLO defines, a selector out of range selects the last branch.
   absl::StatusOr<size_t> Branch(const Node& node) const {
     if (node.selector_is_predicate) {
       XLAD_ASSIGN_OR_RETURN(const uint8_t predicate, Read<uint8_t>(node.buffers[0]));

@@ -92,7 +92,7 @@ struct AttentionKernels {
   int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
 };
 
-// In elements. No vector or panel of a kernel is longer.
+// The alignment of rows, in elements. No vector or panel of a kernel is longer.
 inline constexpr int64_t kRowAlignment = 32;
 
 // The loops for the CPU that the program runs on.

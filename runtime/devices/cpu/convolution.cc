@@ -129,13 +129,13 @@ class DnnlConvolution final : public PreparedLibraryOp {
   }
   // The kind of the implementation: 0 is code that is specific to the shape, 1 is a general matrix product, 2 is plain
   // loops. Lower is faster.
-  int Rank() const {
-    int rank = 0;
+  int ImplementationKind() const {
+    int kind = 0;
     for (const Variant& variant : variants_) {
       const bool is_product = absl::StrContains(variant.op.name, "gemm");
-      rank = std::max(rank, !variant.op.IsFast() ? 2 : is_product ? 1 : 0);
+      kind = std::max(kind, !variant.op.IsFast() ? 2 : is_product ? 1 : 0);
     }
-    return rank;
+    return kind;
   }
 
  private:
@@ -453,10 +453,12 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const Conv
     for (const bool tiled : {true, false}) {
       absl::StatusOr<std::unique_ptr<DnnlConvolution>> convolution = DnnlConvolution::Try(op, shape, plan, tiled);
       if (!convolution.ok()) continue;
-      if (best == nullptr || (*convolution)->Rank() < best->Rank()) best = *std::move(convolution);
-      if (best->Rank() == 0) break;
+      if (best == nullptr || (*convolution)->ImplementationKind() < best->ImplementationKind()) {
+        best = *std::move(convolution);
+      }
+      if (best->ImplementationKind() == 0) break;
     }
-    if (best != nullptr && best->Rank() == 0) break;
+    if (best != nullptr && best->ImplementationKind() == 0) break;
   }
   if (best == nullptr) return absl::UnimplementedError("library op convolution: oneDNN has no implementation for it");
   return std::unique_ptr<PreparedLibraryOp>(std::move(best));

@@ -125,7 +125,7 @@ class CpuExecutable final : public LoadedExecutable {
   static absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable,
                                                                 absl::Span<const ProvidedFunction> more) {
     if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
-      return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': kernel ABI version ",
+      return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found kernel ABI version ",
                                                      executable.kernel_abi_version(), ", expected ",
                                                      XLAD_KERNEL_ABI_VERSION));
     }
@@ -229,7 +229,8 @@ class CpuLauncher final : public Launcher {
 
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     if (op < 0 || op >= std::ssize(calls_)) {
-      return absl::InvalidArgumentError(absl::StrCat("found library op ", op, ", expected one of ", calls_.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found library op ", op, ", expected a number below ", calls_.size()));
     }
     const size_t count = executable_.ops()[op]->buffer_count();
     if (buffers.size() != count) {

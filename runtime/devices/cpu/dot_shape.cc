@@ -15,7 +15,7 @@ using tensor::Dims;
 Dims DimsOf(const ArrayShape& shape) { return Dims(shape.dims().begin(), shape.dims().end()); }
 
 absl::Status Misfit(const std::string& found, const std::string& expected) {
-  return absl::InvalidArgumentError("library op dot: " + found + ", expected " + expected);
+  return absl::InvalidArgumentError("library op dot: found " + found + ", expected " + expected);
 }
 
 // Marks in `used` the dimensions of one operand that are batch or contracting. InvalidArgument if a dimension is out of

@@ -45,7 +45,7 @@ enum class PackKind { kSame2, kSame4, kBf16ToF32, kF16ToF32 };
 struct RowRange {
   int64_t begin, end;
 };
-// Writes rows begin .. end-1 of the copy. The number of its rows is the product of all its sizes but the last.
+// Writes rows begin .. end-1 of the copy. The number of its rows is the product of all its sizes except the last.
 void PackRows(const Packing& packing, PackKind kind, const void* from, void* to, RowRange range);
 int64_t CountRows(const Packing& packing);
 

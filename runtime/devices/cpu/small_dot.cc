@@ -14,8 +14,9 @@
 namespace xlad::runtime {
 namespace {
 
-// The largest right operands, in elements: matrices that are read in place, and arrays that are copied first. The rows
-// of longer matrices that are read in place are too far apart for the first-level cache.
+// The largest right operands, in elements: matrices that are read in place, and arrays that are copied first; and the
+// largest number of terms of a sum. The rows of larger matrices that are read in place are too far apart for the
+// first-level cache.
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18, kMaxDepth = 1024;
 // The number of rows of a tile that are copied and multiplied at a time, a multiple of the rows of attention_kernels.h.
 constexpr int64_t kMaxRows = 240;

@@ -15,7 +15,7 @@ namespace {
 
 using tensor::ElementType;
 
-// The largest number of calls for a dot. Xlad's own kernels compute a dot in one launch.
+// The largest number of library calls for a dot. If a dot needs more, xlad's own kernels compute it in one launch.
 constexpr int64_t kMaxCalls = 256;
 // NVIDIA recommends 32 MiB for GPUs of compute capability 9.0.
 constexpr uint64_t kMaxWorkspaceBytes = uint64_t{32} << 20;
@@ -122,7 +122,7 @@ struct Alignments {
 };
 
 // What algorithms may do. Products whose sum is split into parts are allowed if the parts are f32 in the workspace and
-// are added in a step of their own, in the order of the parts. The other schemes of reduction add to the result or in
+// are added in a separate step, in the order of the parts. The other schemes of reduction add to the result or in
 // the type of the result, so that a result of bf16 or f16 would be rounded several times.
 absl::Status LimitAlgorithms(const CublasLtContext& context, LtPreference preference, const Alignments& alignments) {
   const auto set = context.library().cublasLtMatmulPreferenceSetAttribute;

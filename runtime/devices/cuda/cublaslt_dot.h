@@ -24,9 +24,9 @@ namespace xlad::runtime::cuda {
 // An operand whose dimensions are in the other order in memory has the flag "transpose". A call has one batch
 // dimension; if the dot has more, there is a call for each index into the others.
 //
-// Products are computed as HLO's default precision on GPUs requires: operands of f32 are not rounded, and all sums are
-// in f32. The algorithm is chosen by Plan: the library's first proposal for this problem among those whose
-// results do not vary. The library proposes the same for the same problem, version of the library, and GPU.
+// Operands of f32 are not rounded to TF32, and all sums are in f32. The algorithm is chosen by Plan: the library's
+// first proposal for this problem among those whose results are reproducible. The library makes the same proposals for
+// the same problem, version of the library, and GPU.
 class CublasLtDot {
  public:
   // Null if the library cannot compute the dot: because of its element types, sizes of 0, dimensions that are not those

@@ -46,7 +46,7 @@ constexpr ElementType kDotTypes[][2] = {
 
 // The dimensions of each operand are in random order, so that operands are transposed and batches are not outermost.
 LibraryOp CublasLtTest::RandomDot() {
-  constexpr int64_t kMaxProducts = 4000;  // The own kernels are interpreted, so large dots take long.
+  constexpr int64_t kMaxProducts = 4000;  // xlad's own kernels are interpreted, so large dots take long.
   std::vector<int64_t> batch, m, n, k;
   int64_t products = 0;
   do {
@@ -98,7 +98,7 @@ TEST_F(CublasLtTest, RandomDots) {
     by_library += Counted("Products") > before;
   }
   EXPECT_GT(by_library, 100);
-  EXPECT_LT(by_library, 400) << "the own kernels compute some of them";
+  EXPECT_LT(by_library, 400) << "xlad's own kernels compute some of them";
 }
 
 // Forms in which JAX writes products of training, all of which the library computes.
@@ -171,7 +171,7 @@ TEST_F(CublasLtTest, LibrariesThatCannotBeUsed) {
               AllOf(HasSubstr("found cuBLASLt 11.4.3"), HasSubstr("expected 12.0.0 or later")));
 }
 
-// The own kernels compute the products if the library does not work on the GPU or proposes no algorithm.
+// xlad's own kernels compute the products if the library does not work on the GPU or proposes no algorithm.
 TEST_F(CublasLtTest, ProductsWithoutTheLibrary) {
   const LibraryOp op = MakeDot({{4, 5}, {5, 6}, {4, 6}, {}, {1}, {0}}, kAllF32);
   for (const char* const settings : {"fail=cublasLtCreate:1", "fail=cublasLtMatmulAlgoGetHeuristic:15"}) {

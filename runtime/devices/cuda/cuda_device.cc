@@ -83,7 +83,7 @@ absl::StatusOr<std::shared_ptr<const Gpu>> FirstGpu() {
   return Gpu::Open(driver, 0);
 }
 
-// Opens the GPU once per process, because creating a context takes a large part of a second.
+// Opens the GPU once per process, because creating a context takes a large fraction of a second.
 const absl::StatusOr<std::string>& CodeTarget() {
   static const auto* const target = [] {
     const auto gpu = FirstGpu();

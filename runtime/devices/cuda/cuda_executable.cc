@@ -115,7 +115,8 @@ class CudaLauncher final : public Launcher {
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     const LibraryOps& ops = executable_.ops();
     if (op < 0 || op >= ops.count()) {
-      return absl::InvalidArgumentError(absl::StrCat("found library op ", op, ", expected one of ", ops.count()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found library op ", op, ", expected a number below ", ops.count()));
     }
     if (buffers.size() != ops.buffer_count(op)) {
       return absl::InvalidArgumentError(
@@ -160,7 +161,7 @@ absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadPtx(std::shared_ptr<const 
                                                           std::shared_ptr<const CublasLtContext> products,
                                                           Executable executable) {
   if (executable.kernel_abi_version() != XLAD_KERNEL_ABI_VERSION) {
-    return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': kernel ABI version ",
+    return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found kernel ABI version ",
                                                    executable.kernel_abi_version(), ", expected ",
                                                    XLAD_KERNEL_ABI_VERSION));
   }

@@ -19,7 +19,8 @@ absl::StatusOr<std::shared_ptr<const Gpu>> Gpu::Open(const Driver* driver, int o
   const Result found = driver->cuDeviceGet(&device, ordinal);
   if (found != kSuccess) {
     return absl::UnavailableError(
-        absl::StrCat("found no GPU ", ordinal, " of ", driver->device_count, ": ", driver->ErrorText(found)));
+        absl::StrCat("found no GPU ", ordinal, ", expected 0 to ", driver->device_count - 1, ": ",
+                     driver->ErrorText(found)));
   }
   const std::shared_ptr<Gpu> gpu(new Gpu(*driver, device, ordinal));
   XLAD_RETURN_IF_ERROR(gpu->Prepare());
@@ -89,7 +90,7 @@ absl::Status Gpu::OutOfMemory(int64_t bytes, const std::string& kind) const {
   return absl::ResourceExhaustedError(
       absl::StrCat("cuda: cannot allocate ", bytes, " bytes of ", kind, " memory on ", name_,
                    known ? absl::StrCat(": ", free, " of its ", total, " bytes are free") : "",
-                   "; use more devices, a smaller batch, or stop other programs on this GPU"));
+                   "; use more devices or a smaller batch, or stop other programs on this GPU"));
 }
 
 absl::StatusOr<DevicePointer> Gpu::Allocate(int64_t bytes) const {

@@ -71,7 +71,7 @@ INLINE float Tanh(float x) {
   const float size = x < 0 ? -x : x;
   if (!(size < 0.5f)) {
     const float y = 1 - 2 / (Exp(2 * size) + 1);
-    return x < 0 ? -y : y; /* A NaN stays one. */
+    return x < 0 ? -y : y; /* A NaN stays a NaN. */
   }
   const float u = 2 * x;
   float t = 1;
@@ -198,7 +198,7 @@ INLINE int64_t OffsetOf(int64_t number, const int64_t* sizes, const int64_t* str
 
 INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Rows after the last one repeat it; nothing of them is stored. */
+/* Rows beyond the last one repeat it. Their results are not stored. */
 INLINE void SetOffsets(const struct Piece* piece) {
   const struct XladAttentionProblem* problem = piece->problem;
   for (int i = Thread(); i < problem->arrays * kRows; i += kThreads) {
