@@ -49,5 +49,6 @@ lap "the script of README.md"
 END
 unshare -m bash -c '
   mount -t proc proc "$0/proc" && mkdir -p "$0/dev/shm" && mount -t tmpfs tmpfs "$0/dev/shm" &&
-  exec env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin LIMIT="$1" chroot "$0" bash /try/run.sh' "$root" "${LIMIT:-180}" || fail "it failed, or took ${LIMIT:-180} s or more"
+  exec env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin LIMIT="$1" chroot "$0" bash /try/run.sh' "$root" "${LIMIT:-180}" ||
+  fail "the steps failed, or took ${LIMIT:-180} s or more"
 echo "the wheel trains in a bare Debian root"
