@@ -209,7 +209,7 @@ class SecureConnection final : public SecuredConnection {
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
   std::string unwritten_;   // Guarded by write_mutex_: the rest of a record that TryWrite wrote in part.
-  std::mutex tls_mutex_;    // Guards the following members.
+  std::mutex tls_mutex_;    // Guards tls_.
   Tls tls_;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
 };
@@ -220,7 +220,7 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
     return absl::InvalidArgumentError(
         absl::StrCat("found a key of ", key.size(), " bytes, expected at least ", kMinKeyBytes));
   }
-  // The key is used for this purpose only, and has the length of the hash.
+  // The derived key is used for this purpose only, and has the length of the hash.
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   const std::string labeled = absl::StrCat("xlad data plane\n", key);
