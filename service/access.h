@@ -20,7 +20,7 @@ namespace xlad::service {
 // The access of a caller to a call that it may make.
 struct CallerAccess {
   security::Caller caller;
-  bool own_only = false;  // The call sees only jobs and sessions of this caller.
+  bool own_only = false;  // The call has access only to jobs and sessions of this caller.
 };
 
 // How callers are identified. Thread-safe.

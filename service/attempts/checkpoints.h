@@ -44,7 +44,7 @@ class Checkpoints {
   Context& context_;
 };
 
-// Returns whether an error with this absl::StatusCode stays until a user changes the place of the checkpoints, for
+// Returns whether an error with this absl::StatusCode persists until a user changes the place of the checkpoints, for
 // example because the place is not a folder or may not be written, or because the coordinator does not accept the token
 // of a worker. A full or unreachable disk may recover by itself. Errors of the coordinator's data folder are not
 // refusals (see BlobStore::Upload): the job has not chosen that folder, and all jobs wait until it is repaired.

@@ -9,7 +9,7 @@ namespace xlad::service {
 namespace {
 
 // Returns how long the two workers have had no answer from each other, counted only while the coordinator received
-// messages from both. A worker that the coordinator does not hear from is handled by suspect_ms and lost_ms.
+// messages from both. A worker from which the coordinator receives no messages is handled by suspect_ms and lost_ms.
 int64_t SilenceNs(const Context& context, const Worker& a, const Worker& b, const SilentPeer& silent) {
   const int64_t recent_ns = context.options.recent_message_ms * kNsPerMs;
   for (const Worker* worker : {&a, &b}) {
