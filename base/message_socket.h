@@ -44,8 +44,8 @@ class MessageSocket {
 
   // Returns a complete message, or nullopt if none has arrived yet. Unavailable if the peer has ended and all its
   // messages have been returned. ResourceExhausted if the descriptor of the message was lost because this process has
-  // too many open. DataLoss if the message has more than kMaxMessageBytes bytes. After one of these errors, later calls
-  // return it too.
+  // too many open files. DataLoss if the message has more than kMaxMessageBytes bytes. After one of these errors, later
+  // calls return it too.
   absl::StatusOr<std::optional<Message>> TryReceive();
   // Blocks until a message has arrived, and returns it. Errors are those of TryReceive.
   absl::StatusOr<Message> Receive();

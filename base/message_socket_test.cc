@@ -82,7 +82,7 @@ TEST(MessageSocket, DoesNotBlockIfThePeerDoesNotRead) {
     const absl::StatusOr<bool> all = pair.a.Flush();
     ASSERT_TRUE(all.ok());
     if (!*all) break;
-    ASSERT_LT(sent, 1000) << "the socket takes everything";
+    ASSERT_LT(sent, 1000) << "expected the socket to be full by now";
   }
   for (int i = 0; i < sent; ++i) {
     const auto message = pair.b.TryReceive();
@@ -97,7 +97,7 @@ TEST(MessageSocket, DoesNotBlockIfThePeerDoesNotRead) {
 }
 
 // The limit on open files leaves no descriptor for the first message, of which only a part has been sent. The second
-// message is sent when the limit is higher. Its descriptor must not be given to the first message.
+// message is sent after the limit has been restored. Its descriptor must not be given to the first message.
 TEST(MessageSocket, ALostDescriptorIsAnErrorOfItsMessage) {
   Pair pair;
   FileDescriptor read_ends[2];

@@ -38,8 +38,8 @@ absl::StatusOr<Address> Parse(const std::string& text) {
   return absl::InvalidArgumentError(absl::StrCat("found address ", text, ", expected a numeric one"));
 }
 
-// Asks the kernel for one socket. NotFound if the kernel has no such socket. Unimplemented if it does not answer such
-// questions.
+// Asks the kernel which user owns the client's socket. NotFound if the kernel has no such socket. Unimplemented if the
+// kernel does not answer such requests.
 absl::StatusOr<uid_t> AskKernel(const Address& client, const Address& server) {
   const FileDescriptor netlink(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink.is_open()) return absl::UnimplementedError("no netlink sockets");
@@ -114,9 +114,8 @@ absl::Status CheckSameUser(const std::string& client, const std::string& server)
   if (!user.ok()) return absl::PermissionDeniedError(user.status().message());
   if (*user == geteuid() || *user == 0) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat("found a connection of user ", *user,
-                                                  " of this machine, expected one "
-                                                  "of user ",
-                                                  geteuid(), ", who runs this process"));
+                                                  " of this machine, expected one of user ", geteuid(),
+                                                  ", who runs this process, or of root"));
 }
 
 }  // namespace xlad

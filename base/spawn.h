@@ -27,12 +27,12 @@ inline constexpr char kOwnProgram[] = "/proc/self/exe";
 struct SpawnOptions {
   std::vector<std::string> argv;  // argv[0] is a path, unless `program` is set.
   std::string program = {};       // The path of the program. Empty for argv[0].
-  // Descriptors of this process that become the child's standard streams. If one is -1, the input is /dev/null, and
-  // outputs are those of this process.
+  // Descriptors of this process that become the child's standard streams. If `input` is -1, the child reads /dev/null.
+  // If `output` or `errors` is -1, the child shares that stream of this process.
   int input = -1;
   int output = -1;
   int errors = -1;
-  // Whether the child also has those other descriptors that this process would pass to any program (not close-on-exec).
+  // Whether the child also inherits all other descriptors of this process that are not close-on-exec.
   bool keeps_descriptors = false;
   int channel = -1;  // Becomes kChannelDescriptor in the child. -1 if there is no channel.
   // Environment variables "NAME=VALUE" that the child has besides those of this process.
