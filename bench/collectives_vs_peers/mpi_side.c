@@ -46,7 +46,10 @@ static void Run(const char* what, float* in, float* out, long count, int in_plac
   } else if (strcmp(what, "reduce") == 0) {
     MPI_Reduce(in, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
   } else {
-    fprintf(stderr, "mpi_side: found collective %s, expected one that xlad bench has\n", what);
+    fprintf(stderr,
+            "mpi_side: found collective %s, expected all_reduce, ring, reduce_scatter, all_gather, all_to_all, "
+            "broadcast or reduce\n",
+            what);
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
 }

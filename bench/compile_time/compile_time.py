@@ -118,14 +118,15 @@ def show(titles, columns, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="*", help="HLO files")
-    parser.add_argument("--kind", choices=sorted(KINDS), help="a synthetic program instead of files")
+    parser.add_argument("--kind", choices=sorted(KINDS), help="a synthetic program, in addition to the files")
     parser.add_argument("--sizes", default="1000,4000,16000", help="approximate numbers of instructions, for --kind")
     parser.add_argument("--mesh", default="", help="mesh axes and sizes, as dp=4,tp=2")
-    parser.add_argument("--until", default="", choices=["", "partition", "steps"], help="where to end")
+    parser.add_argument("--until", default="", choices=["", "partition", "steps"],
+                        help="the stage after which compilation ends")
     parser.add_argument("--binary", default=REPO / "build/release/bin/compile_time_xlad")
     parser.add_argument("--before", help="compile_time_xlad of an older build")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--least", type=float, default=0.01, help="seconds")
+    parser.add_argument("--least", type=float, default=0.01, help="the shortest time that is printed, in seconds")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         programs = list(args.programs)

@@ -6,9 +6,9 @@ copies and transposes.
 
 Without a GPU, the script prints "no GPU here" with xlad's reason, and the exit code is 2.
 
-curve   the largest difference of a loss from the job directory's curve.json, relative, next to the manifest's tolerance
-step    milliseconds of a step: the median of `xlad run` (its devices are on one GPU), and that of jax.jit with JAX's
-        CUDA plugin, if the Python that runs this has it. A ratio is JAX's time over xlad's: above 1, xlad is faster
+curve   the largest relative difference of a loss from the job directory's curve.json, next to the manifest's tolerance
+step    milliseconds of a step: the median of `xlad run` on one GPU, and that of jax.jit with JAX's CUDA plugin, if the
+        Python that runs this has it. A ratio is JAX's time over xlad's: above 1, xlad is faster
 kernels bytes read and written per second, next to those of the driver's copy of the same array: the best of --rounds
         rounds, each with several launches. The kernels are compiled by xlad
 
@@ -82,7 +82,7 @@ def jax_ms(job, flags):
 
 
 class Driver:
-    """The functions of the driver that time a kernel."""
+    """The functions of the CUDA driver with which kernels are launched and timed."""
 
     def __init__(self):
         self.library = ctypes.CDLL(os.environ.get("XLAD_CUDA_DRIVER", "libcuda.so.1"))
@@ -104,7 +104,7 @@ class Driver:
         return address
 
     def seconds(self, enqueue, rounds):
-        """The shortest time of one call among ten successive calls."""
+        """The mean time of ten successive calls, in the fastest of `rounds` rounds."""
         enqueue()
         self.call("cuStreamSynchronize", self.stream)
         best = float("inf")

@@ -187,11 +187,13 @@ def summary(rows):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given = [pathlib.Path(os.environ["XLAD_EXAMPLES"])] if os.environ.get("XLAD_EXAMPLES") else []
-    parser.add_argument("--examples", type=pathlib.Path, action="append", help="a folder of job directories, or one")
+    parser.add_argument("--examples", type=pathlib.Path, action="append",
+                        help="a job directory or a folder of them; may be repeated")
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="number of pairs of blocks")
-    parser.add_argument("--workers", type=int, default=1, help="number of processes of the third side")
+    parser.add_argument("--workers", type=int, default=1,
+                        help="number of processes of the third side; 1: no third side")
     parser.add_argument("--threads", type=int, default=1, help="number of CPUs for one device")
     parser.add_argument("--builds", type=int, default=3, help="number of compilations on each side")
     parser.add_argument("--block-ms", type=float, default=300, help="approximate length of a block in milliseconds")

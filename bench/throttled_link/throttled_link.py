@@ -104,14 +104,14 @@ def main():
     parser.add_argument("--repeats", type=int, default=5, help="measurements in a round")
     args = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("throttled_link.py: found a user without the right to make network namespaces, expected root")
+        sys.exit("throttled_link.py: found a user without the right to make network namespaces, expected root (sudo)")
     counts = [int(count) for count in args.sockets.split(",")]
     host = Host(args.mbit)
     try:
         for text in args.bytes.split(","):
             size = int(text[:-1]) << UNITS[text[-1]]
-            sides = {f"{count} sockets": lambda count=count: measure_loop(host, size, count, args.repeats)
-                     for count in counts}
+            sides = {f"{count} socket{'s' if count > 1 else ''}":
+                     lambda count=count: measure_loop(host, size, count, args.repeats) for count in counts}
             sides["xlad"] = lambda: measure_xlad(host, args, size)
             rounds = [{name: side() for name, side in sides.items()} for _ in range(args.rounds)]
             base = next(iter(sides))
