@@ -38,7 +38,7 @@ struct DeviceBenchOptions {
   std::string format = "table";
   collectives::ReductionMode mode = collectives::ReductionMode::kRunToRun;
   std::string algorithm;  // A plan, "nccl" for any plan that NCCL runs, or empty.
-  bool explain = false;   // Whether to print if NCCL can run.
+  bool explain = false;   // Whether to print the version of NCCL, or why it cannot run.
 };
 
 struct DeviceBenchRow {
@@ -165,7 +165,7 @@ absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const 
   return row;
 }
 
-// Says whether NCCL can run collectives among GPUs here.
+// Prints the version of the NCCL that can run collectives among GPUs here, or why there is none.
 void ExplainNccl() {
   const auto library = collectives::nccl::TheNccl();
   const std::string text = library.ok() ? absl::StrCat("version ", collectives::nccl::VersionText((*library)->version),
@@ -215,7 +215,7 @@ class RowPrinter {
   RowPrinter(const std::string& format, int64_t ranks) : is_table_(format == "table"), ranks_(ranks) {}
   void Begin(const std::string& devices, int repeats) const {
     if (!is_table_) return;
-    std::printf("all-reduce, f32 sum, %s, %d launches each\n", devices.c_str(), repeats);
+    std::printf("all-reduce, f32 sum, %s, timed launches of each size: %d\n", devices.c_str(), repeats);
     std::printf("%12s %12s %12s %12s %10s %10s  %s\n", "bytes", "min us", "median us", "max us", "algbw GB/s",
                 "busbw GB/s", "plan");
   }
@@ -247,7 +247,8 @@ absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions
                                                               const collectives::Launch& launch) {
   collectives::MessageGroup::Options messages;
   if (bench.checksums) {
-    return absl::InvalidArgumentError("--checksums: found the flag without COLLECTIVE, which sends no checksums");
+    return absl::InvalidArgumentError(
+        "--checksums: found the flag without COLLECTIVE, expected none: the benchmark of devices sends no checksums");
   }
   XLAD_ASSIGN_OR_RETURN(messages.transport, collectives::ChooseTransport(bench.transport, bench.any_network));
   const collectives::TransportChoice& transport = messages.transport;
@@ -270,7 +271,7 @@ absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions
   messages.deadline_ms = bench.deadline_ms;
   messages.meeting_folder = bench.meeting_folder;
   messages.launch = launch;
-  // The folder is for one launch. The keys of launchers differ between hosts.
+  // The key must be the same on all hosts, unlike those of launchers. The folder is for one launch only.
   if (!bench.meeting_folder.empty()) messages.launch.key = "launch";
   return messages;
 }
@@ -363,7 +364,7 @@ void AddBench(CLI::App& parent, Action* action) {
       ->capture_default_str()
       ->check(OneOf({"table", "json"}));
   app->callback([=] {
-    // The order of reductions without COLLECTIVE is by rank, unless NCCL must run it.
+    // Without COLLECTIVE, reductions are in the order of the ranks, unless --mode is given or NCCL must run them.
     const bool has_mode = app->count("--mode") > 0;
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);

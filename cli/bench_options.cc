@@ -76,7 +76,7 @@ std::string BaseName(absl::string_view name) {
 
 void AddHostFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--meet", o->meeting_folder,
-                  "folder in which ranks on several hosts find each other; all hosts must see it; not for "
+                  "folder in which ranks on several hosts find each other; all hosts must share it; not for "
                   "--transport auto or shm")
       ->check(Folder());
   app->add_option("--listen", o->listen_host,

@@ -44,7 +44,8 @@ int RunCalibration(const BenchOptions& options);
 // has started the ranks, the function starts them.
 int RunBench(const BenchOptions& options);
 
-// Returns InvalidArgument if options contradict each other, or if there is no number of ranks that supports them.
+// Returns InvalidArgument if a name is unknown, if options contradict each other, or if the reduction is not defined
+// for the element type.
 absl::Status CheckBenchOptions(const BenchOptions& options);
 
 // Accepts the names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). For any other

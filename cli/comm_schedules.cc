@@ -242,7 +242,8 @@ absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Netw
     const std::vector<std::string> ends = absl::StrSplit(link, '-');
     int a = 0, b = 0;
     if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &a) || !absl::SimpleAtoi(ends[1], &b)) {
-      return absl::InvalidArgumentError(absl::StrCat("found --broken-link ", link, ", expected two ranks such as 0-1"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--broken-link: found ", link, ", expected two ranks such as 0-1"));
     }
     XLAD_RETURN_IF_ERROR(network->BreakLink(a, b));
   }
@@ -339,7 +340,7 @@ void AddScheduleFlags(CLI::App* app, ScheduleOptions* options, bool needs_collec
 
 void AddCommSchedules(CLI::App* comm, Action* action) {
   auto check_options = std::make_shared<CheckOptions>();
-  CLI::App* check = comm->add_subcommand("check", "prove that schedules are right, or say why they are not");
+  CLI::App* check = comm->add_subcommand("check", "prove that schedules are correct, or say why they are not");
   check->footer(
       "Examples:\n  xlad comm check all_reduce --ranks 8 --algorithm ring\n"
       "  xlad comm check all_gather --ranks 5 --mutations 100");
@@ -376,7 +377,7 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   simulate_options->chunks = 0;
   simulate->add_option("--topology", simulate_options->topology, "v5e-16x16, v4-4x4x8, switch-64, ...")->required();
   simulate->add_option("--broken-link", simulate_options->broken_links,
-                       "A-B: the link between two neighbors carries nothing; may be repeated");
+                       "A-B: the link between these two neighbors is broken; may be repeated");
   AddFormatFlag(simulate, &simulate_options->format);
   simulate->callback([=] { *action = [=] { return RunCommSimulate(*simulate_options); }; });
 }

@@ -102,7 +102,7 @@ absl::Status RunCompile(const CompileCommandOptions& options) {
     XLAD_ASSIGN_OR_RETURN(const std::string bytes, compiler::SerializeExecutable(executable));
     return WriteOutput(options.output, bytes);
   }
-  std::printf("%d steps, %zu bytes of object code, %d collectives\n", executable.steps_size(),
+  std::printf("steps: %d, bytes of object code: %zu, collectives: %d\n", executable.steps_size(),
               executable.object_code().size(), executable.collectives_size());
   return absl::OkStatus();
 }

@@ -13,7 +13,7 @@ namespace xlad::cli {
 enum class Path {
   kOpen,
   kRefused,     // Connections are closed, and new ones are closed at once.
-  kBlack,       // Nothing is passed in either direction; connections stay.
+  kBlack,       // Nothing is passed in either direction; connections stay open.
   kNoRequests,  // Nothing is passed from the worker to the coordinator.
   kNoAnswers    // Nothing is passed from the coordinator to the worker.
 };

@@ -14,8 +14,8 @@ CLI::Validator Between(int64_t least, int64_t most);
 CLI::Validator OneOf(std::vector<std::string> words);
 CLI::Validator PositiveNumber();     // Accepts a number above 0 and below a million.
 CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
-// Accepts any text that is not empty. An empty value is often that of an unset variable of a shell, and a flag must not
-// be without effect then.
+// Accepts any text that is not empty. An empty value often comes from an unset shell variable; the flag must not be
+// ignored silently then.
 CLI::Validator NotEmpty();
 CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
 CLI::Validator InputFile();          // Accepts a file that exists.

@@ -13,7 +13,7 @@
 namespace xlad::cli {
 
 struct Setting {
-  std::string section;   // "worker", or "ckpt.export" for a command of a command.
+  std::string section;   // "worker", or "ckpt.export" for a nested command.
   std::string key;       // "memory-limit"; the flag is --memory-limit.
   std::string variable;  // "XLAD_WORKER_MEMORY_LIMIT", or the variable that commands share, such as XLAD_COORDINATOR.
   const CLI::Option* option = nullptr;

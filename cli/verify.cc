@@ -42,7 +42,8 @@ absl::StatusOr<std::vector<Literal>> InputsOf(const client::Job& job, const hlo:
     const auto found = named.find(parameter.name());
     if (found == named.end()) {
       return absl::InvalidArgumentError(absl::StrCat("found no tensor \"", parameter.name(), "\" in ",
-                                                     is_data ? "data.safetensors" : "state.safetensors"));
+                                                     is_data ? "data.safetensors" : "state.safetensors",
+                                                     ", expected every tensor that manifest.json names"));
     }
     tensor::Shape all = shape;  // With the rows of all batches.
     const tensor::Dims& stored = found->second.shape().dims;
@@ -85,7 +86,8 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
     ++bad;
     std::printf("result %zu (%s) [%s] differs: %s\n", r, spec.results(static_cast<int>(r)).name().c_str(),
                 absl::StrJoin(want.shape().dims, ",").c_str(),
-                exact ? "bits" : absl::StrCat(difference / largest, " relative to its largest value").c_str());
+                exact ? "expected the same bits"
+                      : absl::StrCat(difference / largest, " relative to its largest value").c_str());
   }
   return bad;
 }
@@ -134,7 +136,7 @@ absl::Status RunVerify(const std::string& path, const std::string& mesh, double 
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(path, mesh));
   if (!program.is_job) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected a job directory, from which xlad verify takes the inputs"));
+        absl::StrCat(path, ": found a program, expected a job directory, because xlad verify needs its inputs"));
   }
   const client::Job job = program.job;
   const sharding::ImportOptions import = program.import;
