@@ -137,7 +137,8 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
     spec->set_batch_size(json.at("batches").at("batch").get<int64_t>());
     spec->set_batch_count(json.at("batches").at("count").get<int64_t>());
     if (spec->batch_size() < 1 || spec->batch_count() < 1) {
-      return ManifestError(path, "found batches with a batch or count below 1");
+      return ManifestError(path, absl::StrCat("batches: found batch ", spec->batch_size(), " and count ",
+                                              spec->batch_count(), ", expected 1 or more of each"));
     }
   }
   return absl::OkStatus();
@@ -231,7 +232,10 @@ absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& direc
   XLAD_ASSIGN_OR_RETURN(job.state, files.Read(JoinPath(directory, "state.safetensors")));
   job.spec.set_state_blob(Sha256Hex(job.state));
   if (HasData(job.spec)) {
-    if (job.spec.batch_size() == 0) return ManifestError(path, "has data parameters but no \"batches\"");
+    if (job.spec.batch_size() == 0) {
+      return ManifestError(
+          path, "found data parameters without \"batches\", expected {\"batch\": SIZE, \"count\": COUNT}");
+    }
     XLAD_ASSIGN_OR_RETURN(job.data, files.Read(JoinPath(directory, "data.safetensors")));
     job.spec.set_data_blob(Sha256Hex(job.data));
   }
