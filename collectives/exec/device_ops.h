@@ -16,21 +16,21 @@
 namespace xlad::collectives {
 
 // A second stream of a device, for a library that enqueues work on it by the device's own interface
-// (collectives/exec/nccl). Its work runs while the work of the device's stream runs, except as WaitForDevice says.
-// Destroying the stream waits for its work.
+// (collectives/exec/nccl). Its work may run at the same time as that of the device's stream, unless WaitForDevice
+// orders them. Destroying the stream waits for its work.
 class SideStream {
  public:
   // A point in the work of the stream.
   class Mark {
    public:
     virtual ~Mark() = default;
-    // Does not block. Returns the first error of the work before the mark when that has ended.
+    // Returns whether the work before the mark has ended, or the first error of this work. Does not block.
     virtual absl::StatusOr<bool> IsReached() const = 0;
   };
 
   virtual ~SideStream() = default;
   virtual void* handle() const = 0;            // The stream in the device's own interface: a CUstream.
-  virtual const std::string& gpu() const = 0;  // The address of the GPU, which differs between all GPUs of a machine.
+  virtual const std::string& gpu() const = 0;  // The PCI address of the GPU, which is unique on the machine.
   // Makes the GPU current on the calling thread.
   virtual absl::Status Activate() = 0;
   // All later work on this stream runs after the work that is on the device's stream now.
@@ -57,7 +57,7 @@ class DeviceOps {
   // Returns a new side stream, which must not outlive this object. Unimplemented if libraries cannot enqueue work on
   // the device.
   virtual absl::StatusOr<std::unique_ptr<SideStream>> MakeSideStream() {
-    return absl::UnimplementedError("the device is not a GPU of NVIDIA");
+    return absl::UnimplementedError("the device is not an NVIDIA GPU");
   }
 };
 

@@ -32,7 +32,7 @@ constexpr int64_t kLongMs = 600'000;
 class TcpFabricTest : public ::testing::TestWithParam<size_t> {
  protected:
   // The size is several times that of a ring. It is small for small rings, because the sender wakes the receiver each
-  // time a ring is full, and thousands of wakes take long.
+  // time a ring is full, and thousands of wakes take a long time.
   static int64_t SizeOfLargeMessages() { return GetParam() == kSmallRing ? 3000 : 300'000; }
 };
 
@@ -192,7 +192,7 @@ TEST(SharedMemory, RefusesImpossiblePositions) {
   EXPECT_EQ(*dialer->Room(), 512u);
   dialer->NotifyPeer();
   EXPECT_EQ(there->words(2)->epoch.load(), 1u);  // Neither side waited for room, so there was no other notification.
-  // The peer overwrites everything with random bytes.
+  // The peer overwrites everything with arbitrary bytes.
   const auto segment = *SharedSegment::Open(dialer->name(), 0);
   for (size_t i = 0; i < segment->bytes(); ++i) segment->data()[i] = static_cast<std::byte>(i * 7);
   EXPECT_EQ(acceptor->Readable().status().code(), absl::StatusCode::kDataLoss);
@@ -327,7 +327,7 @@ TEST(DataPlane, TakesConnectionsThatAnotherProcessAccepted) {
   const std::unique_ptr<Connection> dialed = *TcpNetwork().Dial(listener->Address(), kLongMs);
   PeerHello hello;
   hello.set_job_id("job");
-  data_plane->Deliver(*listener->Accept(), hello);  // Waits until the task of the hello exists.
+  data_plane->Deliver(*listener->Accept(), hello);  // The connection is kept until the task of the hello is added.
   AbortSignal abort;
   TcpOptions options;
   options.job_id = "job";

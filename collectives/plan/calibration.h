@@ -19,7 +19,7 @@ struct MeasuredPlan {
 
 // Returns the parameters that minimize the sum of the squared relative errors, and a correction for each CorrectionKey
 // at each measured size, from the fastest plan with this key and size. Terms that no measured plan has, `directions`
-// and `windows` keep their values of `base`. InvalidArgument if a plan cannot be built or a time is not positive and
+// and `windows` keep their values from `base`. InvalidArgument if a plan cannot be built or a time is not positive and
 // finite.
 absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, const CostParameters& base = {});
 

@@ -168,7 +168,9 @@ class Execution {
   absl::StatusOr<Place> Find(int rank, const Region& region) const {
     const int owner = region.rank == kOwnRank ? rank : region.rank;
     const int buffer = static_cast<int>(region.buffer);
-    if (owner < 0 || owner >= spec_.ranks) return Error(rank, absl::StrCat("no such rank: ", region.rank));
+    if (owner < 0 || owner >= spec_.ranks) {
+      return Error(rank, absl::StrCat("found a region of rank ", owner, ", expected 0 to ", spec_.ranks - 1));
+    }
     const Schedule& schedule = schedules_[owner];
     const int64_t sizes[] = {schedule.input, schedule.output, schedule.scratch};
     if (buffer > 2 || region.begin < 0 || region.count < 0 || region.begin > sizes[buffer] ||
@@ -210,7 +212,8 @@ class Execution {
 
   absl::Status CheckPeer(int rank, int peer, bool may_be_own) const {
     if (peer < 0 || peer >= spec_.ranks || (peer == rank && !may_be_own)) {
-      return Error(rank, absl::StrCat("no such peer: ", peer));
+      return Error(rank, absl::StrCat("found peer ", peer, ", expected ", may_be_own ? "" : "another of ", "0 to ",
+                                      spec_.ranks - 1));
     }
     return absl::OkStatus();
   }
@@ -417,8 +420,8 @@ class Execution {
     }
     if (waiting > 0) {
       return absl::InternalError(absl::StrCat("schedules of ", spec_.ToString(), in_place_ ? " in place" : "",
-                                              " deadlock with ", options_.slots, " slots: ", waiting, " ranks wait, ",
-                                              waits));
+                                              " deadlock with slots=", options_.slots, ": ", waiting, " of ",
+                                              spec_.ranks, " ranks wait, ", waits));
     }
     for (const auto& [key, link] : links_) {
       if (link.empty()) continue;
@@ -458,7 +461,7 @@ class Execution {
                                       segment.begin + expected.shift, " of ",
                                       all    ? "all ranks"
                                       : zero ? "zero"
-                                             : absl::StrCat(expected.source)));
+                                             : absl::StrCat("rank ", expected.source)));
     }
     return all ? CheckOrder(rank, expected.shift, segment) : absl::OkStatus();
   }

@@ -184,7 +184,7 @@ TEST(CheckPlan, FormulasAgreeWithTheLiterature) {
   EXPECT_EQ(*Rounds({.algorithm = "ring_2d"}, MakeCheckedSpec(CollectiveKind::kAllReduce, 13, 13)), 24);
 }
 
-// Every algorithm also computes the right results in random orders of events.
+// Every algorithm also computes the correct results in random orders of events.
 TEST(Interpret, AgreesWithTheChecker) {
   const std::unique_ptr<Random> random = SeededRandom(1);
   for (int round = 0; round < 300; ++round) {
@@ -229,7 +229,8 @@ TEST(CheckSchedules, DeadlocksListTheWaitingRanks) {
   std::vector<Schedule> schedules = *BuildSchedules({.algorithm = "ring"}, spec);
   for (Schedule& schedule : schedules) std::swap(schedule.ops[0], schedule.ops[1]);
   const absl::Status status = CheckSchedules(spec, schedules).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("deadlock with 1 slots: 3 ranks wait, rank 0 at operation 0"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("deadlock with slots=1: 3 of 3 ranks wait, rank 0 at operation 0"));
 }
 
 TEST(CheckSchedules, OneShotInPlaceDeadlocks) {

@@ -27,8 +27,8 @@ struct CollectivePlan {
   // has a root, the order is rotated so that position 0 has the root.
   std::vector<int> order;
   std::string protocol;  // How data is moved between ranks: "" (the communicator chooses), "slots", "windows", "board".
-  // The library that must run the collective: "nccl", or "" (the communicator chooses: xlad's schedules, or NCCL where
-  // it gives the same bits or the mode allows others).
+  // The library that must run the collective: "nccl", or "" (the communicator chooses xlad's schedules, or NCCL if the
+  // bits are the same or the mode allows other bits).
   std::string engine;
 
   // Returns the canonical text, such as "ring chunks=1 channels=1" or "ring_2d chunks=4 channels=2 grid=4x4".
@@ -56,8 +56,8 @@ absl::StatusOr<Schedule> BuildSchedule(const CollectivePlan& plan, const Collect
 absl::StatusOr<std::vector<Schedule>> BuildSchedules(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 // Returns a hash of the text of the plan, the text of the spec, and the schedule of rank 0. Any rank can compute it by
-// building one schedule. Different texts and different schedules of rank 0 have different hashes. The hash is the field
-// schedule_hash of the proto CollectivePlanProto.
+// building one schedule. If a text or the schedule of rank 0 differs, so does the hash, except for collisions. The hash
+// is the field schedule_hash of the proto CollectivePlanProto.
 absl::StatusOr<uint64_t> ScheduleHash(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 // Returns the bytes that are sent in one execution by the rank that sends the most, by the algorithm's formula.

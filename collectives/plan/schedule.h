@@ -5,10 +5,10 @@
 // all operations in that order.
 //
 // Messages. Messages between two ranks on one channel arrive in the order in which they were sent. A send blocks while
-// all slots of the channel are in use, and a receive blocks until its message has arrived. An operation returns the
-// slots of its messages when it ends. A sender may pass its own memory instead of a copy. It then blocks before one of
-// its later operations overwrites elements of a message that has not been received. It also blocks at the end, until
-// all messages have been received.
+// all slots of the channel are in use, and a receive blocks until its message has arrived. When an operation ends, the
+// slots of the messages that it has received are free again. A sender may pass its own memory instead of a copy. It
+// then blocks before one of its later operations overwrites elements of a message that has not been received. It also
+// blocks at the end, until all messages have been received.
 //
 // Windows. A region may name a peer. The operation then reads or writes the memory of that rank ("window"). Signals
 // order these accesses. A peer may not have entered the collective before it sends its first message or signal, so a

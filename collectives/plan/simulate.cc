@@ -1,4 +1,4 @@
-// Simulates schedules on a network by events.
+// A discrete-event simulation of schedules on a network.
 #include "collectives/plan/simulate.h"
 
 #include <algorithm>

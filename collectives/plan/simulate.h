@@ -1,6 +1,6 @@
-// Simulates the time of schedules on a network by events. A message occupies each link of its route for the time that
-// its bytes take at the link's rate. A link serves messages in the order in which they reach it. It forwards a message
-// as soon as the message's first byte has arrived.
+// Predicts the time of schedules by a discrete-event simulation of a network. A message occupies each link of its route
+// for the time that its bytes take at the link's rate. A link serves messages in the order in which they reach it. It
+// forwards a message as soon as the message's first byte has arrived.
 //
 // The simulated ranks run the operations that a real communicator runs. Channels are independent. A send waits for a
 // free slot, and a receive for its message. Data is reduced as it arrives, because the memory of chips is much faster
@@ -55,6 +55,7 @@ double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 // Returns the fastest of several plans for the network in its current state, by simulation. The plans are rings along
 // all directions of its grid with several numbers of chunks, and other algorithms with default parameters: for more
 // than 64 ranks, only swing and pat, which send few messages. InvalidArgument if none of the plans can run the spec.
+// Otherwise the errors of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

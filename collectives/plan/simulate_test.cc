@@ -46,7 +46,7 @@ TEST(Simulate, MessagesOnOneLinkShareIt) {
   EXPECT_GT(TimeUs("direct", crossing, network), 40);
 }
 
-// Whole pods reach the published AllReduce and bisection rates in TB/s.
+// Complete pods reach the published rates: of an AllReduce in TB/s, and of the bisection in GB/s.
 TEST(Simulate, PodsReachThePublishedRates) {
   const auto all_reduce = [](const char* topology, const char* plan) {
     const Network network = *Network::Preset(topology);

@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// Creates a folder, readable by this user only, if it does not exist. FailedPrecondition if there is something else
-// than a folder at the path, or a folder of another user; also, if `is_private` is true, if others can access it.
+// Creates a folder, readable by this user only, if it does not exist. FailedPrecondition if the path is not a folder,
+// if the folder belongs to another user, or if `is_private` is true and others can access it.
 // Otherwise the errors are those of PathError. Messages end with `advice`, which says what to do.
 absl::Status MakeOwnFolder(const std::string& path, bool is_private, absl::string_view advice);
 

@@ -12,7 +12,8 @@ namespace {
 // larger size.
 constexpr int64_t kOneShotBytesWithOwnCore = 16 << 10;
 constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
-// For an AllGather, slots read as many bytes as one shot, so one shot is faster only for small sizes.
+// For an AllGather, slots read as many bytes as one shot. If each rank has a core of its own, one shot is therefore
+// faster only for small sizes.
 constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
 // Below this size, an operation on registered buffers, with two rounds, is slower than one shot with its copies and one
 // round.

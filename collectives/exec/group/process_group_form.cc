@@ -105,7 +105,9 @@ uint64_t ProcessGroup::AliveRanks() const {
 // The survivors meet in a folder that is named after the ranks that they believe to be alive. If another rank dies
 // meanwhile, some of them do not arrive, and the others meet again without that rank.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
-  if (error_.ok()) return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
+  if (error_.ok()) {
+    return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
+  }
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
   while (true) {
     const uint64_t alive = AliveRanks();
@@ -155,7 +157,9 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
     return absl::InvalidArgumentError(
         absl::StrCat("found a collective over ", spec.ranks, " ranks, expected ", ranks_, ", the size of the group"));
   }
-  if (spec.counts.size() > 1) return absl::InvalidArgumentError("found several operands, expected one");
+  if (spec.counts.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("found ", spec.counts.size(), " operands, expected one"));
+  }
   std::unique_ptr<GroupOperation> operation(new GroupOperation());
   GroupOperation& op = *operation;
   op.spec_ = spec;

@@ -1,8 +1,8 @@
 // Runs the collectives of one device. Collectives among devices of this host use mapped memory, all others use
 // messages.
 //
-// A collective by messages that is started runs on another thread while the device computes. A collective on mapped
-// memory has finished when Start returns, because it needs the cores that would compute.
+// Start runs a collective by messages on another thread, while the device computes. A collective on mapped memory has
+// finished when Start returns, because it needs the cores that would compute.
 #pragma once
 
 #include <map>

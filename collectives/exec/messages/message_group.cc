@@ -262,7 +262,7 @@ std::vector<int> MessageGroup::AliveRanks() const {
 // meanwhile, some of them do not arrive, and the others meet again without that rank.
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
   if (!shared_->abort.raised()) {
-    return absl::FailedPreconditionError("found a group without an error, expected one to shrink");
+    return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
   }
   if (options_.transport.one_process || options_.launch.key.empty()) {
     return absl::UnimplementedError("found ranks that are threads of one process, expected processes");

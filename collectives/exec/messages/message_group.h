@@ -30,11 +30,11 @@ class MessageGroup {
     Launch launch;
     TransportChoice transport;
     // How long forming waits for all ranks, and how long an operation that is the first to use the connection of two
-    // ranks waits for the peer. A rank that is later ends the group.
+    // ranks waits for the peer. If a rank is later, the group fails.
     int64_t deadline_ms = 30000;
     bool checksums = false;       // Each message has a checksum of its payload.
     // The folder in which the ranks find each other, or empty if all ranks are on this host. Ranks on several hosts
-    // need a folder that all of them see.
+    // need a folder that all hosts share.
     std::string meeting_folder;
     // The host name or address, without a port, by which other ranks reach this one. If it is not on loopback, TCP
     // connections are encrypted with a key that rank 0 writes into the meeting folder.

@@ -126,7 +126,7 @@ absl::StatusOr<Group*> NcclCommunicator::FormGroup(const std::vector<int>& devic
     XLAD_ASSIGN_OR_RETURN(const std::string text, links->Receive(devices[0]));
     if (text.size() != sizeof id.bytes) {
       return absl::DataLossError(
-          absl::StrCat("found an id of NCCL of ", text.size(), " bytes, expected ", sizeof id.bytes));
+          absl::StrCat("found an NCCL id of ", text.size(), " bytes, expected ", sizeof id.bytes));
     }
     std::memcpy(id.bytes, text.data(), text.size());
   }

@@ -13,7 +13,7 @@
 namespace xlad::collectives::nccl {
 namespace {
 
-// How long a rank waits at its end for peers that have not ended their groups.
+// How long the destructor of a group waits for peers that have not destroyed theirs.
 constexpr int64_t kFinalizeMs = 10'000;
 
 // The calls of one operand of a collective.

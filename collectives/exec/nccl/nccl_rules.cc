@@ -71,7 +71,9 @@ std::string WhyNotSpec(const CollectiveSpec& spec, bool required) {
     return "NCCL reduces in an order of its own, which only the mode fast allows";
   }
   const bool is_extremum = spec.reduction == Reduction::kMax || spec.reduction == Reduction::kMin;
-  if (is_extremum && tensor::IsFloating(spec.type) && !required) return "NCCL does not define extrema of NaNs";
+  if (is_extremum && tensor::IsFloating(spec.type) && !required) {
+    return "NCCL does not define minima and maxima of NaNs";
+  }
   return "";
 }
 
@@ -80,7 +82,7 @@ std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpo
   const Endpoint* first = nullptr;
   for (const int device : group) {
     const auto found = endpoints.find(device);
-    if (found == endpoints.end()) return absl::StrCat("device ", device, " has not said whether it has NCCL");
+    if (found == endpoints.end()) return absl::StrCat("device ", device, " has not reported whether it can use NCCL");
     const Endpoint& endpoint = found->second;
     if (endpoint.gpu.empty()) return absl::StrCat("device ", device, ": ", endpoint.why);
     if (first == nullptr) first = &endpoint;
@@ -96,8 +98,8 @@ std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpo
     const auto [other, is_new] = gpus.emplace(std::make_pair(BootIdOf(endpoint), endpoint.gpu), device);
     if (!is_new) {
       return absl::StrCat("devices ", other->second, " and ", device,
-                          " share a GPU, expected a GPU of its own for each rank: a worker for each GPU, with "
-                          "CUDA_VISIBLE_DEVICES");
+                          " share a GPU, expected a GPU of its own for each rank; start one worker per GPU, each with "
+                          "its own CUDA_VISIBLE_DEVICES");
     }
   }
   return "";

@@ -20,7 +20,7 @@ inline constexpr char kNcclEngine[] = "nccl";
 // What a device tells its peers while communicators form.
 struct Endpoint {
   std::string machine;  // Its boot id, a space and its host name.
-  std::string gpu;      // The GPU of the machine, or empty if the device cannot use NCCL.
+  std::string gpu;      // The PCI address of the GPU, or empty if the device cannot use NCCL.
   int version = 0;      // The version of NCCL.
   // Whether NCCL may connect machines, although its traffic is neither encrypted nor authenticated.
   bool any_network = false;
@@ -37,10 +37,10 @@ std::string WhyNotSpec(const CollectiveSpec& spec, bool required);
 // `endpoints` has the members of the group.
 std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpoint>& endpoints);
 
-// NCCL's type and number of elements for `count` elements. Kinds that only move data use bytes.
+// How the elements of a spec are passed to NCCL. Kinds that only move data pass bytes.
 struct Elements {
   DataType type = kUint8;
-  int64_t per_element = 1;  // NCCL's elements per element of the spec.
+  int64_t per_element = 1;  // The number of elements of `type` per element of the spec.
 };
 Elements ElementsOf(const CollectiveSpec& spec);
 Op OpOf(Reduction reduction);

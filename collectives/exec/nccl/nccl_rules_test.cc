@@ -80,7 +80,7 @@ TEST(NcclRulesTest, EveryRankNeedsAGpuOfItsOwn) {
             "device 1: it has no library");
   EXPECT_EQ(WhyNotGroup({0, 1}, {{0, first}, {1, {"m0", second.gpu, 21800}}}),
             "device 1 has NCCL 2.18.0, expected 2.28.9 as device 0 has");
-  EXPECT_THAT(WhyNotGroup({0, 1}, {{0, first}}), HasSubstr("device 1 has not said"));
+  EXPECT_THAT(WhyNotGroup({0, 1}, {{0, first}}), HasSubstr("device 1 has not reported"));
 }
 
 // NCCL connects machines only if all of their workers allow it.

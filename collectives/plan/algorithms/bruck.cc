@@ -52,9 +52,9 @@ void AllToAll(const CollectivePlan& plan, const Unit& unit, ScheduleBuilder* bui
       if ((i & distance) != 0) moving.push_back(i);
     }
     for (size_t k = 0; k < moving.size(); ++k) builder->Copy(block(packed, k), block(scratch, moving[k]));
-    const int64_t bytes = std::ssize(moving) * size;
-    builder->Send(Mod(self + distance, n), ScratchRegion({packed, packed + bytes}));
-    builder->Recv(Mod(self - distance, n), ScratchRegion({arrived, arrived + bytes}));
+    const int64_t count = std::ssize(moving) * size;
+    builder->Send(Mod(self + distance, n), ScratchRegion({packed, packed + count}));
+    builder->Recv(Mod(self - distance, n), ScratchRegion({arrived, arrived + count}));
     for (size_t k = 0; k < moving.size(); ++k) builder->Copy(block(scratch, moving[k]), block(arrived, k));
   }
   for (int i = 0; i < n; ++i) builder->Copy(OutputRegion(part(Mod(self - i, n))), block(scratch, i));

@@ -14,7 +14,7 @@ namespace xlad::collectives {
 enum class Fault {
   kDrop,           // The message is not sent.
   kDuplicate,      // The message is sent twice.
-  kDelay,          // The message waits until `at_fault` returns.
+  kDelay,          // The message is sent after `at_fault` has returned.
   kCorrupt,        // One bit of the payload changes, unless the payload is empty.
   kCorruptHeader,  // One bit of the header changes.
   kHalfClose,      // No message on its channel is sent from this one on. Messages of the peer arrive.

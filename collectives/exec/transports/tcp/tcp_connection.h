@@ -37,8 +37,8 @@ class TcpConnection final : private FrameSink {
     bool receives_in_place = true;
   };
 
-  // Makes the path of the connection. The path needs to know when the peer has finished. If it is null, there is no
-  // path.
+  // Makes the path of the connection. The path needs to know when the peer has finished. If the function is null, there
+  // is no path.
   using MakePath = std::function<std::unique_ptr<FramePath>(const std::atomic<bool>* peer_finished)>;
   // Starts the reader thread. Each message wakes `waiter`.
   TcpConnection(const Options& options, std::unique_ptr<Connection> connection, const MakePath& make_path,
