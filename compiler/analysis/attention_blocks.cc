@@ -70,7 +70,7 @@ class MaskAnalysis {
         const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
         return x.has_value() && y.has_value() ? Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1) : std::nullopt;
       }
-      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, and rounding to bf16 is monotonic.
+      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, but not in bf16.
         return value.element_type() == static_cast<int>(ElementType::kF32) ? LinearOf(value.inputs(0)) : std::nullopt;
       default:
         return std::nullopt;
@@ -96,8 +96,8 @@ class MaskAnalysis {
     }
   }
 
-  // The number of leading columns of a row in which a predicate (or its negation) may be true. `position` has the
-  // indices in batch and rows. The batch indices are not used.
+  // The number of columns of a row up to and including the last one in which a predicate (or its negation) may be true.
+  // `position` has the indices in batch and rows. The batch indices are not used.
   int64_t LastTrue(int v, bool negated, const std::vector<int64_t>& position) const {
     const AttentionOp::Value& value = op_.values(v);
     switch (value.opcode()) {

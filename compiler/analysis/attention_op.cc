@@ -302,7 +302,7 @@ class Maker {
     return added->value() >= 0;
   }
 
-  // Adds a product of scores and another matrix that sums over the column or over the rows.
+  // Adds the result of a product of the scores and another matrix. The product sums over the columns or over the rows.
   bool AddProductResult(const Instruction& dot) {
     if (dot.opcode() != Opcode::kDot || !IsFloat(dot.shape().type())) return false;
     const int side = space_.DimsOf(*dot.operand(0)) != nullptr && space_.IsFull(*dot.operand(0)) ? 0 : 1;

@@ -90,7 +90,8 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction
     for (int64_t device : group) {
       if (device < 0 || device >= devices || seen[device]) {
         return absl::InvalidArgumentError(absl::StrCat(Describe(instruction), ": found device ", device,
-                                                       " in its groups, expected each of 0 to ", devices - 1, " once"));
+                                                       " in its groups, expected each of 0 to ", devices - 1,
+                                                       " at most once"));
       }
       seen[device] = true;
     }
@@ -116,7 +117,7 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
     if (operand->shape().type() != instruction.operand(0)->shape().type()) {
       return absl::UnimplementedError(absl::StrCat(
           Describe(instruction), ": found operands of ", tensor::ToString(instruction.operand(0)->shape().type()),
-          " and ", tensor::ToString(operand->shape().type()), ", expected one type; use a collective for each"));
+          " and ", tensor::ToString(operand->shape().type()), ", expected one type; use one collective per type"));
     }
     spec.add_counts(operand->shape().elements());
   }

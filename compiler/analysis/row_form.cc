@@ -134,8 +134,8 @@ class RowAnalysis {
     std::vector<Affine> indices;
     size_t k = 0, a = 0;
     for (int64_t d = 0; d < operand.shape().ndim(); ++d) {
-      const bool goes = std::find(sorted.begin(), sorted.end(), d) != sorted.end();
-      indices.push_back(goes ? (*along)[a++] : (*kept)[k++]);
+      const bool is_reduced = std::find(sorted.begin(), sorted.end(), d) != sorted.end();
+      indices.push_back(is_reduced ? (*along)[a++] : (*kept)[k++]);
     }
     if (PositionOf(indices, operand.shape().dims(), form_.loops.size()) != form_.full) return false;
     Need(&operand, form_.full);
