@@ -22,7 +22,7 @@ struct RankState {
   uint64_t entered = 0;   // The number of the last operation that the rank entered, or 0 if there is none.
   uint64_t finished = 0;  // The number of the last operation that the rank finished.
   std::string operation;  // The text of the operation that the rank entered last.
-  int waits_for = -1;     // The rank for which this rank has waited at least a millisecond, or -1.
+  int waits_for = -1;     // The rank for which this rank waits, or -1; see RankBlock::waits_for.
   int step = 0;           // The step of the schedule at which the rank waits.
 };
 
