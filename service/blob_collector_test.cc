@@ -84,7 +84,7 @@ TEST_F(BlobCollectorTest, ABlobThatAClientMayNameStays) {
   EXPECT_EQ(*collector_->CollectAll(Needing({})), 1);
 }
 
-// A submission is recorded when the state has been read and nothing has been removed yet.
+// A submission is recorded after the collection has read the state and before it removes blobs.
 TEST_F(BlobCollectorTest, ABlobThatIsSubmittedDuringACollectionStays) {
   BlobCollector eager(blobs_.get(), {/*unnamed_ms=*/0, /*dropped_ms=*/0, &clock_});
   const std::string program = *blobs_->Put("program");

@@ -55,7 +55,7 @@ TEST(BlobPeers, AWorkerThatFailsIsNotNamedForAWhile) {
   EXPECT_EQ(From(&peers, "a", {16, 17}), "");
   EXPECT_EQ(From(&peers, "b", {16, 17}), "") << "a is not named for blocks that it reads later, either";
   clock.Advance(10 * kNsPerMs);
-  EXPECT_EQ(From(&peers, "d", {8, 16}), "c") << "a has read these blocks before the pause was over";
+  EXPECT_EQ(From(&peers, "d", {8, 16}), "c") << "a read these blocks before the pause was over";
   EXPECT_EQ(From(&peers, "a", {17, 18}), "");
   EXPECT_EQ(From(&peers, "b", {17, 18}), "a");
 }
@@ -105,7 +105,7 @@ TEST(BlobPeers, AWorkerWithAllItsReadersDoesNotReadFromThemAgain) {
   EXPECT_EQ(From(&peers, "a", {0, 2}), "");
   EXPECT_EQ(From(&peers, "b", {0, 2}), "a");
   EXPECT_EQ(From(&peers, "c", {0, 2}), "a");
-  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "its call has failed and is repeated; b and c wait for it";
+  EXPECT_EQ(From(&peers, "a", {0, 2}), "") << "a repeats a call that failed; b and c wait for a";
   EXPECT_EQ(From(&peers, "d", {0, 2}, {"a"}), "");
   EXPECT_EQ(From(&peers, "a", {1, 2}), "") << "d has reported a failure of a; b and c may still wait for it";
 }

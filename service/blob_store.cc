@@ -25,7 +25,7 @@ constexpr char kTemporary[] = ".tmp";
 constexpr char kDamaged[] = ".damaged";
 constexpr size_t kMaxOpen = 64;
 
-// Returns the first error of reading the whole blob.
+// Reads the whole blob, and returns the first error.
 absl::Status ReadAll(RangeReader& reader) {
   std::vector<std::byte> piece(std::min(storage::kReadBytes, reader.size()));
   for (int64_t at = 0; at < reader.size(); at += storage::kReadBytes) {
@@ -250,8 +250,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   std::map<std::string, Opened> open_;
   int64_t changes_ = 0;  // The number of calls of Forget.
 
-  // Locked while a blob of its hash is replaced or set aside. That may take as long as reading the blob, so different
-  // blobs seldom share a mutex.
+  // Each is locked while a blob whose digest selects it is replaced or set aside. This may take as long as reading the
+  // blob. There are many, so that different blobs seldom share one.
   std::array<std::mutex, 64> replace_mutexes_;
   std::mutex use_mutex_;      // Must be locked before mutex_ if both are needed.
   std::map<std::string, int64_t> used_ns_;

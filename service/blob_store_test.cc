@@ -64,7 +64,7 @@ TEST(BlobStore, DamageIsFoundByReadsAndRepairedByAnUpload) {
   }
 }
 
-// If such a reader were kept, OpenBlob would still find a removed blob, although Has says that it must be uploaded.
+// If the reader were kept, OpenBlob would find a removed blob, although Has returns false for it.
 TEST(BlobStore, AReaderThatIsOpenedDuringARemovalIsNotKept) {
   for (const bool opens_first : {false, true}) {
     SCOPED_TRACE(opens_first);

@@ -1,4 +1,4 @@
-// Children that fail in every possible way: the error says how, and quotes the child's output.
+// Children that fail in different ways: the error says how, and quotes the child's output.
 #include "service/build_child.h"
 
 #include <gmock/gmock.h>
