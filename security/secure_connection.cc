@@ -120,7 +120,7 @@ class SecureConnection final : public SecuredConnection {
   }
 
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes) override {
-    if (bytes.empty()) return absl::InvalidArgumentError("found a read of no bytes");
+    if (bytes.empty()) return absl::InvalidArgumentError("found a read of 0 bytes, expected at least 1");
     while (true) {
       {
         const std::lock_guard<std::mutex> lock(tls_mutex_);
@@ -201,7 +201,7 @@ class SecureConnection final : public SecuredConnection {
     if (BIO_write(SSL_get_rbio(tls_.get()), received_.data(), static_cast<int>(n)) == static_cast<int>(n)) {
       return absl::OkStatus();
     }
-    return absl::ResourceExhaustedError("no memory for bytes that have arrived");
+    return absl::ResourceExhaustedError(absl::StrCat("found no memory for ", n, " bytes from ", inner_->Peer()));
   }
 
   Connection* const inner_;
