@@ -128,7 +128,7 @@ TEST(BatchReader, LargeDataAreReadAheadButNotAllAtOnce) {
   }
 }
 
-TEST(BatchReader, WaitingCallsReturnErrorsAndTheEnd) {
+TEST(BatchReader, CallsReturnTheErrorOfAReadOrOfTheAbort) {
   const Data data = MakeData(100, 3);
   data.reader->fail_after = data.reader->reads.load();
   AbortSignal abort;

@@ -112,7 +112,7 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
           ? ""
           : absl::StrCat(" for ", largest.instruction, line, ", step ", largest.step, " of ", executable.steps_size(),
                          " of the program, whose buffer has ", largest.bytes, " of them"),
-      "; the program needs ", all, " bytes per device, of which it has ", before,
+      "; the program needs ", all, " bytes per device, of which ", before, " are allocated",
       "; use a smaller batch, more devices, or workers with more memory");
 }
 

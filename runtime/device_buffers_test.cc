@@ -75,7 +75,7 @@ TEST(DeviceBuffers, OutOfMemoryErrorsNameTheLargestBuffer) {
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   for (const std::string& words :
        {absl::StrCat("for sort.3 (train.py:31), step 2 of 2 of the program, whose buffer has ", kTooMuch - 64),
-        absl::StrCat("needs ", kTooMuch + 8), std::string("of which it has 8")}) {
+        absl::StrCat("needs ", kTooMuch + 8), std::string("of which 8 are allocated")}) {
     EXPECT_THAT(std::string(made.status().message()), HasSubstr(words));
   }
 }

@@ -32,8 +32,9 @@ absl::StatusOr<EntryLayout> ReadEntryLayout(const Executable& executable, const 
   XLAD_ASSIGN_OR_RETURN(layout.local, tensor::CheckedShapeFromWire(value.local()));
   XLAD_ASSIGN_OR_RETURN(layout.slice, ReadSlice(executable, value.buffer()));
   if (layout.slice.bytes < layout.local.bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat("found a buffer of ", layout.slice.bytes, " bytes, expected ",
-                                                   layout.local.bytes(), " for ", layout.local.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("found a buffer of ", layout.slice.bytes,
+                                                   " bytes, expected at least ", layout.local.bytes(), " for ",
+                                                   layout.local.ToString()));
   }
   const int64_t devices = NumDevices(executable.mesh());
   if (value.boxes_size() != 1 && value.boxes_size() != devices) {

@@ -135,7 +135,9 @@ int64_t Session::BytesToCall(const CallProgramRequest& request) {
 
 absl::StatusOr<std::vector<int64_t>> Session::Call(const CallProgramRequest& request) {
   const auto found = programs_.find(request.program());
-  if (found == programs_.end()) return absl::NotFoundError(absl::StrCat("no program ", request.program()));
+  if (found == programs_.end()) {
+    return absl::NotFoundError(absl::StrCat("found no program ", request.program(), ", expected a loaded program"));
+  }
   const Program& program = found->second;
   XLAD_RETURN_IF_ERROR(CheckArguments(program, request));
   SessionCall call;
@@ -175,7 +177,8 @@ int64_t Session::BytesToFetch(int64_t array) {
 absl::Status Session::Pin(int64_t array) {
   ArrayInfo* info = Find(array);
   if (info == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no array ", array, ": it was freed, or donated to a call"));
+    return absl::NotFoundError(
+        absl::StrCat("found array ", array, ", expected an array that exists: it was freed, or donated to a call"));
   }
   ++info->pins;
   FetchWhole(array, info);

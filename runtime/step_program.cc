@@ -212,8 +212,8 @@ class Preparer {
     XLAD_RETURN_IF_ERROR(AddSlice(step.selector(), &node->buffers));
     const int64_t selector_bytes = step.selector_is_predicate() ? 1 : 4;
     if (node->buffers[0].bytes < selector_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found a selector of ", node->buffers[0].bytes, " bytes, expected ", selector_bytes));
+      return absl::InvalidArgumentError(absl::StrCat("found a selector whose size in bytes is ", node->buffers[0].bytes,
+                                                     ", expected ", selector_bytes));
     }
     for (const IfStep::Branch& branch : step.branches()) {
       XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(branch.steps(), depth + 1));
@@ -310,7 +310,7 @@ class Runner {
     for (const Slice& slice : node.buffers) inputs.push_back(At(slice));
     for (const Slice& slice : node.outputs) outputs.push_back(At(slice));
     if (environment_.communicator == nullptr) {
-      return absl::FailedPreconditionError("found a collective but no communicator");
+      return absl::FailedPreconditionError("found no communicator, expected one because the step is a collective");
     }
     const collectives::CollectiveLaunch launch{node.index, inputs, outputs, environment_.step, iteration};
     if (node.request == 0) return environment_.communicator->Launch(launch);

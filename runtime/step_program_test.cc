@@ -248,7 +248,7 @@ TEST_F(StepProgramTest, RefusesInconsistentSteps) {
   EXPECT_THAT(refusal(collective), HasSubstr("found collective 3, expected a number below 0"));
   Step choice;
   SetSlice(choice.mutable_if_()->mutable_selector(), 1, 0, 1);
-  EXPECT_THAT(refusal(choice), HasSubstr("found a selector of 1 bytes"));
+  EXPECT_THAT(refusal(choice), HasSubstr("found a selector whose size in bytes is 1, expected 4"));
   SetSlice(choice.mutable_if_()->mutable_selector(), 0, 0, 4);
   EXPECT_THAT(refusal(choice), HasSubstr("found 0 branches"));
   Step deep;
@@ -284,7 +284,7 @@ TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
 class LateCommunicator final : public collectives::Communicator {
  public:
   absl::Status Launch(const collectives::CollectiveLaunch&) override {
-    return absl::InternalError("was launched, not started");
+    return absl::InternalError("found a launch, expected a start");
   }
   absl::StatusOr<int64_t> Start(const collectives::CollectiveLaunch& launch) override {
     running_[++count_] = launch.outputs[0];
@@ -292,7 +292,7 @@ class LateCommunicator final : public collectives::Communicator {
   }
   absl::Status Wait(int64_t number) override {
     const auto found = running_.find(number);
-    if (found == running_.end()) return absl::InternalError("waits for nothing");
+    if (found == running_.end()) return absl::InternalError("found a wait for a collective that is not running");
     *reinterpret_cast<int32_t*>(found->second) *= 2;
     running_.erase(found);
     return result;

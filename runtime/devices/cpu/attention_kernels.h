@@ -86,8 +86,8 @@ struct AttentionKernels {
   // These reduce exactly `count` elements. The maximum is NaN if any element is.
   float (*row_max)(const float* x, int64_t count);
   float (*row_sum)(const float* x, int64_t count);
-  // These convert as many whole vectors of the `count` elements as there are, to floats or to 0 and 1, and return the
-  // number of elements that they have converted.
+  // These convert the whole vectors among the `count` elements, to floats or to 0 and 1, and return the number of
+  // elements that they have converted.
   int64_t (*from_bf16)(const uint16_t* x, int64_t count, float* to);
   int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
 };

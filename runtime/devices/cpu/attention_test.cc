@@ -65,7 +65,7 @@ TEST(AttentionKernels, ProductsOfAllSizes) {
   }
 }
 
-// The result of an operation on one row of 64 elements.
+// The result of an operation on one row. An input of one element is narrow.
 std::vector<float> Applied(RowOpcode opcode, std::vector<std::vector<float>> inputs) {
   RowOperation operation{opcode, {}, nullptr};
   size_t count = 1;
@@ -106,7 +106,7 @@ TEST(AttentionKernels, ExponentialIsAccurate) {
   EXPECT_EQ(special[6], kInfinity);
 }
 
-TEST(AttentionKernels, NansReachTheirResults) {
+TEST(AttentionKernels, NansPropagate) {
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[0]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMaximum, {{NAN, 1}, {1, NAN}})[1]));
   EXPECT_TRUE(std::isnan(Applied(RowOpcode::kMinimum, {{NAN, 1}, {1, NAN}})[1]));

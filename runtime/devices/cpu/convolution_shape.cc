@@ -53,7 +53,9 @@ absl::Status CheckSizes(const ConvolutionOp& op, const Strided& lhs, const Strid
     const auto& w = op.window(d);
     const size_t i = static_cast<size_t>(d) + 2;
     if (w.size() < 1 || w.stride() < 1 || w.window_dilation() < 1 || w.base_dilation() < 1) {
-      return Misfit("a window dimension that is not positive");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "library op convolution: found window size ", w.size(), ", stride ", w.stride(), ", window dilation ",
+          w.window_dilation(), " and base dilation ", w.base_dilation(), ", expected each to be at least 1"));
     }
     const int64_t base = lhs.sizes[i] == 0 ? 0 : (lhs.sizes[i] - 1) * w.base_dilation() + 1;
     const int64_t room = base + w.padding_low() + w.padding_high() - ((w.size() - 1) * w.window_dilation() + 1);
@@ -177,7 +179,7 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
     CutInput(&shape);
   }
   if (*std::min_element(shape.padding_low.begin(), shape.padding_low.end()) < 0) {
-    return absl::UnimplementedError("library op convolution: found negative padding");
+    return absl::UnimplementedError("library op convolution: found negative low padding, expected 0 or more");
   }
   return shape;
 }

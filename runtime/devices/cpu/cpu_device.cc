@@ -93,7 +93,7 @@ class CpuStream final : public Stream {
   absl::StatusOr<std::unique_ptr<Event>> Record() override { return std::make_unique<CpuEvent>(status_); }
   absl::Status WaitFor(const Event& event) override {
     if (dynamic_cast<const CpuEvent*>(&event) != nullptr) return absl::OkStatus();
-    return absl::InvalidArgumentError("cpu: found an event of another kind of device");
+    return absl::InvalidArgumentError("cpu: found an event of another kind of device, expected one of this kind");
   }
   absl::Status Synchronize() override { return status_; }
 
@@ -263,7 +263,9 @@ class CpuLauncher final : public Launcher {
 
 absl::StatusOr<std::unique_ptr<Launcher>> CpuExecutable::MakeLauncher(int32_t partition_id, Stream* stream) const {
   auto* const cpu_stream = dynamic_cast<CpuStream*>(stream);
-  if (cpu_stream == nullptr) return absl::InvalidArgumentError("cpu: found a stream of another kind of device");
+  if (cpu_stream == nullptr) {
+    return absl::InvalidArgumentError("cpu: found a stream of another kind of device, expected one of this kind");
+  }
   auto launcher = std::make_unique<CpuLauncher>(this, partition_id, cpu_stream);
   XLAD_RETURN_IF_ERROR(launcher->Prepare());
   return launcher;

@@ -42,7 +42,9 @@ struct Matrices {
 absl::StatusOr<dnnl_memory_desc_t> Describe(const DotShape& shape, const DotLoop& row, const DotLoop& column,
                                             int64_t DotLoop::* stride, ElementType type) {
   if (shape.batch.size() + 2 > DNNL_MAX_NDIMS)
-    return absl::UnimplementedError("library op dot: found more batch dimensions than oneDNN supports");
+    return absl::UnimplementedError(absl::StrCat("library op dot: found ", shape.batch.size(),
+                                                 " batch dimensions, expected at most ", DNNL_MAX_NDIMS - 2,
+                                                 ", the limit of oneDNN"));
   dnnl_dims_t sizes, strides;
   int n = 0;
   const auto add = [&](const DotLoop& loop) {
@@ -98,8 +100,8 @@ PackKind KindOf(ElementType from, bool widen) {
 
 void Narrow(ElementType type, const float* from, int64_t count, void* to) {
   if (type == ElementType::kF16) return NarrowHalf(from, count, static_cast<uint16_t*>(to));
-  uint16_t* brain = static_cast<uint16_t*>(to);
-  for (int64_t i = 0; i < count; ++i) brain[i] = tensor::EncodeBf16(from[i]);
+  uint16_t* bf16 = static_cast<uint16_t*>(to);
+  for (int64_t i = 0; i < count; ++i) bf16[i] = tensor::EncodeBf16(from[i]);
 }
 
 class DnnlDot final : public PreparedLibraryOp {

@@ -113,7 +113,7 @@ std::vector<double> Expected(const DotOp& op, const Array& lhs, const Array& rhs
   const std::vector<double> l = Doubles(lhs), r = Doubles(rhs);
   const std::vector<DotLoop> contracted = Positions(shape.k);
   for (const DotLoop& at : Positions(outer)) {
-    // Pointers, because tests are compiled without optimization and this loop has many millions of iterations.
+    // This uses pointers, because tests are compiled without optimization and the loop has many millions of iterations.
     const double* const row = l.data() + at.lhs;
     const double* const column = r.data() + at.rhs;
     const DotLoop* const end = contracted.data() + contracted.size();
@@ -151,7 +151,7 @@ void Check(const Numbers& numbers, ElementType lhs_type, ElementType rhs_type, E
       ASSERT_TRUE((*call)->Run({Address(lhs), Address(rhs), Address(result)}, aligned, team).ok());
       if (of_one_thread.empty()) of_one_thread.assign(result.bytes().begin(), result.bytes().end());
       ASSERT_TRUE(std::equal(of_one_thread.begin(), of_one_thread.end(), result.bytes().begin()))
-          << threads << " threads: other bits than one thread: " << (*dot)->Description() << " "
+          << threads << " threads: the bits differ from those of one thread: " << (*dot)->Description() << " "
           << op.ShortDebugString();
     }
   }
@@ -293,7 +293,7 @@ TEST(Dot, RandomDimensions) {
   }
 }
 
-// Computes random dots by small_dot.h, also those for which oneDNN is preferred.
+// Computes random dots by small_dot.h, including those for which oneDNN is preferred.
 TEST(Dot, SmallDotsOfAllShapes) {
   const std::unique_ptr<Random> random = SeededRandom(12);
   for (int i = 0; i < 300; ++i) {
@@ -338,7 +338,7 @@ int Threads() {
   return -1;
 }
 
-TEST(Dot, IsDividedIntoTilesOfEqualBitsOnAnyNumberOfThreads) {
+TEST(Dot, LargeProductsHaveTheSameBitsOnAnyNumberOfThreads) {
   for (const Numbers& numbers : std::vector<Numbers>{
            {{300, 170}, {170, 700}, {}, {}, {1}, {0}},
            {{170, 300}, {170, 700}, {}, {}, {0}, {0}},

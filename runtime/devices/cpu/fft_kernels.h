@@ -7,15 +7,15 @@
 //   y[q + s (r p + j)] = w^(p j) * sum over k of x[q + s (p + m k)] e^(-2 pi i j k / r),   w = e^(-2 pi i / n).
 //
 // In the next pass, n is m, and s is multiplied by r. After the last pass the result is in order. If the elements of a
-// batch of lines alternate in memory, the lines are transformed together: s is then the number of lines in the first
-// pass.
+// batch of lines are interleaved in memory, the lines are transformed together: s is then the number of lines in the
+// first pass.
 #pragma once
 
 #include <cstdint>
 
 namespace xlad::runtime {
 
-// The real and imaginary parts of an array: two arrays if `step` is 1, alternating in one array if `step` is 2.
+// The real and imaginary parts of an array: two arrays if `step` is 1, interleaved in one array if `step` is 2.
 template <typename T>
 struct FftArray {
   T* re = nullptr;

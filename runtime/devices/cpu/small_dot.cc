@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18, kMaxDepth = 1024;
 // The number of rows of a tile that are copied and multiplied at a time, a multiple of the rows of attention_kernels.h.
 constexpr int64_t kMaxRows = 240;
-// A limit for the tables of offsets.
+// The largest number of rows and of positions in the batch, for which there are tables of offsets.
 constexpr int64_t kMaxLoop = 1 << 20;
-// Matrices whose columns are a multiple of this are read in place on every CPU.
+// Matrices whose number of columns is a multiple of this are read in place on every CPU.
 constexpr int64_t kColumns = 16;
 
 // The offsets of the positions of nested loops in one array, in elements.
@@ -100,7 +100,7 @@ SmallDot::SmallDot(const DotShape& shape)
       k_lhs_(Offsets(shape.k, &DotLoop::lhs)),
       k_rhs_(Offsets(shape.k, &DotLoop::rhs)),
       n_rhs_(Offsets(shape.n, &DotLoop::rhs)) {
-  // The loops of a tile's batch are the outermost loop and all others.
+  // A tile covers a part of the outermost batch loop, and all of the inner batch loops.
   const int64_t outer = shape.batch.empty() ? 1 : shape.batch[0].size;
   const int64_t inner = std::ssize(batch_lhs_) / outer;
   grid_.batch *= inner;

@@ -101,9 +101,9 @@ uint64_t ThreadTeam::NextJob(uint64_t seen) {
     }
     const uint32_t epoch = epoch_.load();
     sleeping_.fetch_add(1);
-    // The owner changes the state before the epoch. If the state read here is still old, the epoch will change after it
-    // was read: then the futex wait returns at once, or the owner sees this thread among the sleeping ones and wakes
-    // it.
+    // The owner changes the state, then the epoch, and then reads sleeping_. If this thread still reads the old state
+    // here, the owner changes the epoch after this thread has read it. If that is before the futex wait begins, the
+    // wait returns at once. Otherwise the owner then reads that this thread is sleeping, and wakes it.
     if (number() == seen && !ending_.load()) {
       syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, nullptr, nullptr, 0);
     }

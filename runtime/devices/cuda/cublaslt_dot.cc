@@ -100,7 +100,8 @@ DotLoop TakeLargest(std::vector<DotLoop>* batch) {
 // Sets an attribute of a descriptor by one of the library's functions.
 template <typename Set, typename Descriptor, typename Value>
 absl::Status SetAttribute(const CublasLtContext& context, Set set, Descriptor descriptor, int attribute, Value value) {
-  return context.Check(set(descriptor, attribute, &value, sizeof(value)), absl::StrCat("attribute ", attribute));
+  return context.Check(set(descriptor, attribute, &value, sizeof(value)),
+                       absl::StrCat("setting attribute ", attribute, " of a descriptor"));
 }
 
 absl::Status MakeLayout(const CublasLtContext& context, LtLayout* layout, int type, const Matrix& matrix) {

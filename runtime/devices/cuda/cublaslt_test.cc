@@ -1,4 +1,4 @@
-// Products by cuBLASLt: differential tests, and failures of the library. The library is its test double
+// Products by cuBLASLt: differential tests, and failures of the library. The tests use a test double of the library
 // (tests/cublaslt_double).
 #include "runtime/devices/cuda/cublaslt.h"
 
@@ -112,7 +112,7 @@ TEST_F(CublasLtTest, FormsThatTheLibraryComputes) {
       {{{37, 20}, {37, 18}, {20, 18}, {}, {0}, {0}}},                     // The gradient of weights.
       {{{20, 37}, {18, 37}, {20, 18}, {}, {1}, {1}}},                     // The gradient of activations.
       {{{9, 70}, {65, 9}, {70, 65}, {}, {0}, {1}}},                       // Both operands are transposed.
-      {{{3, 5, 37}, {37, 4, 6}, {3, 5, 4, 6}, {}, {2}, {0}}},             // Several dimensions are merged to one.
+      {{{3, 5, 37}, {37, 4, 6}, {3, 5, 4, 6}, {}, {2}, {0}}},             // Several dimensions are merged into one.
       {{{3, 5, 4}, {3, 4, 6}, {3, 5, 6}, {0}, {2}, {1}}},                 // A batch.
       {{{2, 5, 3, 4}, {2, 7, 3, 4}, {2, 3, 5, 7}, {0, 2}, {3}, {3}}, 2},  // Heads of attention that are not outermost.
       {{{17}, {17}, {}, {}, {0}, {0}}},

@@ -1,5 +1,5 @@
-// What the tests of the kind cuda share. The driver and cuBLASLt are their test doubles (tests/cuda_driver_double,
-// tests/cublaslt_double).
+// What the tests of the kind cuda share. The tests use test doubles of the driver (tests/cuda_driver_double) and of
+// cuBLASLt (tests/cublaslt_double).
 #pragma once
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 // What the conformance suite does not test: failures of NVIDIA's driver, and the kernels of library ops. The driver is
-// its test double (tests/cuda_driver_double).
+// replaced by a test double (tests/cuda_driver_double).
 #include <map>
 
 #include "runtime/devices/cuda/cuda_device_fixture.h"
@@ -77,7 +77,7 @@ TEST_F(CudaDeviceTest, OutOfMemory) {
                 HasSubstr("cuda: cannot allocate 524289 bytes of device memory on GPU 0 (test double): "
                           "524288 of its 1048576 bytes are free"));
     first->reset();
-    EXPECT_TRUE((*device)->Allocate(1 << 20).ok()) << "what is freed can be used again";
+    EXPECT_TRUE((*device)->Allocate(1 << 20).ok()) << "freed memory can be allocated again";
   }
 }
 
@@ -139,7 +139,7 @@ TEST_F(CudaDeviceTest, KernelsThatFail) {
   }
   std::vector<float> found(1);
   EXPECT_FALSE(stream->CopyToHost({reinterpret_cast<std::byte*>(found.data()), 4}, memory->address()).ok());
-  EXPECT_EQ(stream->Synchronize(), status) << "it is reported again";
+  EXPECT_EQ(stream->Synchronize(), status) << "the error is reported again";
 }
 
 TEST_F(CudaLibraryOpTest, Dots) {

@@ -149,7 +149,9 @@ class CudaLauncher final : public Launcher {
 
 absl::StatusOr<std::unique_ptr<Launcher>> CudaExecutable::MakeLauncher(int32_t partition_id, Stream* stream) const {
   auto* const cuda_stream = dynamic_cast<CudaStream*>(stream);
-  if (cuda_stream == nullptr) return absl::InvalidArgumentError("cuda: found a stream of another kind of device");
+  if (cuda_stream == nullptr) {
+    return absl::InvalidArgumentError("cuda: found a stream of another kind of device, expected one of this kind");
+  }
   auto launcher = std::make_unique<CudaLauncher>(this, cuda_stream);
   XLAD_RETURN_IF_ERROR(launcher->Prepare(partition_id));
   return launcher;

@@ -86,7 +86,7 @@ CudaStream::~CudaStream() {
 
 std::string CudaStream::LastWork() const { return absl::StrCat(" (the last kernel or library op: ", last_, ")"); }
 
-// Any call of the driver, also the first one, can return the error of earlier work.
+// Any call of the driver, including the first one, can return the error of earlier work.
 absl::Status CudaStream::Begin() {
   XLAD_RETURN_IF_ERROR(status_->Get());
   const absl::Status status = gpu_->Activate();
@@ -195,7 +195,9 @@ absl::StatusOr<std::unique_ptr<Event>> CudaStream::Record() {
 
 absl::Status CudaStream::WaitFor(const Event& event) {
   const auto* const own = dynamic_cast<const CudaEvent*>(&event);
-  if (own == nullptr) return absl::InvalidArgumentError("cuda: found an event of another kind of device");
+  if (own == nullptr) {
+    return absl::InvalidArgumentError("cuda: found an event of another kind of device, expected one of this kind");
+  }
   XLAD_RETURN_IF_ERROR(Begin());
   return Check(gpu_->driver().cuStreamWaitEvent(stream_, own->handle(), 0), "cuStreamWaitEvent");
 }

@@ -22,7 +22,7 @@ absl::Status FindFunctions(void* handle, const std::string& library, Driver* dri
   driver->name = reinterpret_cast<Result(*) parameters>(dlsym(handle, #name));                                      \
   if (driver->name == nullptr) {                                                                                    \
     return absl::UnavailableError(absl::StrCat("the driver (", library, ") has no function ", #name,                \
-                                               ", expected that of ", VersionText(kOldestVersion),                  \
+                                               ", expected a driver for ", VersionText(kOldestVersion),             \
                                                " or later; install a later version of NVIDIA's driver", kInstead)); \
   }
   XLAD_CUDA_FUNCTIONS(XLAD_CUDA_FIND)

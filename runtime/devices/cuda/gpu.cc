@@ -65,8 +65,8 @@ std::string Gpu::code_target() const { return absl::StrCat("sm_", std::min(capab
 
 absl::StatusOr<int> Gpu::Attribute(int attribute) const {
   int value = 0;
-  XLAD_RETURN_IF_ERROR(
-      Check(driver_.cuDeviceGetAttribute(&value, attribute, device_), absl::StrCat("attribute ", attribute)));
+  XLAD_RETURN_IF_ERROR(Check(driver_.cuDeviceGetAttribute(&value, attribute, device_),
+                             absl::StrCat("cuDeviceGetAttribute of attribute ", attribute)));
   return value;
 }
 

@@ -21,8 +21,9 @@ using tensor::ElementType;
 XLAD_ROW_OPCODES(XLAD_CHECK_ROW_OPCODE)
 #undef XLAD_CHECK_ROW_OPCODE
 
-// The number of tasks, and of thread blocks, if the op is large enough: about as many as large GPUs run at once. It is
-// a constant, so that the order of sums does not depend on the GPU. Every thread block needs scratch memory.
+// The number of tasks to aim for, and the largest number of thread blocks: about as many blocks as large GPUs run at
+// once. It is a constant, so that the order of sums does not depend on the GPU. It is not larger, because every thread
+// block needs scratch memory.
 constexpr int64_t kWantedTasks = 128;
 
 XladElement KernelElementOf(ElementType type) {

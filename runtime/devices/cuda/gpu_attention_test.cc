@@ -1,4 +1,4 @@
-// Compares attention on a GPU with attention on the CPU. The driver is its test double (tests/cuda_driver_double).
+// Compares attention on a GPU with attention on the CPU, with a test double of the driver (tests/cuda_driver_double).
 #include "runtime/devices/cuda/gpu_attention.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-/* The element types that the kernels in C know. This header is C, because the kernels and the host include it. */
+/* The element types that the kernels in C support. This header is C, because the kernels and the host include it. */
 #ifndef XLAD_RUNTIME_DEVICES_CUDA_KERNEL_ELEMENT_H_
 #define XLAD_RUNTIME_DEVICES_CUDA_KERNEL_ELEMENT_H_
 

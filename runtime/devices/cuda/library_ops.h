@@ -69,7 +69,7 @@ class LibraryOpsLauncher {
   LibraryOpsLauncher(const LibraryOps* ops, CudaStream* stream) : ops_(*ops), stream_(*stream) {}
   // The caller must have waited for the stream.
   ~LibraryOpsLauncher();
-  // Allocates the memory that products and attention use, one after the other.
+  // Allocates the workspace that all products and all attention ops of the stream share.
   absl::Status Prepare();
   // The caller must have checked `op` and the number of buffers.
   absl::Status Run(int op, absl::Span<void* const> buffers);

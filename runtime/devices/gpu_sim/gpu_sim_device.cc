@@ -77,7 +77,7 @@ DeviceKind GpuSimDeviceKind() {
 
 DeviceKind GpuSimCheckedDeviceKind() {
   return {kCheckedName,
-          "gpu_sim with every access of memory checked for races between threads; for tests",
+          "gpu_sim with every memory access checked for races and other errors; for tests",
           {},
           {MEMORY_DEVICE, MEMORY_PINNED_HOST},
           [] { return MakeOpaqueDevice(kCheckedName, LoadChecked).status(); },

@@ -82,7 +82,8 @@ class OpaqueExecutable final : public LoadedExecutable {
   absl::StatusOr<std::unique_ptr<Launcher>> MakeLauncher(int32_t partition_id, Stream* stream) const override {
     auto* const opaque = dynamic_cast<OpaqueStream*>(stream);
     if (opaque == nullptr || opaque->heap().device() != name_) {
-      return absl::InvalidArgumentError(name_ + ": found a stream of another kind of device");
+      return absl::InvalidArgumentError(name_ +
+                                        ": found a stream of another kind of device, expected one of this kind");
     }
     XLAD_ASSIGN_OR_RETURN(auto native, native_->MakeLauncher(partition_id, opaque->native()));
     return std::make_unique<OpaqueLauncher>(std::move(native), opaque);

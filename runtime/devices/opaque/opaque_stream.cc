@@ -151,7 +151,8 @@ absl::StatusOr<std::unique_ptr<Event>> OpaqueStream::Record() {
 absl::Status OpaqueStream::WaitFor(const Event& event) {
   const auto* const opaque = dynamic_cast<const OpaqueEvent*>(&event);
   if (opaque == nullptr || opaque->device() != heap_->device()) {
-    return absl::InvalidArgumentError(heap_->device() + ": found an event of another kind of device");
+    return absl::InvalidArgumentError(heap_->device() +
+                                      ": found an event of another kind of device, expected one of this kind");
   }
   return Enqueue([point = opaque->point()] { return point->Wait(); });
 }

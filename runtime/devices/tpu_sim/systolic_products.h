@@ -2,9 +2,10 @@
 //
 // Precision default rounds both operands to bf16 (to nearest, ties to even) and computes one product. Precision high
 // writes each operand as a sum of two bf16, x = hi + lo, and computes three products: hi hi + (hi lo + lo hi). If an
-// operand is infinite or NaN, lo does not exist, and the product is computed in f32. Precision highest is always
-// computed in f32; a systolic array would compute six products of bf16, and its result would differ by less than 2^-20
-// of the sum of the absolute values of the addends. Products of other types are not changed.
+// element of an operand is infinite or NaN, or rounds to infinity, it has no lo, and the product is computed in f32.
+// Precision highest is always computed in f32; a systolic array would compute six products of bf16, and its result
+// would differ by less than 2^-20 of the sum of the absolute values of the addends. Products of other types are not
+// changed.
 #pragma once
 
 #include <memory>
@@ -15,9 +16,9 @@
 
 namespace xlad::runtime {
 
-// Loads native code (LoadNativeCode), and computes its library ops that are products of f32 in this way. Dots and
-// convolutions inside the native code are not changed, so the code must be compiled without them (CompileToSteps does
-// this for a target with a chip).
+// Loads native code (LoadNativeCode), and computes its library ops that are products of f32 as described above. Dots
+// and convolutions inside the native code are not changed, so the code must be compiled without them (CompileToSteps
+// does this for a target with a chip).
 absl::StatusOr<std::unique_ptr<LoadedExecutable>> LoadWithSystolicProducts(Executable executable);
 
 // Rounds each value to bf16. The sizes must be equal.

@@ -140,7 +140,7 @@ TEST(SystolicProductsTest, RoundingIsThatOfBf16) {
   }
 }
 
-TEST(SystolicProductsTest, PrecisionIsTheNumberOfPasses) {
+TEST(SystolicProductsTest, ErrorsAreWithinTheBoundOfThePrecision) {
   std::mt19937 random(2);
   const std::vector<std::vector<int64_t>> sizes = {{1, 1, 1}, {7, 13, 5}, {33, 257, 17}, {128, 128, 128}, {3, 1000, 2}};
   for (const std::vector<int64_t>& size : sizes) {
@@ -149,9 +149,9 @@ TEST(SystolicProductsTest, PrecisionIsTheNumberOfPasses) {
     std::vector<float> lhs16(lhs.size()), rhs16(rhs.size());
     RoundToBf16(lhs, absl::MakeSpan(lhs16));
     RoundToBf16(rhs, absl::MakeSpan(rhs16));
-    const auto one_pass = Multiply(ProductOf(m, k, n, PRECISION_DEFAULT), lhs, rhs, m * n);
-    const auto three = Multiply(ProductOf(m, k, n, PRECISION_HIGH), lhs, rhs, m * n);
-    const auto six = Multiply(ProductOf(m, k, n, PRECISION_HIGHEST), lhs, rhs, m * n);
+    const auto low = Multiply(ProductOf(m, k, n, PRECISION_DEFAULT), lhs, rhs, m * n);
+    const auto high = Multiply(ProductOf(m, k, n, PRECISION_HIGH), lhs, rhs, m * n);
+    const auto highest = Multiply(ProductOf(m, k, n, PRECISION_HIGHEST), lhs, rhs, m * n);
     for (int64_t r = 0; r < m * n; ++r) {
       double rounded = 0, exact = 0, size_of_terms = 0;
       for (int64_t i = 0; i < k; ++i) {
@@ -160,9 +160,9 @@ TEST(SystolicProductsTest, PrecisionIsTheNumberOfPasses) {
         exact += static_cast<double>(lhs[a]) * static_cast<double>(rhs[b]);
         size_of_terms += std::abs(static_cast<double>(lhs[a]) * static_cast<double>(rhs[b]));
       }
-      EXPECT_NEAR(static_cast<double>(one_pass[r]), rounded, 1e-5 * size_of_terms);
-      EXPECT_NEAR(static_cast<double>(three[r]), exact, 6e-5 * size_of_terms);
-      EXPECT_NEAR(static_cast<double>(six[r]), exact, 1e-6 * size_of_terms + 1e-30);
+      EXPECT_NEAR(static_cast<double>(low[r]), rounded, 1e-5 * size_of_terms);
+      EXPECT_NEAR(static_cast<double>(high[r]), exact, 6e-5 * size_of_terms);
+      EXPECT_NEAR(static_cast<double>(highest[r]), exact, 1e-6 * size_of_terms + 1e-30);
     }
   }
 }
