@@ -18,7 +18,7 @@ TEST(Coordinator, SubmissionIsIdempotentAndDurable) {
   EXPECT_EQ(cluster.CountJobs(), 1u);
 }
 
-TEST(Coordinator, AFailedAppendReleasesNothingAndLosesNothing) {
+TEST(Coordinator, AfterAFailedAppendNoActionIsCarriedOutAndNoJobIsLost) {
   for (const bool ambiguous : {false, true}) {
     Cluster cluster;
     const std::string id = cluster.Submit(4);
@@ -294,7 +294,7 @@ TEST(Coordinator, ASecondProcessCannotTakeALiveWorkersId) {
             0);
 }
 
-TEST(Coordinator, WorkersOfAnotherProtocolAreRefusedByName) {
+TEST(Coordinator, TheRefusalOfAWorkerOfAnotherProtocolNamesTheWorker) {
   Cluster cluster;
   cluster.protocol = kProtocol + 1;
   cluster.Register(1, "a");

@@ -43,7 +43,7 @@ class CutLink : public ::testing::Test {
   std::string job_ = cluster_.RunningJob();
 };
 
-TEST_F(CutLink, IsNamedAfterTheTimeInWhichBothSendHeartbeats) {
+TEST_F(CutLink, IsReportedOnlyWhenBothHaveSentHeartbeatsLongEnough) {
   cluster_.RunFor(5000, {1, 2});
   RunSilent(2400);
   EXPECT_TRUE(IsRunning());
@@ -68,7 +68,7 @@ TEST_F(CutLink, IsNotTheReasonIfThePeerDoesNotReachTheCoordinatorEither) {
   }
 }
 
-TEST_F(CutLink, HasAsMuchTimeToRecoverAsTheWorkerWasCutOff) {
+TEST_F(CutLink, MayRecoverForAsLongAsTheWorkerWasCutOff) {
   cluster_.RunFor(5000, {1, 2});
   for (int64_t t = 0; t < 6000; t += 100) {
     cluster_.Advance(100);
@@ -116,7 +116,7 @@ TEST_F(CutLink, IsIgnoredByPlacementIfThereAreNoOtherWorkers) {
   EXPECT_EQ(Placed(), (std::set<std::string>{"a", "b"}));
 }
 
-// Whether the workers a and b, of five workers, do not reach each other. `cuts` has one bit per pair of workers.
+// Whether workers a and b of the five workers cannot reach each other. `cuts` has one bit per pair of workers.
 bool IsCutIn(int cuts, int a, int b) {
   constexpr int kFirstBit[] = {0, 4, 7, 9};  // The bit of the first pair whose lower worker is 0, 1, 2 or 3.
   const int low = std::min(a, b), high = std::max(a, b);

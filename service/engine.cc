@@ -14,7 +14,7 @@
 namespace xlad::service {
 namespace {
 
-constexpr int32_t kMaxTimedJobs = 100;  // Per response: the time of each job is read from the log.
+constexpr int32_t kMaxTimedJobs = 100;  // The limit per response, because the time of each job is read from the log.
 constexpr int kTransferThreads = 2;
 constexpr size_t kMaxQueuedEvents = 4096;
 constexpr int64_t kMaxEventsPerPage = 1000;
@@ -22,9 +22,9 @@ constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr auto kRetryOpening = std::chrono::milliseconds(250);
 constexpr int kTicksPerSpaceCheck = 10;
 
-// Creates the file of the log, or restricts it to its owner if it exists. SQLite copies the permissions to its journal
-// files. If a process closes any descriptor of a file, the kernel releases all locks that the process has on the file.
-// Therefore the new file is closed before SQLite locks it, and a file that exists is not opened.
+// Creates the file of the log or, if it exists, restricts access to its owner. SQLite copies the permissions to its
+// journal files. If a process closes any descriptor of a file, the kernel releases all locks that the process has on
+// the file. Therefore the new file is closed before SQLite locks it, and a file that exists is not opened.
 void MakePrivate(const std::string& path) {
   const FileDescriptor created(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!created.is_open()) chmod(path.c_str(), 0600);
@@ -221,7 +221,7 @@ void Engine::TryToServe() {
     failure_ = commit_->failure();
   }
   if (!actions.ok()) return;
-  MeasureSpace();  // The coordinator's state has been read from the log, which does not have the free space.
+  MeasureSpace();  // The coordinator's state has been read from the log, which does not record the free space.
   NoteStatus();
   LogInfo("the coordinator serves again");
   {

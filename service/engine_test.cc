@@ -134,7 +134,8 @@ TEST_F(EngineTest, HugeProgramsDoNotBlockOthersAndEndWithTheirJobs) {
   EXPECT_NE(kill(second_pid, 0), 0) << "the build ends when the engine stops";
 }
 
-// A second coordinator on the same folder is refused, also while the log is new, is written, and is copied.
+// No other process can lock the log, even while it is created, written or copied. Therefore a second coordinator on the
+// same folder is refused.
 TEST_F(EngineTest, LogStaysLockedUntilTheEngineStops) {
   const std::string log = JoinPath(options_.data_folder, "jobs.sqlite");
   for (const char* start : {"first", "second", "third"}) {

@@ -30,9 +30,9 @@ namespace xlad::service {
 class CallStream {
  public:
   virtual ~CallStream() = default;
-  // Reads the next message of the client. Returns false if the client has ended its messages. Cancelled if the client
-  // has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message cannot be
-  // parsed.
+  // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
+  // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message
+  // cannot be parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // Holds the message until the next Write, or until the handler returns OK, and then sends it; the message is dropped
   // if the handler returns an error. Waits while an earlier message is still being sent. The errors are the Cancelled

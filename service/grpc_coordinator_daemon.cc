@@ -44,7 +44,7 @@ struct Protection {
   std::optional<ManagedCertificate> certificate;
 };
 
-// The files are read again when they change. They may be one file.
+// The files are read again when they change. Both may be the same file.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(const std::string& certificate_file,
                                                         const std::string& key_file) {
   constexpr unsigned kRereadSeconds = 1;

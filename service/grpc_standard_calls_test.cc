@@ -145,7 +145,8 @@ void AddTo(DescriptorPool* pool, const ServerReflectionResponse& response) {
   for (const auto& [name, file] : by_name) add(file);
 }
 
-// A program without the coordinator's .proto files can obtain all of its calls and messages.
+// A program without the coordinator's .proto files can obtain the descriptions of all calls and messages of the
+// coordinator.
 TEST_F(StandardCallsTest, ReflectionDescribesEveryService) {
   ReflectionClient client(channel_);
   ServerReflectionRequest request;

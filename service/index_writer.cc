@@ -13,8 +13,9 @@ absl::StatusOr<Checkpoint> WriteIndex(FileSystem& files, const StoreIndex& reque
   absl::StatusOr<std::string> digest = blobs->Put(text);
   const bool is_on_coordinator = request.uri.empty() || request.uri == "xlad:";
   if (!digest.ok()) {
-    // DataLoss would mean that a shard is lost. If the checkpoint is not in the coordinator's folder, a refusal
-    // (IsRefusal) would mean that the place of the checkpoint refuses it. Such codes are replaced by Unavailable.
+    // DataLoss would mean that a shard is lost, so it is replaced by Unavailable. If the checkpoint is not in the
+    // coordinator's folder, all codes are replaced: a refusal (IsRefusal) would mean that the place of the checkpoint
+    // refuses it.
     const bool keeps_code = is_on_coordinator && !absl::IsDataLoss(digest.status());
     return absl::Status(
         keeps_code ? digest.status().code() : absl::StatusCode::kUnavailable,
@@ -27,7 +28,8 @@ absl::StatusOr<Checkpoint> WriteIndex(FileSystem& files, const StoreIndex& reque
   for (const CheckpointShard& shard : request.index.shards()) {
     const auto uri = storage::ParseUri(shard.uri());
     if (!uri.ok() || uri->scheme != storage::Uri::Scheme::kBlob || blobs->Has(uri->rest)) continue;
-    return absl::DataLossError(absl::StrCat("found no blob ", uri->rest, ", a shard that a worker has written"));
+    return absl::DataLossError(
+        absl::StrCat("found no blob ", uri->rest, ", expected the shard that a worker has written"));
   }
   if (is_on_coordinator) return stored;
   XLAD_ASSIGN_OR_RETURN(const storage::Uri root, storage::ParseUri(request.uri));

@@ -1,5 +1,5 @@
 // The security of a coordinator that other machines reach: its authority, its certificate and its tokens. They are in
-// the folder "security" of its data folder, which only the coordinator's user can read. Missing files are made.
+// the folder "security" of its data folder, which only the coordinator's user can read. Missing files are created.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class ManagedCertificate {
   // such as 0.0.0.0, and the names and addresses of this machine when the certificate is issued.
   struct Options {
     std::string data_folder, listen, advertise;
-    const Clock* clock = &RealClock();  // Determines the times from which and to which certificates are valid.
+    const Clock* clock = &RealClock();  // Determines the period in which certificates are valid.
   };
   // Issues a certificate. Errors: those of writing the files, and InvalidArgument for hosts that are not names or
   // addresses.

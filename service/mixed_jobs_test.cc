@@ -97,7 +97,7 @@ TEST(MixedJobs, DevicesOfEachKindAreUsedUntilTheJobEnds) {
   cluster.Start(first, {1});
   const std::string second = cluster.Submit(1, "second", 0, "opaque");
   cluster.Built("second");
-  EXPECT_EQ(cluster.Status(second).reason(), "waits for 1 devices, 0 are free of 1");
+  EXPECT_EQ(cluster.Status(second).reason(), "waits for 1 device, 0 are free of 1");
   cluster.Do([&](CoordinatorCore& c) { ASSERT_TRUE(c.Cancel(JobId(first)).ok()); });
   EXPECT_EQ(cluster.Status(second).state(), STARTING);
 }
@@ -283,8 +283,8 @@ TEST(CheckSameProgram, EachDifferenceThatMattersIsNamed) {
               }),
               HasSubstr("found 0 1, expected 0 while()(1)"));
   EXPECT_THAT(message([](Executable* e) { e->mutable_parameters(0)->mutable_boxes(0)->set_hi(0, 5); }),
-              HasSubstr("the division of the parameters"));
-  EXPECT_THAT(message([](Executable* e) { e->clear_results(); }), HasSubstr("the division of the results"));
+              HasSubstr("the sharding of the parameters"));
+  EXPECT_THAT(message([](Executable* e) { e->clear_results(); }), HasSubstr("the sharding of the results"));
   EXPECT_THAT(message([](Executable* e) { e->clear_steps(); }), HasSubstr("cpu (znver3) and opaque (znver3)"));
 }
 

@@ -143,7 +143,7 @@ TEST(Recovery, TheLaunchesOfAnAttemptShareTheirCommonPart) {
   EXPECT_EQ(parts()[0], parts()[1]);
 }
 
-TEST(Recovery, TheBytesOfALaunchGrowNoFasterThanItsWorkers) {
+TEST(Recovery, TheBytesOfALaunchGrowNoFasterThanTheNumberOfItsWorkers) {
   const auto bytes_of = [](int workers) {
     Cluster cluster;
     for (int w = 0; w < workers; ++w) cluster.Register(w + 1, absl::StrCat("worker-", w));
@@ -336,7 +336,7 @@ TEST(Recovery, RestartContinuesFromTheNewestCheckpointOnSpareDevices) {
   EXPECT_TRUE(launch.state_blob().empty());
 }
 
-TEST(Recovery, ShrinkReducesAnAxisOfTheBatchAfterAWhile) {
+TEST(Recovery, ShrinkReducesABatchAxisAfterAWhile) {
   Cluster cluster;
   const std::string job = cluster.RunningJob(WithPolicy(cluster.Spec(4), JobSpec::SHRINK));
   cluster.CommitCheckpoint(job, 10);

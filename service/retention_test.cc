@@ -22,7 +22,7 @@ std::string EndedJob(Cluster* cluster, const std::string& key) {
   return job;
 }
 
-TEST(Retention, TheOldestEndedJobsAreRemovedForGood) {
+TEST(Retention, TheOldestEndedJobsAreRemovedPermanently) {
   Cluster cluster(Keeping(2));
   const std::string open = cluster.Submit(1, "open");
   std::vector<std::string> ended;

@@ -54,7 +54,8 @@ TEST(Scheduling, JobsBehindAWaitingJobNameItUntilItRuns) {
   cluster.Built("two");
   const std::string small = cluster.Submit(1, "3");
   EXPECT_THAT(cluster.Status(large).reason(), HasSubstr("waits for 2 devices, 0 are free of 2"));
-  EXPECT_THAT(cluster.Status(small).reason(), StartsWith("waits behind job " + large + ", which waits for 2 devices"));
+  EXPECT_THAT(cluster.Status(small).reason(),
+              StartsWith("waits behind job " + large + ", which is pending: waits for 2 devices"));
   EXPECT_THAT(cluster.coordinator().Why(JobId(small))->text(), HasSubstr("waits behind job " + large));
   Cancel(&cluster, running);
   EXPECT_EQ(cluster.Status(large).state(), STARTING);

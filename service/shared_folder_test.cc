@@ -92,7 +92,7 @@ TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJob
   EXPECT_THAT(dropped, ElementsAre(uri));
 }
 
-TEST_F(SharedFolderTest, CheckpointsThatTheirJobKeepsOrTheUserNamedStay) {
+TEST_F(SharedFolderTest, ACheckpointThatItsJobKeepsOrTheUserNamedIsNotRemoved) {
   const std::string job = Running();
   Commit(job, 10);
   Cancel(Resume(job, "again"));

@@ -29,7 +29,7 @@ class TraceStoreTest : public testing::Test {
   const TestFolder folder_;
 };
 
-TEST_F(TraceStoreTest, KeepsRecordsOfEachJobOverRestarts) {
+TEST_F(TraceStoreTest, KeepsRecordsOfEachJobAcrossRestarts) {
   {
     TraceStore store(Path());
     EXPECT_EQ(store.Read("a").value(), "");
@@ -127,7 +127,7 @@ TEST_F(TraceStoreTest, TheProgramsOfManyRunningJobsAreKept) {
   }
 }
 
-TEST_F(TraceStoreTest, AFullMemoryLosesTheJobWithTheOldestRecord) {
+TEST_F(TraceStoreTest, WhenMemoryIsFullTheJobWithTheOldestRecordIsRemoved) {
   TraceStore store(Path(), TraceStore::kMaxFileBytes, /*max_live_bytes=*/10'000);
   store.Add("running", WithProgram());
   for (int job = 0; job < 1000; ++job) {
@@ -158,8 +158,7 @@ TEST_F(TraceStoreTest, ManyThreads) {
   EXPECT_EQ(observe::ReadTraces(store.Read("a").value()).steps.size(), 400u);
 }
 
-// If the folder cannot be made, only the trace is lost.
-TEST_F(TraceStoreTest, AnUnusableFolderLosesOnlyTheTrace) {
+TEST_F(TraceStoreTest, IfTheFolderCannotBeMadeOnlyTheTraceIsLost) {
   TraceStore store([](const std::string&) { return std::string("/dev/null/job/trace.records"); });
   store.Add("a", Record(1));
   store.Flush();

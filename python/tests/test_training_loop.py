@@ -243,7 +243,7 @@ class Clusters(unittest.TestCase):
                     time.sleep(0.01)
                 held._session.close()
                 self.assertEqual(waiting.result(), 2)
-        self.assertRegex(logs.output[0], "job-[0-9a-f]+ is PENDING.*waits for 2 devices, 0 are free of 2")
+        self.assertRegex(logs.output[0], "job-[0-9a-f]+ has been PENDING for .*waits for 2 devices, 0 are free of 2")
 
     def test_a_training_after_the_loss_of_a_worker(self):
         """The run logs what the job waits for, until the worker has been replaced."""

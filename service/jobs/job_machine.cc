@@ -39,8 +39,8 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
   const int64_t first_step = resume.uri.empty() ? request.spec().start_step() : resume.step;
   if (first_step > request.spec().steps()) {  // The last state of such a job could never be saved.
     return absl::InvalidArgumentError(
-        absl::StrCat("steps: found ", request.spec().steps(), " steps for a job that begins after step ", first_step,
-                     ", expected as many or more: the steps before the first one are counted"));
+        absl::StrCat("steps: found ", request.spec().steps(), " for a job that starts from step ", first_step,
+                     ", expected ", first_step, " or more: the steps before the start are counted, too"));
   }
   if (context_.free_bytes < context_.options.min_free_bytes) {
     return absl::ResourceExhaustedError(
@@ -89,7 +89,7 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   if (request.devices() > 0) return ResizeDevices(job, request);
   if (IsCanonical(job->spec)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "job ", request.job_id(), " runs in the mode canonical, in which its mesh of ", MeshText(job->mesh),
+        "job ", request.job_id(), " runs in the canonical mode, in which its mesh of ", MeshText(job->mesh),
         " cannot change, because the bits of the results depend on it; choose another number of devices: xlad resize ",
         request.job_id(), " --devices N"));
   }
@@ -128,9 +128,10 @@ absl::Status JobMachine::CheckGrowth(const Job& job, int64_t wanted, const std::
   const int64_t found = SelectTargets(offers, wanted, job.spec.device_name()).devices;
   if (wanted <= found) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("job ", job.id.str(), " continues on its ", current, " devices: found workers with ", found,
-                   " devices that it may use, expected ", wanted, " for ", for_what, "; start workers with ",
-                   wanted - found, " more devices (xlad worker), then resize it"));
+      absl::StrCat("job ", job.id.str(), " continues on its ", DeviceCountText(current), ": found workers with ",
+                   DeviceCountText(found), " that it may use, expected ", wanted, " for ", for_what,
+                   "; start workers with ", DeviceCountText(wanted - found, " more"),
+                   " (xlad worker), then resize it"));
 }
 
 // Resizes a job in the canonical mode to another number of devices.
@@ -138,8 +139,8 @@ absl::Status JobMachine::ResizeDevices(Job* job, const ResizeJobRequest& request
   const int64_t shards = DeviceCount(job->mesh);
   if (!IsCanonical(job->spec) || shards % request.devices() != 0 || !request.mesh().empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "found ", request.devices(), " devices for job ", job->id.str(), ", which runs in the mode ",
-        ModeText(job->spec), " with ", shards, " logical shards; expected ",
+        "found ", DeviceCountText(request.devices()), " for job ", job->id.str(), ", which runs in the ",
+        ModeText(job->spec), " mode with ", shards, " logical shards; expected ",
         IsCanonical(job->spec) ? "a number that divides the shards, and no mesh" : "a mesh in this mode"));
   }
   if (request.devices() == job->devices) return absl::OkStatus();

@@ -177,12 +177,13 @@ std::vector<Target> JobMachine::TargetsFor(Job* job) {
 
 void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
   const int64_t wanted = WantedDevices(*job, all);
-  SetReason(job, wanted > all ? absl::StrCat("waits for ", wanted, " devices, the workers have ", all)
-                              : absl::StrCat("waits for ", wanted, " devices, ", free, " are free of ", all));
+  SetReason(job, absl::StrCat("waits for ", DeviceCountText(wanted), ", ",
+                              wanted > all ? absl::StrCat("the workers have ", all)
+                                           : absl::StrCat(free, free == 1 ? " is" : " are", " free of ", all)));
 }
 
-// Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and a smaller mesh fits. Returns
-// whether it was resized.
+// Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and a smaller mesh or, in the
+// canonical mode, a smaller number of devices fits. Returns whether it was resized.
 bool JobMachine::TryShrink(Job* job, int64_t devices) {
   if (job->spec.on_loss() != JobSpec::SHRINK || job->lost_worker.empty()) return false;
   const int64_t due_ns = job->failed_ns + context_.options.suspect_ms * kNsPerMs;
@@ -190,12 +191,14 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
     WakeAt(due_ns);
     return false;
   }
+  const std::string reason =
+      absl::StrCat(job->ending, "; ", DeviceCountText(devices), devices == 1 ? " is left" : " are left");
   if (IsCanonical(job->spec)) {
     const int64_t fewer = LargestDivisor(job->mesh, devices);
     if (devices < 1 || fewer >= job->devices) return false;
     JobEvent event = context_.NewEvent(job->id);
     event.mutable_resized()->set_devices(fewer);
-    event.mutable_resized()->set_reason(absl::StrCat(job->ending, "; ", devices, " devices are left"));
+    event.mutable_resized()->set_reason(reason);
     context_.Record(std::move(event));
     context_.Changed(job->id);
     return true;
@@ -205,7 +208,7 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
   if (smaller.empty()) return false;
   JobEvent event = context_.NewEvent(job->id);
   *event.mutable_resized()->mutable_mesh() = smaller;
-  event.mutable_resized()->set_reason(absl::StrCat(job->ending, "; ", devices, " devices are left"));
+  event.mutable_resized()->set_reason(reason);
   context_.Record(std::move(event));
   context_.Changed(job->id);
   return true;

@@ -17,7 +17,7 @@ std::string OrderText(const Job& job) {
   for (const Peer& peer : job.placed.peers()) devices += DevicesOf(peer);
   const std::string mode = absl::StrCat(" (mode ", ModeText(job.spec));
   if (!IsCanonical(job.spec)) return absl::StrCat(mode, ")");
-  return absl::StrCat(mode, ", ", DeviceCount(job.placed_mesh), " logical shards on ", devices, " devices)");
+  return absl::StrCat(mode, ", ", DeviceCount(job.placed_mesh), " logical shards on ", DeviceCountText(devices), ")");
 }
 
 void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why) {
@@ -44,8 +44,8 @@ std::optional<int64_t> ExplainDevices(const Context& context, const Job& job, Wh
   const int64_t wanted = WantedDevices(job, /*all=*/1);
   const int64_t found = SelectTargets(context.Offers(/*only_free=*/false), wanted, job.spec.device_name()).devices;
   if (found >= wanted) return std::nullopt;
-  why->add_advice(absl::StrCat("start workers with ", wanted - found,
-                               " more devices (xlad worker), or run it on fewer: ", "xlad resize ", job.id.str(),
+  why->add_advice(absl::StrCat("start workers with ", DeviceCountText(wanted - found, " more"),
+                               " (xlad worker), or run it on fewer: xlad resize ", job.id.str(),
                                IsCanonical(job.spec) ? " --devices ..." : " --mesh ..."));
   return found;
 }
@@ -71,11 +71,12 @@ void ExplainCompiling(const Context& context, const Job& job, WhyJobResponse* wh
   why->set_what("its program is being compiled");
   if (!job.ending.empty()) why->add_evidence(job.ending);
   if (const std::optional<int64_t> found = ExplainDevices(context, job, why); found.has_value()) {
-    why->add_evidence(absl::StrCat("it needs ", WantedDevices(job, /*all=*/1), " devices, the workers have ", *found));
+    why->add_evidence(
+        absl::StrCat("it needs ", DeviceCountText(WantedDevices(job, /*all=*/1)), ", the workers have ", *found));
   }
 }
 
-// All steps, or those before a stop, are done, and the state after them is not stored.
+// Explains an attempt that has run all steps, or all steps before a stop, but has not stored the state after them yet.
 void ExplainUnstored(const Context& context, const Job& job, const Attempt& attempt, WhyJobResponse* why) {
   constexpr int kMaxNamed = 3;
   const int64_t step = attempt.unstored.begin()->second.step;
@@ -157,8 +158,8 @@ std::string CheckpointAdvice(const Job& job, int32_t code, bool is_waiting) {
   return absl::StrCat("remove the cause that the evidence names", then);
 }
 
-// The code of an error that delays the end: the coordinator's, or that of the first worker by name. If there is none,
-// the code of the latest checkpoint that could not be stored.
+// Returns the code of the error because of which the attempt cannot end yet: the coordinator's error, or that of the
+// first worker by name. If there is none, returns the code of the latest checkpoint that could not be stored.
 int32_t CheckpointErrorCode(const Context& context, const Job& job) {
   const auto attempt = context.attempts.find(job.id);
   if (attempt == context.attempts.end() || attempt->second.unstored.empty()) return job.checkpoint_error_code;
@@ -194,7 +195,9 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
   if (!HasEnded(job)) {
     ExplainWorkers(context, job, &why);
     if (job.failures > 0) {
-      why.add_evidence(absl::StrCat(job.failures, " attempts in a row have failed without a new checkpoint"));
+      why.add_evidence(absl::StrCat(job.failures == 1 ? "the last attempt has"
+                                                      : absl::StrCat("the last ", job.failures, " attempts have"),
+                                    " failed without a new checkpoint"));
     }
   }
   if (!job.checkpoint_error.empty() && !HasEnded(job)) {
@@ -207,8 +210,8 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));
   }
   const int64_t seconds = std::max<int64_t>(0, context.wall_ns - job.since_unix_ns) / kNsPerSecond;
-  why.set_text(absl::StrCat(job.id.str(), " is ", JobState_Name(job.state), " since ", seconds, " s: ", why.what(), ".",
-                            Sentences(why.evidence(), "Evidence: "), Sentences(why.who(), "Concerned: "),
+  why.set_text(absl::StrCat(job.id.str(), " has been ", JobState_Name(job.state), " for ", seconds, " s: ", why.what(),
+                            ".", Sentences(why.evidence(), "Evidence: "), Sentences(why.who(), "Affected: "),
                             Sentences(why.done(), "Done: "), Sentences(why.advice(), "What you can do: ")));
   return why;
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "proto/job.pb.h"
 #include "proto/job_log.pb.h"
 #include "proto/job_state.h"
@@ -124,6 +126,10 @@ inline bool IsCanonical(const JobSpec& spec) { return spec.compile().reduction_m
 int64_t LargestDivisor(const Mesh& mesh, int64_t most);
 // The number of devices that the next attempt needs if the workers have `all` devices.
 int64_t WantedDevices(const Job& job, int64_t all);
+// A number of devices in a message: "1 device", "2 devices" or, with the adjective " more", "2 more devices".
+inline std::string DeviceCountText(int64_t count, absl::string_view adjective = "") {
+  return absl::StrCat(count, adjective, count == 1 ? " device" : " devices");
+}
 // The name of the job's mode of reduction: "run-to-run", "fast" or "canonical".
 std::string ModeText(const JobSpec& spec);
 inline int64_t ShardsPerDevice(const Peer& peer) { return std::max<int64_t>(1, peer.shards_per_device()); }

@@ -239,7 +239,8 @@ class SqliteJobLog final : public JobLog {
     while ((code = read->Step()) == SQLITE_ROW) {
       StepMetrics step;
       if (!step.ParseFromString(read->Blob(0))) {
-        return absl::DataLossError(absl::StrCat(path_, ": metrics of job ", job.str(), " cannot be read"));
+        return absl::DataLossError(absl::StrCat(path_, ": metrics of job ", job.str(), " cannot be read; restore "
+                                                "the folder from a backup"));
       }
       metrics.push_back(std::move(step));
     }

@@ -17,12 +17,12 @@ class SqliteStatement {
   SqliteStatement& operator=(const SqliteStatement&) = delete;
 
   // Parameters are numbered from 1, result columns from 0.
-  void Bind(int column, int64_t value) { sqlite3_bind_int64(statement_, column, value); }
-  void Bind(int column, const std::string& text) {
-    sqlite3_bind_text(statement_, column, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
+  void Bind(int parameter, int64_t value) { sqlite3_bind_int64(statement_, parameter, value); }
+  void Bind(int parameter, const std::string& text) {
+    sqlite3_bind_text(statement_, parameter, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
   }
-  void BindBlob(int column, const std::string& bytes) {
-    sqlite3_bind_blob64(statement_, column, bytes.data(), bytes.size(), SQLITE_TRANSIENT);
+  void BindBlob(int parameter, const std::string& bytes) {
+    sqlite3_bind_blob64(statement_, parameter, bytes.data(), bytes.size(), SQLITE_TRANSIENT);
   }
   int Step() { return statement_ == nullptr ? SQLITE_ERROR : sqlite3_step(statement_); }
   void Reset() { sqlite3_reset(statement_); }

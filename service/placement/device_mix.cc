@@ -83,7 +83,7 @@ std::string CollectivesKey(const Executable& executable) {
   return key;
 }
 
-// Says what differs between the executables. Empty if they are the same program.
+// Returns what differs between the executables, or an empty text if they are the same program.
 std::string Difference(const Executable& first, const Executable& other) {
   if (first.program_hash() != other.program_hash()) return "the partitioned program";
   if (CollectivesKey(first) != CollectivesKey(other)) return "the collectives";
@@ -91,8 +91,8 @@ std::string Difference(const Executable& first, const Executable& other) {
   if (first_order != other_order) {
     return absl::StrCat("the order of collectives: found ", other_order, ", expected ", first_order);
   }
-  if (EntriesKey(first.parameters()) != EntriesKey(other.parameters())) return "the division of the parameters";
-  if (EntriesKey(first.results()) != EntriesKey(other.results())) return "the division of the results";
+  if (EntriesKey(first.parameters()) != EntriesKey(other.parameters())) return "the sharding of the parameters";
+  if (EntriesKey(first.results()) != EntriesKey(other.results())) return "the sharding of the results";
   return "";
 }
 

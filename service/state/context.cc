@@ -76,7 +76,8 @@ std::string Context::ReasonOf(const Job& job) const {
   const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
   const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
                          job.number > first->number;
-  return is_behind ? absl::StrCat("waits behind job ", first->id.str(), ", which ", first->reason) : job.reason;
+  if (!is_behind) return job.reason;
+  return absl::StrCat("waits behind job ", first->id.str(), ", which is pending: ", first->reason);
 }
 
 bool Context::IsOn(const WorkerId& worker, const Job& job) const {
@@ -142,7 +143,7 @@ std::vector<WorkerDevices> Context::Offers(bool only_free) const {
         if (const auto found = worker.used.find(DeviceName(offer.target())); found != worker.used.end()) {
           used = found->second;
         }
-        // Logs of older versions do not name the devices of an attempt. They are devices of the first offer.
+        // Logs of older versions do not name the kind of an attempt's devices, which is that of the first offer.
         if (const auto found = worker.used.find(""); is_first && found != worker.used.end()) used += found->second;
       }
       is_first = false;
