@@ -142,7 +142,7 @@ class AlternativeThread {
   std::thread thread_;
 };
 
-// The text of a program that may not be partitioned yet.
+// The text of the partitioned program or, if it does not exist yet, of the propagated program.
 std::string TextOf(const ShardedModule& propagated, const PartitionedProgram& partitioned) {
   return partitioned.variants.empty() ? PrintPropagated(propagated) : hlo::PrintText(*partitioned.variants[0].module);
 }

@@ -4,9 +4,9 @@
 //   import                  annotations become a sharded module (sharding/import)
 //   propagate               every value gets a sharding (sharding/propagate)
 //   partition               one program for every device, with collectives (sharding/partition)
-//   propagate-alternative   the same for a copy of the imported module, in the other order of propagation
-//   partition-alternative
-//   choose                  keeps the alternative if a step of it costs less
+//   propagate-alternative   propagates a copy of the imported module in the other order: the alternative
+//   partition-alternative   partitions the alternative
+//   choose                  keeps the alternative if its step costs less
 //   check                   proves the partitioned program (sharding/proof)
 //
 // The three passes for the alternative run only if the order of propagation can matter (OrderCanMatter). The first two
@@ -34,13 +34,13 @@ struct PipelineOptions {
 struct PipelineResult {
   ShardedModule propagated;
   PartitionedProgram partitioned;
-  // One entry for each pass that ran. The passes of the second order of propagation run in a thread of their own, so
-  // the sum of the times can exceed the time of the pipeline.
+  // One entry for each pass that ran. Passes of the alternative run in a thread of their own, so the sum of the times
+  // can exceed the time of the pipeline.
   std::vector<PassTime> times;
 };
 
-// Runs the pipeline. If a pass fails, returns its error and does not run the later passes, except those of the second
-// order of propagation, which may run at the same time.
+// Runs the pipeline. If a pass fails, returns its error and does not run the later passes, except those of the
+// alternative, which may run at the same time.
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options);
 
 }  // namespace xlad::sharding

@@ -8,7 +8,7 @@ namespace xlad::sharding {
 
 // Replaces every call and every fusion by a copy of the callee's instructions. A copy that has no source line gets the
 // source line of the call. Then clones every body, condition and branch that several instructions share, because the
-// values in each copy can have other shardings. Finally forwards the elements of tuples, and removes unused
+// values in each copy can have different shardings. Finally forwards the elements of tuples, and removes unused
 // instructions and computations. Returns InvalidArgument if the result would have more than 4 million instructions or
 // if calls and loops nest more than 1,000 deep.
 absl::Status InlineCalls(hlo::Module* module);

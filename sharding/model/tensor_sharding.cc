@@ -9,7 +9,7 @@
 namespace xlad::sharding {
 namespace {
 
-// A longer chain keeps this many lines at each end. In a network of many layers, an axis may be propagated through all
+// A long chain keeps this many lines at each end. In a network of many layers, an axis may be propagated through all
 // of them. Without a limit, the chains of all collectives would take space quadratic in the number of layers.
 constexpr int64_t kMaxChainEnd = 24;
 

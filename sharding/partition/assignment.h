@@ -32,9 +32,9 @@ AxisList ReducedAxes(const OpRule& rule, const Assignment& assignment);
 // Candidate assignments without duplicates. In the first ones, the factors take the axes of all tensors, and each
 // tensor has precedence once. In the next ones, they take the axes of one tensor only. The last one splits nothing.
 // Factors with allowed[f] == false stay unsplit; some candidates move their axes to other factors. Every candidate is
-// legal: no axis is used twice. If several factors share a dimension, their splits are even, and a minor factor is
-// split only if all major factors are split completely. If `thorough`, there are additional candidates, in which a
-// factor skips the axes of a tensor that are already in use, and takes the later ones.
+// legal: no axis is used twice. If several factors of a size above 1 share a dimension, their splits are even, and a
+// minor factor is split only if all major factors are split completely. If `thorough`, there are additional candidates,
+// in which a factor skips the axes of a tensor that are already in use, and takes the later ones.
 std::vector<Assignment> Candidates(const OpRule& rule, const std::vector<OpTensor>& tensors,
                                    const std::vector<bool>& allowed, bool thorough);
 

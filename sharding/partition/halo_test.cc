@@ -360,7 +360,7 @@ TEST_F(Halo, DynamicSlice) {
   }
 }
 
-TEST_F(Halo, ReshapeWhereSizesDoNotDivide) {
+TEST_F(Halo, ReshapeOfSizesThatTheShardsDoNotDivide) {
   for (int i = 0; i < 200; ++i) {
     const int64_t h = Pick(2, 17), minor = Pick(2, 4), shards = Pick(2, 6);
     const std::string parted = absl::StrCat("f32[2,", h, ",", minor, ",3]");

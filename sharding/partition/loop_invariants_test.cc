@@ -62,7 +62,7 @@ TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
 }
 
 // A token is an element of the tuple, but not an array leaf: the numbers of the following elements and leaves differ.
-TEST(LoopInvariants, LoopsThatCarryATokenHoistNothing) {
+TEST(LoopInvariants, ALoopThatCarriesATokenIsPartitionedOrRefused) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module =
       hlo::ParseText(hlo::TestText("sharding/partition/testdata/recurrence_with_token.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();

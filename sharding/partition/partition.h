@@ -22,7 +22,7 @@ struct CollectiveInfo {
   CollectiveId collective_id{};
   std::string kind;                  // "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
   AxisList axes;
-  std::string op;                    // The instruction of the user's program that needs the collective, or is it.
+  std::string op;                    // The instruction of the user's program that needs or is the collective.
   std::vector<std::string> because;  // The chain of causes, from `op` to the user's annotation.
   bool written_by_user = false;      // Whether the user wrote it in a manual computation (shard_map).
 };

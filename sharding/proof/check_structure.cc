@@ -28,7 +28,10 @@ absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
   if (groups.iota) {
     // Every permutation of the iota contains each device exactly once.
     if (tensor::Product(groups.iota->dims) == devices && groups.iota->dims.size() == 2) return absl::OkStatus();
-    return Fault(instruction, absl::StrCat("found groups of another number of devices than ", devices), "groups-cover");
+    return Fault(instruction,
+                 absl::StrCat("found iota groups of ", tensor::Product(groups.iota->dims), " devices in ",
+                              groups.iota->dims.size(), " dimensions, expected ", devices, " devices in 2 dimensions"),
+                 "groups-cover");
   }
   std::vector<int64_t> seen(devices, 0);
   size_t size = 0;
@@ -54,7 +57,8 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
     const bool inside = source >= 0 && source < devices && target >= 0 && target < devices;
     if (!inside || !sources.insert(source).second || !targets.insert(target).second) {
       return Fault(instruction,
-                   absl::StrCat("found pair {", source, ",", target, "}, which repeats a device or names none"),
+                   absl::StrCat("found pair {", source, ",", target,
+                                "}, which repeats a device or names one outside of 0..", devices - 1),
                    "permute-one-to-one");
     }
   }
@@ -116,7 +120,7 @@ class Numbering {
   absl::StatusOr<NumberedValue> VisitWhile(const Instruction& instruction, const Values& values);
   absl::StatusOr<NumberedValue> VisitConditional(const Instruction& instruction, const Values& values);
   void EvaluateIntegers(const Instruction& instruction, const Values& values, NumberedValue* value) const;
-  // Runs called computation `callee` of `caller` on its parameter.
+  // Numbers the called computation with the index `callee` of `caller`, whose parameter has the numbers `parameter`.
   absl::StatusOr<NumberedValue> RunCalled(const Instruction& caller, size_t callee, const NumberedValue& parameter) {
     return fixed_points_.Inside(caller, callee, [&] { return Run(*caller.called()[callee], {parameter}); });
   }

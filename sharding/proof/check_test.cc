@@ -282,7 +282,7 @@ TEST(Check, WrongInstancesAreCheckedAgain) {
   }
 }
 
-// The partitioner combines the parts of shards because it knows the initial value, also through a copy. The instance
+// The partitioner combines the parts of shards because it knows the initial value, even through a copy. The instance
 // is partitioned in the same way.
 TEST(Check, RepeatedConstantsStayConstant) {
   const ShardedModule sharded =

@@ -108,8 +108,8 @@ class Shrinker {
       if (widens)
         for (int f : rule_.operands[0].back()) bound[f] = true;
     }
-    // The factors that only one side of a reshape has multiply to the same product on both sides. The products must
-    // stay equal.
+    // In a reshape, the factors that only the operand has and those that only the result has have equal products, which
+    // must stay equal.
     if (instruction_.opcode() != Opcode::kReshape && SizesFollowFactors(instruction_.opcode())) return bound;
     for (size_t f = 0; f < bound.size(); ++f) {
       const FactorKind kind = rule_.factors[f].kind;
@@ -119,7 +119,7 @@ class Shrinker {
     for (int64_t d : instruction_.attributes().convolution->input_spatial) {
       for (int f : rule_.operands[0][d]) bound[f] = true;
     }
-    // Factor 0 is the groups.
+    // Factor 0 is that of the groups.
     if (instruction_.attributes().feature_group_count > 1 || instruction_.attributes().batch_group_count > 1) {
       bound[0] = true;
     }

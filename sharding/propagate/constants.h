@@ -14,7 +14,7 @@ using CloneMap = absl::flat_hash_map<const hlo::Instruction*, const hlo::Instruc
 // operands. Scalars stay shared, and so do annotated values. The first user in canonical order keeps the original.
 CloneMap SplitConstants(ShardedModule* module);
 
-// Must be called after propagation. Makes copies with equal operands and shardings one instruction again. Removes dead
+// Must be called after propagation. Merges copies with equal operands and shardings into one instruction. Removes dead
 // instructions, and entries of `shardings` for instructions that no longer exist.
 void MergeConstants(ShardedModule* module, const CloneMap& clones);
 

@@ -60,8 +60,9 @@ AxisList PartAxes(const LocalOp& op, const Dims& dims) {
   return axes;
 }
 
-// Emits a reduction whose reducer collectives do not support (argmax). Every device reduces its part, starting from the
-// initial values. The results are gathered in order and reduced once more. See ReducerLaws::combines_parts.
+// Emits a reduction with a reducer that collectives do not support, such as argmax. Every device reduces its part,
+// starting from the initial values. The results are gathered in order and reduced once more. See
+// ReducerLaws::combines_parts.
 void CombineParts(LocalBuilder& local, LocalOp& op, const Dims& dims) {
   hlo::Builder& builder = local.builder();
   const size_t count = op.operands.size() / 2;

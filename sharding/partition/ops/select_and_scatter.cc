@@ -86,8 +86,8 @@ tensor::Array OutsideMark(tensor::ElementType type) {
   return mark;
 }
 
-// Whether windows may cover elements outside of the array that are marked by a NaN: the op selects by an order of
-// numbers, in which NaN never precedes.
+// Whether elements outside of the array may be marked by a NaN: the selection is a comparison of its two parameters
+// that is false if one of them is NaN.
 bool CanMarkOutside(const Instruction& instruction) {
   const Instruction& root = *instruction.called()[0]->root();
   if (root.opcode() != hlo::Opcode::kCompare) return false;
@@ -99,9 +99,9 @@ bool CanMarkOutside(const Instruction& instruction) {
          root.attributes().comparison != hlo::Comparison::kNe;
 }
 
-// The selection (a, b) -> select(a, b) or "b is outside". An element is never kept if it is outside, because the order
-// is false for NaN. (If the mark were the identity of the maximum, it could be kept instead of an element that equals
-// it.)
+// The selection (a, b) -> select(a, b) or "b is outside". An element outside is never kept instead of one inside,
+// because the comparison is false for NaN. (If the mark were the identity of the maximum, it could be kept instead of
+// an element that equals it.)
 hlo::Computation* SelectInside(LocalBuilder& local, const hlo::Computation& select) {
   hlo::Module* module = local.context().module();
   const tensor::ElementType type = select.parameter(0)->shape().type();
