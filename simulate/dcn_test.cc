@@ -50,8 +50,8 @@ TEST(Slices, NeedAChipWithFiguresOfTheNetworkBetweenThem) {
               HasSubstr("the file of chip v2 has no table [dcn]"));
 }
 
-// A collective of a group in one slice takes the same time if there are other slices.
-TEST(Slices, GroupsOfOneSliceDoNotSeeTheOthers) {
+// A collective of a group in one slice takes the same time even if there are other slices.
+TEST(Slices, TimesOfGroupsInOneSliceDoNotDependOnTheOthers) {
   const GroupShape shape = {{0, 4, 1, false}, {1, 16, 1, true}};
   for (const CollectiveKind kind : {CollectiveKind::kAllReduce, CollectiveKind::kAllToAll}) {
     const GroupTime one = TimeOf(SliceOf("v5e-4x16"), kind, 1 << 22, shape);
@@ -137,7 +137,7 @@ TEST(Slices, PermutationsUseTheConnectionsOfTheirChips) {
   EXPECT_NEAR(us({here, there}), us({here}), 1e-9);
 }
 
-// "How to Scale Your Model": 16.8 MB from one corner of 4 x 4 chips to the other take 188 us by two ports of 45 GB/s,
+// "How to Scale Your Model": 16.8 MB from one corner of 4 x 4 chips to the other take 188 us over two ports of 45 GB/s,
 // and 6 us until the first byte.
 TEST(PermuteTime, ChipsThatDifferInTwoDimensionsUseTwoPorts) {
   Slice slice = SliceOf("v5e-4x4");

@@ -33,7 +33,7 @@ double ArrayElements(const hlo::Shape& shape) { return static_cast<double>(shape
 
 double RoundUp(double value, double multiple) { return std::ceil(value / multiple) * multiple; }
 
-// The cycles of one product whose stationary operand is [k,n]: the rows of m may be split over several arrays.
+// The cycles of one pass of a product whose stationary operand is [k,n]. Its m rows may be split over several arrays.
 double Cycles(const MatrixProduct& product, double m, double n, double size, double arrays) {
   const double tiles = product.batch * std::ceil(product.k / size) * std::ceil(n / size);
   double best = 0;

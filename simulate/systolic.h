@@ -1,11 +1,11 @@
 // Matrix products on systolic arrays: the time of dots and convolutions on the matrix units of a chip.
 //
-// An array of size s holds a tile of s x s weights and takes one row of the other operand per cycle. This is weight
-// stationary, as published for TPU v1 to v4 (Jouppi et al., ISCA 2017 and CACM 2020). A product [m,k] x [k,n] has
-// ceil(k/s) * ceil(n/s) tiles; each takes one cycle per row (rounded up to a multiple of 8), and at least the s cycles
-// in which the next tile is loaded. Tiles, and parts of their rows, are distributed over the arrays of all cores.
-// Either operand may be the stationary one. The clock rate is chosen so that the arrays reach the peak rate of the chip
-// file.
+// An array of size s holds a tile of s x s weights and takes one row of the other operand per cycle. This dataflow is
+// called weight-stationary, and was published for TPU v1 to v4 (Jouppi et al., ISCA 2017 and CACM 2020). A product
+// [m,k] x [k,n] has ceil(k/s) * ceil(n/s) tiles; each takes one cycle per row (rounded up to a multiple of 8), and at
+// least the s cycles in which the next tile is loaded. Tiles, and parts of their rows, are distributed over the arrays
+// of all cores. Either operand may be the stationary one. The clock rate is chosen so that the arrays reach the peak
+// rate of the chip file.
 #pragma once
 
 #include "base/status.h"
