@@ -245,7 +245,8 @@ absl::Status BatchSpool::End(const std::string& job, int64_t count) {
   if (stream->end == count) return absl::OkStatus();
   if (stream->end >= 0 || stream->next != count) {
     return absl::AbortedError(absl::StrCat("found the end of the data of job ", job, " before batch ", count,
-                                           ", expected it before batch ", stream->next, ": another client sends, too"));
+                                           ", expected it before batch ", stream->next,
+                                           ": another client sends batches of this job, too"));
   }
   XLAD_RETURN_IF_ERROR(files_.WriteAtomically(JoinPath(FolderOf(job), absl::StrCat(stream->next, kEnd)), ""));
   stream->end = stream->next;
@@ -269,7 +270,7 @@ absl::StatusOr<std::shared_ptr<RangeReader>> BatchSpool::Read(const std::string&
     XLAD_ASSIGN_OR_RETURN(const Stream* const now, Find(job));
     if (batch < now->first) return absl::DataLossError(absl::StrCat("batch ", batch, " of job ", job, " was removed"));
     if (batch >= now->next && now->end >= 0) {
-      return absl::OutOfRangeError(absl::StrCat("the client's data ended after batch ", now->end - 1,
+      return absl::OutOfRangeError(absl::StrCat("the client's data ended before batch ", now->end,
                                                 ", expected a batch for step ", batch));
     }
     if (batch >= now->next) {

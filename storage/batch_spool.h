@@ -75,7 +75,8 @@ class BatchSpool {
   // this batch, DataLoss if the batch was removed.
   absl::StatusOr<std::shared_ptr<RangeReader>> Read(const std::string& job, int64_t batch, int64_t wait_ms);
 
-  // If a worker waits for a batch that has not arrived, says so in a sentence without a period. Otherwise empty.
+  // If a worker waits for a batch that has not arrived, returns a sentence about this, without a period. Otherwise
+  // returns an empty text.
   std::string Why(const std::string& job) const;
 
  private:

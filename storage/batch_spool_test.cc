@@ -70,7 +70,7 @@ TEST_F(BatchSpoolTest, ABackupThatBeginsDuringARemovalKeepsTheRest) {
   EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
 }
 
-// Each call would wait for ever if the lock were held while a file is removed.
+// Each call would wait forever if the lock were held while a file is removed.
 TEST_F(BatchSpoolTest, StreamsContinueWhileFilesAreRemoved) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   ASSERT_TRUE(spool_->Keep("ended", 0).ok());
@@ -125,7 +125,7 @@ TEST_F(BatchSpoolTest, ABatchHasALimitAndTheDiskAReserve) {
   files_.free_bytes = (int64_t{1} << 30) + FreeSpace::kCheckBytes - 1;
   const absl::Status full = Send(4, "1");
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, of which it keeps 1024 MiB"));
+  EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, of which the coordinator keeps 1024 MiB"));
   EXPECT_EQ(*spool_->Next("job"), 4) << "the refused batch was not stored";
   files_.free_bytes += 1;
   EXPECT_TRUE(Send(4, "1").ok());
@@ -150,14 +150,14 @@ TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   EXPECT_EQ(*spool_->Next("job"), 20);
 }
 
-TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvives) {
+TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvivesARestart) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   ASSERT_TRUE(Send(0, "a").ok());
   EXPECT_TRUE(absl::IsAborted(spool_->End("job", 0))) << "another sender has sent a batch meanwhile";
   ASSERT_TRUE(spool_->End("job", 1).ok());
   for (int round = 0; round < 2; ++round, Open()) {
     EXPECT_EQ(Read(0), "a");
-    EXPECT_THAT(Read(1), HasSubstr("ended after batch 0, expected a batch for step 1"));
+    EXPECT_THAT(Read(1), HasSubstr("ended before batch 1, expected a batch for step 1"));
     EXPECT_TRUE(absl::IsAborted(Send(1, "b")));
     EXPECT_TRUE(spool_->End("job", 1).ok()) << "repeated";
   }
@@ -172,7 +172,7 @@ TEST_F(BatchSpoolTest, AStreamWhoseBatchesAreAllRemovedKeepsItsEnd) {
   Open();
   EXPECT_EQ(*spool_->Next("job"), 3);
   EXPECT_THAT(Read(2), HasSubstr("batch 2 of job job was removed"));
-  EXPECT_THAT(Read(3), HasSubstr("ended after batch 2"));
+  EXPECT_THAT(Read(3), HasSubstr("ended before batch 3"));
 }
 
 TEST_F(BatchSpoolTest, TheSenderIsSlowedDownToThePaceOfTheReaders) {
@@ -185,7 +185,7 @@ TEST_F(BatchSpoolTest, TheSenderIsSlowedDownToThePaceOfTheReaders) {
   EXPECT_EQ(batch, 103 + BatchSpool::kAhead + 1);
 }
 
-TEST_F(BatchSpoolTest, WaitsEndWithTheBatchWithRoomAndWithTheJob) {
+TEST_F(BatchSpoolTest, WaitsEndWhenTheBatchArrivesThereIsRoomOrTheJobIsRemoved) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   constexpr int64_t kLong = 600'000;
   std::thread reader([&] { EXPECT_TRUE(spool_->Read("job", 0, kLong).ok()); });

@@ -112,7 +112,7 @@ TEST(Checkpoint, TheNewestCommittedOneSurvivesAFailureOrACrashAtAnyOperation) {
   }
 }
 
-// The files of a checkpoint, in /c.
+// The paths of the files in the folder of a checkpoint.
 std::vector<std::string> FilesOf(const MemoryFiles& files, const std::string& folder) {
   std::vector<std::string> paths;
   for (const std::string& path : files.Paths()) {

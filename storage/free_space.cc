@@ -10,7 +10,7 @@ absl::Status FreeSpace::Check(int64_t written) {
   XLAD_ASSIGN_OR_RETURN(const int64_t free_bytes, files_.FreeBytes(folder_));
   if (free_bytes >= reserve_bytes_ + kCheckBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("the coordinator's disk has ", free_bytes >> 20,
-                                                   " MiB left, of which it keeps ", reserve_bytes_ >> 20,
+                                                   " MiB left, of which the coordinator keeps ", reserve_bytes_ >> 20,
                                                    " MiB for its log; free some space in ", folder_));
 }
 

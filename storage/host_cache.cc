@@ -249,7 +249,8 @@ class HostCache::Reader final : public RangeReader {
     if (bypass_) return ReadSource(begin, absl::MakeSpan(*buffer));
     const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kCacheBlockBytes,
                          cache_->options_.max_wait_ms);
-    // Another process still holds the lock, because it is stopped or slow. This reader does not wait for it again.
+    // Another reader still holds the lock, because its process is stopped or slow, or the lock cannot be set at all.
+    // This reader does not wait for it again.
     if (!lock.is_held()) {
       Bypass();
       return ReadSource(begin, absl::MakeSpan(*buffer));
@@ -303,8 +304,9 @@ absl::StatusOr<std::shared_ptr<HostCache>> HostCache::Open(const std::string& fo
   }
   struct stat status{};
   if (lstat(blobs.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || !IsPrivate(status)) {
-    return absl::PermissionDeniedError(absl::StrCat("found ", blobs, ", which other users may use, expected a folder ",
-                                                    "of user ", geteuid(), " with mode 0700; choose another folder"));
+    return absl::PermissionDeniedError(absl::StrCat("found ", blobs, ", which is not a private folder, expected a ",
+                                                    "folder of user ", geteuid(), " with mode 0700; choose another ",
+                                                    "folder"));
   }
   auto cache = std::shared_ptr<HostCache>(new HostCache(blobs, options));
   cache->self_ = cache;
@@ -334,7 +336,8 @@ absl::StatusOr<std::string> HostCache::ReadBlob(const std::string& digest, const
   XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadString(*source, 0, source->size()));
   fetched_bytes_ += std::ssize(bytes);
   if (Sha256Hex(bytes) == digest) return bytes;
-  return absl::DataLossError(absl::StrCat("found other contents than those of blob ", digest));
+  return absl::DataLossError(
+      absl::StrCat("blob ", digest, ": found contents with another SHA-256, also in its source"));
 }
 
 absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out,

@@ -53,7 +53,7 @@ class HostCache {
   // and read from the source once more. DataLoss if they are still wrong.
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, const OpenSource& open_source);
 
-  // The time that ReadStored waits for bytes that a process of this host is about to read. `stop` ends the wait.
+  // The time that ReadStored waits for bytes that a process of this host is about to store. `stop` ends the wait.
   struct Wait {
     int64_t ms = 0;
     const std::atomic<bool>* stop = nullptr;

@@ -43,7 +43,7 @@ struct SpanRead {
 inline constexpr int64_t kReadBytes = 8 << 20;
 
 // Reads all spans, which may overlap, with few reads. Spans that are close together are combined into one read of at
-// most kReadBytes; a larger span is one read. Calls `take` in the order of `begin`, and not for empty spans.
+// most kReadBytes; a larger span is one read. Calls `take` in the order of `begin`. Skips empty spans.
 absl::Status ReadSpans(RangeReader& reader, std::vector<SpanRead> spans);
 
 }  // namespace xlad::storage

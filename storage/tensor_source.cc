@@ -95,8 +95,8 @@ class Region {
   static int64_t Size(const Box& box, int64_t d) { return box.hi[d] - box.lo[d]; }
 
   Box region_;
-  Box from_;  // The region in the piece.
-  Box to_;    // The region in the result.
+  Box from_;  // The box of the piece.
+  Box to_;    // The box of the result.
   int64_t width_;
   int64_t run_ = 0;
   int64_t run_bytes_ = 0;

@@ -72,7 +72,7 @@ class Streams(ClusterTest):
 
         with self.assertRaisesRegex(xlad.Error, "batches could not be read or sent: OSError.'the file is gone'"):
             self.train(fails(), 100).wait()
-        with self.assertRaisesRegex(xlad.Error, "the client's data ended after batch 1, expected a batch for step 2"):
+        with self.assertRaisesRegex(xlad.Error, "the client's data ended before batch 2, expected a batch for step 2"):
             self.train(batches(2), 100).wait()
         with self.assertRaisesRegex(xlad.Error, r"found f32\[2\] for batch in batch 1, expected f32\[4,3\]"):
             self.train(iter([np.ones((4, 3), np.float32), np.ones(2, np.float32)]), 100).wait()
