@@ -31,7 +31,9 @@ absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, co
   if (!reader.ok() && !IsNoIndex(reader.status())) return reader.status();
   if (!reader.ok() || (*reader)->size() == 0) return named;
   std::byte first{};
-  if (!(*reader)->Read(0, {&first, 1}).ok() || first != std::byte{'{'}) return named;  // The text is not JSON.
+  const absl::Status read = (*reader)->Read(0, {&first, 1});
+  if (!read.ok() && !IsNoIndex(read)) return read;
+  if (!read.ok() || first != std::byte{'{'}) return named;  // The text is not JSON.
   const storage::Store store(RealFileSystem(), [&](const std::string& name) { return blobs.OpenBlob(name); });
   const absl::StatusOr<CheckpointIndex> index = store.ReadIndex(uri);
   if (!index.ok() && IsNoIndex(index.status())) return named;

@@ -161,5 +161,32 @@ TEST_F(BlobCollectorTest, AFailureAtAnyOperationLosesNoNeededBlob) {
   }
 }
 
+// One read fails, for each read in turn. The error says nothing about the blob, so the blobs that it names must stay.
+TEST_F(BlobCollectorTest, AReadThatFailsOnceLosesNoNeededBlob) {
+  for (const bool dropped : {false, true}) {
+    for (int64_t fail_after = 0;; ++fail_after) {
+      ASSERT_LT(fail_after, 1000);
+      files_ = MemoryFiles();
+      Open();
+      // The checkpoints share the blob of their tensor.
+      const std::string older = PutCheckpoint(10, "weights"), newer = PutCheckpoint(20, "weights");
+      Wait(kHourMs + 1);
+      if (dropped) collector_->Drop(older);
+      files_.fail_read_after = files_.reads + fail_after;
+      const bool done = dropped ? collector_->CollectDropped(Needing({newer})).ok()
+                                : collector_->CollectAll(Needing({newer})).ok();
+      const bool failed = files_.reads > files_.fail_read_after;
+      files_.fail_read_after = INT64_MAX;
+      const std::vector<std::string> named = *BlobsNamedBy(*blobs_, newer);
+      EXPECT_EQ(named.size(), 2u);
+      for (const std::string& blob : named) EXPECT_TRUE(blobs_->Verify(blob)) << "read " << fail_after;
+      if (!failed) {
+        EXPECT_TRUE(done);
+        break;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xlad::service

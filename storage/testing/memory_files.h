@@ -19,12 +19,16 @@ namespace xlad::storage {
 // Every operation that changes the disk is counted, except MakeDirectories. After `fail_after` operations, all further
 // counted operations fail with `failure`. An Append that fails writes half of its bytes. `Crash` simulates a loss of
 // power: contents that have not been synced are lost or partly kept, and new names in folders that have not been synced
-// may be lost too.
+// may be lost too. Operations that read are counted separately, and only one of them fails: the one before which
+// `fail_read_after` reads took place. Its error is `read_failure`.
 class MemoryFiles final : public FileSystem {
  public:
   int64_t fail_after = INT64_MAX;
   absl::Status failure = absl::ResourceExhaustedError("the disk is full");
   int64_t operations = 0;
+  int64_t fail_read_after = INT64_MAX;
+  absl::Status read_failure = absl::InternalError("Input/output error");
+  int64_t reads = 0;
   int64_t free_bytes = int64_t{1} << 40;
   std::function<void()> after_list;     // Called once by the next List, after it has read the names.
   std::function<void()> before_read;    // Called once by the next Read.
@@ -46,6 +50,7 @@ class MemoryFiles final : public FileSystem {
 
   absl::StatusOr<std::string> Read(const std::string& path) override {
     if (before_read) std::exchange(before_read, nullptr)();
+    XLAD_RETURN_IF_ERROR(CountRead());
     const auto found = files_.find(path);
     if (found == files_.end()) return absl::NotFoundError(absl::StrCat("cannot open ", path));
     return found->second->bytes;
@@ -134,6 +139,7 @@ class MemoryFiles final : public FileSystem {
         : files_(files), contents_(std::move(contents)) {}
     absl::StatusOr<int64_t> Size() const override { return std::ssize(contents_->bytes); }
     absl::Status Read(int64_t offset, absl::Span<std::byte> out) const override {
+      XLAD_RETURN_IF_ERROR(files_->CountRead());
       if (offset + std::ssize(out) > std::ssize(contents_->bytes)) return absl::DataLossError("the file ends");
       if (!out.empty()) std::memcpy(out.data(), contents_->bytes.data() + offset, out.size());
       return absl::OkStatus();
@@ -155,6 +161,7 @@ class MemoryFiles final : public FileSystem {
   };
 
   absl::Status Count() { return ++operations > fail_after ? failure : absl::OkStatus(); }
+  absl::Status CountRead() { return reads++ == fail_read_after ? read_failure : absl::OkStatus(); }
   static void AddName(const std::string& folder, absl::string_view path, std::set<std::string>* names) {
     if (!absl::ConsumePrefix(&path, folder) || !absl::ConsumePrefix(&path, "/")) return;
     names->insert(std::string(path.substr(0, path.find('/'))));
