@@ -51,8 +51,8 @@ absl::StatusOr<SafetensorsEntry> CheckEntry(const std::string& name, const RawEn
     return MalformedError(absl::StrCat("tensor \"", name, "\": ", elements.status().message()));
   }
   if (begin < 0 || end < begin || end > data_bytes) {
-    return MalformedError(absl::StrCat("tensor \"", name, "\" has the bytes [", begin, ", ", end, ") of the ",
-                                       data_bytes, " bytes of data"));
+    return MalformedError(absl::StrCat("tensor \"", name, "\" has the data_offsets [", begin, ", ", end,
+                                       "], expected a range in the ", data_bytes, " bytes of data"));
   }
   if (end - begin != entry.shape.bytes()) {
     return MalformedError(absl::StrCat("tensor \"", name, "\" of shape ", entry.shape.ToString(), " has ", end - begin,
@@ -108,7 +108,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool null() override { return Refuse("has a null"); }
-  bool boolean(bool) override { return Refuse("has a truth value"); }
+  bool boolean(bool) override { return Refuse("has a boolean"); }
   bool number_float(number_float_t, const string_t& text) override {
     return Refuse(absl::StrCat("has the number ", text));
   }
@@ -171,8 +171,10 @@ absl::StatusOr<SafetensorsIndex> ParseSafetensorsIndex(absl::string_view bytes, 
   if (bytes.size() < 8) return MalformedError(absl::StrCat("found ", bytes.size(), " bytes, expected at least 8"));
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, bytes.data(), 8);
-  if (header_bytes > static_cast<uint64_t>(kMaxSafetensorsHeaderBytes) || header_bytes > bytes.size() - 8) {
-    return MalformedError(absl::StrCat("header length ", header_bytes, " is past the end of ", bytes.size(), " bytes"));
+  const uint64_t max_header_bytes = std::min<uint64_t>(kMaxSafetensorsHeaderBytes, bytes.size() - 8);
+  if (header_bytes > max_header_bytes) {
+    return MalformedError(
+        absl::StrCat("found a header of ", header_bytes, " bytes, expected at most ", max_header_bytes));
   }
   HeaderReader reader;
   if (!nlohmann::json::sax_parse(bytes.data() + 8, bytes.data() + 8 + header_bytes, &reader)) {
