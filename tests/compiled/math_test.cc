@@ -1,4 +1,4 @@
-// The error of the f32 functions, in units in the last place, over dense sweeps of all f32 values.
+// The error of the f32 functions, in units in the last place, over a regular sample of all f32 values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr int64_t kBlock = 1 << 20;
 struct Function {
   const char* opcode;
   double (*exact)(double);
-  double most_ulp;
+  double max_ulp;
 };
 
 double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
@@ -112,7 +112,7 @@ TEST_P(Math, StaysWithinItsBound) {
       }
     }
   }
-  EXPECT_LE(worst, function.most_ulp) << function.opcode << " at " << at;
+  EXPECT_LE(worst, function.max_ulp) << function.opcode << " at " << at;
   RecordProperty("worst_ulp", absl::StrCat(worst));
   std::printf("%s: at most %.3f ulp, at %g\n", function.opcode, worst, static_cast<double>(at));
 }
@@ -145,7 +145,7 @@ TEST_P(Math, DoesNotDependOnNeighboringElements) {
 
 // The f32 arguments nearest to multiples of pi/2, at which sine or cosine is smallest: to the first 10,000 multiples,
 // to those around the limit of the fast reduction, and to the multiple that is nearest to any f32 (16367173 * 2^72).
-TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
+TEST(Trigonometry, IsAccurateNearMultiplesOfHalfPi) {
   constexpr int64_t kCount = 20000;
   for (const Function& function : kFunctions) {
     const std::string opcode = function.opcode;
@@ -163,12 +163,12 @@ TEST(Trigonometry, IsExactNearMultiplesOfHalfPi) {
     for (int64_t i = 0; i < kCount; ++i) {
       worst = std::max(worst, UlpError(compiled.y()[i], function.exact(static_cast<double>(compiled.x()[i]))));
     }
-    EXPECT_LE(worst, function.most_ulp) << opcode;
+    EXPECT_LE(worst, function.max_ulp) << opcode;
   }
 }
 
-// The masked scores of attention have arguments like these. Operations whose results are denormal would take many times
-// as long.
+// The masked scores of attention are such arguments. Operations whose results are denormal take many times as long as
+// others on some CPUs.
 TEST(Exponential, DoesNotUnderflowIfTheResultIsZero) {
   Compiled compiled("exponential", 64);
   const float arguments[] = {-104.5f, -110, -200, -1e4f, -1e9f, -1e30f, -3.4028235e38f, -INFINITY};

@@ -1,8 +1,9 @@
 """Programs that JAX makes: each is one expression over random arrays, in several element types.
 
-The names in an expression: x, y: arrays in [-3, 3] of the type that is tested; u: an array of this type in (0, 1); i:
-s32 indices from 0 to 4; b: pred; m: square matrices; spd: positive definite ones; key: a random key; T: the element
-type.
+The names in an expression: x, y: arrays of the type that is tested, with elements in [-3, 3] (signed integers: in
+[-15, 15]; unsigned integers: in [0, 15]); u: an array of this type in (0, 1); i: s32 indices from 0 to 4; b: an array of
+type pred; m: a square matrix; spd: a positive definite matrix; x4, k4, g4: the input and two kernels of convolutions; m3:
+three matrices; key: a random key; T: the element type.
 """
 
 import re
@@ -155,12 +156,12 @@ def make_case(rng, family, expression, name):
     text = lowered.compiler_ir("hlo").as_hlo_text(print_large_constants=True)
     expected = [np.asarray(r) for r in results]
     # A program is as exact as the least exact type in it. Attention, for example, computes in f32.
-    least = max((EPSILON[kind] for kind in EPSILON if f"{kind}[" in text), default=None)
+    max_epsilon = max((EPSILON[kind] for kind in EPSILON if f"{kind}[" in text), default=None)
     compare = []
     for r in expected:
         kind = NAMES[r.dtype]
         scale = float(np.nanmax(np.abs(np.where(np.isfinite(r), r, 0)).astype(np.float64))) if r.size else 0.0
-        epsilon = least if kind in EPSILON else None
+        epsilon = max_epsilon if kind in EPSILON else None
         compare.append({"kind": "eq"} if epsilon is None else
                        {"kind": "close", "rtol": epsilon, "atol": float(f"{epsilon * max(1.0, scale):.2g}")})
     slug = re.sub(r"\W+", "_", re.sub(r"\b(lax|jnp|jax)\.", "", expression)).strip("_")[:60]

@@ -16,9 +16,9 @@ import own_cases
 from cases import write
 
 FOLDER = pathlib.Path(__file__).parent / "slice"
-# The most characters of a program. Special functions and random numbers can unroll to much longer programs, which are
-# left out.
-MOST_TEXT = 7000
+# The maximum number of characters of a program. Special functions and random numbers can unroll to much longer programs,
+# for which no cases are made.
+MAX_TEXT = 7000
 
 
 def jax_cases(only):
@@ -33,14 +33,14 @@ def jax_cases(only):
         except Exception as error:  # JAX raises many kinds of errors if a function does not accept a type.
             print(f"no case: {expression} in {name}: {str(error).splitlines()[0][:100]}")
             continue
-        if len(case.text) <= MOST_TEXT:
+        if len(case.text) <= MAX_TEXT:
             yield case
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
-    parser.add_argument("--only", nargs="*", default=[""], help="families of JAX programs")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="the output, whose old contents are removed")
+    parser.add_argument("--only", nargs="*", default=[""], help="prefixes of the families of JAX programs to make")
     arguments = parser.parse_args()
     cases = {case.name: case for case in [*own_cases.all_cases(), *jax_cases(tuple(arguments.only))]}
     shutil.rmtree(arguments.folder, ignore_errors=True)

@@ -6,13 +6,13 @@ from cases import BITS, COMPLEX, DTYPES, F8, FLOATS, INTEGERS, SIGNED, UNSIGNED
 from program import EXACT, close, shape, ulp
 from values import random_array, random_shape
 
-# popcnt leaves out s4 and u4, for which XLA counts the bits of the byte.
+# s4 and u4 are the last, because popcnt leaves them out: XLA counts the bits of the whole byte.
 WHOLE = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "s4", "u4"]
 SMALL = F8 + ["f4e2m1fn"]
 REAL = FLOATS + ["f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3", "f8e3m4"]
 
-# opcode: (element types, allowed errors of f16/bf16/f8, f32 and f64 in units in the last place, or None if results must
-# be exact).
+# opcode: (element types, the allowed error of f32 and f64 in units in the last place, or None if results must be exact).
+# Types of at most 16 bits are allowed one unit, and complex types the errors in RELATIVE.
 UNARY = {
     "abs": (SIGNED[1:] + REAL + COMPLEX, None), "negate": (WHOLE + REAL + COMPLEX, None),
     "sign": (SIGNED[1:] + REAL + COMPLEX, None), "not": (["pred"] + WHOLE, None),

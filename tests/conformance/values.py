@@ -59,9 +59,9 @@ def random_array(rng, name, shape, wide=True, special=True):
     return values.reshape(shape)
 
 
-def random_shape(rng, max_rank=3, max_size=5, empty=0.05):
-    rank = int(rng.integers(0, max_rank + 1))
-    return tuple(0 if rng.random() < empty else int(rng.integers(1, max_size + 1)) for _ in range(rank))
+def random_shape(rng, max_ndim=3, max_size=5, empty=0.05):
+    ndim = int(rng.integers(0, max_ndim + 1))
+    return tuple(0 if rng.random() < empty else int(rng.integers(1, max_size + 1)) for _ in range(ndim))
 
 
 def dims_text(dims):

@@ -62,7 +62,7 @@ bool IsValid(const Layout& layout) {
          layout.batch_count > 0;
 }
 
-// The words of an algorithm.
+// Indices of LtAlgorithm::data.
 enum Word { kScheme, kWorkspaceBytes, kAlignments, kProblem };
 
 // A number that differs for different problems.

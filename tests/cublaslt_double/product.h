@@ -47,12 +47,14 @@ struct Problem {
   uint64_t k() const { return operation.transpose_a != 0 ? a.rows : a.columns; }
 };
 
-// kLtInvalidValue for descriptions that do not match or overlap, kLtNotSupported for other combinations of types than
-// sums of f32 over operands of the same type with a result of that type or f32.
+// Returns kLtInvalidValue if the sizes of the matrices do not match, or if matrices of the batch C or D overlap.
+// Returns kLtNotSupported unless sums are computed in f32, both operands have the same type, and the result has that
+// type or f32.
 LtStatus CheckProblem(const Problem& problem);
 
 // What the library proposes for a valid problem, the best first. The first one has a state that is not success. The
-// others split the sum into two parts, if the preference allows one of the schemes of reduction, or compute it at once.
+// others split the sum into two parts, if the preference allows one of the schemes of reduction, or compute it in one
+// part.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 
 // The addresses that a call is given, as integers.
@@ -60,8 +62,8 @@ struct Addresses {
   uint64_t a, b, c, d, workspace;
 };
 
-// kLtInvalidValue if the algorithm was proposed for another problem or its workspace is too small or not aligned,
-// kLtNotSupported if a matrix is not aligned as the preference promised.
+// Returns kLtInvalidValue if the algorithm was proposed for another problem or its workspace is too small or not
+// aligned, and kLtNotSupported if a matrix does not have the alignment in the preference.
 LtStatus CheckCall(const Problem& problem, const LtAlgorithm& algorithm, const Addresses& at, size_t workspace_bytes);
 
 // The bytes of workspace that the algorithm uses.

@@ -1,4 +1,4 @@
-// The state of the test double of NVIDIA's driver: its settings, its GPU's memory, its streams.
+// The state of the test double of NVIDIA's driver: its settings, the memory of its GPUs, and its streams.
 #pragma once
 
 #include <condition_variable>

@@ -6,7 +6,7 @@
 namespace xlad::cuda_double {
 namespace {
 
-// Returns the host memory of an address of any space. If there is none, calls Thread::Fail and returns null.
+// Returns the host memory of an address in any state space. If there is none, calls Thread::Fail and returns null.
 std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   if (address % bytes != 0) {
     t.Fail(kMisalignedAddress);
@@ -25,7 +25,7 @@ std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   return nullptr;
 }
 
-// r has the results, then the register of the address.
+// Instruction::r has the results, then the register of the address.
 template <typename T>
 const Instruction* Load(const Instruction* i, Thread& t) {
   const uint64_t address = t.Get<uint64_t>(i->r[i->count]) + static_cast<uint64_t>(i->offset);
@@ -41,7 +41,7 @@ const Instruction* Load(const Instruction* i, Thread& t) {
   return i + 1;
 }
 
-// r has the register of the address, then the values.
+// Instruction::r has the register of the address, then the values.
 template <typename T>
 const Instruction* Store(const Instruction* i, Thread& t) {
   const uint64_t address = t.Get<uint64_t>(i->r[0]) + static_cast<uint64_t>(i->offset);

@@ -40,13 +40,13 @@ std::vector<Token> Tokenize(const std::string& text) {
     }
     if (c == '"') {
       end = text.find('"', end);
-      if (end == std::string::npos) Fail(line, "a string without an end");
+      if (end == std::string::npos) Fail(line, "a string has no closing quote");
       ++end;
     }
     if (IsWord(c)) {
       while (end < text.size() && IsWord(text[end])) ++end;
     } else if (std::string("{}()[],;:+<>=@!\"").find(c) == std::string::npos) {
-      Fail(line, std::string("found '") + c + "'");
+      Fail(line, std::string("found '") + c + "', expected a token of PTX");
     }
     tokens.push_back({text.substr(at, end - at), line});
     at = end;
@@ -74,7 +74,7 @@ std::optional<uint64_t> NumberBits(const std::string& text) {
 int64_t ElementBytes(const std::string& type, int line) {
   if (type == ".pred") return 1;
   const int bits = type.size() > 2 ? std::atoi(type.c_str() + 2) : 0;
-  if (bits % 8 != 0 || bits < 8 || bits > 64) Fail(line, "found type '" + type + "'");
+  if (bits % 8 != 0 || bits < 8 || bits > 64) Fail(line, "found type '" + type + "', expected .pred or 8 to 64 bits");
   return bits / 8;
 }
 
@@ -141,7 +141,7 @@ class Parser : private Reader {
     } else if (word == ".global" || word == ".const" || word == ".shared") {
       ParseVariable(word == ".shared");
     } else if (word != ".visible" && word != ".weak" && word != ".extern") {
-      Fail(Line(), "found '" + word + "'");
+      Fail(Line(), "found '" + word + "', expected a directive of a module");
     }
   }
 
@@ -288,7 +288,7 @@ class Parser : private Reader {
         Skip(",");
       }
     } else if (directive != ".pragma" && directive != ".loc") {
-      Fail(Line(), "found '" + directive + "'");
+      Fail(Line(), "the test double does not know '" + directive + "'");
     }
     while (!Skip(";")) Next();
   }
@@ -391,7 +391,9 @@ class Parser : private Reader {
       address.offset = local_names_[operands.symbol];
       return;
     }
-    if (!operands.symbol.empty()) Fail(Line(), "found '" + operands.symbol + "'");
+    if (!operands.symbol.empty()) {
+      Fail(Line(), "found '" + operands.symbol + "', expected a register, a number or a variable");
+    }
     std::string full = name;
     if (StartsWith(name, "mov.") && operands.vector_at >= 0) {
       full = (operands.vector_at == 0 ? "split" : "join") + name.substr(3);
@@ -407,13 +409,13 @@ class Parser : private Reader {
     const auto parameter = parameter_offsets_.find(operands.symbol);
     if (parameter != parameter_offsets_.end()) {
       Instruction& load = Emit(name);
-      if (load.count != 1) Fail(Line(), "found a vector of a parameter");
+      if (load.count != 1) Fail(Line(), "found a vector of parameter '" + operands.symbol + "', expected a scalar");
       load.r[0] = operands.r[0];
       load.offset = parameter->second + operands.offset;
       return;
     }
     if (!operands.symbol.empty() || operands.offset != 0 || operands.r.size() != 2) {
-      Fail(Line(), "found a part of a parameter");
+      Fail(Line(), "found an access to a part of a parameter, expected one to all of it");
     }
     Instruction& copy = Emit("copy");
     copy.r[0] = operands.r[0];
@@ -466,7 +468,8 @@ class Parser : private Reader {
       details->callee = found->second.get();
       if (details->callee->parameters.size() != details->arguments.size() ||
           details->callee->results.size() != details->results.size()) {
-        Fail(Line(), "a call of '" + details->callee_name + "' has another number of arguments");
+        Fail(Line(),
+             "a call of '" + details->callee_name + "' has other numbers of arguments or results than its definition");
       }
     }
   }

@@ -1,4 +1,4 @@
-// Runs the threads of a block one after the other, each up to the next barrier.
+// Runs the threads of a block one after the other, each up to the next barrier or shuffle.
 #include <algorithm>
 
 #include "tests/cuda_driver_double/ptx_program.h"
@@ -30,7 +30,8 @@ void Run(Thread* thread) {
   while (next != nullptr) next = next->step(next, *thread);
 }
 
-// shfl.sync.MODE.b32 result, value, lane, clamp and mask, members. Lanes that are out of range keep their own value.
+// shfl.sync.MODE.b32 result, value, lane, clamp and mask, members. If the source lane is out of range, a lane keeps
+// its own value.
 void Exchange(Thread* warp, int lanes) {
   uint32_t values[kWarp] = {};
   for (int lane = 0; lane < lanes; ++lane) values[lane] = warp[lane].Get<uint32_t>(warp[lane].next->r[1]);

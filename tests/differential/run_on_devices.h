@@ -11,7 +11,7 @@ namespace xlad {
 
 using DeviceArrays = std::vector<std::vector<tensor::Array>>;  // Indexed by device, then by leaf.
 
-// Runs one step on memory that is first filled with garbage. `inputs` are each device's shards of the entry's
+// Runs one step on memory that is first filled with bytes 0xEF. `inputs` are each device's shards of the entry's
 // parameters. Returns each device's shards of the results. If there are two workers, collectives between even and odd
 // devices are messages over TCP, and started collectives run on threads of their own.
 absl::StatusOr<DeviceArrays> RunOnDevices(const Executable& executable, const DeviceArrays& inputs, int workers = 1);

@@ -25,8 +25,8 @@ def is_alive(pid):
 
 
 def running_attempt(worker):
-    """Returns the process of the worker's attempt, which trains without end. The process that waits for the next attempt
-    computes only while it starts."""
+    """Returns the process of the worker's attempt, which must train until it is stopped. The process that waits for the
+    next attempt computes only while it starts."""
     def found():
         times = {pid: cpu_seconds(pid) for pid in attempts(worker)}
         pid = max(times, key=times.get, default=None)
@@ -117,7 +117,7 @@ class Attempts(unittest.TestCase):
             job = wait_for(lambda: (j := made.job(job_id))["state"] == "FAILED" and j, "the job's end")
             self.assertIn("signal 11 (Segmentation fault)", job["reason"])
 
-    def test_attempts_die_with_their_daemon(self):
+    def test_attempts_end_with_their_daemon(self):
         with cluster(workers=1, devices=1) as made:
             job_id = made.submit(JOB, *LONG)
             made.wait_for_steps(job_id)
@@ -190,7 +190,7 @@ class Attempts(unittest.TestCase):
             wait_for(lambda: made.job(job_id)["state"] == "RUNNING", "the job to run")
             wait_for(lambda: (p := busiest(made.workers["short"])) and cpu_seconds(p) > 0.5, "the loop")
             pids = attempts(made.workers["short"])
-            self.assertEqual(made.workers["short"].terminate(), 1, "the grace is over")
+            self.assertEqual(made.workers["short"].terminate(), 1, "the grace period is over")
             wait_for(lambda: not any(is_alive(pid) for pid in pids), "the loop's end")
 
     def test_errors_of_the_memory_limit_name_the_largest_buffer(self):
@@ -211,14 +211,14 @@ class Attempts(unittest.TestCase):
                              "the worker to start")
             port = json.loads(first)["data"].rsplit(":", 1)
             idle = [socket.create_connection((port[0], int(port[1])), timeout=30) for _ in range(1000)]
-            for i, stranger in enumerate(idle[:300]):
-                stranger.sendall(os.urandom(i))
+            for i, connection in enumerate(idle[:300]):
+                connection.sendall(os.urandom(i))
             try:
                 job_id = made.submit(JOB, "--mesh", "dp=2", "--steps", "20")
                 wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
             finally:
-                for stranger in idle:
-                    stranger.close()
+                for connection in idle:
+                    connection.close()
 
 
 def replicated_job(where, rows):

@@ -1,4 +1,4 @@
-"""Every command: outputs, exit codes, and the error for every bad input."""
+"""Every command: outputs, exit codes, and errors for invalid input."""
 
 import contextlib
 import json
@@ -136,7 +136,7 @@ class Commands(unittest.TestCase):
         self.assertGreater(broken["units"]["ici"], 1.05 * whole["units"]["ici"])
         self.assertEqual(broken["units"]["mxu"], whole["units"]["mxu"])
         carried = lambda run: sum(link["bytes"] for link in run["links"])
-        self.assertGreater(carried(broken), carried(whole), "bytes take a longer way")
+        self.assertGreater(carried(broken), carried(whole), "bytes take a longer route")
         self.assertEqual(simulate("1-0"), broken)
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-1", "--broken-link", "0-4",
                    words=["broken links separate its chips", "found no route from rank 0 to rank 1"], code=(3,))
@@ -263,10 +263,10 @@ class Commands(unittest.TestCase):
             self.fails("coordinator", "--listen", address, "--data", where / "d", words=[address], code=(3,))
         with socket.socket() as silent:  # It is bound, so that no other program listens on the port.
             silent.bind(("127.0.0.1", 0))
-            nobody = f"127.0.0.1:{silent.getsockname()[1]}"
-            self.fails("ps", "--coordinator", nobody, words=[nobody], code=(3,))
+            unused = f"127.0.0.1:{silent.getsockname()[1]}"
+            self.fails("ps", "--coordinator", unused, words=[unused], code=(3,))
             self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
-            self.fails("worker", "--coordinator", nobody, "--listen", "no.such.host.invalid",
+            self.fails("worker", "--coordinator", unused, "--listen", "no.such.host.invalid",
                        words=["no.such.host.invalid"])
         with folder() as where:
             self.fails("ps", "--join", where / "none", words=["none"], code=(2,))

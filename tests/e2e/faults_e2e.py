@@ -22,7 +22,7 @@ LONG = ("--steps", "1000000")
 
 
 class Faults(unittest.TestCase):
-    def test_killed_worker_is_named_before_its_silence_is_noticed(self):
+    def test_a_killed_worker_is_named_before_its_heartbeats_time_out(self):
         with cluster(workers=4, devices=2) as made:
             job_id = made.submit(JOB, *MESH, *LONG, "--attempts", "1")
             made.wait_for_steps(job_id)
@@ -32,7 +32,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(job["state"], "FAILED")
             for word in ("w2", f"pid {victim.pid}", "host ", "step "):
                 self.assertIn(word, job["reason"])
-            # The reason is not the silence of the worker, because that would be noticed only after ten seconds.
+            # The reason is not that heartbeats are missing, because a worker counts as lost only after ten seconds without any.
             self.assertNotRegex(job["reason"], "no heartbeat for|not been connected for")
             self.assertEqual([w["state"] for w in job["workers"] if w["id"] == "w2"], ["lost"])
             for name in ("w0", "w1", "w3"):
@@ -239,8 +239,8 @@ class Faults(unittest.TestCase):
                 self.assertIn("drains", log)
                 for at, folders, files in os.walk(where / "data"):
                     for path in [at, *(os.path.join(at, name) for name in folders + files)]:
-                        with contextlib.suppress(FileNotFoundError):  # The job drops old checkpoints meanwhile.
-                            self.assertEqual(os.lstat(path).st_mode & 0o077, 0, f"others may use {path}")
+                        with contextlib.suppress(FileNotFoundError):  # The job deletes old checkpoints meanwhile.
+                            self.assertEqual(os.lstat(path).st_mode & 0o077, 0, f"other users can access {path}")
             finally:
                 up.close()
 
@@ -253,18 +253,18 @@ class Faults(unittest.TestCase):
                 wait_for(lambda: words in submit.log(), "what the job waits for")
                 code, out, err = xlad("resize", made.ps()[0]["id"], "--mesh", "dp=4", "--coordinator", made.address)
                 self.assertEqual(code, 0, err)
-                self.assertIn("4 devices, the workers have 1", out, "it may be as large as any job")
+                self.assertIn("4 devices, the workers have 1", out, "a waiting job may be resized to more than that")
             finally:
                 submit.close()
 
-    def test_ctrl_c_while_it_is_built_is_not_a_failure(self):
-        with folder() as where:  # Sends SIGINT to every process of the group, as a terminal does.
+    def test_ctrl_c_while_a_job_is_built_is_not_a_failure(self):
+        with folder() as where:
             with subprocess.Popen([XLAD, "run", JOB, *MESH, "--cache", "off", "--data", where], start_new_session=True,
                                   stderr=subprocess.PIPE) as run:
                 try:
                     wait_for(lambda: any(b"__build" in line for line in children(run.pid).values()), "the build")
                 finally:
-                    os.killpg(run.pid, signal.SIGINT)
+                    os.killpg(run.pid, signal.SIGINT)  # To every process of the group, as a terminal does.
                 self.assertNotIn(b"FAILED", run.communicate(timeout=PATIENCE_S)[1])
                 self.assertEqual(run.returncode, 130)
 

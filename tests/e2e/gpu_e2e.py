@@ -79,7 +79,7 @@ class GpuTest(unittest.TestCase):
                 for word in words:
                     self.assertIn(word, out + err)
 
-    def test_a_job_fails_alone(self):
+    def test_a_job_that_fails_on_a_gpu_does_not_affect_one_on_the_cpu(self):
         with driver(DRIVER_DOUBLE, "fail=cuLaunchKernel:719:5"), cluster(workers=0, devices=1) as made:
             made.start_worker("w0", "--device", "cuda:1,cpu:1")
             wait_for(lambda: len(made.status()["workers"]) == 1, "the worker to register")

@@ -20,7 +20,7 @@ OWN_EXAMPLES = REPO / "examples"
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
-# A test that passes waits much shorter. The limit is for a machine that several other programs keep busy.
+# A test that passes waits much less. The limit allows for a machine on which several other programs run.
 PATIENCE_S = 240
 
 
@@ -58,8 +58,8 @@ def folder():
 
 
 def free_ports(count):
-    """Returns ports on which nothing listens. They are below the range from which the system takes ports, so that no
-    other test gets one of them before it is used."""
+    """Returns ports on which nothing listens. They are below the range of ephemeral ports, so that the system does not
+    assign one of them to another socket before it is used."""
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found = set()
     while len(found) < count:
@@ -101,7 +101,8 @@ class Process:
         self.log_file.close()
 
     def terminate(self, timeout=PATIENCE_S):
-        """Ends the process with SIGTERM and returns its exit code. Kills it if it has not ended after `timeout`."""
+        """Ends the process with SIGTERM and returns its exit code. If it has not ended after
+        `timeout` seconds, kills it and raises TimeoutExpired."""
         self.popen.send_signal(signal.SIGTERM)
         try:
             return self.popen.wait(timeout)
@@ -148,7 +149,8 @@ class Cluster:
         return None
 
     def start_worker(self, name, *devices):
-        """`devices` is --device or --devices with its value, and replaces the cluster's number of cpu devices."""
+        """`devices` begins with --device or --devices and its value, which replace the cluster's number of cpu devices. Other
+        flags may follow."""
         self.workers[name] = Process(
             self.where / f"{name}.log", "worker", "--coordinator", self.address, "--id", name,
             *(devices or ("--devices", self.devices))

@@ -128,7 +128,7 @@ def call(channel, method, requests, timeout=None):
 
 
 def listening_ports(pid):
-    """The TCP ports of loopback on which a process listens."""
+    """Returns the TCP ports on which a process listens (IPv4)."""
     inodes = set()
     for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ def descriptors(pid):
 
 
 def stalled_call(path):
-    """The start of a call, as raw bytes (RFC 9113, RFC 7541). Its body of 60 MB is never sent."""
+    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has 10 kB of it."""
     def header(name, value):
         return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
 
@@ -210,19 +210,19 @@ class Hostile(unittest.TestCase):
         register.register.incarnation = 666
         register.register.devices = 2
         register.register.protocol = 1
-        lies = [attach.request() for _ in range(4)]
-        for lie, part in zip(lies, ("failed", "finished", "shard_written", "exited")):
-            message = getattr(lie, part)
+        reports = [attach.request() for _ in range(4)]  # None of these is true.
+        for report, part in zip(reports, ("failed", "finished", "shard_written", "exited")):
+            message = getattr(report, part)
             message.job_id, message.attempt = self.job_id, 1
-        lies[2].shard_written.shard.sha256 = "0" * 64
-        call(self.channel, attach, [register, *lies])  # Registers under the id of a live worker.
+        reports[2].shard_written.shard.sha256 = "0" * 64
+        call(self.channel, attach, [register, *reports])  # Registers under the id of a live worker.
         register.register.worker_id = "stranger"
-        for lie in lies:
-            call(self.channel, attach, [register, lie], timeout=1.0)
+        for report in reports:
+            call(self.channel, attach, [register, report], timeout=1.0)
         code, out, err = xlad("status", "--coordinator", self.made.address, "--format", "json")
         self.assertEqual(code, 0, err)
         workers = {worker["id"]: worker for worker in json.loads(out)["workers"]}
-        self.assertEqual(workers["w0"]["pid"], self.made.workers["w0"].pid, "its id cannot be stolen")
+        self.assertEqual(workers["w0"]["pid"], self.made.workers["w0"].pid, "another client cannot use its id")
         self.assertEqual(workers["w0"]["state"], "alive")
 
     def test_flood(self):

@@ -67,7 +67,7 @@ class NcclTest(unittest.TestCase):
             self.assertGreater(min(numbers), 0)
             self.assert_close(found, self.cpu_losses(where))
 
-    def test_collectives_are_staged_where_nccl_cannot_run(self):
+    def test_collectives_are_staged_if_nccl_cannot_run(self):
         """In the default mode, on one GPU, and without the library."""
         for name, gpus, nccl, flags in (("mode", ("0", "1"), NCCL_DOUBLE, ()),
                                         ("one GPU", ("0", "0"), NCCL_DOUBLE, ("--mode", "fast")),
@@ -77,7 +77,7 @@ class NcclTest(unittest.TestCase):
                 self.assertEqual(numbers_by_nccl(made), [0, 0])
                 self.assert_close(found, self.cpu_losses(where))
 
-    def test_a_killed_peer_ends_the_job_with_its_name(self):
+    def test_the_reason_of_the_failure_names_a_killed_worker(self):
         for settings in ("", "silent=1"):
             with self.subTest(settings), libraries(settings=settings), two_gpus() as made:
                 job_id = made.submit(JOB, "--mesh", "dp=2", "--device", "cuda:2", "--mode", "fast", "--attempts", "1",

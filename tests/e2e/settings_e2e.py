@@ -1,4 +1,4 @@
-"""Settings from flags, environment variables and files; launchers; the pages, lists and curves that display a
+"""Settings from flags, environment variables and files; launchers; the pages and commands that display a
 cluster."""
 
 import json
@@ -69,7 +69,7 @@ class Settings(unittest.TestCase):
         for variable, users in commands.items():
             self.assertRegex(variable, r"^XLAD_[A-Z0-9_]+$")
             keys = {key for _, key in users}
-            self.assertEqual(len(keys), 1, f"{variable} is of several flags: {users}")
+            self.assertEqual(len(keys), 1, f"{variable} belongs to several flags: {users}")
         for section, key, variable in (("worker", "devices", "XLAD_WORKER_DEVICES"), ("up", "listen", "XLAD_UP_LISTEN"),
                                        ("ps", "join", "XLAD_JOIN"), ("ckpt.ls", "coordinator", "XLAD_COORDINATOR")):
             self.assertIn((section, key), commands[variable])
@@ -97,7 +97,7 @@ def get(address, path):
         return error.code, error.read().decode()
 
 
-class SeenFromOutside(unittest.TestCase):
+class Monitoring(unittest.TestCase):
     def test_pages_and_lists_of_a_cluster_that_trains(self):
         with folder() as where:
             up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
@@ -110,8 +110,8 @@ class SeenFromOutside(unittest.TestCase):
                 job = out.split()[0]
                 self.assertEqual(get(http, "/livez"), (200, "ok\n"))
                 self.assertEqual(get(http, "/readyz"), (200, "ok\n"))
-                # The figures are those of the coordinator's last tick.
-                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1], "the metrics to follow")
+                # The metrics are those of the coordinator's last tick.
+                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1], "the metrics to be updated")
                 self.assertIn('xlad_devices{state="alive"} 2\n', get(http, "/metrics")[1])
                 state = json.loads(get(http, "/api/state")[1])
                 self.assertEqual([j["id"] for j in state["jobs"]], [job])

@@ -75,7 +75,7 @@ class Slurm(SlurmCluster):
         return found
 
     def show(self):
-        """Returns the output of the daemons and of the batch script, for the message of a failure."""
+        """Prints the end of the output of the daemons and of the batch script, for the message of a failure."""
         for path in sorted([*self.where.glob("*.log"), *self.where.glob("slurm-*.out")]):
             print(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
 

@@ -27,14 +27,14 @@ struct Function {
   bool is_friend_or_not_written = false;
 };
 
-// In the order of the source text.
+// Returns the functions in the order of the source text.
 std::vector<Function> FindFunctions(const std::string& source);
 
 namespace internal {
 
 inline bool IsWordChar(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Returns the text with comments, literals and preprocessor lines replaced by blanks. Line breaks stay.
+// Replaces comments, literals and preprocessor lines by blanks. Line breaks are kept.
 class Blanker {
  public:
   explicit Blanker(std::string text) : text_(std::move(text)) {}
@@ -68,7 +68,7 @@ class Blanker {
         return BlankTo(FindOrEnd(")" + text_.substr(i_ + 1, open - i_ - 1) + "\"", open));
       }
     }
-    // A quote between digits is a digit separator.
+    // A quote after a digit is a digit separator. Prefixes of literals, such as in L'x', are not recognized.
     const bool digits = c == '\'' && i_ > 0 && IsWordChar(text_[i_ - 1]);
     if (c == '"' || (c == '\'' && !digits)) return BlankTo(EndOfQuoted(c));
     if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());

@@ -22,10 +22,10 @@ struct NamespaceName {
   size_t offset = 0;        // The start of the definition in the source.
 };
 
-// In the order of the source text. Functions that are only declared are found too, but not types.
+// Returns the names in the order of the source text. Functions that are only declared are found, but not such types.
 std::vector<NamespaceName> FindNamespaceNames(const std::string& source);
 
-// Whether one source may contain both definitions: functions of different parameters, or two aliases of one type.
+// Whether one source may contain both definitions: functions with different parameters, or two aliases of one type.
 inline bool MayBeInOneSource(const NamespaceName& a, const NamespaceName& b) {
   if ((!a.is_unnamed && !b.is_unnamed) || a.space != b.space || a.name != b.name) return true;
   const auto both_begin_with = [&](char c) { return a.type[0] == c && b.type[0] == c; };
@@ -102,7 +102,7 @@ class NamespaceNameScanner {
   }
 
  private:
-  // SkipBrackets takes the "<" of a shift or comparison for a bracket.
+  // Unlike SkipBrackets, does not treat the "<" of a shift or comparison as a bracket.
   size_t AfterParentheses(size_t open) const {
     int depth = 0;
     for (size_t i = open; i < text_.size(); ++i) {

@@ -20,7 +20,8 @@ import tokenize
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only these may be said to want something.
-# (pattern, what to write). Patterns are case-sensitive only where they begin a sentence: BEGIN matches there.
+# (pattern, what to write). Patterns are case-insensitive, except those that start with BEGIN, which match only at the
+# beginning of a sentence.
 BEGIN = r"(?:^|(?<=[.;:!?]) )(?:[-*] )?"
 RULES = [
     # Conditions.
@@ -129,7 +130,8 @@ SPELLING = [
 ]
 
 COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice) for pattern, advice in RULES]
-# Texts in lower case, one of which occurs in every finding of a pattern: most lines have none, and need no search.
+# For each pattern of SPELLING, texts in lower case, one of which occurs in each of its findings. Lines that contain none of
+# them, which are most lines, are not searched for the pattern.
 PARTS_OF_FINDINGS = [
     ("ise", "isi", "isa"),
     ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt", "programme",
@@ -183,7 +185,7 @@ HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
 
 
 def c_texts(source):
-    """(line, text) of every comment block and string literal of C++ or proto source."""
+    """(line, kind, parts) of every comment block and string literal of C++ or proto source; parts are [(line, text)]."""
     texts = []
     last_comment_line = -1
     line = 1
@@ -231,7 +233,7 @@ def hash_texts(source):
 
 
 def python_texts(path):
-    """Comments, docstrings and messages of a Python file."""
+    """(line, kind, parts) of the comments, docstrings and messages of a Python file."""
     texts = []
     last = -1
     with tokenize.open(path) as stream:
@@ -291,7 +293,7 @@ def markdown_texts(source):
 
 
 def continued_comments(source):
-    """(line, text) of comments that follow code on its line and continue on the next line, with or without code."""
+    """(line, text) of comments that follow code on their line and continue on the next line, which may have code."""
     lines = source.split("\n")
     found = []
     for number, (line, after) in enumerate(zip(lines, lines[1:], strict=False), 1):
@@ -339,7 +341,7 @@ def check(path):
 
 
 def tree_files(root=ROOT):
-    """Every file of the tree except build output, Git's and Python's folders. Other tests may write there meanwhile."""
+    """Every file of the tree, except in build output and Git's and Python's folders, to which other tests may write."""
     files = []
     for at, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in (".git", "__pycache__") and

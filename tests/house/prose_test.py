@@ -1,11 +1,12 @@
-"""Holds the tree to plain technical English (prose.py) and to references that exist (references.py), and tests both checkers."""
+"""Checks that the tree is in plain technical English (prose.py) and that its references exist (references.py), and tests
+both checkers."""
 
 import unittest
 
 import prose
 import references
 
-# Found in this code base once; each must be flagged.
+# Sentences that this code base has contained; each must be flagged.
 FLAGGED = """
 The kind, or null where there is none.
 A tuple, or empty where nothing is known.

@@ -15,7 +15,7 @@ constexpr int kMaxFunctionLines = 70;
 constexpr int kMaxParameters = 5;
 constexpr size_t kMaxColumns = 120;
 constexpr int kMaxMethods = 25;
-// The comment of a class with more methods must contain these words and say why.
+// The comment of a class with more methods must contain "More than 25 methods" or "more than 25 methods", and say why.
 constexpr const char* kMethodsReason = "ore than 25 methods";
 
 struct LargeClass {

@@ -12,22 +12,23 @@
 
 namespace xlad::nccl_double {
 
-// The first bytes of a connection, from the rank to the hub. When all ranks are connected, the hub answers each with
-// one byte: kReady, or kRefused if the ranks do not fit each other.
+// The first bytes of a connection, from the rank to the hub. The hub answers with one byte: kReady when all ranks are
+// connected, or kRefused if two of them have the same rank or different numbers of ranks.
 struct Hello {
   uint32_t rank = 0, ranks = 0;
 };
 inline constexpr char kReady = 1, kRefused = 2;
 
-// The header of a frame. `peer` is the receiver on the way to the hub and the sender on the way from it.
+// The header of a frame. `peer` is the receiver in a frame to the hub, and the sender in a frame from the hub.
 struct FrameHeader {
   uint32_t peer = 0;
   uint32_t unused = 0;
   uint64_t bytes = 0;
 };
+// The receiver in the last frame of a rank that ends its connection without an error.
 inline constexpr uint32_t kFarewell = 0xffffffff;
 
-// Starts a hub and returns the name of its socket.
+// Starts a hub and returns the name of its socket, or "" if it cannot be started.
 std::string StartHub();
 // Returns a connected socket, or -1.
 int ConnectToHub(const std::string& name, const Hello& hello);

@@ -119,7 +119,7 @@ CollectiveSpec SpecOf(CollectiveKind kind, int n, ElementType type, Reduction re
   return spec;
 }
 
-// The same, with parts of different sizes.
+// As SpecOf, with parts of different sizes.
 CollectiveSpec UnevenSpecOf(CollectiveKind kind, int n, ElementType type) {
   CollectiveSpec spec = SpecOf(kind, n, type, Reduction::kSum, {0});
   spec.sizes.resize(static_cast<size_t>(kind == CollectiveKind::kAllToAll ? n * n : n));
@@ -280,7 +280,7 @@ TEST_F(NcclCollectivesTest, OtherModesKeepTheirOrder) {
   }
 }
 
-// Every function that fails becomes an error on all ranks, and no rank waits forever.
+// The failure of any function becomes an error on all ranks, and no rank waits forever.
 TEST_F(NcclCollectivesTest, ErrorsOfFunctionsEndAllRanks) {
   const CollectiveSet set = SetOf({SpecOf(CollectiveKind::kAllReduce, 3, ElementType::kF32, Reduction::kSum, {5})});
   for (const std::string function : {"ncclGetUniqueId", "ncclCommInitRankConfig", "ncclCommGetAsyncError",
@@ -327,7 +327,7 @@ TEST_F(NcclCollectivesTest, AsynchronousErrorsNameTheOperation) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// Operations whose peer never comes end when the task is aborted, although NCCL reports nothing.
+// Operations that wait for a peer that never starts them end when the task is aborted, although NCCL reports nothing.
 TEST_F(NcclCollectivesTest, AnAbortEndsOperationsThatWait) {
   ConfigureNccl("silent=1");
   const CollectiveSet set = SetOf({SpecOf(CollectiveKind::kAllReduce, 3, ElementType::kF32, Reduction::kSum, {5})});

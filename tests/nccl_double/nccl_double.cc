@@ -137,7 +137,7 @@ Result NcclDouble::Enter(const std::string& function) {
   return failure != settings_.failures.end() && failure->second.calls-- <= 0 ? failure->second.code : kSuccess;
 }
 
-// The buffers of one group in host memory. The stream's last function deletes it.
+// The buffers of one group in host memory. The last function that the group enqueues on its stream deletes them.
 struct Communicator::Work {
   std::shared_ptr<Communicator> communicator;
   std::vector<Call> calls;

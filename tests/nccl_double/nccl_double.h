@@ -62,7 +62,7 @@ struct Call {
   size_t count;
   DataType type;
   Op op = 0;
-  int root = 0;  // Or the peer of a kSend or kReceive.
+  int root = 0;  // The root, or the peer of a kSend or kReceive.
 };
 
 // A communicator that does not block. As with NCCL, it must be polled until it is ready before it is used again.
@@ -89,7 +89,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   bool ReceiveAll(const Call& call, Bytes* out);
   bool SendTo(int peer, const Call& call, const std::byte* data, size_t bytes);
   bool ReceiveFrom(int peer, const Call& call, Bytes* out);
-  // Reports an error, unless it is 0, and waits for an abort.
+  // Reports an error, unless `code` is 0, waits for an abort, and returns false.
   bool Stop(Result code, const std::string& text);
   Result Refuse(const std::string& text);
 
@@ -97,7 +97,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool connected_ = false, aborted_ = false, finalized_ = false;
-  int polls_ = 1;  // How often Poll reports that the communicator is in progress.
+  int polls_ = 1;  // How many more times Poll reports that the communicator is in progress.
   Result error_ = 0;
   std::string last_error_;
   // Used by the thread of the stream.

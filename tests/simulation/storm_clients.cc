@@ -13,7 +13,8 @@ namespace {
 using service::JobId;
 using service::WorkerId;
 
-// A client repeats a request if there is no answer within a random time of kMinPatienceMs to kPatienceMs.
+// A client repeats a submission that is not answered within kPatienceMs. It repeats another request after a random time
+// from kMinPatienceMs to kPatienceMs, and an operator after one from kMinPatienceMs to kOperatorPatienceMs.
 constexpr int64_t kPatienceMs = 2000;
 constexpr int64_t kMinPatienceMs = 50;
 constexpr int64_t kOperatorPatienceMs = 300;
@@ -53,7 +54,7 @@ struct StormClients::Client {
   int64_t silent_since_ns = -1;  // The time since which the job waits without a reason; -1 if it does not.
   int tries = 0;
   bool wants_cancel = false;
-  int resizes = 0;            // How often the client will still request another mesh.
+  int resizes = 0;            // The number of times that the client requests another mesh.
   bool is_cancelled = false;  // Whether the cancellation was acknowledged.
 };
 
@@ -203,7 +204,7 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
   operator_waits_ = true;
   storm_->Note(absl::StrCat("an operator ", drain ? "drains " : "undrains ", worker));
   const auto ask = [drain, id = WorkerId(worker), this](Core& core) {
-    if (storm_->is_calm()) return absl::CancelledError("the operator has changed their mind");
+    if (storm_->is_calm()) return absl::CancelledError("operators make no requests after the storm");
     return drain ? core.Drain(id) : core.Undrain(id);
   };
   Insist(kOperatorPatienceMs, ask, [this, drain, worker](const absl::Status& status) {
@@ -222,8 +223,8 @@ void StormClients::SetDrain(const std::string& worker, bool drain) {
   });
 }
 
-// Undrains all drained workers, also those whose drain was not acknowledged. A drain request may still be delivered
-// later, so this function repeats itself.
+// Undrains all drained workers, including those whose drain was not acknowledged. A drain request may still be
+// delivered later, so this function repeats itself.
 void StormClients::Repair() {
   for (const std::string& worker : storm_->model().drained()) {
     storm_->Ask([id = WorkerId(worker)](Core& core) { (void)core.Undrain(id); }, nullptr);
@@ -233,7 +234,7 @@ void StormClients::Repair() {
 
 // --- Checks of what clients observe.
 
-// Reads the metrics of new steps and checks that they come once, in order and without a gap.
+// Reads the metrics of new steps and checks that they arrive once, in order and without a gap.
 void StormClients::Watch(Client* client) {
   if (client->job_id.empty() || storm_->core() == nullptr) return;
   const auto rows = storm_->log()->ReadMetrics(JobId(client->job_id), client->next_step, kMetricsPerRead);

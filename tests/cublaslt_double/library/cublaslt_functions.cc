@@ -34,7 +34,8 @@ using cublaslt_double::Problem;
 
 std::atomic<int> objects{0}, products{0};
 
-// The codes of the driver start at 100, except for a few that are not errors of asynchronous work.
+// An error that a test injects is a code of cuBLASLt, which is less than 100. An error of the asynchronous work of the
+// driver is 100 or more, and becomes kLtExecutionFailed.
 LtStatus EnterFunction(const char* name) {
   const Result entered = xladCudaDoubleEnter(name);
   return entered < 100 ? entered : kLtExecutionFailed;
@@ -54,7 +55,7 @@ LtStatus DestroyObject(T* object) {
   return kLtSuccess;
 }
 
-// Sets a value of the size that the library expects.
+// Copies the value of an attribute, whose size must be that of `target`.
 template <typename T>
 LtStatus SetValue(T* target, const void* value, size_t size) {
   if (value == nullptr || size != sizeof(T)) return kLtInvalidValue;
@@ -62,7 +63,7 @@ LtStatus SetValue(T* target, const void* value, size_t size) {
   return kLtSuccess;
 }
 
-// A call on the stream's thread.
+// A product that the thread of the stream computes.
 struct Product {
   Problem problem;
   LtAlgorithm algorithm;

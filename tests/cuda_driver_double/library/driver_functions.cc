@@ -321,7 +321,7 @@ Result cuMemFreeHost(void* memory) { return Memory().FreePinned(memory) ? kSucce
 // Copies.
 Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream) {
   XLAD_ENTER(cuMemcpyAsync);
-  if (to < from + bytes && from < to + bytes) return kInvalidValue;  // A driver leaves the result undefined.
+  if (to < from + bytes && from < to + bytes) return kInvalidValue;  // A real driver leaves the result undefined.
   return EnqueueCopy(stream, Memory().Range(to, bytes), Memory().Range(from, bytes), bytes);
 }
 Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, StreamHandle stream) {

@@ -25,14 +25,14 @@ using nccl_double::Call;
 using nccl_double::Kind;
 using nccl_double::NcclDouble;
 
-// The calls between ncclGroupStart and ncclGroupEnd of a thread, by communicator in the order of their first calls.
+// The calls of a thread on one communicator between ncclGroupStart and ncclGroupEnd.
 struct GroupOfCalls {
   CommHandle communicator = nullptr;
   StreamHandle stream = nullptr;
   std::vector<Call> calls;
 };
 thread_local int group_depth = 0;
-thread_local std::vector<GroupOfCalls> groups;
+thread_local std::vector<GroupOfCalls> groups;  // In the order of their first calls.
 
 Result RunGroups() {
   Result result = kSuccess;
