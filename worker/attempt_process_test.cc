@@ -53,7 +53,7 @@ TEST(AttemptProcess, ReportsHowTheProcessEnded) {
   EXPECT_FALSE(end.killed_here);
 }
 
-// The daemon may receive the end of the socket before the process kills itself.
+// The daemon may read the end of the socket's stream before the process kills itself.
 TEST(AttemptProcess, AProcessThatClosesItsSocketHasTimeToEnd) {
   const ProcessEnd end = Started("exec 3>&-; kill -KILL $$").Wait();
   EXPECT_EQ(end.signal, SIGKILL);
@@ -100,7 +100,7 @@ TEST(AttemptProcess, TheDestructorEndsTheProcess) {
   EXPECT_EQ(kill(pid, 0), -1) << "it has ended and is reaped";
 }
 
-// /bin/cat returns the daemon's messages, which are valid reports with fields that are unknown.
+// /bin/cat returns the daemon's messages, which are valid reports with unknown fields.
 TEST(AttemptProcess, ExchangesMessages) {
   Started echo("exec cat <&3 >&3");
   AttemptCommand command;

@@ -6,7 +6,7 @@ namespace xlad::worker {
 namespace {
 
 constexpr int64_t kAbortGraceMs = 2000;  // The time in which an aborted process must end by itself.
-constexpr int64_t kDropGraceMs = 5000;   // The same for a process that is no longer needed.
+constexpr int64_t kDropGraceMs = 5000;   // The same time for a process that is no longer needed.
 
 template <typename Message>
 void SetKey(const TaskKey& key, Message* message) {

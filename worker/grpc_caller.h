@@ -79,7 +79,7 @@ class GrpcCaller {
   }
 
   // Writes `header` with the first chunk, then the other chunks. `produce(append)` must pass the bytes to `append` in
-  // order. It is called once for each try of the call, with the same bytes.
+  // order. It is called once for each try of the call, and must pass the same bytes each time.
   template <typename Request, typename Produce, typename Open>
   absl::Status Stream(const Request& header, const Produce& produce, collectives::AbortSignal* abort,
                       const Open& open) {

@@ -61,15 +61,15 @@ absl::StatusOr<std::vector<std::byte>> ReadChunks(Request* request, Reader* read
     const std::string& chunk = request->chunk();
     if (chunk.size() > expected - bytes.size()) {
       return absl::InvalidArgumentError(absl::StrCat("found more than ", expected, " bytes, expected ", expected,
-                                                     ", by the first message"));
+                                                     ", the size of the array or box in the first message"));
     }
     if (bytes.size() + chunk.size() > bytes.capacity()) bytes.reserve(expected);
     const auto* const data = reinterpret_cast<const std::byte*>(chunk.data());
     bytes.insert(bytes.end(), data, data + chunk.size());
   } while (reader->Read(request));
   if (bytes.size() == expected) return bytes;
-  return absl::InvalidArgumentError(
-      absl::StrCat("found ", bytes.size(), " bytes, expected ", expected, ", by the first message"));
+  return absl::InvalidArgumentError(absl::StrCat("found ", bytes.size(), " bytes, expected ", expected,
+                                                 ", the size of the array or box in the first message"));
 }
 
 absl::StatusOr<tensor::Box> CheckedBox(const Box& wire) {
@@ -168,7 +168,7 @@ class Service final : public SessionWorker::Service {
                         PutArrayResponse* response) override {
     return ForClient(context, [&]() -> absl::Status {
       PutArrayRequest request;
-      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
+      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
       XLAD_ASSIGN_OR_RETURN(const tensor::Shape shape, CheckedShape(request.shape()));
       const std::string key = request.request_key();
       XLAD_ASSIGN_OR_RETURN(auto upload, host_->BeginUpload(shape.bytes()));
@@ -227,7 +227,7 @@ class Service final : public SessionWorker::Service {
                              PutArrayShardResponse*) override {
     return ForFollower(context, [&]() -> absl::Status {
       PutArrayShardRequest request;
-      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request");
+      if (!reader->Read(&request)) return absl::InvalidArgumentError("found a call without a request, expected one");
       XLAD_ASSIGN_OR_RETURN(const tensor::Box box, CheckedBox(request.box()));
       const int64_t array = request.array();
       const absl::StatusOr<int64_t> bytes = host_->BytesOf(array, box);
@@ -257,7 +257,7 @@ class Service final : public SessionWorker::Service {
   absl::Status SendCommands(grpc::ServerContext* context,
                             grpc::ServerReaderWriter<SessionCommand, FollowSessionRequest>* stream) {
     FollowSessionRequest first;
-    if (!stream->Read(&first)) return absl::InvalidArgumentError("found a call without a request");
+    if (!stream->Read(&first)) return absl::InvalidArgumentError("found a call without a request, expected one");
     XLAD_RETURN_IF_ERROR(gate_.CheckFollower(*context, first.worker_id()));
     std::atomic<bool> gone = false;
     host_->Answer(first.worker_id(), first.done());

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 const tensor::Shape kVector{ElementType::kF32, {4}};
 constexpr char kSecret[] = "known to the coordinator and the first worker";
 
-// (x) -> (y): both f32[4], x split over two devices.
+// (x) -> (y): both f32[4], and both split over two devices.
 std::string SerializedExecutable() {
   Executable executable;
   for (EntryValue* entry : {executable.add_parameters(), executable.add_results()}) {
@@ -208,9 +208,10 @@ TEST_F(SessionServerTest, ClientsAndWorkersHaveTheirOwnCalls) {
     return reader->Finish().error_code();
   };
   EXPECT_EQ(read_shard("client's"), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(read_shard(security::FollowerKey(kSecret, "c")), grpc::StatusCode::UNAUTHENTICATED) << "it has no part";
+  EXPECT_EQ(read_shard(security::FollowerKey(kSecret, "c")), grpc::StatusCode::UNAUTHENTICATED)
+      << "c is not a worker of this session";
   EXPECT_EQ(read_shard(launch_.session_key()), grpc::StatusCode::NOT_FOUND);
-  // A worker cannot answer in the name of another worker.
+  // A worker cannot follow the session under the id of another worker.
   grpc::ClientContext context;
   Prepare(&context, launch_.session_key());
   const auto stream = stub_->Follow(&context);
@@ -381,7 +382,7 @@ TEST_F(SessionServerTest, AFollowerGetsCommandsAndBoxesAndSendsResults) {
   client.join();
   EXPECT_EQ(got, "aaaabbbbccccdddd");
 
-  // Answers of the follower are counted, also those of a connection that was lost.
+  // The host drops the commands when both workers have answered them.
   host_.Answer("a", 3);
   follower_->Done(2);
   follower_->Done(3);

@@ -113,7 +113,7 @@ class GrpcTaskStoreTest : public TwoWorkersTest {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-TEST_F(GrpcTaskStoreTest, APeerThatHasTheBlobGivesIt) {
+TEST_F(GrpcTaskStoreTest, APeerThatHasTheBlobSendsIt) {
   StartCoordinator(2 * kBlockBytes + 100);
   StoreAtA(coordinator_->digest(), coordinator_->blob());
   ReadAsB();

@@ -148,8 +148,8 @@ void PeerAcceptor::Accept() {
   }
 }
 
-// Closes a connection that cannot be accepted, and the oldest other connection. If this fails, pauses, because the
-// listener stays readable.
+// Closes a connection that cannot be accepted, and one whose hello has not arrived, if any. If this fails, pauses,
+// because the listener stays readable.
 void PeerAcceptor::RefuseOne() {
   MakeRoom(&greeting_, std::max<size_t>(greeting_.size(), 1));
   reserve_.Close();
@@ -209,7 +209,7 @@ void PeerAcceptor::Refuse(Guest guest, absl::string_view why) {
   collectives::WriteBlock(connection.get(), welcome.SerializeAsString()).IgnoreError();
 }
 
-// Closes connections until there are fewer than `limit`.
+// Closes connections until there are fewer than `limit`: each time, the oldest of the source that has the most.
 void PeerAcceptor::MakeRoom(Guests* guests, size_t limit) {
   while (!guests->empty() && guests->size() >= limit) {
     std::map<std::string, int> counts;

@@ -32,9 +32,10 @@ absl::Status CheckRequest(const PeerBlobRequest& request) {
                      request.bytes() <= PeerBlobServer::kMaxRangeBytes &&
                      request.offset() <= std::numeric_limits<int64_t>::max() - request.bytes();
   if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "found a request for ", request.bytes(), " bytes from ", request.offset(), " of blob \"",
-      request.digest().substr(0, 64), "\", expected whole blocks, at most ", PeerBlobServer::kMaxRangeBytes, " bytes"));
+  return absl::InvalidArgumentError(absl::StrCat("found a request for ", request.bytes(), " bytes from ",
+                                                 request.offset(), " of blob \"", request.digest().substr(0, 64),
+                                                 "\", expected 1 to ", PeerBlobServer::kMaxRangeBytes,
+                                                 " bytes from the beginning of a block"));
 }
 
 }  // namespace
@@ -66,7 +67,7 @@ PeerBlobServer::~PeerBlobServer() {
   {
     const std::lock_guard lock(mutex_);
     for (Guest& guest : guests_) {
-      guest.connection->Shutdown();  // First, so that a guest that sees `closed` cannot answer any more.
+      guest.connection->Shutdown();  // Done first, so that a guest cannot send an answer after it has read `closed`.
       guest.closed = true;
     }
     guests.swap(guests_);
@@ -126,7 +127,7 @@ std::list<PeerBlobServer::Guest> PeerBlobServer::TakeReplaced() {
     idlest = most_silent;
   }
   if (idlest == guests_.end()) return taken;
-  idlest->connection->Shutdown();  // First, so that a guest that sees `closed` cannot answer any more.
+  idlest->connection->Shutdown();  // Done first, so that a guest cannot send an answer after it has read `closed`.
   idlest->closed = true;
   taken.splice(taken.end(), guests_, idlest);
   return taken;
@@ -150,7 +151,7 @@ void PeerBlobServer::Serve(Guest* guest) {
   }
 }
 
-// If sending fails, the connection is closed.
+// If the request is invalid or a write fails, returns an error, and the connection is closed.
 absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest) {
   XLAD_RETURN_IF_ERROR(CheckRequest(request));
   Connection* const connection = guest->connection.get();
@@ -164,7 +165,7 @@ absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest
     if (!found.ok()) answer.set_missing(std::string(found.message()));
     XLAD_RETURN_IF_ERROR(collectives::WriteBlock(connection, answer.SerializeAsString()));
     if (!found.ok()) return absl::OkStatus();  // The reader reads the rest from another source.
-    sent_bytes_ += std::ssize(buffer);  // Counted before the write, so that the reader never has bytes not counted.
+    sent_bytes_ += std::ssize(buffer);  // Counted before the write, so that all bytes that the reader has are counted.
     XLAD_RETURN_IF_ERROR(connection->Write(buffer));
     const std::lock_guard lock(mutex_);
     guest->active_ns = options_.clock->NowNs();

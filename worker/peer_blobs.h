@@ -27,7 +27,7 @@
 
 namespace xlad::worker {
 
-// The workers of an attempt, as one of them sees them.
+// The workers of an attempt, and the hello with which one of them connects to the others.
 struct AttemptPeers {
   AttemptPeers(const LaunchTask& launch, const std::string& self);
 
@@ -64,7 +64,7 @@ class PeerBlobServer {
   struct Guest {
     std::unique_ptr<Connection> connection;
     std::thread thread;
-    int64_t idle_since = 0;  // A number that grows with time; 0 if it is in use or has sent no request yet.
+    int64_t idle_since = 0;  // A number that grows with time; 0 if a request is in progress or none has been sent.
     int64_t active_ns = 0;   // When it connected, or when the last request or block was transferred.
     std::atomic<bool> closed = false;  // Another connection has replaced it, or the server is ending.
     bool done = false;
@@ -72,7 +72,7 @@ class PeerBlobServer {
   void Serve(Guest* guest);
   // Returns false if the connection has been closed.
   bool SetIdle(bool is_idle, Guest* guest);
-  // Returns the connection that a further one replaces, or an empty list if there is none.
+  // Removes and returns the connection that a further one replaces, or returns an empty list if there is none.
   std::list<Guest> TakeReplaced();
   absl::Status Answer(const PeerBlobRequest& request, Guest* guest);
   void Start(std::unique_ptr<Connection> connection);

@@ -92,7 +92,7 @@ TEST_F(PeerBlobsTest, WhatIsMissingOrDamagedIsNotSent) {
   std::string read;
   EXPECT_TRUE(absl::IsNotFound(Read(&peers, 0, kBlockBytes, &read)));
   Store();
-  EXPECT_TRUE(Read(&peers, 0, kBlockBytes, &read).ok()) << "the connection is still there";
+  EXPECT_TRUE(Read(&peers, 0, kBlockBytes, &read).ok()) << "the connection is still open";
   std::fstream file(folder_ + "/a/blobs/" + info_.sha256, std::ios::in | std::ios::out | std::ios::binary);
   file.seekg(-1, std::ios::end);
   const char last = static_cast<char>(file.get());
@@ -103,7 +103,7 @@ TEST_F(PeerBlobsTest, WhatIsMissingOrDamagedIsNotSent) {
   EXPECT_TRUE(Read(&peers, 2 * kBlockBytes, kBlockBytes, &read).ok());
 }
 
-// A peer that claims to have the bytes, but sends other bytes or only a part of them.
+// The peer says that it has the bytes, but sends other bytes or only a part of them.
 TEST_F(PeerBlobsTest, BytesOfAPeerAreCompared) {
   for (const bool is_cut_off : {false, true}) {
     SCOPED_TRACE(is_cut_off);
@@ -162,7 +162,7 @@ TEST_F(PeerBlobsTest, AnIdleReaderMakesRoomForAnother) {
   }
 }
 
-// A reader that sends no request, and one that waits for a block which never arrives.
+// The silent reader sends no request, or waits for a block that never arrives.
 TEST_F(PeerBlobsTest, ASilentReaderMakesRoomForAnother) {
   Store();
   for (const bool has_asked : {false, true}) {
@@ -303,8 +303,8 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
   other.set_attempt(4);
   PeerBlobs later(&TcpNetwork(), AttemptPeers(other, "b"));
   EXPECT_TRUE(absl::IsUnavailable(Read(&later, 0, kBlockBytes, &read)));
-  PeerBlobs stranger(&TcpNetwork(), AttemptPeers(launch_, "c"));
-  EXPECT_TRUE(absl::IsUnavailable(Read(&stranger, 0, kBlockBytes, &read)));
+  PeerBlobs unknown(&TcpNetwork(), AttemptPeers(launch_, "c"));
+  EXPECT_TRUE(absl::IsUnavailable(Read(&unknown, 0, kBlockBytes, &read)));
   PeerBlobs peers(&TcpNetwork(), AttemptPeers(launch_, "b"));
   EXPECT_EQ(peers.Read("c", {}, {1}, AsSpan(&read), &abort_).code(), absl::StatusCode::kInvalidArgument);
   PeerBlobRequest unaligned;
@@ -333,8 +333,8 @@ TEST_F(PeerBlobsTest, OffLoopbackTheKeyOfTheAttemptIsNeeded) {
   ASSERT_TRUE(Read(&peers, 0, std::ssize(blob_), &read).ok());
   EXPECT_TRUE(read == blob_);
   launch_.set_session_key("another key of 16");
-  PeerBlobs stranger(&TcpNetwork(), AttemptPeers(launch_, "b"));
-  EXPECT_FALSE(Read(&stranger, 0, kBlockBytes, &read).ok());
+  PeerBlobs wrong_key(&TcpNetwork(), AttemptPeers(launch_, "b"));
+  EXPECT_FALSE(Read(&wrong_key, 0, kBlockBytes, &read).ok());
 }
 
 }  // namespace

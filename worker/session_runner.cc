@@ -102,8 +102,8 @@ class SessionRunner final : public Runner, private runtime::SessionListener, pri
     return absl::OkStatus();
   }
 
-  // The server's port, with the host that this worker advertises to peers. The worker may listen on all addresses of
-  // its machine.
+  // Returns the host that this worker advertises to peers, with the server's port. The worker may listen on all
+  // addresses of its machine.
   std::string AddressForPeers() const {
     const std::string own = server_->address();
     for (const Peer& peer : launch_.peers()) {

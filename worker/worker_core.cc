@@ -166,10 +166,10 @@ void WorkerCore::On(const Tick&) {
   } else if (now_ns_ >= *drain_until_ns_ && tasks_.empty()) {
     actions_.push_back(Exit{absl::OkStatus(), work_moved_});
   } else if (now_ns_ >= *drain_until_ns_) {
-    actions_.push_back(Exit{absl::DeadlineExceededError(
-        absl::StrCat(tasks_.size(), " tasks did not stop within the grace of ", options_.grace_ms, " ms",
-                     registered_ ? "" : ", in which the coordinator could not be reached",
-                     "; their jobs continue from their last saved state"))});
+    actions_.push_back(Exit{absl::DeadlineExceededError(absl::StrCat(
+        tasks_.size(), tasks_.size() == 1 ? " task" : " tasks", " did not stop within the grace period of ",
+        options_.grace_ms, " ms", registered_ ? "" : ", in which the coordinator could not be reached",
+        "; the jobs continue from their last saved state"))});
   }
 }
 
@@ -179,7 +179,7 @@ void WorkerCore::On(const StopRequested&) {
   LogInfo("worker drains", {{"tasks", absl::StrCat(tasks_.size())}, {"grace_ms", absl::StrCat(options_.grace_ms)}});
   if (registered_) return RequestDrain();
   if (tasks_.empty()) return;
-  LogWarn("the coordinator cannot be reached: the tasks continue until it can, or until the grace is over");
+  LogWarn("the coordinator cannot be reached: the tasks continue until it can, or until the grace period is over");
 }
 
 bool WorkerCore::IsCurrent(const CoordinatorMessage& message) {
@@ -496,7 +496,7 @@ void WorkerCore::On(const TaskHasFinished& event) {
   End(record, std::move(message));
 }
 
-// A process that ends before its task is dropped has failed, unless the task has already reported its end.
+// A process that ends before its task is dropped has failed, unless the task has reported that it finished or failed.
 void WorkerCore::On(const TaskHasExited& event) {
   const ProcessEnd& end = event.end;
   if (ending_.erase(event.key) > 0) return StartTasks();

@@ -148,7 +148,7 @@ struct WorkerCoreOptions {
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
   int64_t grace_ms = 30'000;
   int64_t max_kept_metrics = 1'000'000;  // A task waits when this many of its steps are not acknowledged.
-  int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for messages; 0 if there is no limit.
+  int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for error messages; 0: no limit.
   // Whether every task ends with TaskHasExited, some time after it is dropped. Its devices are busy until then.
   bool tasks_have_processes = false;
 };

@@ -173,13 +173,13 @@ TEST_F(WorkerCoreTest, AbortCleansUpAndTheNextAttemptRuns) {
   EXPECT_THAT(dropped_, HasSubstr("worker w2 (host h, pid 7) was lost at step 12"));
   EXPECT_EQ(alive_, 0);
   Handle(TaskHasFailed{{"job", 1}, 12, {absl::CancelledError("aborted"), ""}});
-  EXPECT_THAT(sent_, IsEmpty()) << "of a task that is forgotten";
+  EXPECT_THAT(sent_, IsEmpty()) << "the task was forgotten";
   Launch(2);
   EXPECT_EQ(alive_, 1);
   Launch(1);
   EXPECT_EQ(alive_, 1) << "a stale launch";
   Launch(3);
-  EXPECT_EQ(alive_, 1) << "takes the place of attempt 2";
+  EXPECT_EQ(alive_, 1) << "attempt 3 replaces attempt 2";
   EXPECT_THAT(dropped_, HasSubstr("a later attempt"));
   Launch(1, "other");
   EXPECT_EQ(alive_, 2);
@@ -233,7 +233,7 @@ TEST_F(WorkerCoreTest, DrainsWithoutACoordinator) {
   EXPECT_TRUE(exit_->ok());
 }
 
-TEST_F(WorkerCoreTest, TheGraceLimitsADrain) {
+TEST_F(WorkerCoreTest, TheGracePeriodLimitsADrain) {
   Attach();
   Launch(1);
   Handle(StopRequested{});
@@ -241,7 +241,7 @@ TEST_F(WorkerCoreTest, TheGraceLimitsADrain) {
   EXPECT_FALSE(exit_.has_value());
   Later(1);
   ASSERT_TRUE(exit_.has_value());
-  EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 tasks did not stop within the grace"));
+  EXPECT_THAT(std::string(exit_->message()), HasSubstr("1 task did not stop within the grace period of 5000 ms"));
 }
 
 TEST_F(WorkerCoreTest, ADrainedWorkerSaysWhetherItsWorkContinuesElsewhere) {
@@ -315,7 +315,7 @@ TEST_F(WorkerCoreTest, MessagesOfEarlierTermsAndGenerationsAreIgnored) {
   EXPECT_EQ(lease_after(10, 5, 41), 10);
   EXPECT_EQ(lease_after(20, 4, 41), 10) << "an earlier coordinator";
   EXPECT_EQ(lease_after(20, 5, 40), 10) << "an earlier generation";
-  EXPECT_EQ(lease_after(20, 0, 0), 20) << "a coordinator of the version before";
+  EXPECT_EQ(lease_after(20, 0, 0), 20) << "a coordinator of the previous version";
   EXPECT_EQ(lease_after(30, 6, 41), 30);
   EXPECT_EQ(lease_after(40, 5, 41), 30);
   CoordinatorMessage abort;
@@ -364,7 +364,7 @@ TEST_F(WorkerCoreTest, ATaskWaitsWhenTooManyMetricsAreKept) {
   Take(core.Shutdown());
 }
 
-// Random orders of events and messages: no crash, and on each connection no metrics are lost or sent twice.
+// Random orders of events and messages do not crash the worker, and every task is dropped in the end.
 TEST_F(WorkerCoreTest, RandomEvents) {
   const std::unique_ptr<Random> random = SeededRandom(99);
   ::testing::internal::CaptureStderr();  // A log line for each failure.
@@ -460,7 +460,7 @@ TEST_F(WorkerCoreTest, TracesAreSentWithClockSamples) {
   EXPECT_TRUE(trace(1001).empty());
 }
 
-TEST_F(WorkerCoreTest, ASessionSaysWhereItServesAndIsToldWhereTheFirstWorkerServes) {
+TEST_F(WorkerCoreTest, ASessionReportsItsAddressAndReceivesThatOfTheFirstWorker) {
   Attach();
   CoordinatorMessage launch;
   launch.mutable_launch()->set_job_id("session");

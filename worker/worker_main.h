@@ -32,7 +32,7 @@ struct WorkerOptions {
   // Whether a process is kept ready for the next attempt, so that the attempt starts sooner.
   bool keep_idle_attempt = true;
   int64_t memory_limit_bytes = 0;  // The limit on the private memory of each attempt's process; 0 means no limit.
-  std::string transport = "auto";  // How messages travel to other workers (collectives/exec/transports/registry/).
+  std::string transport = "auto";  // How messages are sent to other workers (collectives/exec/transports/registry/).
   bool any_network = false;        // Allows a plugin to use networks other than the loopback interface, unencrypted.
   ClockSkew clock_skew;            // For tests: the error of the clock with which this worker measures.
   // The folder of the blobs that the workers of this host share. If empty, there is no cache.
