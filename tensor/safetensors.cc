@@ -1,6 +1,7 @@
 #include "tensor/safetensors.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -27,8 +28,11 @@ const auto* RowOf(ElementType type) {
   return std::find_if(std::begin(kNames), std::end(kNames), [&](const auto& row) { return row.second == type; });
 }
 
+constexpr absl::string_view kFields[] = {"dtype", "shape", "data_offsets"};
+
 // The unchecked entry of one tensor in the header.
 struct RawEntry {
+  bool has[std::size(kFields)] = {};  // Whether each field was read.
   std::string dtype;
   Dims dims;
   Dims offsets;
@@ -36,6 +40,9 @@ struct RawEntry {
 
 absl::StatusOr<SafetensorsEntry> CheckEntry(const std::string& name, const RawEntry& raw, int64_t data_begin,
                                             int64_t data_bytes) {
+  for (size_t i = 0; i < std::size(kFields); ++i) {
+    if (!raw.has[i]) return MalformedError(absl::StrCat("tensor \"", name, "\" has no \"", kFields[i], "\""));
+  }
   const auto* row = std::find_if(std::begin(kNames), std::end(kNames),
                                  [&](const auto& candidate) { return candidate.first == raw.dtype; });
   if (row == std::end(kNames)) {
@@ -72,9 +79,13 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& text) override {
     if (depth_ == 2) {
       field_ = text;
+      const size_t i = std::find(std::begin(kFields), std::end(kFields), field_) - std::begin(kFields);
+      if (in_metadata_ || i == std::size(kFields)) return true;  // The value of an unknown field is refused.
+      if (std::exchange(entries[name_].has[i], true)) return Refuse(absl::StrCat("has \"", field_, "\" twice"));
       return true;
     }
     name_ = text;
+    has_name_ = true;
     in_metadata_ = text == "__metadata__";
     if (!in_metadata_ && !entries.try_emplace(name_).second) return Refuse("occurs twice");
     return true;
@@ -125,7 +136,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool Refuse(absl::string_view what) {
-    error = depth_ == 0 || name_.empty() ? absl::StrCat("the header is not a JSON object: it ", what)
+    error = depth_ == 0 || !has_name_ ? absl::StrCat("the header is not a JSON object: it ", what)
                                          : absl::StrCat("tensor \"", name_.substr(0, 80), "\" ", what);
     return false;
   }
@@ -133,6 +144,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   int depth_ = 0;
   bool in_array_ = false;
   bool in_metadata_ = false;
+  bool has_name_ = false;  // Whether a name was read. The name of a tensor may be empty.
   std::string name_;
   std::string field_;
 };

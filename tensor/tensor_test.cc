@@ -144,6 +144,11 @@ TEST(Safetensors, HeadersAreRefusedAtTheirFirstForeignValue) {
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8,9]}})", "has 3 data_offsets"},
       {R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"w":{}})", "tensor \"w\" occurs twice"},
       {R"({"w":{"dtype":"F99","shape":[0],"data_offsets":[0,0]}})", "unknown dtype \"F99\""},
+      {R"({"w":{"dtype":"F32","data_offsets":[0,4]}})", "tensor \"w\" has no \"shape\""},
+      {R"({"w":{"dtype":"F32","shape":[]}})", "tensor \"w\" has no \"data_offsets\""},
+      {R"({"w":{"shape":[],"data_offsets":[0,4]}})", "tensor \"w\" has no \"dtype\""},
+      {R"({"w":{"dtype":"F32","shape":[2],"shape":[3],"data_offsets":[0,24]}})", "tensor \"w\" has \"shape\" twice"},
+      {R"({"":{"dtype":5}})", "tensor \"\" has the number 5 in \"dtype\""},
       {R"({"w":)", "error at its byte 6"},
       {std::string(20'000'000, '['), "has a list"},
   };
