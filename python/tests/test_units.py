@@ -1,6 +1,7 @@
 """Parts of the package that need no cluster: metrics, arguments, batches, indices, the bar of progress."""
 
 import io
+import itertools
 import unittest
 
 import jax
@@ -150,6 +151,26 @@ class Data(unittest.TestCase):
             stream(iter(batches), DataOptions(shuffle=True), 9)
         with self.assertRaisesRegex(TypeError, "found shuffle='yes'"):
             DataOptions(shuffle="yes")
+
+    def test_data_that_can_be_read_once(self):
+        class Loader:
+            def __init__(self, *passes):
+                self.passes = iter([*passes, []])
+
+            def __iter__(self):
+                yield from next(self.passes)  # Raises RuntimeError if it is iterated over again after the empty pass.
+
+        def read(*passes, limit=20, **options):
+            batches = stream(Loader(*passes), DataOptions(**options), 1000).read(0)
+            return [safetensors.parse(b)["batch"].tolist() for b in itertools.islice(batches, limit)]
+
+        one, two, short = np.ones(2), np.full(2, 2.0), np.ones(1)
+        self.assertEqual(read([one, two]), [[1, 1], [2, 2]])
+        self.assertEqual(read([one]), [[1, 1]])
+        self.assertEqual(read([one], [two], [one, two], [], [one]), [[1, 1], [2, 2], [1, 1], [2, 2]])
+        # A repetition with short batches only has none that can be sent.
+        self.assertEqual(read([one, short], [short, two], [short], [two], drop_last=True), [[1, 1], [2, 2]])
+        self.assertEqual(read([one], *[[two]] * 30, limit=20), [[1, 1]] + [[2, 2]] * 19)
 
     def test_numbers_of_steps(self):
         for value in (1000, 1e3, np.int64(1000), np.float32(1000), jnp.asarray(1000)):

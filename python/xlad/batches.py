@@ -117,8 +117,8 @@ def is_iterable(data: Any) -> bool:
 
 
 def _streamed(data: Any, drop_last: bool) -> Stream:
-    """Streams the batches of an iterator. If `data` is not an iterator itself, it is iterated over again when it
-    ends."""
+    """Streams the batches of an iterator. If `data` is not an iterator itself, it is iterated over again when it ends.
+    The stream ends if such a repetition has no batch that can be sent, because `data` can then be read only once."""
     iterator = iter(data)
     try:
         example = next(iterator)
@@ -128,7 +128,8 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
 
     def read(_: int) -> Iterator[bytes]:
         yield first.one(slice(None))
-        number = 1
+        number = 1  # The number of batches that have been sent.
+        before = 0  # The number of batches that had been sent when this iteration began.
         current = iterator
         while True:
             for batch in current:
@@ -137,10 +138,12 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
                 both = _from_batches([example, batch], number)
                 yield both.one(slice(first.rows, None))
                 number += 1
+            if number == before:
+                return
             again = iter(data)
             if again is current:
                 return
-            current = again
+            current, before = again, number
 
     return Stream(first, read)
 
