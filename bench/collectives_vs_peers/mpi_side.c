@@ -41,11 +41,12 @@ static void Run(const char* what, float* in, float* out, long count, int in_plac
   } else if (strcmp(what, "all_gather") == 0) {
     MPI_Allgather(in_place ? MPI_IN_PLACE : in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
   } else if (strcmp(what, "all_to_all") == 0) {
-    MPI_Alltoall(in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
+    MPI_Alltoall(in_place ? MPI_IN_PLACE : in, part, MPI_FLOAT, out, part, MPI_FLOAT, MPI_COMM_WORLD);
   } else if (strcmp(what, "broadcast") == 0) {
     MPI_Bcast(rank == 0 && !in_place ? in : out, count, MPI_FLOAT, 0, MPI_COMM_WORLD);
   } else if (strcmp(what, "reduce") == 0) {
-    MPI_Reduce(in, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+    // In place, MPI takes the input from the receive buffer at the root, and from the send buffer elsewhere.
+    MPI_Reduce(!in_place ? in : rank == 0 ? MPI_IN_PLACE : out, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
   } else {
     fprintf(stderr,
             "mpi_side: found collective %s, expected all_reduce, ring, reduce_scatter, all_gather, all_to_all, "
