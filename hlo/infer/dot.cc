@@ -9,11 +9,10 @@ bool IsFree(int64_t d, const Dims& batch, const Dims& contracting) {
   return !Contains(batch, d) && !Contains(contracting, d);
 }
 
-absl::Status CheckSide(absl::string_view side, const Dims& batch, const Dims& contracting, int64_t ndim) {
+absl::Status CheckSide(absl::string_view label, const Dims& batch, const Dims& contracting, int64_t ndim) {
   Dims all = batch;
   all.insert(all.end(), contracting.begin(), contracting.end());
-  XLAD_RETURN_IF_ERROR(ExpectDimensions(absl::StrCat("dot-", side, "-dims"), all, ndim));
-  return absl::OkStatus();
+  return ExpectDimensions(label, all, ndim);
 }
 
 absl::Status CheckPairs(absl::string_view label, const Shape& lhs, const Shape& rhs, const Dims& lhs_dims,
@@ -36,8 +35,8 @@ absl::Status CheckDot(const DotDimensions& d, const Shape& lhs, const Shape& rhs
                                   Brief(d.lhs_contracting), " and ", Brief(d.rhs_contracting)),
                      "equal numbers of dimensions on both sides");
   }
-  XLAD_RETURN_IF_ERROR(CheckSide("lhs", d.lhs_batch, d.lhs_contracting, lhs.ndim()));
-  XLAD_RETURN_IF_ERROR(CheckSide("rhs", d.rhs_batch, d.rhs_contracting, rhs.ndim()));
+  XLAD_RETURN_IF_ERROR(CheckSide("dot-lhs-dims", d.lhs_batch, d.lhs_contracting, lhs.ndim()));
+  XLAD_RETURN_IF_ERROR(CheckSide("dot-rhs-dims", d.rhs_batch, d.rhs_contracting, rhs.ndim()));
   XLAD_RETURN_IF_ERROR(CheckPairs("dot-batch-sizes", lhs, rhs, d.lhs_batch, d.rhs_batch));
   return CheckPairs("dot-contracting-sizes", lhs, rhs, d.lhs_contracting, d.rhs_contracting);
 }
