@@ -20,6 +20,20 @@ bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
   return true;
 }
 
+// Whether all positions, and all sums of some of their terms, have a magnitude of at most 2^62. No sum of these terms
+// overflows then.
+bool IsBounded(const Affine& position, const Dims& sizes) {
+  constexpr int64_t kMax = int64_t{1} << 62;
+  const auto magnitude = [](int64_t x) { return x < -kMax || x > kMax ? kMax + 1 : std::abs(x); };
+  int64_t sum = magnitude(position.constant);
+  for (size_t d = 0; d < sizes.size() && sum <= kMax; ++d) {
+    int64_t span = 0;
+    if (__builtin_mul_overflow(magnitude(position.factors[d]), sizes[d] - 1, &span) || span > kMax - sum) return false;
+    sum += span;
+  }
+  return sum <= kMax;
+}
+
 // Whether different indices have different positions, which is true if each factor is larger than the sum of the spans
 // of all smaller factors.
 bool IsInjective(const Affine& position, const std::vector<int>& dims, const Dims& sizes) {
@@ -87,6 +101,7 @@ class Verifier {
       if (read.at.factors.size() != sizes_.size() || !UsesOnly(read.at, dims)) {
         return Wrong(statement, "it reads at a position with a dimension that it does not have");
       }
+      if (!IsBounded(read.at, sizes_)) return Wrong(statement, "it reads at positions beyond 2^62");
       const Shape& shape = computation.parameter(static_cast<int64_t>(i))->shape();
       const ElementType type = is_position ? ElementType::kS64 : kernel_.arrays[read.array].type;
       if (!shape.is_scalar() || shape.type() != type) {
@@ -136,8 +151,8 @@ class Verifier {
                                              ", expected a scalar of the type of ", array.name));
       }
       if (statement.at.factors.size() != sizes_.size() || !UsesOnly(statement.at, statement.over) ||
-          !IsInjective(statement.at, statement.over, sizes_) || LowestOf(statement.at, sizes_) < 0 ||
-          HighestOf(statement.at, sizes_) >= array.elements) {
+          !IsBounded(statement.at, sizes_) || !IsInjective(statement.at, statement.over, sizes_) ||
+          LowestOf(statement.at, sizes_) < 0 || HighestOf(statement.at, sizes_) >= array.elements) {
         return Wrong(statement,
                      absl::StrCat("expected different positions in ", array.name, " for all indices of its result"));
       }

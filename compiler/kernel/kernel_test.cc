@@ -276,6 +276,26 @@ TEST(Kernel, RefusesWrongKernels) {
   ExpectRefused(text, "end\n", "", "expected");
 }
 
+TEST(Kernel, RefusesPositionsBeyondInt64) {
+  const auto module = Parsed(Softmax());
+  const std::string text = KernelText(KernelOf(*module));
+  for (const std::string most : {"9223372036854775807", "-9223372036854775808"}) {
+    const std::string one = most[0] == '-' ? "-1" : "1";
+    const auto refused = [&](const std::string& position, const std::string& words) {
+      ExpectRefused(text, "read x0 at 100*r+c", "read x0 at " + position, words);
+    };
+    refused(most + "*r+" + one + "*r", "read ARRAY at POSITION");  // No int64 is the sum.
+    refused(most + "+" + one, "read ARRAY at POSITION");
+    refused(most + "*r", "positions beyond 2^62");
+    refused(most, "positions beyond 2^62");
+    refused("4611686018427387904*c+r", "positions beyond 2^62");
+    refused("4611686018427387904+r", "positions beyond 2^62");
+    refused("-46116860184273879*c+-4611686018427387904*r", "positions beyond 2^62");
+    refused("4611686018427387904", "outside of its 600 elements");
+    ExpectRefused(text, "writes y0 at 100*r+c", "writes y0 at " + most + "*r+c", "different positions");
+  }
+}
+
 TEST(Kernel, RefusesSchedulesThatWouldChangeResults) {
   const auto module = Parsed(Softmax());
   const Kernel kernel = KernelOf(*module);

@@ -231,7 +231,8 @@ class KernelParser {
     return dims->back() >= 0;
   }
 
-  // Parses a position such as "1024*r+c+3". Factors and the constant may be negative.
+  // Parses a position such as "1024*r+c+3". Factors and the constant may be negative. Returns false if the sum of the
+  // factors of a dimension or of the constants is not an int64.
   bool ParseAffine(absl::string_view text, Affine* position) const {
     position->factors.assign(kernel_.dims.size(), 0);
     for (const absl::string_view term : absl::StrSplit(text, '+')) {
@@ -239,13 +240,9 @@ class KernelParser {
       int64_t factor = 1;
       if (parts.size() > 2 || (parts.size() == 2 && !absl::SimpleAtoi(parts[0], &factor))) return false;
       const int dim = FindDim(parts.back());
-      if (dim >= 0) {
-        position->factors[dim] += factor;
-      } else if (parts.size() == 2 || !absl::SimpleAtoi(parts[0], &factor)) {
-        return false;
-      } else {
-        position->constant += factor;
-      }
+      if (dim < 0 && (parts.size() == 2 || !absl::SimpleAtoi(parts[0], &factor))) return false;
+      int64_t& sum = dim >= 0 ? position->factors[dim] : position->constant;
+      if (__builtin_add_overflow(sum, factor, &sum)) return false;
     }
     return true;
   }
