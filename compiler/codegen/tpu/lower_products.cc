@@ -19,11 +19,20 @@ namespace {
 
 // The maximum rows, columns and depth of the blocks of a product.
 constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
-// The maximum number of elements of the windows of a convolution, which are written to memory.
+// The maximum number of elements of the windows of a convolution, and of its padded input, which are written to memory.
 constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
 
 int64_t Product(const Dims& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+// Whether an array of these sizes, which are positive, has at most kMaxPatchElements elements.
+bool IsSmallPatch(const Dims& sizes) {
+  int64_t elements = 1;
+  for (const int64_t size : sizes) {
+    if (size > kMaxPatchElements / elements) return false;
+    elements *= size;
+  }
+  return true;
 }
 Dims Without(int64_t ndim, const Dims& a, const Dims& b) {
   Dims out;
@@ -283,6 +292,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
   const size_t spatial = window.size();
   for (const hlo::WindowDimension& w : window) {
     if (w.base_dilation != 1 || w.window_reversal || w.padding_low < 0 || w.padding_high < 0) return false;
+    if (std::max(w.padding_low, w.padding_high) > kMaxPatchElements) return false;
   }
   const Dims input_order = Joined({numbers.input_batch}, numbers.input_spatial, {numbers.input_feature});
   const Dims kernel_order =
@@ -291,16 +301,16 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
   const Dims input = Select(conv.operand(0)->shape().dims(), input_order);
   const Dims kernel = Select(conv.operand(1)->shape().dims(), kernel_order);
   const Dims output = Select(conv.shape().dims(), output_order);
-  const int64_t taps = Product(Dims(kernel.begin(), kernel.begin() + spatial)), features = input.back();
-  const int64_t rows = Product(output) / output.back();
-  if (rows * taps * features > kMaxPatchElements) return false;
+  const Dims positions(output.begin(), output.end() - 1), window_sizes(kernel.begin(), kernel.begin() + spatial);
+  Dims padded = input;
+  for (size_t d = 0; d < spatial; ++d) padded[d + 1] += window[d].padding_low + window[d].padding_high;
+  if (!IsSmallPatch(Joined(positions, window_sizes, {input.back()})) || !IsSmallPatch(padded)) return false;
+  const int64_t taps = Product(window_sizes), features = input.back(), rows = Product(positions);
 
   // Writes the input with its padding.
   const LloType type = LloTypeOf(conv.operand(0)->shape().type());
   int from = Permuted(Materialize(conv.operand(0)), conv.operand(0)->shape().dims(), input_order);
-  Dims padded = input;
   Move pad{from, 0, input, DenseStrides(input)};
-  for (size_t d = 0; d < spatial; ++d) padded[d + 1] += window[d].padding_low + window[d].padding_high;
   const Dims strides = DenseStrides(padded);
   if (padded != input) {
     from = NewBuffer(conv.name() + ".padded", type, Product(padded));
@@ -324,7 +334,7 @@ bool LloLowering::LowerConvolution(const Instruction& conv, int out) {
     int64_t left = tap;
     for (int64_t d = static_cast<int64_t>(spatial) - 1; d >= 0; --d) {
       move.from_base += left % kernel[d] * window[d].window_dilation * strides[d + 1];
-      move.from_strides[d + 1] *= window[d].stride;
+      if (output[d + 1] > 1) move.from_strides[d + 1] *= window[d].stride;
       left /= kernel[d];
     }
     EmitMove(move);

@@ -404,6 +404,35 @@ TEST(LowerToLloTest, ConvolutionsAreProductsOverWindows) {
                {RandomFloats({2, 4, 17}, random.get()), RandomFloats({6, 4, 3}, random.get())});
 }
 
+TEST(LowerToLloTest, ConvolutionsOfLargePaddedInputsAreMacroOperations) {
+  const auto random = SeededRandom(10);
+  const std::vector<Array> inputs = {RandomFloats({1, 2, 3, 4}, random.get()),
+                                     RandomFloats({1, 1, 4, 5}, random.get())};
+  struct Case {
+    std::string window;
+    int64_t rows, columns;  // The number of positions of the window.
+    int macros;
+  };
+  const std::vector<Case> cases = {
+      {"stride=2x2 pad=1_1x1_1", 2, 3, 0},
+      {"stride=1099511627776x1 pad=0_1099511627776x0_0", 2, 3, 1},  // 2^40
+      {"stride=4294967296x4294967296 pad=0_4294967296x0_4294967296", 2, 2, 1},  // More than 2^64 elements.
+      {"stride=4294967296x4294967296", 1, 1, 0},
+      {"stride=9223372036854775807x1", 1, 3, 0},
+      {"stride=9223372036854775807x1 pad=0_9223372036854775807x0_0", 2, 3, 1},
+  };
+  for (const Case& c : cases) {
+    const auto module = Read(absl::StrCat(
+        "HloModule m\nENTRY main {\n  x = f32[1,2,3,4] parameter(0)\n  w = f32[1,1,4,5] parameter(1)\n  ROOT p = f32[",
+        absl::StrJoin({int64_t{1}, c.rows, c.columns, int64_t{5}}, ","), "] convolution(x, w), window={size=1x1 ",
+        c.window, "}, dim_labels=b01f_01io->b01f, operand_precision={highest,highest}\n}\n"));
+    const auto run = Interpret(*module->entry(), inputs);
+    ASSERT_TRUE(run.ok()) << c.window << ": " << run.status();
+    EXPECT_EQ(run->macros, c.macros) << c.window;
+    EXPECT_LT(DifferenceOf(run->results[0], Evaluated(*module, inputs)[0]), 2e-6) << c.window;
+  }
+}
+
 TEST(LowerToLloTest, TransposesReductionsAndMovesHaveNoMacroOperations) {
   const auto random = SeededRandom(9);
   const std::vector<std::string> programs = {
