@@ -2,11 +2,12 @@
 //
 // Needs: canonical collectives and reducers. Leaves: small all-reduces with the same groups, reducer and type are
 // combined into one all-reduce with several operands, if they do not depend on each other (directly or through other
-// combined all-reduces). The combined all-reduce has the origins of all of its members. Buckets are filled in the order
-// of the earliest time at which the operands can be computed, and have the best size of the cost model (BucketBytes).
-// In this way, the gradients of the last layers are sent while those of the first layers are computed. The program
-// order cannot be used for this: an all-reduce is often placed at the use of its result, in the order of the
-// parameters, which is that of the forward pass. The products that compute the operands may have this order too.
+// combined all-reduces). The combined all-reduce has the origins and the control edges of all of its members. Buckets are
+// filled in the order of the earliest time at which the operands can be computed, and have the best size of the cost
+// model (BucketBytes). In this way, the gradients of the last layers are sent while those of the first layers are
+// computed. The program order cannot be used for this: an all-reduce is often placed at the use of its result, in the
+// order of the parameters, which is that of the forward pass. The products that compute the operands may have this order
+// too.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -72,7 +73,9 @@ class Combiner {
       Join(bucket);
       changed = true;
     }
-    if (changed) FinishEdits(computation_);
+    if (!changed) return absl::OkStatus();
+    MoveControlEdges();
+    FinishEdits(computation_);
     return absl::OkStatus();
   }
 
@@ -199,7 +202,30 @@ class Combiner {
     for (size_t i = 0; i < bucket.members.size(); ++i) {
       builder.set_template(bucket.members[i]);
       bucket.members[i]->ReplaceAllUsesWith(builder.GetTupleElement(joined, i));
+      joined_[bucket.members[i]] = joined;
     }
+  }
+
+  // A combined all-reduce comes after the control predecessors of all of its members, and before all instructions of
+  // which a member is a control predecessor. This adds no cycle, because NeedsOf includes control predecessors.
+  void MoveControlEdges() {
+    const auto replaced = [&](Instruction* at) {
+      const auto found = joined_.find(at);
+      return found == joined_.end() ? at : found->second;
+    };
+    for (const auto& at : computation_->instructions()) {
+      Instruction* const to = replaced(at.get());
+      const std::vector<Instruction*> edges = at->control_predecessors();
+      for (Instruction* edge : edges) {
+        Instruction* const before = replaced(edge);
+        if ((to == at.get() && before == edge) || absl::c_linear_search(to->control_predecessors(), before)) continue;
+        to->AddControlPredecessor(before);
+      }
+      CountWork(std::ssize(edges));
+    }
+    absl::flat_hash_set<const Instruction*> members;
+    for (const auto& [member, joined] : joined_) members.insert(member);
+    computation_->RemoveAll(members);
   }
 
   // Sets the attributes of `joined` to those of the first member, and its ops and causes to those of all members.
@@ -230,6 +256,7 @@ class Combiner {
   int64_t mark_ = 0;
   // For each all-reduce to combine, its bucket. For other instructions, what NeedsOf returned, unless it was empty.
   absl::flat_hash_map<const Instruction*, Numbers> buckets_of_;
+  absl::flat_hash_map<Instruction*, Instruction*> joined_;  // The combined all-reduce of each member.
 };
 
 }  // namespace
