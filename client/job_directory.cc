@@ -112,9 +112,10 @@ absl::Status ReadResult(const Json& json, int64_t index, int64_t parameters, Job
         absl::StrCat("found kind \"", kind, "\", expected \"state\", \"loss\" or \"metric\""));
   }
   out->set_feeds(json.contains("feeds") && !json.at("feeds").is_null() ? json.at("feeds").get<int64_t>() : -1);
-  if (out->feeds() >= parameters) {
+  if (out->feeds() < -1 || out->feeds() >= parameters) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found feeds ", out->feeds(), ", expected a parameter index below ", parameters));
+        absl::StrCat("found feeds ", out->feeds(), ", expected a parameter index below ", parameters,
+                     ", or -1 or null if it feeds no parameter"));
   }
   return SetShape(json.at("shape").get<std::string>(), out->mutable_shape());
 }

@@ -106,7 +106,9 @@ TEST(JobDirectory, ErrorsHaveFileFieldFoundAndExpected) {
   } kCases[] = {
       {"\"kind\": \"step\"", "\"kind\": \"stepp\"", "parameters[2]: found kind \"stepp\", expected"},
       {"f32[2,4]", "f33[2,4]", "parameters[1]: found shape \"f33[2,4]\", expected"},
-      {"\"feeds\": 0", "\"feeds\": 7", "results[0]: found feeds 7, expected"},
+      {"\"feeds\": 0", "\"feeds\": 7", "results[0]: found feeds 7, expected a parameter index below 3"},
+      {"\"feeds\": 0", "\"feeds\": -5", "results[0]: found feeds -5, expected"},
+      {"\"feeds\": null", "\"feeds\": -2", "results[1]: found feeds -2, expected"},
       {"\"index\": 1, \"name\": \"x\"", "\"index\": 5, \"name\": \"x\"", "parameters[1]: found index 5, expected 1"},
       {"\"steps\": 10", "\"steps\": \"ten\"", "job/manifest.json: "},
       {"\"steps\": 10,", "", "job/manifest.json: "},
