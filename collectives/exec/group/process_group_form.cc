@@ -118,6 +118,9 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
     options.launch.ranks = std::popcount(alive);
     options.generation = generation_ + 1;
     options.deadline_ms = deadline_ms;
+    // As in this group. The scratch is not that of the options, because only rank 0, which may be dead, had to set it.
+    options.scratch_bytes = static_cast<int64_t>(scratch_->bytes()) / ranks_;
+    options.cache_bytes = cache_bytes_;
     XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key,
                                                                                "-", options.generation)));
     const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), meeting->path());

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -365,12 +366,16 @@ TEST(ProcessGroup, ARankThatDiesIsNamed) {
   }
 }
 
+constexpr int64_t kLargeScratch = 5 << 20;  // More than the default of any group.
+
 // Runs operations as one of `ranks` ranks until an operation fails. Then shrinks the group and sums the old ranks of
 // its members. Returns the sum, or a negative number that tells which call failed. The process kills itself after
-// operation number `dies_after`, counted from 0.
+// operation number `dies_after`, counted from 0. Rank 0 chooses the size of the scratch.
 float SumOfSurvivors(const std::string& folder, const std::string& key, int rank, int ranks, int dies_after) {
   const std::unique_ptr<Bootstrap> bootstrap = FileBootstrap(RealFileSystem(), folder);
-  auto group = ProcessGroup::Form(OptionsOf(rank, ranks, key), bootstrap.get());
+  ProcessGroup::Options options = OptionsOf(rank, ranks, key);
+  if (rank == 0) options.scratch_bytes = kLargeScratch;
+  auto group = ProcessGroup::Form(options, bootstrap.get());
   if (!group.ok()) return -1;
   auto operation = (*group)->Prepare(MakeSpec(CollectiveKind::kAllReduce, ranks, 4));
   if (!operation.ok()) return -2;
@@ -380,6 +385,7 @@ float SumOfSurvivors(const std::string& folder, const std::string& key, int rank
   }
   auto smaller = (*group)->Shrink();
   if (!smaller.ok() || (*smaller)->ranks() != ranks - 1) return -3;
+  if ((*smaller)->shared_bytes() < kLargeScratch * (ranks - 1)) return -5;
   auto sum = (*smaller)->Prepare(MakeSpec(CollectiveKind::kAllReduce, ranks - 1, 1));
   float own = static_cast<float>(rank), all = 0;
   if (!sum.ok() || !(*smaller)->Run(**sum, &own, &all).ok()) return -4;
@@ -490,26 +496,29 @@ TEST(ProcessGroup, AGroupThatCannotFormLeavesNoFolder) {
 }
 
 TEST(ProcessGroup, SurvivorsShrinkTheGroup) {
-  const std::string key = NewKey();
-  const std::string folder = (std::filesystem::temp_directory_path() / key).string();
-  constexpr int kRanks = 4, kVictim = 2;
-  std::vector<pid_t> children;
-  for (int rank = 1; rank < kRanks; ++rank) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      const float sum = SumOfSurvivors(folder, key, rank, kRanks, rank == kVictim ? 3 : INT_MAX);
-      _exit(sum == 0 + 1 + 3 ? 0 : 1);
+  constexpr int kRanks = 4, kParent = 1;
+  for (const int victim : {2, 0}) {
+    const std::string key = NewKey();
+    const std::string folder = (std::filesystem::temp_directory_path() / key).string();
+    const float expected = static_cast<float>(0 + 1 + 2 + 3 - victim);
+    std::map<int, pid_t> children;
+    for (const int rank : {0, 2, 3}) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        const float sum = SumOfSurvivors(folder, key, rank, kRanks, rank == victim ? 3 : INT_MAX);
+        _exit(sum == expected ? 0 : 1);
+      }
+      children[rank] = pid;
     }
-    children.push_back(pid);
+    EXPECT_EQ(SumOfSurvivors(folder, key, kParent, kRanks, INT_MAX), expected);
+    for (const auto& [rank, pid] : children) {
+      int status = 0;
+      EXPECT_EQ(waitpid(pid, &status, 0), pid);
+      EXPECT_TRUE(rank == victim ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "rank " << rank << ", victim " << victim;
+    }
+    std::filesystem::remove_all(folder);
   }
-  EXPECT_EQ(SumOfSurvivors(folder, key, 0, kRanks, INT_MAX), 0 + 1 + 3);
-  for (size_t i = 0; i < children.size(); ++i) {
-    int status = 0;
-    EXPECT_EQ(waitpid(children[i], &status, 0), children[i]);
-    EXPECT_TRUE(i + 1 == kVictim ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        << "rank " << i + 1;
-  }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(ProcessGroup, NamesTheRanksThatAreMissing) {
