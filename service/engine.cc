@@ -262,8 +262,8 @@ void Engine::PerformOne(const Action& action) {
     }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
     Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
-  } else if (const auto* tidy = std::get_if<TidyCheckpoints>(&action)) {
-    Enqueue(&upkeep_, [request = *tidy] {
+  } else if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) {
+    Enqueue(&upkeep_, [request = *removal] {
       const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);
       if (removed.ok()) return;
       LogWarn("files that no checkpoint needs cannot be removed", {{"error", std::string(removed.message())}});

@@ -55,20 +55,20 @@ class SharedFolderTest : public ::testing::Test, protected Cluster {
 TEST_F(SharedFolderTest, UncommittedCheckpointsAreRemovedWithTheNextCheckpointAndAtTheEnd) {
   const std::string job = Running();
   Commit(job, 10);
-  ASSERT_EQ(tidied.size(), 1u);
-  EXPECT_EQ(tidied[0].folder, absl::StrCat(kRoot, "/", job));
-  EXPECT_EQ(tidied[0].obsolete.step, 10) << "shards of later steps may be written by now";
-  EXPECT_EQ(tidied[0].obsolete.attempt, 1);
-  EXPECT_THAT(tidied[0].obsolete.keep, ElementsAre(NameOf(FolderOf(job, 10))));
+  ASSERT_EQ(removals.size(), 1u);
+  EXPECT_EQ(removals[0].folder, absl::StrCat(kRoot, "/", job));
+  EXPECT_EQ(removals[0].obsolete.step, 10) << "shards of later steps may be written by now";
+  EXPECT_EQ(removals[0].obsolete.attempt, 1);
+  EXPECT_THAT(removals[0].obsolete.keep, ElementsAre(NameOf(FolderOf(job, 10))));
   Commit(job, 20);
   Commit(job, 30);
-  EXPECT_THAT(tidied.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))));
+  EXPECT_THAT(removals.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))));
   EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 10))));
   Cancel(job);
-  EXPECT_EQ(tidied.size(), 4u);
-  EXPECT_EQ(tidied.back().obsolete.step, INT64_MAX);
-  EXPECT_EQ(tidied.back().obsolete.attempt, INT64_MAX);
-  EXPECT_THAT(tidied.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))))
+  EXPECT_EQ(removals.size(), 4u);
+  EXPECT_EQ(removals.back().obsolete.step, INT64_MAX);
+  EXPECT_EQ(removals.back().obsolete.attempt, INT64_MAX);
+  EXPECT_THAT(removals.back().obsolete.keep, ElementsAre(NameOf(FolderOf(job, 20)), NameOf(FolderOf(job, 30))))
       << "the checkpoints of a job that has ended stay";
 }
 
@@ -79,14 +79,14 @@ TEST_F(SharedFolderTest, ACheckpointThatAnotherJobContinuesFromStaysUntilThatJob
   const std::string first = Resume(job, "first"), second = Resume(job, "second");
   for (const int64_t step : {20, 30, 40}) Commit(job, step);
   EXPECT_THAT(dropped, ElementsAre(storage::FileUri(FolderOf(job, 20)))) << "the checkpoint of step 10 is kept";
-  EXPECT_THAT(tidied.back().obsolete.keep,
+  EXPECT_THAT(removals.back().obsolete.keep,
               UnorderedElementsAre(NameOf(FolderOf(job, 10)), NameOf(FolderOf(job, 30)), NameOf(FolderOf(job, 40))));
   dropped.clear();
   Restart();  // This state must survive a restart.
   Cancel(first);
   EXPECT_THAT(dropped, IsEmpty()) << "the second job still needs it";
   Cancel(job);
-  EXPECT_THAT(tidied.back().obsolete.keep, ::testing::Contains(NameOf(FolderOf(job, 10))));
+  EXPECT_THAT(removals.back().obsolete.keep, ::testing::Contains(NameOf(FolderOf(job, 10))));
   EXPECT_THAT(dropped, IsEmpty());
   Cancel(second);
   EXPECT_THAT(dropped, ElementsAre(uri));
@@ -112,7 +112,7 @@ TEST_F(SharedFolderTest, NoFolderIsCleanedUpIfCheckpointsAreInTheBlobStore) {
   const std::string job = RunningJob();
   CommitCheckpoint(job, 10);
   Cancel(job);
-  EXPECT_THAT(tidied, IsEmpty());
+  EXPECT_THAT(removals, IsEmpty());
 }
 
 }  // namespace

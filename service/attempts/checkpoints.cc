@@ -233,7 +233,7 @@ void Checkpoints::OnIndexStored(const StoreIndex& request, const absl::StatusOr<
   context_.SendToAll(*job, message);
   context_.Changed(job->id);
   DropOld(job);
-  TidyFolder(context_, *job);
+  RemoveOldFiles(context_, *job);
 }
 
 void Checkpoints::DropOld(Job* job) {

@@ -62,7 +62,7 @@ void EndJob(Context& context, Job* job, JobState state, const std::string& reaso
   context.RemoveAttempt(*job);
   context.Changed(job->id);
   context.reschedule = true;
-  TidyFolder(context, *job);
+  RemoveOldFiles(context, *job);
   DropResumed(context, *job);
 }
 

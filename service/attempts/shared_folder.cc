@@ -27,19 +27,21 @@ std::string NameIn(const std::string& folder, const std::string& uri) {
 
 }  // namespace
 
-void TidyFolder(Context& context, const Job& job) {
-  TidyCheckpoints tidy;
-  tidy.folder = FolderOf(job);
-  if (tidy.folder.empty()) return;
+void RemoveOldFiles(Context& context, const Job& job) {
+  RemoveOldCheckpoints removal;
+  removal.folder = FolderOf(job);
+  if (removal.folder.empty()) return;
   if (!HasEnded(job)) {
-    tidy.obsolete.step = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
-    tidy.obsolete.attempt = job.attempt;
+    removal.obsolete.step = job.checkpoints.empty() ? 0 : job.checkpoints.back().step;
+    removal.obsolete.attempt = job.attempt;
   }
-  for (const Checkpoint& checkpoint : job.checkpoints) tidy.obsolete.keep.insert(NameIn(tidy.folder, checkpoint.uri));
-  for (const std::string& uri : context.jobs.ResumedWithPrefix(storage::FileUri(tidy.folder) + "/")) {
-    tidy.obsolete.keep.insert(NameIn(tidy.folder, uri));
+  for (const Checkpoint& checkpoint : job.checkpoints) {
+    removal.obsolete.keep.insert(NameIn(removal.folder, checkpoint.uri));
   }
-  context.effects.actions.push_back(std::move(tidy));
+  for (const std::string& uri : context.jobs.ResumedWithPrefix(storage::FileUri(removal.folder) + "/")) {
+    removal.obsolete.keep.insert(NameIn(removal.folder, uri));
+  }
+  context.effects.actions.push_back(std::move(removal));
 }
 
 void DropResumed(Context& context, const Job& job) {

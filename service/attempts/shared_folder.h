@@ -10,7 +10,7 @@ namespace xlad::service {
 // Removes everything in the job's folder except its committed checkpoints and those that other jobs continue from. The
 // removed files are shards of checkpoints that were never committed, and checkpoints that the job dropped while another
 // job needed them. While the job runs, folders of its current attempt stay if they may still become checkpoints.
-void TidyFolder(Context& context, const Job& job);
+void RemoveOldFiles(Context& context, const Job& job);
 
 // Called for a job that has ended. Removes the checkpoint from which the job continued, if the job that wrote the
 // checkpoint has dropped it and no other job needs it.

@@ -54,7 +54,7 @@ struct DropCheckpoint {
   std::string uri;
 };
 // Removes the checkpoints and uncommitted shards that `obsolete` selects in the folder of a job's checkpoints.
-struct TidyCheckpoints {
+struct RemoveOldCheckpoints {
   std::string folder;
   storage::ObsoleteFolders obsolete;
 };
@@ -72,7 +72,7 @@ struct JobChanged {
   JobId job;
 };
 using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, StoreIndex, DropCheckpoint,
-                            TidyCheckpoints, CleanUp, KeepTrace, JobChanged>;
+                            RemoveOldCheckpoints, CleanUp, KeepTrace, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

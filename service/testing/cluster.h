@@ -61,7 +61,7 @@ class Cluster {
       if (const auto* load = std::get_if<LoadPlan>(&action)) loads.push_back(load->executable_digest);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
       if (const auto* drop = std::get_if<DropCheckpoint>(&action)) dropped.push_back(drop->uri);
-      if (const auto* tidy = std::get_if<TidyCheckpoints>(&action)) tidied.push_back(*tidy);
+      if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) removals.push_back(*removal);
       if (const auto* close = std::get_if<CloseConnection>(&action)) closed.push_back(close->connection);
       if (const auto* stop = std::get_if<StopBuild>(&action)) stopped_builds.push_back(stop->job.str());
       if (const auto* clean = std::get_if<CleanUp>(&action)) clean_ups.push_back(*clean);
@@ -255,7 +255,7 @@ class Cluster {
   std::vector<std::string> loads;
   std::vector<StoreIndex> indexes;
   std::vector<std::string> dropped;
-  std::vector<TidyCheckpoints> tidied;
+  std::vector<RemoveOldCheckpoints> removals;
   std::vector<ConnectionId> closed;
   std::vector<std::string> stopped_builds;
   std::vector<CleanUp> clean_ups;

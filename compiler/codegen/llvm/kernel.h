@@ -124,9 +124,9 @@ void ForBlock(KernelContext& kernel, int64_t count, const std::function<void(llv
 using ReductionGroups = std::vector<std::vector<const hlo::Instruction*>>;
 ReductionGroups GroupReductions(KernelContext& kernel);
 
-// Whether every reduction is needed only at the position of its own result. If so, one thread can compute everything
-// for a position.
-bool ReadOwnReductions(KernelContext& kernel);
+// Whether every reduction is local, that is, needed only at the position of its own result. If so, one thread can
+// compute everything for a position.
+bool ReductionsAreLocal(KernelContext& kernel);
 
 // Computes all outputs by element rules: reductions first, then one loop over the rest.
 void EmitLoops(KernelContext& kernel);

@@ -175,10 +175,10 @@ int64_t ColumnsOf(const Dims& dims) {
   return last == dims.rend() ? 1 : *last;
 }
 
-// Whether every reduction that `instruction` depends on is needed only at the position of its own result. If so, the
-// thread that computes a reduction is the thread that reads it. `is_own` is whether `instruction` itself is needed only
-// at its own position.
-bool ReadsOwnReductions(const Elements& elements, const Instruction* instruction, bool is_own,
+// Whether every reduction that `instruction` depends on is local, that is, needed only at the position of its own
+// result. If so, the thread that computes a reduction is the thread that reads it. `is_own` is whether `instruction`
+// itself is needed only at its own position.
+bool HasLocalReductions(const Elements& elements, const Instruction* instruction, bool is_own,
                         std::set<std::pair<const Instruction*, bool>>* known) {
   if (elements.IsBound(instruction) || !known->insert({instruction, is_own}).second) return true;
   const bool is_reduction = instruction->opcode() == Opcode::kReduce;
@@ -189,16 +189,16 @@ bool ReadsOwnReductions(const Elements& elements, const Instruction* instruction
   return std::all_of(instruction->operands().begin(), instruction->operands().end(), [&](const Instruction* operand) {
     const bool same_size = !operand->shape().is_array() || !instruction->shape().is_array() ||
                            operand->shape().elements() == instruction->shape().elements();
-    return ReadsOwnReductions(elements, operand, is_own && passes && same_size && !is_reduction, known);
+    return HasLocalReductions(elements, operand, is_own && passes && same_size && !is_reduction, known);
   });
 }
 
 }  // namespace
 
-bool ReadOwnReductions(KernelContext& kernel) {
+bool ReductionsAreLocal(KernelContext& kernel) {
   std::set<std::pair<const Instruction*, bool>> known;
   return std::all_of(kernel.outputs().begin(), kernel.outputs().end(), [&](const Output& output) {
-    return ReadsOwnReductions(kernel.elements(), output.instruction, true, &known);
+    return HasLocalReductions(kernel.elements(), output.instruction, true, &known);
   });
 }
 
@@ -255,7 +255,7 @@ void EmitLoops(KernelContext& kernel) {
   Ir& ir = kernel.ir();
   std::vector<bool> written(kernel.outputs().size(), false);
   const ReductionGroups groups = GroupReductions(kernel);
-  if (kernel.has_threads() && !ReadOwnReductions(kernel)) kernel.UseOneThread();
+  if (kernel.has_threads() && !ReductionsAreLocal(kernel)) kernel.UseOneThread();
   if (kernel.has_threads()) {
     DivideAmongThreads(kernel, groups);
   } else {

@@ -268,7 +268,7 @@ int BlockReduction::parts() const { return 1 + static_cast<int>(std::bit_width(s
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel) {
   constexpr int64_t kMinExtent = 64, kMaxThreads = 256;
   const ReductionGroups groups = GroupReductions(kernel);
-  if (groups.size() != 1 || !ReadOwnReductions(kernel)) return std::nullopt;
+  if (groups.size() != 1 || !ReductionsAreLocal(kernel)) return std::nullopt;
   BlockReduction result;
   result.group = groups[0];
   const DimensionSplit split(result.group[0]);
