@@ -58,7 +58,7 @@ struct CheckOptions : ScheduleOptions {
 };
 
 struct PrintOptions : ScheduleOptions {
-  int rank = -1;
+  int rank = -1;  // All ranks if it is -1.
   bool draw = false;
 };
 
@@ -180,8 +180,6 @@ int RunCheck(const CheckOptions& options) {
 
 // One row per rank and one column per operation: where each rank sends to and receives from.
 void Draw(const std::vector<Schedule>& schedules) {
-  size_t columns = 0;
-  for (const Schedule& schedule : schedules) columns = std::max(columns, schedule.ops.size());
   const auto cell = [](const ScheduleOp& op) {
     switch (op.kind) {
       case collectives::OpKind::kSend:
@@ -366,7 +364,7 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
   print->footer("Example:\n  xlad comm schedule all_reduce --ranks 4 --algorithm ring --draw");
   AddScheduleFlags(print, print_options.get(), /*needs_collective=*/true);
   print->get_option("--ranks")->required();
-  print->add_option("--rank", print_options->rank, "only this rank");
+  print->add_option("--rank", print_options->rank, "only this rank")->check(Between(0, (1 << 16) - 1));
   print->add_flag("--draw", print_options->draw, "a row of operations per rank");
   print->callback([=] { *action = [=] { return RunPrint(*print_options); }; });
 
