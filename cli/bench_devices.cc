@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/network.h"
@@ -39,6 +40,7 @@ struct DeviceBenchOptions {
   collectives::ReductionMode mode = collectives::ReductionMode::kRunToRun;
   std::string algorithm;  // A plan, "nccl" for any plan that NCCL runs, or empty.
   bool explain = false;   // Whether to print the version of NCCL, or why it cannot run.
+  std::vector<std::string> flags;  // The flags that are given.
 };
 
 struct DeviceBenchRow {
@@ -236,6 +238,36 @@ class RowPrinter {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
+// InvalidArgument if a flag is given that has no meaning without COLLECTIVE. The flags of messages between processes have
+// a meaning only if a launcher has started the processes.
+absl::Status CheckFlags(const std::vector<std::string>& flags, bool is_launched) {
+  static constexpr absl::string_view kFlags[] = {"--device", "--devices", "--max-bytes", "--repeats",
+                                                 "--format", "--mode",    "--algorithm", "--explain"};
+  static constexpr absl::string_view kMessageFlags[] = {"--transport", "--insecure-network", "--meet", "--listen",
+                                                        "--deadline-ms"};
+  for (const std::string& flag : flags) {
+    const bool is_of_messages = absl::c_linear_search(kMessageFlags, flag);
+    if (absl::c_linear_search(kFlags, flag) || (is_of_messages && is_launched)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": found the flag without COLLECTIVE",
+        is_of_messages ? " in a process that no launcher has started, expected none: the devices of one process send no "
+                         "messages"
+                       : ", expected none: the benchmark of devices does not use it"));
+  }
+  return absl::OkStatus();
+}
+
+// The names of the flags that are given, in the form "--ranks", or "-b" if there is a short form.
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_positional()) continue;
+    const bool is_short = !option->get_snames().empty();
+    flags.push_back(is_short ? "-" + option->get_snames()[0] : "--" + option->get_lnames()[0]);
+  }
+  return flags;
+}
+
 bool RequiresNccl(const std::string& algorithm) {
   if (algorithm == collectives::nccl::kNcclEngine) return true;
   const auto plan = collectives::ParsePlan(algorithm);
@@ -246,10 +278,6 @@ bool RequiresNccl(const std::string& algorithm) {
 absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions& bench,
                                                               const collectives::Launch& launch) {
   collectives::MessageGroup::Options messages;
-  if (bench.checksums) {
-    return absl::InvalidArgumentError(
-        "--checksums: found the flag without COLLECTIVE, expected none: the benchmark of devices sends no checksums");
-  }
   XLAD_ASSIGN_OR_RETURN(messages.transport, collectives::ChooseTransport(bench.transport, bench.any_network));
   const collectives::TransportChoice& transport = messages.transport;
   if (transport.one_process) {
@@ -312,9 +340,9 @@ int RunDeviceBench(DeviceBenchOptions options, const BenchOptions& bench) {
   // started.
   const bool is_batch_script = absl::StrContains(launch.status().message(), "found the batch script of Slurm job");
   if (!launch.ok() && !is_batch_script) return Fail(launch.status());
-  if (launch.ok() && launch->has_value() && (*launch)->ranks > 1) {
-    return RunLaunchedDeviceBench(options, bench, **launch);
-  }
+  const bool is_launched = launch.ok() && launch->has_value();
+  if (const absl::Status status = CheckFlags(options.flags, is_launched); !status.ok()) return Fail(status);
+  if (is_launched && (*launch)->ranks > 1) return RunLaunchedDeviceBench(options, bench, **launch);
   if (options.explain) ExplainNccl();
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
   std::vector<std::unique_ptr<runtime::Device>> devices;
@@ -366,6 +394,7 @@ void AddBench(CLI::App& parent, Action* action) {
   app->callback([=] {
     // Without COLLECTIVE, reductions are in the order of the ranks, unless --mode is given or NCCL must run them.
     const bool has_mode = app->count("--mode") > 0;
+    options->flags = FlagsOf(*app);
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);
       if (bench->calibrate) return RunCalibration(*bench);

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import unittest
+from unittest import mock
 
 from grid import children
 from harness import OWN_EXAMPLES, PATIENCE_S, Process, cluster, folder, job_directories, mesh_text, some, wait_for, xlad
@@ -152,6 +153,30 @@ class DevicesTest(unittest.TestCase):
             self.assertEqual([row["bytes"] for row in rows], [1024, 4096])
             for row in rows:
                 self.assertEqual(row["launches"], launches)
+
+    def test_bench_of_devices_refuses_flags_that_it_does_not_use(self):
+        fast = ("--device", "cpu:2", "--max-bytes", "1024", "--repeats", "1")
+        of_messages = [("--transport", "tcp"), ("--insecure-network",), ("--meet", "."), ("--listen", "127.0.0.1"),
+                       ("--deadline-ms", "1000")]
+        of_collectives = [("--checksums",), ("--ranks", "2"), ("-b", "8"), ("-e", "8"), ("-n", "3"), ("-d", "float"),
+                          ("--op", "sum"), ("--json", "rows.json"), ("--digest",), ("--shrink",), ("-R", "1")]
+        for flag in of_messages + of_collectives:
+            for position in ((*fast, *flag), (*flag, *fast)):
+                with self.subTest(position):
+                    name = {"--op": "-o"}.get(flag[0], flag[0])
+                    code, out, err = xlad("bench", *position)
+                    self.assertEqual((code, out), (1, ""))
+                    self.assertIn(f"{name}: found the flag without COLLECTIVE", err)
+                    self.assertEqual("no launcher" in err, flag in of_messages)
+        for flag in (("--mode", "fast"), ("--algorithm", "ring"), ("--explain",), ("--format", "json")):
+            code, _, err = xlad("bench", *fast, *flag)
+            self.assertEqual(code, 0, err)
+        with mock.patch.dict(os.environ, {"XLAD_RANK": "0", "XLAD_RANKS": "1"}):
+            for flag in of_messages:
+                code, _, err = xlad("bench", *fast, *flag)
+                self.assertEqual(code, 0, err)
+            code, _, err = xlad("bench", *fast, "--checksums")
+            self.assertIn("--checksums: found the flag without COLLECTIVE", err)
 
 
 if __name__ == "__main__":
