@@ -1,7 +1,10 @@
 #include "compiler/analysis/attention_blocks.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/rounding.h"
@@ -52,13 +55,14 @@ class MaskAnalysis {
     return std::min(columns <= 8192 ? rows : 12, rows_);
   }
 
-  std::optional<Linear> LinearOf(int v) const {
-    const AttentionOp::Value& value = op_.values(v);
+  // The value as a linear function, or nullopt if it is not known to be one. Sums that may wrap around are not, and
+  // neither are conversions to f32 that may round. The inputs of the value are in linear_ already.
+  std::optional<Linear> LinearOf(const AttentionOp::Value& value) const {
     Linear linear;
     linear.factors.assign(column_ + 1, 0);
     switch (value.opcode()) {
       case AttentionOp::INDEX:
-        linear.factors[value.dimension()] = 1;
+        linear.factors[value.dimension()] = SizeOf(value.dimension()) > 1 ? 1 : 0;
         return linear;
       case AttentionOp::CONSTANT:
         if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
@@ -67,22 +71,43 @@ class MaskAnalysis {
       case AttentionOp::ADD:
       case AttentionOp::SUBTRACT: {
         if (value.element_type() != static_cast<int>(ElementType::kS32)) return std::nullopt;
-        const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
-        return x.has_value() && y.has_value() ? Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1) : std::nullopt;
+        const std::optional<Linear>&x = linear_[value.inputs(0)], &y = linear_[value.inputs(1)];
+        if (!x.has_value() || !y.has_value()) return std::nullopt;
+        return AtMost(std::numeric_limits<int32_t>::max(), Sum(*x, *y, value.opcode() == AttentionOp::ADD ? 1 : -1));
       }
-      case AttentionOp::CONVERT:  // Positions are small enough to be exact in f32, but not in bf16.
-        return value.element_type() == static_cast<int>(ElementType::kF32) ? LinearOf(value.inputs(0)) : std::nullopt;
+      case AttentionOp::CONVERT: {  // Positions are usually small enough to be exact in f32, but not in bf16.
+        const std::optional<Linear>& x = linear_[value.inputs(0)];
+        if (value.element_type() != static_cast<int>(ElementType::kF32) || !x.has_value()) return std::nullopt;
+        return AtMost(int64_t{1} << 24, *x);
+      }
       default:
         return std::nullopt;
     }
   }
 
-  static std::optional<Linear> Sum(const Linear& x, const Linear& y, int64_t factor) {
-    constexpr int64_t kLarge = 1 << 30;  // Sums of s32 must not wrap around.
+  static Linear Sum(const Linear& x, const Linear& y, int64_t factor) {
     Linear sum = x;
     sum.constant += factor * y.constant;
     for (size_t d = 0; d < sum.factors.size(); ++d) sum.factors[d] += factor * y.factors[d];
-    return std::abs(sum.constant) < kLarge ? std::optional<Linear>(sum) : std::nullopt;
+    return sum;
+  }
+
+  // Returns x if its magnitude is at most `limit` at all positions.
+  std::optional<Linear> AtMost(int64_t limit, Linear x) const {
+    int64_t low = x.constant, high = x.constant;
+    for (size_t d = 0; d < x.factors.size(); ++d) {
+      const int64_t factor = x.factors[d], last = SizeOf(d) - 1;
+      if (factor != 0 && last > 2 * limit / std::abs(factor)) return std::nullopt;
+      (factor < 0 ? low : high) += factor * last;
+    }
+    return low >= -limit && high <= limit ? std::optional<Linear>(std::move(x)) : std::nullopt;
+  }
+
+  // The size of a dimension, counted as in Operand.strides.
+  int64_t SizeOf(size_t d) const {
+    const auto batch = static_cast<size_t>(op_.batch_size());
+    if (d < batch) return op_.batch(static_cast<int>(d));
+    return d < column_ ? op_.rows(static_cast<int>(d - batch)) : op_.columns();
   }
 
   static AttentionOp::Opcode Opposite(AttentionOp::Opcode comparison) {
@@ -127,14 +152,13 @@ class MaskAnalysis {
   // column.
   int64_t LastTrueComparison(const AttentionOp::Value& value, AttentionOp::Opcode comparison,
                              const std::vector<int64_t>& position) const {
-    const std::optional<Linear> x = LinearOf(value.inputs(0)), y = LinearOf(value.inputs(1));
+    const std::optional<Linear>&x = linear_[value.inputs(0)], &y = linear_[value.inputs(1)];
     if (!x.has_value() || !y.has_value()) return op_.columns();
-    const std::optional<Linear> difference = Sum(*x, *y, -1);
-    if (!difference.has_value()) return op_.columns();
-    int64_t rest = difference->constant, factor = -difference->factors[column_];
+    const Linear difference = Sum(*x, *y, -1);
+    int64_t rest = difference.constant, factor = -difference.factors[column_];
     for (size_t d = 0; d < column_; ++d) {
-      if (difference->factors[d] != 0 && d < static_cast<size_t>(op_.batch_size())) return op_.columns();
-      rest += difference->factors[d] * position[d];
+      if (difference.factors[d] != 0 && d < static_cast<size_t>(op_.batch_size())) return op_.columns();
+      rest += difference.factors[d] * position[d];
     }
     bool or_equal = comparison == AttentionOp::GREATER_EQUAL || comparison == AttentionOp::EQUAL;
     bool greater = or_equal || comparison == AttentionOp::GREATER;
@@ -241,6 +265,7 @@ class MaskAnalysis {
   // and products must be zero in these columns. The operands of row maxima must have one value in them.
   bool FindTails() {
     for (AttentionOp::Value& value : *op_.mutable_values()) {
+      linear_.push_back(LinearOf(value));
       const bool wide = IsWide(value), constant = value.opcode() == AttentionOp::CONSTANT;
       const bool reduction = value.opcode() == AttentionOp::ROW_MAX || value.opcode() == AttentionOp::ROW_SUM;
       tails_.push_back(wide || constant || reduction ? TailOf(&value) : Tail::kUniform);
@@ -272,7 +297,9 @@ class MaskAnalysis {
   AttentionOp& op_;
   size_t column_ = 0;  // The position of the column in Operand.strides.
   int64_t rows_ = 1;
-  std::vector<Tail> tails_;  // One for each value of op_.
+  // One for each value of op_.
+  std::vector<std::optional<Linear>> linear_;
+  std::vector<Tail> tails_;
   std::vector<bool> wide_;
   // Predicates that are false in the masked columns. If the second member is true, the negation of the predicate is
   // false.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -38,6 +39,17 @@ constexpr char kWindow[] = R"(t = s32[T,S] iota(), iota_dimension=0
   after = pred[T,S] compare(s, t), direction=LE
   before = pred[T,S] compare(far, t), direction=GT
   small = pred[T,S] and(after, before)
+  mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
+// Compares positions plus a constant, as f32.
+constexpr char kShifted[] = R"(t = s32[T,S] iota(), iota_dimension=0
+  s = s32[T,S] iota(), iota_dimension=1
+  shift = s32[] constant(SHIFT)
+  shifts = s32[T,S] broadcast(shift), dimensions={}
+  ts = s32[T,S] add(t, shifts)
+  ss = s32[T,S] add(s, shifts)
+  x = f32[T,S] convert(ts)
+  y = f32[T,S] convert(ss)
+  small = pred[T,S] compare(x, y), direction=GE
   mask = pred[B,H,T,S] broadcast(small), dimensions={2,3})";
 constexpr char kGiven[] = "mask = pred[B,H,T,S] broadcast(given), dimensions={0,3}";
 
@@ -73,6 +85,16 @@ int CountAttention(const Executable& executable) {
                                         [](const LibraryOp& op) { return op.has_attention(); }));
 }
 
+// Whether some block of the first attention op skips masked columns.
+bool SkipsColumns(const Executable& executable) {
+  for (const LibraryOp& op : executable.library_ops()) {
+    if (!op.has_attention()) continue;
+    const auto& columns = op.attention().block_columns();
+    return std::any_of(columns.begin(), columns.end(), [&](int64_t n) { return n < op.attention().columns(); });
+  }
+  return false;
+}
+
 // Returns the floats of an array, or an empty vector for other types.
 std::vector<float> Floats(const Array& array) {
   std::vector<float> floats;
@@ -100,12 +122,14 @@ void ExpectNear(const std::vector<Array>& found, const std::vector<Array>& expec
   }
 }
 
-void Check(const std::string& text, int wanted, uint64_t seed) {
+// Checks a program with `wanted` attention ops, and whether the first one skips columns if `skips` has a value.
+void Check(const std::string& text, int wanted, uint64_t seed, std::optional<bool> skips = std::nullopt) {
   auto module = hlo::ParseText(text);
   ASSERT_TRUE(module.ok()) << module.status();
   const auto executable = Compiled(**module);
   ASSERT_TRUE(executable.ok()) << executable.status();
   EXPECT_EQ(CountAttention(*executable), wanted);
+  if (skips.has_value()) EXPECT_EQ(SkipsColumns(*executable), *skips);
   const auto random = SeededRandom(seed);
   const std::vector<bool> special((*module)->entry()->parameters().size(), false);
   const std::vector<Array> inputs = compiler::RandomInputs(**module, random.get(), special);
@@ -133,6 +157,21 @@ TEST(Attention, ManySizesAndMasks) {
 // The constant of the masks is close to the scores, so masked columns contribute to the results.
 TEST(Attention, MaskedColumnsThatContribute) {
   for (const char* low : {"0", "-3", "50"}) Check(Program({1, 2, 100, 90, 16, 16}, kCausal, low), 2, 5);
+}
+
+// Above 2^24, several columns after the diagonal have the same position in f32 as the row. If sums of s32 wrap around,
+// they are not in the order of the positions.
+TEST(Attention, MasksOfRoundedPositions) {
+  constexpr int64_t kExact = int64_t{1} << 24, kLargest = 2147483647;
+  const std::pair<int64_t, bool> kCases[] = {
+      {0, true},         {1000, true},           {kExact - 130, true},    {kExact - 129, false}, {kExact, false},
+      {kExact * 2 - 70, false}, {kExact * 32, false},   {kExact * 64 - 200, false}, {kLargest - 64, false},
+      {-1000, true},     {-kExact, true},        {-kExact - 1, false},    {-kExact * 32, false}};
+  for (const auto& [shift, skips] : kCases) {
+    SCOPED_TRACE(shift);
+    const std::string mask = absl::StrReplaceAll(kShifted, {{"SHIFT", absl::StrCat(shift)}});
+    Check(Program({1, 2, 131, 131, 16, 16}, mask, "-1e30"), 2, 3, skips);
+  }
 }
 
 TEST(Attention, SmallAttentionStaysSeparate) { Check(Program({1, 1, 9, 9, 4, 4}, kCausal, "-1e30"), 0, 1); }
