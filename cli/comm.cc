@@ -103,10 +103,14 @@ int Why(const WhyOptions& options) {
 
 void AddComm(CLI::App& parent, Action* action) {
   CLI::App* comm = parent.add_subcommand("comm", "check, draw and simulate collectives; inspect those among processes");
+  comm->footer(
+      "Examples:\n  xlad comm check all_reduce --ranks 8 --algorithm ring\n"
+      "  xlad comm schedule all_reduce --ranks 4 --algorithm ring --draw\n"
+      "  xlad comm simulate all_reduce --topology v5e-4x4 --bytes 16M\n  xlad comm why");
   comm->require_subcommand(1);
   auto options = std::make_shared<WhyOptions>();
   CLI::App* why = comm->add_subcommand("why", "say which rank of a process group the others wait for");
-  why->footer("Reads the control file of the group, also after its processes were killed.");
+  why->footer("Example:\n  xlad comm why\nReads the control file of the group, also after its processes were killed.");
   why->add_option("GROUP", options->group, "a control file, or a part of its name; without it the newest");
   AddFormatFlag(why, &options->format);
   why->callback([=] { *action = [=] { return Why(*options); }; });

@@ -61,6 +61,13 @@ std::pair<const CLI::App*, std::string> UsedCommand(const CLI::App& app) {
   return {command, name};
 }
 
+// Whether the command line has a word where the name of a command is expected: "xlad explian --help".
+bool NamesUnknownCommand(const CLI::App& app) {
+  const CLI::App* const command = UsedCommand(app).first;
+  const std::vector<std::string> unknown = command->remaining(true);
+  return !SubcommandsOf(*command).empty() && !unknown.empty() && !absl::StartsWith(unknown[0], "-");
+}
+
 // The message of an error of CLI11 in the form of xlad's errors.
 std::string Reworded(const CLI::ParseError& error) {
   const std::string text = error.what();
@@ -148,6 +155,7 @@ int Main(int argc, char** argv) {
     app.parse(*arguments);
     if (!UsedCommand(app).first->remaining(true).empty()) return UsageError(app, CLI::ExtrasError({"extra"}));
   } catch (const CLI::CallForHelp&) {
+    if (NamesUnknownCommand(app)) return UsageError(app, CLI::ExtrasError({"extra"}));
     const auto used = app.get_subcommands();
     std::printf("%s", used.empty() ? app.help().c_str() : used[0]->help("xlad").c_str());
     return kOk;

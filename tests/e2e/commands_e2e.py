@@ -49,10 +49,31 @@ class Commands(unittest.TestCase):
         self.assertEqual(xlad("help"), xlad("--help"))
         self.assertEqual(xlad("help", "ckpt", "ls"), xlad("ckpt", "ls", "--help"))
         self.assertEqual(xlad("explain", JOB, "--json")[1], xlad("explain", JOB, "--format", "json")[1])
-        for command in ("comm check", "comm schedule", "comm simulate", "version"):
-            self.assertIn(f"\n  xlad {command} ", xlad(*command.split(), "--help")[1].split("Example")[-1])
         self.fails("run", code=(2,))
         self.assertEqual(xlad()[0], 2)
+        for arguments, words in ((("explian",), "explian, did you mean explain?"),
+                                 (("comm", "chek"), "chek of xlad comm, expected why, check"),
+                                 (("ckpt", "show"), "show of xlad ckpt, expected ls, verify, export")):
+            for line in ((*arguments, "--help"), ("help", *arguments)):
+                self.fails(*line, words=["found unknown command " + words], code=(2,))
+
+    def test_help_ends_with_examples_of_the_command(self):
+        def check(command):
+            code, out, _ = xlad(*command, "--help")
+            self.assertEqual(code, 0, command)
+            self.assertEqual((code, out, ""), xlad("help", *command), command)
+            inner = re.findall(r"^  ([a-z]+) ", out.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.M)
+            examples = re.search(r"\nExamples?:\n((?:  .*\n)+)", out)
+            self.assertTrue(examples, out)
+            name = " ".join(["xlad", *command])
+            self.assertRegex(examples[1], rf"\b{name}\b", out)
+            for other in inner if command else []:
+                self.assertIn(f" {name} {other}", examples[1])
+            for other in inner:
+                check((*command, other))
+            return len(inner)
+
+        self.assertGreater(check(()), 30)
 
     def test_partition_and_explain(self):
         with folder() as where:
