@@ -3,11 +3,13 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/flag_checks.h"
+#include "cli/job_json.h"
+#include "cli/worker_json.h"
 #include "client/coordinator_client.h"
 #include "proto/job_state.h"
 
@@ -20,7 +22,24 @@ constexpr int64_t kSliceMs = 50;  // How often the loop looks for an interruptio
 struct TopOptions {
   Endpoint endpoint;
   bool once = false;
+  std::string format;
 };
+
+// What the coordinator answers. A coordinator that does not serve lists no jobs and workers.
+struct Snapshot {
+  CoordinatorStatus status;
+  std::vector<JobStatus> jobs;
+  ListWorkersResponse workers;
+};
+
+absl::StatusOr<Snapshot> Ask(client::CoordinatorClient& client) {
+  Snapshot now;
+  XLAD_ASSIGN_OR_RETURN(now.status, client.Status());
+  if (!now.status.serving()) return now;
+  XLAD_ASSIGN_OR_RETURN(now.jobs, client.ListJobs());
+  XLAD_ASSIGN_OR_RETURN(now.workers, client.ListWorkers());
+  return now;
+}
 
 // The step of a job at an earlier time, and its speed since then.
 struct Progress {
@@ -42,10 +61,10 @@ std::string Duration(double seconds) {
 
 class Top {
  public:
-  std::string Draw(const CoordinatorStatus& status, const std::vector<JobStatus>& jobs,
-                   const ListWorkersResponse& workers, int64_t now_ns) {
+  std::string Draw(const Snapshot& now, int64_t now_ns) {
+    const CoordinatorStatus& status = now.status;
     std::map<std::string, int64_t> states, devices;
-    for (const auto& worker : workers.workers()) {
+    for (const auto& worker : now.workers.workers()) {
       ++states[worker.state()];
       devices[worker.state()] += worker.devices();
     }
@@ -62,7 +81,7 @@ class Top {
     std::snprintf(line, sizeof line, "\n\n%-14s %-20s %-10s %-14s %15s %9s %7s %10s  %s\n", "ID", "NAME", "STATE",
                   "MESH", "STEP", "STEPS/S", "LEFT", "LOSS", "REASON");
     text += line;
-    for (const JobStatus& job : jobs) {
+    for (const JobStatus& job : now.jobs) {
       if (!HasEnded(job.state())) text += Row(job, now_ns);
     }
     return text;
@@ -93,27 +112,37 @@ class Top {
   std::map<std::string, Progress> progress_;
 };
 
+nlohmann::ordered_json ToJson(const Snapshot& now) {
+  const CoordinatorStatus& status = now.status;
+  nlohmann::ordered_json json = {{"host", status.host()},
+                                 {"pid", status.pid()},
+                                 {"serving", status.serving()},
+                                 {"reason", status.reason()},
+                                 {"jobs_by_state", nlohmann::ordered_json::object()},
+                                 {"workers", nlohmann::ordered_json::array()},
+                                 {"jobs", nlohmann::ordered_json::array()}};
+  for (const auto& [state, count] : status.jobs()) json["jobs_by_state"][state] = count;
+  for (const auto& worker : now.workers.workers()) json["workers"].push_back(WorkerToJson(worker));
+  for (const JobStatus& job : now.jobs) {
+    if (!HasEnded(job.state())) json["jobs"].push_back(JobToJson(job));
+  }
+  return json;
+}
+
 int RunTop(const TopOptions& options) {
   std::atomic<int>* stop = StopRequested();
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   Top top;
   while (true) {
-    const auto status = (*client)->Status();
-    if (!status.ok()) return Fail(status.status());
-    std::vector<JobStatus> jobs;
-    ListWorkersResponse workers;
-    if (status->serving()) {
-      auto listed = (*client)->ListJobs();
-      if (!listed.ok()) return Fail(listed.status());
-      jobs = *std::move(listed);
-      auto found = (*client)->ListWorkers();
-      if (!found.ok()) return Fail(found.status());
-      workers = *std::move(found);
+    const absl::StatusOr<Snapshot> now = Ask(**client);
+    if (!now.ok()) return Fail(now.status());
+    if (options.format == "json") {
+      std::printf("%s\n", ToJson(*now).dump(2).c_str());
+      return kOk;
     }
     // Clears the screen, but not the lines that were scrolled out of it.
-    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J",
-                top.Draw(*status, jobs, workers, RealClock().NowNs()).c_str());
+    std::printf("%s%s", options.once ? "" : "\x1b[H\x1b[2J", top.Draw(*now, RealClock().NowNs()).c_str());
     std::fflush(stdout);
     if (options.once) return kOk;
     for (int64_t waited = 0; waited < kTopPollMs; waited += kSliceMs) {
@@ -128,10 +157,17 @@ int RunTop(const TopOptions& options) {
 void AddTop(CLI::App& parent, Action* action) {
   auto options = std::make_shared<TopOptions>();
   CLI::App* app = parent.add_subcommand("top", "show the jobs of a coordinator, redrawn every second");
-  app->footer("Example:\n  xlad top --coordinator 127.0.0.1:7411\nCtrl-C ends it.");
+  app->footer(
+      "Examples:\n  xlad top --coordinator 127.0.0.1:7411\n  xlad top --once --format json\nCtrl-C ends it.");
   app->add_flag("--once", options->once, "print once, and exit");
+  AddFormatFlag(app, &options->format);
   AddEndpointFlags(app, &options->endpoint);
-  app->callback([=] { *action = [=] { return RunTop(*options); }; });
+  app->callback([=] {
+    if (options->format == "json" && !options->once) {
+      throw CLI::ValidationError("--format", "found json without --once, expected both");
+    }
+    *action = [=] { return RunTop(*options); };
+  });
 }
 
 }  // namespace xlad::cli

@@ -129,6 +129,11 @@ class Monitoring(unittest.TestCase):
                 self.assertEqual(code, 0)
                 self.assertIn("2 alive with 2 devices", out)
                 self.assertIn("1 SUCCEEDED", out)
+                code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
+                self.assertEqual(code, 0)
+                shown = json.loads(out)
+                self.assertEqual((shown["serving"], shown["jobs"], shown["jobs_by_state"]), (True, [], {"SUCCEEDED": 1}))
+                self.assertEqual([worker["devices"] for worker in shown["workers"]], [1, 1])
             finally:
                 up.terminate()
                 up.close()
