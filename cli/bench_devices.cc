@@ -309,9 +309,9 @@ int RunLaunchedDeviceBench(DeviceBenchOptions options, const BenchOptions& bench
   if (options.devices.empty()) options.devices = {{"cpu", "", 1}};
   if (options.devices[0].count == 0) options.devices[0].count = 1;
   if (CountOf(options.devices) != 1) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("--device: found ", CountOf(options.devices),
-                                                        " devices in a rank of a launch by ", launch.launcher,
-                                                        ", expected KIND:1, because each rank has one device")));
+    return Fail(WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--device: found ", CountOf(options.devices), " devices in a rank of a launch by ",
+                     launch.launcher, ", expected KIND:1, because each rank has one device"))));
   }
   const auto device = runtime::MakeDevice(options.devices[0], runtime::AllDeviceKinds());
   if (!device.ok()) return Fail(device.status());
@@ -344,7 +344,7 @@ int RunDeviceBench(DeviceBenchOptions options, const BenchOptions& bench) {
   if (const absl::Status status = CheckFlags(options.flags, is_launched); !status.ok()) return Fail(status);
   if (is_launched && (*launch)->ranks > 1) return RunLaunchedDeviceBench(options, bench, **launch);
   if (options.explain) ExplainNccl();
-  if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(status);
+  if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(WrongUsage(status));
   std::vector<std::unique_ptr<runtime::Device>> devices;
   std::vector<runtime::Device*> of_ranks;
   for (const runtime::DeviceRequest& request : options.devices) {
@@ -399,7 +399,7 @@ void AddBench(CLI::App& parent, Action* action) {
       if (!bench->collective.empty()) return RunBench(*bench);
       if (bench->calibrate) return RunCalibration(*bench);
       const auto mode = ParseBenchMode(bench->mode);
-      if (!mode.ok()) return Fail(mode.status());
+      if (!mode.ok()) return Fail(WrongUsage(mode.status()));
       options->algorithm = bench->algorithm;
       if (has_mode || RequiresNccl(bench->algorithm)) options->mode = *mode;
       options->explain = bench->explain && options->format == "table";

@@ -490,7 +490,7 @@ void AddChaos(CLI::App& parent, Action* action) {
   app->add_option("--faults", options->kinds, "the kinds of faults; default: all")
       ->delimiter(',')
       ->check(OneOf(FaultKinds()));
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes")->capture_default_str();
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes")->check(MeshAxes())->capture_default_str();
   app->add_option("--workers", options->workers, "worker processes, with the same number of devices each")
       ->capture_default_str()
       ->check(Between(1, 64));

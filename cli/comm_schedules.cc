@@ -100,6 +100,7 @@ absl::StatusOr<CollectiveSpec> SpecOf(const ScheduleOptions& options) {
 absl::StatusOr<CollectivePlan> PlanOf(const ScheduleOptions& options, const CollectiveSpec& spec) {
   if (options.algorithm.empty()) return collectives::MakePlan(spec);
   XLAD_ASSIGN_OR_RETURN(CollectivePlan plan, collectives::ParsePlan(options.algorithm));
+  XLAD_RETURN_IF_ERROR(collectives::FindAlgorithm(plan.algorithm).status());
   if (options.chunks > 1) plan.chunks = options.chunks;
   if (options.channels > 1) plan.channels = options.channels;
   return plan;
@@ -133,9 +134,9 @@ int RunCheck(const CheckOptions& options) {
     if (!read.ok()) return Fail(read.status());
     set = *std::move(read);
   } else {
-    const absl::StatusOr<CollectiveSpec> spec = SpecOf(options);
+    const absl::StatusOr<CollectiveSpec> spec = WrongUsage(SpecOf(options));
     if (!spec.ok()) return Fail(spec.status());
-    const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
+    const absl::StatusOr<CollectivePlan> plan = WrongUsage(PlanOf(options, *spec));
     if (!plan.ok()) return Fail(plan.status());
     if (const absl::Status fits = CheckFits(*plan, *spec); !fits.ok()) return Fail(fits);
     absl::StatusOr<std::vector<Schedule>> schedules = BuildSchedules(*plan, *spec);
@@ -209,9 +210,9 @@ void Draw(const std::vector<Schedule>& schedules) {
 }
 
 int RunPrint(const PrintOptions& options) {
-  const absl::StatusOr<CollectiveSpec> spec = SpecOf(options);
+  const absl::StatusOr<CollectiveSpec> spec = WrongUsage(SpecOf(options));
   if (!spec.ok()) return Fail(spec.status());
-  const absl::StatusOr<CollectivePlan> plan = PlanOf(options, *spec);
+  const absl::StatusOr<CollectivePlan> plan = WrongUsage(PlanOf(options, *spec));
   if (!plan.ok()) return Fail(plan.status());
   if (const absl::Status fits = CheckFits(*plan, *spec); options.rank < 0 && !fits.ok()) return Fail(fits);
   std::vector<Schedule> schedules;
@@ -222,8 +223,8 @@ int RunPrint(const PrintOptions& options) {
     if (options.rank >= 0) break;
   }
   if (schedules.empty()) {
-    return Fail(
-        absl::InvalidArgumentError(absl::StrCat("found rank ", options.rank, ", expected 0 to ", spec->ranks - 1)));
+    return Fail(WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--rank: found ", options.rank, ", expected 0 to ", spec->ranks - 1))));
   }
   if (options.draw) {
     Draw(schedules);
@@ -249,15 +250,15 @@ absl::Status BreakLinks(const std::vector<std::string>& links, collectives::Netw
 }
 
 absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
-  XLAD_ASSIGN_OR_RETURN(collectives::Network network, collectives::Network::Preset(options.topology));
+  XLAD_ASSIGN_OR_RETURN(collectives::Network network, WrongUsage(collectives::Network::Preset(options.topology)));
   if (options.ranks == 0) options.ranks = network.ranks();
-  XLAD_RETURN_IF_ERROR(BreakLinks(options.broken_links, &network));
-  XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec, SpecOf(options));
+  XLAD_RETURN_IF_ERROR(WrongUsage(BreakLinks(options.broken_links, &network)));
+  XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec, WrongUsage(SpecOf(options)));
   CollectivePlan plan;
   if (options.algorithm.empty()) {
     XLAD_ASSIGN_OR_RETURN(plan, collectives::PlanFor(spec, network));
   } else {
-    XLAD_ASSIGN_OR_RETURN(plan, PlanOf(options, spec));
+    XLAD_ASSIGN_OR_RETURN(plan, WrongUsage(PlanOf(options, spec)));
     // A ring algorithm for the number of dimensions of the network gets the grid of the network, and a channel per
     // direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());

@@ -24,6 +24,8 @@
 namespace xlad::cli {
 namespace {
 
+constexpr char kUsagePayload[] = "xlad/usage";
+
 std::atomic<int> stop_requested = 0;
 
 void OnSignal(int /*signal*/) {
@@ -49,7 +51,13 @@ int Fail(const absl::Status& status) {
     return kInterrupted;
   }
   std::fprintf(stderr, "xlad: error: %s\n", WithoutControls(status.message()).c_str());
+  if (status.GetPayload(kUsagePayload).has_value()) return kUsage;
   return absl::IsUnavailable(status) || absl::IsAlreadyExists(status) ? kUnavailable : kFailed;
+}
+
+absl::Status WrongUsage(absl::Status status) {
+  status.SetPayload(kUsagePayload, absl::Cord());  // Has no effect on a status that is OK.
+  return status;
 }
 
 void KeepFilesPrivate() { umask(0077); }
@@ -113,6 +121,7 @@ void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own) {
       ->envname("XLAD_JOIN");
   app->add_option("--coordinator", endpoint->address, "the coordinator, HOST:PORT")
       ->envname("XLAD_COORDINATOR")
+      ->check(Address())
       ->capture_default_str();
   app->add_option("--tls-ca", endpoint->ca_file, "PEM certificate that signs the coordinator's")
       ->envname("XLAD_TLS_CA");

@@ -45,20 +45,21 @@ absl::StatusOr<Target> ReadTarget(const CompileCommandOptions& options) {
   Target target;
   if (!options.target.empty()) {
     if (!options.cpu.empty()) {
-      return absl::InvalidArgumentError("found --target and --cpu, expected one: a target has a processor");
+      return WrongUsage(
+          absl::InvalidArgumentError("found --target and --cpu, expected one: a target has a processor"));
     }
     XLAD_ASSIGN_OR_RETURN(target, FindCompileTarget(options.target));
   }
   target.set_cpu(options.target.empty() ? options.cpu : target.cpu());
   if (options.emit == "llo" && target.chip().empty()) {
-    return absl::InvalidArgumentError(
+    return WrongUsage(absl::InvalidArgumentError(
         absl::StrCat("--emit llo: found ", options.target.empty() ? "no --target" : "--target " + options.target,
-                     ", expected one of the TPUs among ", CompileTargetNames()));
+                     ", expected one of the TPUs among ", CompileTargetNames())));
   }
   if (options.emit == "ptx" && !compiler::IsGpu(target)) {
-    return absl::InvalidArgumentError(
+    return WrongUsage(absl::InvalidArgumentError(
         absl::StrCat("--emit ptx: found ", options.target.empty() ? "no --target" : "--target " + options.target,
-                     ", expected one of the GPUs among ", CompileTargetNames()));
+                     ", expected one of the GPUs among ", CompileTargetNames())));
   }
   return target;
 }
@@ -117,14 +118,15 @@ void AddCompile(CLI::App& parent, Action* action) {
               "  xlad compile step.hlo --target tpu-v5e --emit llo\n"
               "  xlad compile step.hlo --target nvptx-sm_90 --emit ptx");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, ptx, llo, steps or buffers")
       ->check(OneOf({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "llo", "steps", "buffers"}));
   app->add_option("--target", options->target, absl::StrCat("instead of this machine: ", CompileTargetNames()));
   AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");
-  app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects");
+  app->add_option("-o", options->output, "output file: the executable, or the form that --emit selects")
+      ->check(OutputFile());
   app->callback([=] {
     *action = [=] {
       const absl::Status status = RunCompile(*options);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/suggest.h"
+#include "cli/command.h"
 #include "runtime/devices/registry/registry.h"
 
 namespace xlad::cli {
@@ -64,10 +65,10 @@ absl::StatusOr<Target> FindCompileTarget(const std::string& name) {
     return TpuSim().target(model);
   }
   const std::string nearest = NearestName(name, Names());
-  return absl::InvalidArgumentError(absl::StrCat("--target: found \"", name, "\", expected one of ",
-                                                 CompileTargetNames(), " or tpu- and the path of a chip file",
-                                                 nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
-                                                 "; without --target, a program is compiled for this machine's CPU"));
+  return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
+      "--target: found \"", name, "\", expected one of ", CompileTargetNames(), " or tpu- and the path of a chip file",
+      nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
+      "; without --target, a program is compiled for this machine's CPU")));
 }
 
 }  // namespace xlad::cli

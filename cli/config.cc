@@ -32,8 +32,8 @@ int RunConfig(const CLI::App& app, const ConfigOptions& options) {
     }
   }
   if (!found) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("found command ", options.command, ", expected one that has flags; see xlad --help")));
+    return Fail(WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--of: found command ", options.command, ", expected one that has flags; see xlad --help"))));
   }
   if (options.format == "json") std::printf("%s\n", json.dump(2).c_str());
   return kOk;

@@ -233,7 +233,7 @@ void AddEval(CLI::App& parent, Action* action) {
   app->add_option("--expected", options->expected, "safetensors with out.0, out.1, ... to compare with");
   app->add_option("--atol", options->atol, "absolute tolerance")->capture_default_str()->check(NonNegativeNumber());
   app->add_option("--rtol", options->rtol, "relative tolerance")->capture_default_str()->check(NonNegativeNumber());
-  app->add_option("-o", options->output, "write the results to FILE (safetensors)");
+  app->add_option("-o", options->output, "write the results to FILE (safetensors)")->check(OutputFile());
   auto* corpus = app->add_option("--corpus", options->corpus, "run every case of the manifest.jsonl in this folder");
   corpus->excludes(inputs)->excludes(program);
   app->add_option("--expected-failures", options->expected_failures,

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/network.h"
+#include "client/job_directory.h"
 
 namespace xlad::cli {
 namespace {
@@ -141,6 +142,11 @@ CLI::Validator NotEmpty() {
 CLI::Validator Address() {
   return CLI::Validator([](const std::string& text) { return std::string(ParseHostPort(text).status().message()); },
                         "");
+}
+
+CLI::Validator MeshAxes() {
+  return CLI::Validator(
+      [](const std::string& text) { return std::string(client::ParseMeshFlag(text).status().message()); }, "");
 }
 
 CLI::Validator OutputFile() {

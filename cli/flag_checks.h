@@ -18,6 +18,7 @@ CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
 // ignored silently then.
 CLI::Validator NotEmpty();
 CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
+CLI::Validator MeshAxes();           // Accepts AXIS=SIZE,..., as dp=4,tp=2.
 CLI::Validator InputFile();          // Accepts a file that exists.
 CLI::Validator Folder();             // Accepts a folder that exists.
 

@@ -43,9 +43,9 @@ absl::Status RunPasses(const std::vector<std::string>& only, hlo::Module* module
   for (const std::string& name : only) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = NearestName(name, known);
-    return absl::InvalidArgumentError(absl::StrCat("found unknown pass ", name,
-                                                   nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"),
-                                                   "; xlad opt --list-passes names them all"));
+    return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
+        "--passes: found unknown pass ", name, nearest.empty() ? "" : absl::StrCat(", did you mean ", nearest, "?"),
+        "; xlad opt --list-passes names them all")));
   }
   compiler::PassContext context;
   context.devices = module->num_partitions;
@@ -62,8 +62,9 @@ absl::StatusOr<std::string> EmitStage(const OptOptions& options) {
   if (options.stage == "hlo") return Emit(*program.module, options.emit);
   if (options.stage == "propagated") {
     if (options.emit != "text") {
-      return absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: the printer of ",
-                                                     "--stage propagated writes shardings only as text"));
+      return WrongUsage(
+          absl::InvalidArgumentError(absl::StrCat("found --emit ", options.emit, ", expected text: the printer of ",
+                                                  "--stage propagated writes shardings only as text")));
     }
     XLAD_ASSIGN_OR_RETURN(sharding::ShardedModule sharded,
                           sharding::Import(program.module->Clone(), program.import));
@@ -88,7 +89,9 @@ absl::Status RunOpt(const OptOptions& options) {
     for (const std::string& name : PassNames()) std::printf("%s\n", name.c_str());
     return absl::OkStatus();
   }
-  if (options.input.empty()) return absl::InvalidArgumentError("found no input, expected a program file or -");
+  if (options.input.empty()) {
+    return WrongUsage(absl::InvalidArgumentError("found no input, expected a program file or -"));
+  }
   std::string out;
   if (!options.stage.empty()) {
     auto emitted = EmitStage(options);
@@ -122,7 +125,7 @@ void AddOpt(CLI::App& parent, Action* action) {
               "  xlad opt step.hlo --stage partitioned --mesh dp=4,tp=2");
   app->add_option("IN", options->input,
                   "HLO text or proto (recognized by content), - for standard input; with --stage also a job directory");
-  app->add_option("-o", options->output, "output file");
+  app->add_option("-o", options->output, "output file")->check(OutputFile());
   app->add_option("--emit", options->emit, "text, proto, dot or html")->capture_default_str()
       ->check(OneOf({"text", "proto", "dot", "html"}));
   app->add_flag("--verify-only", options->verify_only,
@@ -133,7 +136,9 @@ void AddOpt(CLI::App& parent, Action* action) {
   CLI::Option* stage =
       app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
           ->check(OneOf({"hlo", "propagated", "partitioned", "optimized"}))->excludes(passes);
-  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")->needs(stage);
+  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")
+      ->check(MeshAxes())
+      ->needs(stage);
   app->callback([=] {
     *action = [=] {
       const absl::Status status = RunOpt(*options);

@@ -9,8 +9,9 @@ namespace {
 
 int RunResize(const Endpoint& endpoint, const std::string& job_id, const std::string& mesh, int64_t devices) {
   if (mesh.empty() == (devices == 0)) {
-    return Fail(absl::InvalidArgumentError(
-        "expected either --mesh, or --devices for a job in the mode canonical, whose mesh does not change"));
+    return Fail(WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("found ", mesh.empty() ? "neither --mesh nor --devices" : "--mesh and --devices",
+                     ", expected --mesh, or --devices for a job in the mode canonical, whose mesh does not change"))));
   }
   const auto axes = client::ParseMeshFlag(mesh);
   if (!axes.ok()) return Fail(axes.status());
@@ -35,7 +36,7 @@ void AddResize(CLI::App& parent, Action* action) {
               "  xlad resize job-1a2b3c4d --mesh dp=2 --coordinator 127.0.0.1:7411\n"
               "  xlad resize job-1a2b3c4d --devices 2 --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
-  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, as dp=2,tp=2");
+  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, as dp=2,tp=2")->check(MeshAxes());
   app->add_option("--devices", *devices, "for a job in the mode canonical: the devices that run its logical shards")
       ->check(AtLeast(1));
   AddEndpointFlags(app, endpoint.get());

@@ -236,7 +236,7 @@ void AddRun(CLI::App& parent, Action* action) {
       "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
       "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
   app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device")->check(MeshAxes());
   app->add_option("--workers", options->workers, "worker processes, with as equal numbers of devices as possible")
       ->capture_default_str()
       ->check(Between(1, 1024));

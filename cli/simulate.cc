@@ -1,7 +1,4 @@
 // `xlad simulate`: the step time of a program on a slice of simulated chips.
-#include "cli/flag_checks.h"
-#include "simulate/simulate.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -12,7 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
 #include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "cli/program.h"
+#include "simulate/placement.h"
+#include "simulate/simulate.h"
 
 namespace xlad::cli {
 namespace {
@@ -54,10 +54,10 @@ absl::StatusOr<std::vector<Slice>> ReadSlices(const SimulateOptions& options) {
   std::vector<Slice> slices;
   for (const std::string& topology : options.topologies) {
     for (const std::optional<machine::Chip>& chip : chips) {
-      XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), simulate::ParseSlice(topology, chip));
+      XLAD_ASSIGN_OR_RETURN(slices.emplace_back(), WrongUsage(simulate::ParseSlice(topology, chip)));
       for (const std::string& link : options.broken_links) {
         const absl::Status broken = simulate::BreakLink(link, &slices.back());
-        if (!broken.ok()) return Annotate(broken, absl::StrCat("--broken-link on ", topology));
+        if (!broken.ok()) return WrongUsage(Annotate(broken, absl::StrCat("--broken-link on ", topology)));
       }
     }
   }
@@ -73,6 +73,13 @@ absl::StatusOr<PreparedProgram> Prepare(const std::string& path, const std::stri
 
 absl::StatusOr<SimulatedRun> RunOn(const PreparedProgram& program, const Slice& slice, const std::string& assign) {
   SimulatedRun run{slice, "", program.partitioned.mesh.ToString(), program.peak_bytes, program.flops, {}, {}};
+  const auto placements = [&](const std::string& text) {
+    return simulate::ParsePlacements(text, program.partitioned.mesh, slice).status();
+  };
+  // Without --assign, a mesh that does not fit the slice is an error of the program or of the slice.
+  if (!assign.empty() && !placements(assign).ok() && placements("").ok()) {
+    return WrongUsage(Annotate(placements(assign), "--assign"));
+  }
   XLAD_ASSIGN_OR_RETURN(run.prediction, simulate::Predict(program, slice, assign));
   return run;
 }
@@ -235,6 +242,10 @@ absl::StatusOr<std::vector<SimulatedRun>> Simulate(const SimulateOptions& option
   if (is_program) {
     all.push_back({options.compare, options.mesh});
   } else if (!options.compare.empty()) {
+    if (!client::ParseMeshFlag(options.compare).ok()) {
+      return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
+          "--compare: found \"", options.compare, "\", expected a file that exists, or a mesh such as dp=4,tp=2")));
+    }
     all.push_back({options.path, options.compare});
   }
   std::vector<SimulatedRun> runs;
@@ -286,7 +297,7 @@ void AddSimulate(CLI::App& parent, Action* action) {
                   "the slice, as v5e-16x16, or several slices, as 2xv5p-4x4x8; may be repeated")
       ->required()
       ->allow_extra_args(false);
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--chip", options->chips,
                   "a chip file, in place of the chip that the topology names; may be repeated")
       ->check(InputFile())

@@ -59,7 +59,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("submit", "submit a job directory to a coordinator; prints the job's id");
   app->footer("Example:\n  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
   app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device");
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device")->check(MeshAxes());
   AddDeviceFlag(app, &options->devices, "at most COUNT devices of this kind; default: any devices");
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
   app->add_option("--devices", options->device_count,

@@ -63,13 +63,11 @@ int RunToken(TokenOptions options) {
     return revoked.ok() ? kOk : Fail(revoked);
   }
   if (options.role.empty()) {
-    return Fail(absl::InvalidArgumentError("found no --role, expected reader, submitter, worker or operator"));
+    return Fail(
+        WrongUsage(absl::InvalidArgumentError("found no --role, expected reader, submitter, worker or operator")));
   }
   const auto role = security::ParseRole(options.role);
-  if (!role.has_value()) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("--role: found ", options.role, ", expected reader, submitter, worker or operator")));
-  }
+  XLAD_CHECK(role.has_value());  // The flag's check has accepted it.
   if (options.user.empty()) options.user = *role == security::Role::kWorker ? "worker" : OwnUserName();
   const auto join = service::MakeJoinFile(options.data, {options.user, *role}, options.days * 86'400);
   if (!join.ok()) return Fail(join.status());
@@ -94,7 +92,8 @@ void AddToken(CLI::App& parent, Action* action) {
       "  xlad token --data /var/lib/xlad --list\n  xlad token --data /var/lib/xlad --revoke 0123456789ab\n"
       "The coordinator may be running. It must have listened off loopback at least once.");
   app->add_option("--data", options->data, "the coordinator's data folder")->capture_default_str();
-  app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)");
+  app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
+      ->check(OneOf({"reader", "submitter", "worker", "operator"}));
   app->add_option("--user", options->user,
                   "owner of the jobs that are submitted with the token; default: the user who runs this command");
   app->add_option("--days", options->days, "how long the token is valid")

@@ -1,14 +1,19 @@
 #include "cli/transports.h"
 
 #include "absl/strings/str_cat.h"
+#include "cli/command.h"
+#include "cli/flag_checks.h"
 #include "collectives/exec/transports/registry/registry.h"
 
 namespace xlad::cli {
 
 void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network) {
+  std::vector<std::string> names;
+  for (const collectives::TransportRow& row : collectives::AllTransports()) names.emplace_back(row.name);
   app->add_option("--transport", *transport,
                   absl::StrCat("how processes exchange messages: ", collectives::TransportNames()))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(OneOf(names));
   app->add_flag("--insecure-network", *any_network,
                 "let ucx use other networks than the loopback interface, and NCCL connect machines, without "
                 "encryption");
@@ -17,9 +22,9 @@ void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network)
 absl::Status CheckTransport(const std::string& transport, int64_t workers) {
   XLAD_ASSIGN_OR_RETURN(const collectives::TransportChoice choice, collectives::ChooseTransport(transport));
   if (!choice.one_process || workers == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
+  return WrongUsage(absl::InvalidArgumentError(
       absl::StrCat("--transport ", transport, ": found ", workers,
-                   " workers, expected 1, because this transport connects only threads of one process"));
+                   " workers, expected 1, because this transport connects only threads of one process")));
 }
 
 }  // namespace xlad::cli

@@ -163,7 +163,7 @@ void AddTune(CLI::App& parent, Action* action) {
               "  xlad tune examples/spiral_mlp -o schedules.txt\n"
               "  xlad run examples/spiral_mlp --schedules schedules.txt");
   app->add_option("JOBDIR", options->directory, "job directory, or a program in any form")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2");
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--budget", options->budget_ms, "the time to measure for: 500ms, 60s or 5min; default: 60s")
       ->transform(Duration());
   AddThreadsFlag(app, &options->threads, "to measure with");

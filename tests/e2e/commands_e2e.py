@@ -134,13 +134,17 @@ class Commands(unittest.TestCase):
             self.fails("simulate", PROGRAM, "--topology", "2x4", "--chip", chip,
                        words=["mine.toml:3: hbm.rate: found \"819 GB\", expected"])
         self.fails("simulate", PROGRAM, "--topology", "v5e-4x4", words=["of 8 devices, expected as many as v5e-4x4"])
-        self.fails("simulate", PROGRAM, "--topology", "v9-2x4", words=["found chip \"v9\", expected one of 7x, v2"])
-        self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--assign", "dp=z", words=["expected axes of the mesh"])
+        self.fails("simulate", PROGRAM, "--topology", "v9-2x4", words=["found chip \"v9\", expected one of 7x, v2"],
+                   code=(2,))
+        self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--assign", "dp=z",
+                   words=["expected axes of the mesh"], code=(2,))
         self.fails("simulate", PROGRAM, "--topology", "v5e-2x4", "--sweep", words=["--mesh"], code=(2,))
         self.fails("simulate", "/no/program", "--topology", "v5e-2x4", "--mesh", "dp=1,tp=1", "--sweep",
                    words=["/no/program"])
-        self.fails("simulate", PROGRAM, "--topology", "2xv2-2x2", words=["2 slices", "chip v2 has no table [dcn]"])
-        self.fails("simulate", PROGRAM, "--topology", "0xv5e-2x2", words=["several slices, such as 2xv5e-16x16"])
+        self.fails("simulate", PROGRAM, "--topology", "2xv2-2x2", words=["2 slices", "chip v2 has no table [dcn]"],
+                   code=(2,))
+        self.fails("simulate", PROGRAM, "--topology", "0xv5e-2x2", words=["several slices, such as 2xv5e-16x16"],
+                   code=(2,))
 
 
     def test_simulate_with_broken_links(self):
@@ -161,9 +165,9 @@ class Commands(unittest.TestCase):
         self.assertEqual(simulate("1-0"), broken)
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-1", "--broken-link", "0-4",
                    words=["broken links separate its chips", "found no route from rank 0 to rank 1"], code=(3,))
-        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-5", words=["0-5", "neighbors"])
+        self.fails("simulate", JOB, *slice_flags, "--broken-link", "0-5", words=["0-5", "neighbors"], code=(2,))
         self.fails("simulate", JOB, *slice_flags, "--broken-link", "north",
-                   words=["\"north\", expected two chips such as"])
+                   words=["\"north\", expected two chips such as"], code=(2,))
 
     def test_comm_simulate_with_broken_links(self):
         def simulate(*flags):
@@ -196,11 +200,11 @@ class Commands(unittest.TestCase):
                 self.assertEqual(xlad("opt", directory, "--stage", "optimized", "--verify-only", *flags)[1], "")
             self.fails("compile", where / "partitioned", words=["partitioned already"])
             self.fails("opt", where / "partitioned", "--stage", "optimized", words=["partitioned already"])
-        self.fails("opt", PROGRAM, "--stage", "propagated", "--emit", "dot", words=["--emit dot"])
+        self.fails("opt", PROGRAM, "--stage", "propagated", "--emit", "dot", words=["--emit dot"], code=(2,))
         self.fails("opt", PROGRAM, "--stage", "optimised", words=["optimised", "optimized"], code=(2,))
         self.fails("opt", PROGRAM, "--mesh", "dp=4,tp=2", words=["--mesh requires --stage"], code=(2,))
         self.fails("opt", PROGRAM, "--stage", "hlo", "--passes", "cse", words=["--passes"], code=(2,))
-        self.fails("opt", PROGRAM, "--passes", "inline-call", words=["did you mean inline-calls?"])
+        self.fails("opt", PROGRAM, "--passes", "inline-call", words=["did you mean inline-calls?"], code=(2,))
         self.fails("compile", PROGRAM, "--emit", "assembly", words=["assembly", "asm"], code=(2,))
         err = self.fails("compile", PROGRAM, "--cpu", "pentium9", words=["pentium9"])
         self.assertEqual(len(err.splitlines()), 1, err)
@@ -224,9 +228,9 @@ class Commands(unittest.TestCase):
             err = self.fails("partition", "-", stdin=cases[name][0].encode())
             self.assertRegex(err, r"\b\d+:\d+: ", name)
         self.fails("partition", PROGRAM, "--mesh", "dp=4", words=["dp", "tp"])
-        self.fails("partition", PROGRAM, "--mesh", "dp=0,tp=2", words=["dp=0"])
+        self.fails("partition", PROGRAM, "--mesh", "dp=0,tp=2", words=["dp=0"], code=(2,))
         self.fails("partition", JOB / "no.hlo", words=["no.hlo"])
-        self.fails("partition", PROGRAM, "-o", "/no/such/folder/x", words=["/no/such/folder"])
+        self.fails("partition", PROGRAM, "-o", "/no/such/folder/x", words=["/no/such/folder"], code=(2,))
 
     def test_bad_job_directories(self):
         self.fails("run", "/etc", words=["/etc has no manifest.json, expected a job directory"])
@@ -286,13 +290,13 @@ class Commands(unittest.TestCase):
             silent.bind(("127.0.0.1", 0))
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
             self.fails("ps", "--coordinator", unused, words=[unused], code=(3,))
-            self.fails("ps", "--coordinator", "nowhere", words=["nowhere"])
+            self.fails("ps", "--coordinator", "nowhere", words=["nowhere"], code=(2,))
             self.fails("worker", "--coordinator", unused, "--listen", "no.such.host.invalid",
                        words=["no.such.host.invalid"])
         with folder() as where:
             self.fails("ps", "--join", where / "none", words=["none"], code=(2,))
             self.fails("token", "--data", where / "d", "--role", "reader", words=["listens off loopback"])
-            self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"])
+            self.fails("token", "--data", where / "d", "--role", "root", words=["root", "operator"], code=(2,))
         self.fails("run", JOB, "--mesh", "pp=2", words=["pp=2", "dp=8"])
 
     def test_names_of_jobs_are_escaped_in_plots(self):
@@ -394,6 +398,28 @@ class Commands(unittest.TestCase):
                 (("ckpt",), "found no command after xlad ckpt, expected ls, verify, export"),
                 (("ckpt", "show"), "found unknown command show of xlad ckpt, expected ls, verify, export"),
                 (("ckpt", "ls", "a", "b"), "found extra argument b\nTry: xlad ckpt ls --help"),
+                (("explain", JOB, "--mesh", "dp"), '--mesh: found mesh "dp", expected AXIS=SIZE'),
+                (("simulate", PROGRAM, "--topology", "v5e-2x4", "--compare", "dp"),
+                 '--compare: found "dp", expected a file that exists, or a mesh'),
+                (("run", JOB, "--transport", "udp"), "--transport: found udp, expected "),
+                (("run", JOB, "--transport", "in-process", "--workers", 2), "found 2 workers, expected 1"),
+                (("compile", PROGRAM, "--target", "tpu"), '--target: found "tpu", expected one of nvptx-sm_80'),
+                (("compile", PROGRAM, "--emit", "ptx"), "--emit ptx: found no --target, expected one of the GPUs"),
+                (("compile", PROGRAM, "-o", "/none/x"), "-o: cannot write /none/x: /none is not a folder"),
+                (("comm", "check", "all_reduc", "--ranks", 2), 'found collective "all_reduc"'),
+                (("comm", "check", "all_reduce", "--ranks", 2, "--op", "mean"), "mean"),
+                (("comm", "schedule", "all_reduce", "--ranks", 2, "--algorithm", "rng"), "rng"),
+                (("comm", "schedule", "all_reduce", "--ranks", 2, "--rank", 2), "--rank: found 2, expected 0 to 1"),
+                (("comm", "simulate", "all_reduce", "--topology", "v5e"), "v5e"),
+                (("comm", "simulate", "all_reduce", "--topology", "v5e-2x2", "--broken-link", "a"),
+                 "found --broken-link a, expected two ranks such as"),
+                (("resize", "job"), "found neither --mesh nor --devices, expected --mesh"),
+                (("token",), "found no --role, expected reader, submitter, worker or operator"),
+                (("config", "--of", "traain"), "--of: found command traain"),
+                (("up", "--workers", 2, "--devices", "1,2,3"), "--devices: found 3 numbers, expected one"),
+                (("bench", "--device", "cpu:999"), "--device: found 999 devices, expected "),
+                (("bench", "--mode", "exact"), '--mode: found "exact", expected one of fast'),
+                (("top", "--format", "json"), "--format: found json without --once"),
                 (("comm", "check", "--rank", "4"), "found unknown flag --rank, did you mean --ranks?")):
             with self.subTest(arguments=arguments):
                 code, _, err = xlad(*arguments)
