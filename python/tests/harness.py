@@ -5,8 +5,7 @@ import importlib.util
 import inspect
 import os
 import pathlib
-import random
-import socket
+import sys
 import time
 import unittest
 
@@ -18,6 +17,9 @@ import xlad
 # A test that passes waits for much less time. The limit is for a machine that several other programs keep busy.
 PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(REPO / "tests" / "e2e"))
+from ports import free_ports  # noqa: E402
+
 # Whether tests with many similar cases try all of them instead of a part, and tests with random cases try more of them.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
@@ -28,16 +30,6 @@ def example(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def free_port():
-    """Returns a port on which nothing listens. It is below the range from which the system takes ports, so that the
-    system does not give it to another program before it is used."""
-    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("0.0.0.0", random.randrange(1024, max(lowest, 2048))))
-            return probe.getsockname()[1]
 
 
 def wait_for(condition, what):

@@ -12,7 +12,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import PATIENCE_S, ClusterTest, batches_of, by_jax, example, free_port, wait_for
+from harness import PATIENCE_S, ClusterTest, batches_of, by_jax, example, free_ports, wait_for
 from jax.sharding import PartitionSpec as P
 
 import xlad
@@ -202,7 +202,7 @@ class Faults(unittest.TestCase):
         self.processes = {}
         self.addCleanup(self.end_processes)
         self.starts = 0
-        self.address = f"127.0.0.1:{free_port()}"  # A restarted coordinator needs the same port.
+        self.address = f"127.0.0.1:{free_ports(1)[0]}"  # A restarted coordinator needs the same port.
         self.start_coordinator()
         for name in ("left", "right"):
             self.processes[name] = subprocess.Popen(

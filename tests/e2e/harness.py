@@ -7,11 +7,12 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 import unittest
+
+from ports import free_ports
 
 XLAD = os.environ["XLAD"]
 REPO = pathlib.Path(os.environ["XLAD_REPO"])
@@ -55,18 +56,6 @@ def folder():
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def free_ports(count):
-    """Returns ports on which nothing listens. They are below the range of ephemeral ports, so that the system does not
-    assign one of them to another socket before it is used."""
-    lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    found = set()
-    while len(found) < count:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("0.0.0.0", random.randrange(1024, max(lowest, 2048))))
-            found.add(probe.getsockname()[1])
-    return sorted(found)
 
 
 class CommunicationTest(unittest.TestCase):
