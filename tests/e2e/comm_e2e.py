@@ -67,7 +67,7 @@ class CommTest(unittest.TestCase):
                                  (("check", "all_reduce", "--ranks", 2, "--bytes", "9999999G"), "9999999G"),
                                  (("check", "--schedules", self.where / "none"), "none"),
                                  (("check", "--schedules", text), "text"),
-                                 (("schedule", "all_reduce", "--ranks", 4, "--rank", 4), "rank 4"),
+                                 (("schedule", "all_reduce", "--ranks", 4, "--rank", 4), "--rank: found 4, expected 0 to 3"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--rank=-1"), "--rank: found -1, expected"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--rank", -2), "--rank"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--draw", "--rank=-2"), "--rank: found -2"),
