@@ -104,6 +104,8 @@ absl::Status ComputationPartitioner::Visit(const Instruction& instruction) {
   switch (instruction.opcode()) {
     case Opcode::kParameter: return VisitParameter(instruction);
     case Opcode::kCopy: return VisitCopy(instruction);
+    case Opcode::kAfterAll: values_[&instruction] = {}; return absl::OkStatus();
+    case Opcode::kAddDependency: SetValue(instruction, values_.at(instruction.operand(0))); return absl::OkStatus();
     case Opcode::kTuple: SetValue(instruction, Operands(instruction)); return absl::OkStatus();
     case Opcode::kGetTupleElement: return VisitGetTupleElement(instruction);
     case Opcode::kOptBarrier: return VisitBarrier(instruction);
@@ -155,6 +157,10 @@ LocalValue ComputationPartitioner::ReshardAll(const Instruction& instruction, Lo
 
 Instruction* ComputationPartitioner::Packed(const hlo::Shape& shape, absl::Span<const LocalArray> leaves) {
   if (shape.is_array()) return leaves[0].local;
+  if (shape.kind() == hlo::Shape::Kind::kToken) {
+    // A token has no leaves. It orders side effects, and ops with side effects are not partitioned.
+    return local_.computation()->Add(std::make_unique<Instruction>(Opcode::kAfterAll, shape));
+  }
   std::vector<Instruction*> elements;
   size_t next = 0;
   for (const hlo::Shape& element : shape.tuple()) {

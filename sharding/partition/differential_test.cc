@@ -389,6 +389,7 @@ ENTRY main {
   ROOT r = (s32[7], (f32[10], f32[10])) tuple(v, w)
 })", Exactness::kBits},
     {"while", "while.hlo"},
+    {"tokens", "tokens.hlo"},
     {"conditional", R"(HloModule m
 yes { x = f32[10,7] parameter(0) ROOT y = f32[10,7] negate(x) }
 no { t = (f32[10,7], f32[7]) parameter(0)
