@@ -72,7 +72,6 @@ absl::StatusOr<bool> CheckpointWriter::Reserve(int64_t step, bool must) {
     const bool is_writing = copied_ == devices_;
     if (step_ < 0 || (step_ == step && !is_writing)) {
       step_ = step;
-      must_ = must_ || must;
       return true;
     }
     if (!must && is_writing && callbacks_.is_cut_off()) {
@@ -96,7 +95,7 @@ absl::StatusOr<bool> CheckpointWriter::Save(int index, int64_t step, bool must, 
   return true;
 }
 
-void CheckpointWriter::Write(int64_t step, bool must) {
+void CheckpointWriter::Write(int64_t step) {
   std::vector<storage::PieceBytes> pieces;
   for (size_t i = 0; i < boxes_.size(); ++i) {
     const EntryLayout& layout = *boxes_[i].layout;
@@ -109,7 +108,7 @@ void CheckpointWriter::Write(int64_t step, bool must) {
     const absl::StatusOr<CheckpointShard> written = callbacks_.write(step, shard, &stop_);
     if (written.ok()) return callbacks_.written(step, *written);
     if (stop_.raised()) return;
-    must = must || !callbacks_.give_up(step);
+    const bool must = !callbacks_.give_up(step);
     LogError(
         must ? "the state cannot be stored; trying again" : "a checkpoint cannot be stored; the job continues",
         {{"job", origin_.job_id}, {"step", absl::StrCat(step)}, {"error", std::string(written.status().message())}});
@@ -126,9 +125,8 @@ void CheckpointWriter::Run() {
     changed_.wait(lock, [&] { return stop_.raised() || copied_ == devices_; });
     if (stop_.raised()) return;
     const int64_t step = step_;
-    const bool must = std::exchange(must_, false);
     lock.unlock();
-    Write(step, must);
+    Write(step);
     lock.lock();
     copied_ = 0;
     step_ = -1;

@@ -47,9 +47,9 @@ class CheckpointWriter {
         write;
     // Called on the writer's thread when the shard is stored.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
-    // Called on the writer's thread after a failed attempt to store a shard that need not be stored. Returns false if
-    // the shard must be stored by now, because a stop at its step has been requested. If it returns true, the devices
-    // may save the state before `step` again.
+    // Called on the writer's thread after each failed attempt to store a shard. Returns false if the shard must be
+    // stored, because it is that of the last state or of a stop; a stop may be requested, or replaced, at any time. If
+    // it returns true, the shard is given up, and the devices may save the state before `step` again.
     std::function<bool(int64_t step)> give_up;
     // Called on the writer's thread after each failed attempt to store the shard, unless the writer is being stopped.
     std::function<void(int64_t step, const absl::Status& error, bool must)> failed;
@@ -66,10 +66,9 @@ class CheckpointWriter {
   void End();
 
   // Copies the device's part of the state before `step`. Every device must make this call, for the same steps in the
-  // same order. If a shard `must` be stored (the last state, or the state at a stop), the write is repeated until it
-  // succeeds, `abort` is raised or End is called. Otherwise an error is logged, and the step is given up. Returns
-  // false if the step is skipped because the coordinator cannot be reached; then all devices of this worker skip it. A
-  // step with `must` is not skipped.
+  // same order. If the write fails, it is repeated until it succeeds, give_up returns true, `abort` is raised or End is
+  // called. Returns false if the step is skipped because the coordinator cannot be reached; then all devices of this
+  // worker skip it. A step that `must` be saved (the last one, or that of a stop) is not skipped.
   absl::StatusOr<bool> Save(int index, int64_t step, bool must, const DeviceBuffers& buffers);
 
   // Called when the checkpoint of the state before `step` is committed. Older states then also count as committed.
@@ -83,7 +82,7 @@ class CheckpointWriter {
   // Waits until the memory is free for the copy of this step. Returns false if the step is skipped.
   absl::StatusOr<bool> Reserve(int64_t step, bool must);
   absl::Status Copy(int index, const DeviceBuffers& buffers);
-  void Write(int64_t step, bool must);
+  void Write(int64_t step);
   void Run();
 
   const std::vector<SavedBox> boxes_;
@@ -99,7 +98,6 @@ class CheckpointWriter {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t step_ = -1;  // The step of the copy, or -1 if the memory is free.
-  bool must_ = false;
   int copied_ = 0;          // The number of devices that have copied their part.
   int64_t skipped_ = -1;    // The newest skipped step.
   int64_t committed_ = -1;  // The newest committed step.

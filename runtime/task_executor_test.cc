@@ -253,6 +253,27 @@ TEST(TaskExecutor, AStopAtACheckpointThatFailsHasItsState) {
   }
 }
 
+// While the disk is full, the devices wait for the memory of the state of a stop only until the stop is replaced.
+TEST(TaskExecutor, AReplacedStopWhoseStateCannotBeStoredDoesNotHoldTheDevices) {
+  JobSpec spec = MakeSpec();
+  spec.mutable_checkpoint()->set_every_steps(4);
+  TaskCluster cluster({{0, 1, 2, 3}}, MakeExecutable(), spec);
+  TaskExecutor& task = *cluster.tasks[0];
+  TestListener& listener = *cluster.listeners[0];
+  cluster.store.failures = 1 << 20;
+  EXPECT_TRUE(task.StopAt(2));
+  task.Lease(kSteps);
+  listener.WaitFor([&] { return listener.stopped_at == 2 || listener.shard_failures > 0; });
+  EXPECT_TRUE(task.StopAt(6));
+  while (task.finished_steps() < 6) std::this_thread::yield();
+  {
+    std::lock_guard<std::mutex> lock(cluster.store.mutex);
+    cluster.store.failures = 0;
+  }
+  listener.WaitFor([&] { return listener.stopped_at == 6; });
+  CheckState(&cluster.store, 6);
+}
+
 TEST(TaskExecutor, TheTriesToStoreAStateBecomeRarer) {
   const std::vector<int64_t> pauses_ms = {1000, 2000, 4000, 8000, 16'000, 30'000, 30'000};
   for (size_t i = 0; i < pauses_ms.size(); ++i) {

@@ -45,7 +45,8 @@ void TaskGate::SkipSave(int device, int64_t step) {
 
 bool TaskGate::GiveUpSave(int64_t step) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (IsFinal(step)) return false;
+  if (step >= options_.end_step || step == stop_at_) return false;
+  replaced_stops_.erase(step);
   skipped_ = std::max(skipped_, step);
   for (int64_t& saved : saved_) {
     if (saved == step) saved = -1;

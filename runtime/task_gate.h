@@ -53,8 +53,8 @@ class TaskGate {
   // devices need not save the state before `step` or an older state, unless IsFinalState is true for it.
   void SkipSave(int device, int64_t step);
   // Called if the state before `step`, which all devices have saved, cannot be stored. Returns false if it must be
-  // stored because IsFinalState is true for it. Otherwise the effect is that of SkipSave for each device, so that the
-  // devices save the state again if a stop before `step` is requested later.
+  // stored because it is the last state, or that of a stop which has not been replaced. Otherwise the effect is that of
+  // SkipSave for each device, so that the devices save the state again if a stop before `step` is requested later.
   bool GiveUpSave(int64_t step);
   // Called when a device has finished `step`.
   void FinishStep(int device, int64_t step);

@@ -105,6 +105,10 @@ TEST(TaskGate, AStateThatCouldNotBeStoredIsSavedAgainOnlyForAStop) {
     EXPECT_EQ(gate.Begin(device, 2), Decision::kStop);
   }
   EXPECT_FALSE(gate.GiveUpSave(2)) << "it is the state of the stop";
+  EXPECT_TRUE(gate.StopAt(4));
+  EXPECT_TRUE(gate.GiveUpSave(2)) << "the stop was replaced, and the next state to save waits for the memory";
+  gate.Lease(10);
+  for (const int device : {0, 1}) EXPECT_EQ(gate.Begin(device, 2), Decision::kRun);
   TaskGate runs({.end_step = 10, .save_every = 2}, 1);
   runs.Lease(10);
   EXPECT_EQ(runs.Begin(0, 2), Decision::kSave);
