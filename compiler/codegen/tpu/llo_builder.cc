@@ -12,7 +12,9 @@ using machine::LloInstruction;
 using machine::LloItem;
 using machine::LloKernel;
 
-LloBuilder::LloBuilder(int vector_alus) : vector_alus_(vector_alus) { Scalar(LloOp::kSMov, one(), 0, 1); }
+LloBuilder::LloBuilder(int vector_alus, int64_t core_tiles) : vector_alus_(vector_alus), core_tiles_(core_tiles) {
+  Scalar(LloOp::kSMov, one(), 0, 1);
+}
 
 int64_t LloBuilder::NewTiles(int64_t tiles) {
   vmem_tiles_ += tiles;

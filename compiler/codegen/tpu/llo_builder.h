@@ -18,11 +18,15 @@ using machine::LloOp;
 // their own block. Other blocks must load them from VMEM. Not thread-safe.
 class LloBuilder {
  public:
-  explicit LloBuilder(int vector_alus);
+  // The kernel is for a core with `vector_alus` and `core_tiles` tiles of VMEM.
+  LloBuilder(int vector_alus, int64_t core_tiles);
 
   // Reserves this number of tiles of VMEM for the whole kernel, and returns the number of the first one.
   int64_t NewTiles(int64_t tiles);
   int64_t tiles() const { return vmem_tiles_; }
+  // How many tiles the blocks of the streams of a kernel should take at most. The others are for partial results and
+  // spilled values.
+  int64_t stream_tiles() const { return core_tiles_ / 2; }
 
   // Allocates a scalar register, which is freed at the end of the current ScalarScope. Register zero() holds 0 and
   // one() holds 1.
@@ -70,6 +74,7 @@ class LloBuilder {
   void EndBlock();
 
   const int vector_alus_;
+  const int64_t core_tiles_;
   int64_t vmem_tiles_ = 0;
   int64_t spill_tiles_ = 0;
   int scalars_ = 0, values_ = 0;

@@ -10,6 +10,7 @@
 #include "compiler/analysis/op_cost.h"
 #include "compiler/codegen/tpu/element_code.h"
 #include "compiler/codegen/tpu/lowering.h"
+#include "compiler/codegen/tpu/tile_pipeline.h"
 #include "hlo/analysis/leaves.h"
 #include "machine/llo/scoreboard.h"
 
@@ -70,6 +71,10 @@ void LloLowering::AddKernel(LloBuilder* builder, const std::vector<int>& inputs,
   kernel.outputs = outputs;
   result_.program.kernels.push_back(std::move(kernel));
   result_.instructions.push_back(current_);
+}
+
+int64_t LloLowering::BlockTiles(int64_t most, int64_t streams) const {
+  return std::clamp<int64_t>(NewBuilder().stream_tiles() / (kStreamBuffers * streams), 1, most);
 }
 
 int LloLowering::Materialize(const Instruction* instruction) { return LeavesOf(instruction).at(0); }
@@ -220,6 +225,7 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
   for (const Instruction* parameter : computation.parameters()) {
     std::vector<int> leaves;
     for (const Shape* leaf : hlo::Leaves(parameter->shape())) {
+      if (leaf->kind() == Shape::Kind::kToken) continue;
       if (!leaf->is_array()) {
         return absl::UnimplementedError(
             absl::StrCat("%", parameter->name(), ": found a parameter that is not an array"));
@@ -271,8 +277,9 @@ absl::StatusOr<std::string> LloListing(const Module& module, const machine::Chip
                             kernel.macro.empty() ? "" : absl::StrCat(" (macro-operation ", kernel.macro[0].op, ")"));
     }
     const size_t kernels = lowered.program.kernels.size();
-    absl::StrAppendFormat(&text, "# %s on %s: %.3f us in %d kernel%s, one after the other\n%s%s\n", computation->name(),
-                          chip.name, us, kernels, kernels == 1 ? "" : "s", times, machine::PrintLlo(lowered.program));
+    const std::string counted = kernels == 1 ? "1 kernel" : absl::StrCat(kernels, " kernels, one after the other");
+    absl::StrAppendFormat(&text, "# %s on %s: %.3f us in %s\n%s%s\n", computation->name(), chip.name, us, counted,
+                          times, machine::PrintLlo(lowered.program));
   }
   return text;
 }

@@ -56,6 +56,7 @@ class TileExpression {
     return iotas_.empty();
   }
 
+  int64_t stream_count() const { return std::ssize(streams_); }
   std::vector<int> buffers() const {
     std::vector<int> buffers;
     for (const Leaf& leaf : streams_) buffers.push_back(leaf.buffer);
@@ -246,12 +247,12 @@ class TileExpression {
 
 namespace {
 
-// Blocks of rows x columns that cover an array of `rows` x `width`.
-TileDomain MapDomain(int64_t rows, int64_t width) {
+// Blocks of rows x columns, each of at most `block_tiles` tiles, that cover an array of `rows` x `width`.
+TileDomain MapDomain(int64_t rows, int64_t width, int64_t block_tiles) {
   TileDomain domain;
   domain.width = width;
-  const int64_t tile_columns = std::min<int64_t>(CeilDiv(width, kLanes), 16);
-  const int64_t tile_rows = std::clamp<int64_t>(kMaxBlockTiles / tile_columns, 1, CeilDiv(rows, kSublanes));
+  const int64_t tile_columns = std::min<int64_t>({CeilDiv(width, kLanes), 16, block_tiles});
+  const int64_t tile_rows = std::clamp<int64_t>(block_tiles / tile_columns, 1, CeilDiv(rows, kSublanes));
   const int64_t row_block = tile_rows * kSublanes, column_block = tile_columns * kLanes;
   domain.grid.counts = {CeilDiv(rows, row_block), CeilDiv(width, column_block)};
   domain.row_steps = {row_block, 0};
@@ -263,8 +264,8 @@ TileDomain MapDomain(int64_t rows, int64_t width) {
 
 // The domain of an operand [a, b, width] that is reduced over b. The axes of the grid are a, blocks of columns, and
 // blocks of b.
-TileDomain ReduceRowsDomain(int64_t a, int64_t b, int64_t width) {
-  TileDomain domain = MapDomain(b, width);
+TileDomain ReduceRowsDomain(int64_t a, int64_t b, int64_t width, int64_t block_tiles) {
+  TileDomain domain = MapDomain(b, width, block_tiles);
   const int64_t row_block = domain.rows.block, column_block = domain.columns.block;
   domain.grid.counts = {a, CeilDiv(width, column_block), CeilDiv(b, row_block)};
   domain.grid.inner = 1;
@@ -315,7 +316,7 @@ void LloLowering::LowerMap(const Instruction& root, int out) {
     width = flat > 0 ? flat : rows == 1 || width >= kLanes ? width : root.shape().elements();
     rows = root.shape().elements() / width;
   }
-  const TileDomain domain = MapDomain(rows, width);
+  const TileDomain domain = MapDomain(rows, width, BlockTiles(kMaxBlockTiles, expression->stream_count() + 1));
   TileStream output{out, domain.row_steps, 0, width, domain.rows, domain.columns};
   for (size_t axis = 0; axis < output.steps.size(); ++axis) {
     output.steps[axis] = domain.row_steps[axis] * width + domain.column_steps[axis];
@@ -480,12 +481,13 @@ bool LloLowering::LowerReduce(const Instruction& reduce, int out) {
     XLAD_CHECK(expression->Build());
   }
   const bool by_columns = width == 1 && (over_columns || !is_simple);
+  const int64_t block_tiles = BlockTiles(kMaxBlockTiles, expression->stream_count() + 2);
   const TileDomain domain = by_columns ? [&] {
-    TileDomain made = MapDomain(outer, reduced);
+    TileDomain made = MapDomain(outer, reduced, block_tiles);
     made.grid.inner = 1;
     return made;
   }()
-                                       : ReduceRowsDomain(outer, reduced, width);
+                                       : ReduceRowsDomain(outer, reduced, width, block_tiles);
   std::vector<TileStream> inputs = expression->StreamsOn(domain);
   inputs.push_back({Materialize(reduce.operand(1)), Dims(domain.grid.counts.size(), 0)});
   TileStream output{out, by_columns ? domain.row_steps : Dims{width, domain.columns.block, 0}};

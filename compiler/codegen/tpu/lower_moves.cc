@@ -1,6 +1,7 @@
 // Copies: transposes, broadcasts, slices, pads, concatenations.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/rounding.h"
 #include "base/status.h"
@@ -17,6 +18,14 @@ using machine::LloType;
 namespace {
 
 constexpr int64_t kMaxTileRows = 16, kMaxTileColumns = 8;  // The largest block of a copy.
+constexpr int64_t kMaxTiles = kMaxTileRows * kMaxTileColumns;
+
+// The rows and columns of the blocks of a copy of `rows` x `width` elements, with at most `tiles` tiles.
+std::pair<int64_t, int64_t> CopyBlock(int64_t rows, int64_t width, int64_t tiles) {
+  const int64_t tile_columns = std::min({CeilDiv(width, kLanes), kMaxTileColumns, tiles});
+  const int64_t tile_rows = std::min({CeilDiv(rows, kSublanes), kMaxTileRows, tiles / tile_columns});
+  return {tile_rows * kSublanes, tile_columns * kLanes};
+}
 
 int64_t Elements(const Dims& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
@@ -62,8 +71,7 @@ void LloLowering::EmitMove(const Move& move) {
     if (row_dim < 0 || move.sizes[d] >= move.sizes[row_dim]) row_dim = d;
   }
   const int64_t rows = row_dim < 0 ? 1 : move.sizes[row_dim];
-  const int64_t column_block = std::min(CeilDiv(width, kLanes), kMaxTileColumns) * kLanes;
-  const int64_t row_block = std::min(CeilDiv(rows, kSublanes), kMaxTileRows) * kSublanes;
+  const auto [row_block, column_block] = CopyBlock(rows, width, BlockTiles(kMaxTiles, 2));
   TileGrid grid;
   TileStream from{move.from, {}, move.from_base, row_dim < 0 ? width : move.from_strides[row_dim]};
   TileStream to{move.to, {}, move.to_base, row_dim < 0 ? width : move.to_strides[row_dim]};
@@ -228,8 +236,7 @@ bool LloLowering::LowerBroadcast(const Instruction& broadcast, int out) {
   if (width != 1) result_.memory[rows].resize(copied * machine::BytesOf(LloTypeOf(shape.type())));
   EmitMove({from, rows, sizes, strides, DenseStrides(sizes)});
   if (width == 1) return true;
-  const int64_t row_block = std::min(CeilDiv(copied, kSublanes), kMaxTileRows) * kSublanes;
-  const int64_t column_block = std::min(CeilDiv(width, kLanes), kMaxTileColumns) * kLanes;
+  const auto [row_block, column_block] = CopyBlock(copied, width, BlockTiles(kMaxTiles, 2));
   const TileGrid grid{{CeilDiv(copied, row_block), CeilDiv(width, column_block)}};
   const BlockExtent row_extent{0, row_block, copied};
   const TileStream in{rows, {row_block, 0}, 0, 1, row_extent, {}};

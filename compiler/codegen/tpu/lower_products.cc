@@ -67,6 +67,8 @@ class ProductCode {
     row_block_ = std::min(RoundUp(product.m, kSublanes), kRowBlock);
     depth_block_ = std::min(RoundUp(product.k, kLanes), kDepthBlock);
     column_block_ = std::min(RoundUp(product.n, kLanes), kColumnBlock);
+    while (StreamTiles() > builder_.stream_tiles() && ShrinkBlocks()) {
+    }
     row_tiles_ = row_block_ / kSublanes;
     depth_tiles_ = depth_block_ / kLanes;
     column_tiles_ = column_block_ / kLanes;
@@ -91,6 +93,28 @@ class ProductCode {
   }
 
  private:
+  // The tiles of the blocks of the two operands and the result, with the buffers of each.
+  int64_t StreamTiles() const {
+    const int64_t elements = row_block_ * depth_block_ + depth_block_ * column_block_ + row_block_ * column_block_;
+    return kStreamBuffers * elements / (kSublanes * kLanes);
+  }
+
+  // Makes the blocks smaller. Returns false if they have the smallest size.
+  bool ShrinkBlocks() {
+    if (row_block_ > kLanes && row_block_ >= column_block_) {
+      row_block_ = RoundUp(row_block_ / 2, kSublanes);
+    } else if (column_block_ > kLanes) {
+      column_block_ = RoundUp(column_block_ / 2, kLanes);
+    } else if (depth_block_ > kLanes) {
+      depth_block_ = RoundUp(depth_block_ / 2, kLanes);
+    } else if (row_block_ > kSublanes) {
+      row_block_ = RoundUp(row_block_ / 2, kSublanes);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
   // Writes the products of a block. For each group of columns and each 128 elements of the depth, the weights are
   // loaded, and all rows are pushed through the arrays. The results of a pass are popped from the queues while the rows
   // of the next pass are pushed.

@@ -31,6 +31,13 @@ using machine::LloKernel;
 using machine::LloMemory;
 using tensor::Array;
 
+// The built-in chip with another size of VMEM.
+machine::Chip ChipWithVmem(int64_t bytes) {
+  machine::Chip chip = *machine::BuiltInChip("v5e");
+  chip.vmem_bytes = static_cast<double>(bytes);
+  return chip;
+}
+
 const machine::Chip& TestChip() {
   static const auto* const chip = new machine::Chip(*machine::BuiltInChip("v5e"));
   return *chip;
@@ -62,8 +69,9 @@ struct Run {
 };
 
 // Lowers and interprets a computation. Macro-operations are computed by the evaluator.
-absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<Array>& inputs) {
-  XLAD_ASSIGN_OR_RETURN(LoweredLlo lowered, LowerToLlo(computation, TestChip()));
+absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<Array>& inputs,
+                              const machine::Chip& chip = TestChip()) {
+  XLAD_ASSIGN_OR_RETURN(LoweredLlo lowered, LowerToLlo(computation, chip));
   // The program that runs is parsed from its text.
   XLAD_ASSIGN_OR_RETURN(const machine::LloProgram parsed, machine::ParseLlo(machine::PrintLlo(lowered.program)));
   if (!(parsed == lowered.program)) return absl::InternalError("printing and parsing changed the program");
@@ -89,7 +97,7 @@ absl::StatusOr<Run> Interpret(const Computation& computation, const std::vector<
   run.results = ArraysOf(ReadLiteral(computation.root()->shape(), lowered.memory, lowered.results, &next));
   for (const LloKernel& kernel : lowered.program.kernels) {
     (kernel.macro.empty() ? run.kernels : run.macros) += 1;
-    const machine::LloTime time = machine::TimeLlo(lowered.program, kernel, TestChip());
+    const machine::LloTime time = machine::TimeLlo(lowered.program, kernel, chip);
     EXPECT_TRUE(std::isfinite(time.us) && time.us > 0) << kernel.name;
   }
   return run;
@@ -159,7 +167,7 @@ TEST(LowerToLloTest, RandomProgramsHaveTheResultsOfTheEvaluator) {
       if (HasControlFlow(*module)) continue;
       ++fused;
     }
-    const auto run = Interpret(*module->entry(), inputs);
+    const auto run = Interpret(*module->entry(), inputs, ChipWithVmem(seed % 3 == 0 ? 1 << 20 : 128 << 20));
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
     const absl::Status same = CompareResults(run->results, expected, random.exactness);
     ASSERT_TRUE(same.ok()) << "seed " << seed << ": " << same << "\n" << hlo::PrintText(*module);
@@ -307,6 +315,66 @@ class LoweredPrograms {
   std::vector<Instruction*> pool_;
 };
 
+// The blocks are smaller if VMEM is smaller, and the results are the same.
+TEST(LowerToLloTest, BlocksFitIntoASmallVmem) {
+  const std::string sum = "sum { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b) }\n";
+  const std::vector<std::string> bodies = {
+      "x = f32[520,300] parameter(0)\n y = f32[300,520] parameter(1)\n"
+      "ROOT r = f32[520,520] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}, "
+      "operand_precision={highest,highest}",
+      "x = f32[700,300] parameter(0)\n y = f32[700,300] parameter(1)\n z = f32[700,300] parameter(2)\n"
+      "u = f32[700,300] parameter(3)\n v = f32[700,300] parameter(4)\n a = f32[700,300] add(x, y)\n"
+      "b = f32[700,300] multiply(z, u)\n c = f32[700,300] subtract(a, b)\n d = f32[700,300] maximum(c, v)\n"
+      "ROOT r = f32[700,300] add(d, x)",
+      "x = f32[700,300] parameter(0)\n ROOT r = f32[300,700] transpose(x), dimensions={1,0}",
+      "x = f32[700,300] parameter(0)\n ROOT r = f32[300,300] slice(x), slice={[100:700:2], [0:300]}",
+      "x = f32[300] parameter(0)\n ROOT r = f32[300,2000] broadcast(x), dimensions={0}",
+      "x = f32[700,300] parameter(0)\n y = f32[700,300] parameter(1)\n m = f32[700,300] multiply(x, y)\n"
+      "zero = f32[] constant(0)\n ROOT r = f32[700] reduce(m, zero), dimensions={1}, to_apply=sum",
+      "x = f32[700,300] parameter(0)\n y = f32[700,300] parameter(1)\n m = f32[700,300] multiply(x, y)\n"
+      "zero = f32[] constant(0)\n ROOT r = f32[300] reduce(m, zero), dimensions={0}, to_apply=sum",
+  };
+  for (const std::string& body : bodies) {
+    const std::unique_ptr<Module> module = Read(absl::StrCat("HloModule m\n", sum, "ENTRY e {\n", body, "\n}"));
+    const std::vector<Array> inputs = RandomInputs(*module, SeededRandom(1).get());
+    const std::vector<Array> expected = Evaluated(*module, inputs);
+    for (const int64_t vmem_bytes : {384 << 10, 512 << 10, 1 << 20, 3 << 20, 16 << 20}) {
+      const machine::Chip chip = ChipWithVmem(vmem_bytes);
+      const auto run = Interpret(*module->entry(), inputs, chip);
+      ASSERT_TRUE(run.ok()) << vmem_bytes << ": " << run.status() << "\n" << body;
+      EXPECT_EQ(run->macros, 0) << body;
+      const std::vector<Exactness> exactness(1, {Agreement::kNumbers, 1e-4});
+      const absl::Status same = CompareResults(run->results, expected, exactness);
+      EXPECT_TRUE(same.ok()) << vmem_bytes << ": " << same << "\n" << body;
+    }
+  }
+}
+
+TEST(LowerToLloTest, ListingsCountKernelsAndSkipTokens) {
+  const auto listing = [](absl::string_view text) {
+    const std::unique_ptr<Module> module = Read(std::string(text));
+    const absl::StatusOr<std::string> listed = LloListing(*module, TestChip());
+    EXPECT_TRUE(listed.ok()) << listed.status();
+    return listed.value_or("");
+  };
+  EXPECT_THAT(listing("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT n = f32[8] negate(x)\n}"),
+              testing::HasSubstr(" us in 1 kernel\n"));
+  EXPECT_THAT(listing(R"(HloModule m
+branch {
+  p = (f32[8], token[]) parameter(0)
+  x = f32[8] get-tuple-element(p), index=0
+  ROOT s = f32[8] sine(x)
+}
+ENTRY e {
+  x = f32[8] parameter(0)
+  c = s32[] parameter(1)
+  t = token[] after-all()
+  p = (f32[8], token[]) tuple(x, t)
+  ROOT r = f32[8] conditional(c, p, p), branch_computations={branch, branch}
+})"),
+              testing::HasSubstr(" kernels, one after the other\n"));
+}
+
 TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
   int kernels = 0;
   for (int seed = 1; seed <= ProgramCount(); ++seed) {
@@ -319,7 +387,7 @@ TEST(LowerToLloTest, RandomProgramsOfLoweredInstructionsHaveNoMacroOperations) {
       ASSERT_TRUE(compiled.ok()) << seed << ": " << compiled.status();
       module = std::move(compiled->module);
     }
-    const auto run = Interpret(*module->entry(), inputs);
+    const auto run = Interpret(*module->entry(), inputs, ChipWithVmem(seed % 3 == 0 ? 1 << 20 : 128 << 20));
     ASSERT_TRUE(run.ok()) << "seed " << seed << ": " << run.status() << "\n" << hlo::PrintText(*module);
     ASSERT_EQ(run->macros, 0) << "seed " << seed << "\n" << hlo::PrintText(*module);
     std::vector<Exactness> exactness;

@@ -55,7 +55,9 @@ class LloLowering {
   void LowerFusion(const Instruction& fusion);
   void AddMacro(const Instruction& instruction);
   void FillConstant(const Instruction& constant, int buffer);
-  LloBuilder NewBuilder() const { return LloBuilder(chip_.vector_alus); }
+  LloBuilder NewBuilder() const { return LloBuilder(chip_.vector_alus, VmemTiles()); }
+  // The maximum number of tiles in a block of a kernel with `streams` streams: `most`, or fewer if VMEM is small.
+  int64_t BlockTiles(int64_t most, int64_t streams) const;
   int64_t VmemTiles() const { return static_cast<int64_t>(chip_.vmem_bytes) / machine::kTileBytes; }
 
   // lower_elementwise.cc. Here and below, a function that returns a bool returns false if there is no code for the

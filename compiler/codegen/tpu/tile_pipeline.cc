@@ -8,8 +8,9 @@
 namespace xlad::compiler {
 namespace {
 
-// If the blocks of all streams together have at most this many tiles, each stream has four buffers. The bytes of such
-// small blocks are sent in less time than the latency of a copy, so several copies must be in flight.
+// If the blocks of all streams together have at most this many tiles, each stream has four buffers, provided that they
+// fit into VMEM. The bytes of such small blocks are sent in less time than the latency of a copy, so several copies must
+// be in flight.
 constexpr int64_t kSmallTiles = 128;
 
 // The number of consecutive steps with the same index along an axis.
@@ -53,7 +54,7 @@ TilePipeline::TilePipeline(LloBuilder* builder, TileGrid grid, std::vector<TileS
   int64_t tiles = 0;
   for (const TileStream& stream : inputs) tiles += stream.tiles();
   for (const TileStream& stream : outputs) tiles += stream.tiles();
-  if (tiles <= kSmallTiles) depth_ = 4;
+  if (tiles <= kSmallTiles && 4 * tiles <= builder_.stream_tiles()) depth_ = 4;
   for (const TileStream& stream : inputs) inputs_.push_back(Place(stream, true));
   for (const TileStream& stream : outputs) outputs_.push_back(Place(stream, false));
   for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i].semaphore = static_cast<int>(i);

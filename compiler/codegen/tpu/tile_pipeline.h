@@ -9,6 +9,9 @@
 
 namespace xlad::compiler {
 
+// The smallest number of buffers of a stream: one block is copied while another one is computed.
+inline constexpr int64_t kStreamBuffers = 2;
+
 // The rows or columns of the block of a step. They begin at block * (the index along `axis`). There are `block` of
 // them, or fewer in the last block, which ends at `total`. If `axis` is -1, the block has all `total` rows or columns,
 // and `total` is at most `block`.
@@ -82,7 +85,7 @@ class TilePipeline {
 
   LloBuilder& builder_;
   const TileGrid grid_;
-  int64_t depth_ = 2;  // The number of buffers of each stream that is not constant, a power of two.
+  int64_t depth_ = kStreamBuffers;  // The number of buffers of each stream that is not constant, a power of two.
   std::vector<Placed> inputs_, outputs_;
 };
 
