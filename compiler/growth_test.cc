@@ -117,10 +117,28 @@ std::string Chain(int count) {
                       " ROOT r = f32[64,64] tanh(a", count - 1, ")\n}");
 }
 
+// Kernels that differ only in the bounds of a slice.
+std::string Slices(int count) {
+  std::string slices;
+  for (int i = 0; i < count; ++i) {
+    absl::StrAppend(&slices, " s", i, " = f32[7] slice(x), slice={[", i, ":", i + 7, "]}\n a", i, " = f32[7] sort(s", i,
+                    "), dimensions={0}, to_apply=less\n");
+  }
+  return absl::StrCat(R"(HloModule slices
+less { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT c = pred[] compare(a, b), direction=LT }
+ENTRY e {
+ x = f32[100000] parameter(0)
+)",
+                      slices, " ROOT r = (", Listed(count, "f32[7]"), ") tuple(", Listed(count, "a$0"), ")\n}");
+}
+
 // For each all-reduce, combine-collectives visits all buckets on which the all-reduce depends. This work is quadratic.
 TEST(Growth, LayersOnAMesh) { ExpectGrowth(Layers, 12, kQuadratic); }
 TEST(Growth, DonatedParameters) { ExpectGrowth(Donations, 100, kLinear); }
 TEST(Growth, KernelsThatDifferInAConstant) { ExpectGrowth(Constants, 60, kLinear); }
+TEST(Growth, KernelsThatDifferInTheBoundsOfASlice) { ExpectGrowth(Slices, 100, kLinear); }
 TEST(Growth, ChainOfProducts) { ExpectGrowth(Chain, 200, kLinear); }
 
 }  // namespace

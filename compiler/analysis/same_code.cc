@@ -50,13 +50,49 @@ int64_t FirstUse(const Instruction& instruction, int64_t operand) {
 // Constants that differ only after this many bytes have equal hashes.
 constexpr size_t kHashedBytes = 64;
 
+size_t HashOfShape(const hlo::Shape& shape) {
+  if (shape.is_array()) return absl::HashOf(shape.type(), shape.dims());
+  size_t hash = absl::HashOf(shape.kind());
+  for (const hlo::Shape& element : shape.tuple()) hash = absl::HashOf(hash, HashOfShape(element));
+  return hash;
+}
+
+// A hash of the attributes with numbers that often differ between instructions of one opcode: two of the thousands of
+// slices of a program rarely have the same bounds.
+size_t HashOfAttributes(const hlo::Attributes& a) {
+  size_t hash = absl::HashOf(a.slice_sizes, a.comparison, a.comparison_type, a.feature_group_count, a.batch_group_count,
+                             a.exponent_bits, a.mantissa_bits, a.k, a.largest, a.is_reverse, a.fft_length, a.lower);
+  for (const hlo::SliceDimension& d : a.slice) hash = absl::HashOf(hash, d.start, d.limit, d.stride);
+  for (const hlo::PaddingDimension& d : a.padding) hash = absl::HashOf(hash, d.low, d.high, d.interior);
+  if (a.window.has_value()) {
+    for (const hlo::WindowDimension& d : *a.window) {
+      hash = absl::HashOf(hash, d.size, d.stride, d.padding_low, d.padding_high, d.window_dilation, d.base_dilation,
+                          d.window_reversal);
+    }
+  }
+  if (a.dot.has_value()) {
+    const hlo::DotDimensions& d = *a.dot;
+    hash = absl::HashOf(hash, d.lhs_batch, d.rhs_batch, d.lhs_contracting, d.rhs_contracting);
+  }
+  if (a.gather.has_value()) {
+    const hlo::GatherDimensions& d = *a.gather;
+    hash = absl::HashOf(hash, d.offset_dims, d.collapsed_slice_dims, d.start_index_map, d.index_vector_dim);
+  }
+  if (a.scatter.has_value()) {
+    const hlo::ScatterDimensions& d = *a.scatter;
+    hash = absl::HashOf(hash, d.update_window_dims, d.inserted_window_dims, d.scatter_dims_to_operand_dims,
+                        d.index_vector_dim);
+  }
+  return hash;
+}
+
 // A hash of the properties in which instructions differ most often, including those of called computations.
 // Instructions with the same code have equal hashes.
 size_t Hash(const Instruction& instruction) {
   CountWork();
   size_t hash =
       absl::HashOf(instruction.opcode(), instruction.dimensions(), instruction.number(), instruction.operand_count());
-  if (instruction.shape().is_array()) hash = absl::HashOf(hash, instruction.shape().type(), instruction.shape().dims());
+  hash = absl::HashOf(hash, HashOfShape(instruction.shape()), HashOfAttributes(instruction.attributes()));
   if (instruction.literal() != nullptr) {
     const absl::Span<const std::byte> bytes = instruction.literal()->array.bytes();
     hash = absl::HashOf(hash, absl::string_view(reinterpret_cast<const char*>(bytes.data()),
@@ -99,6 +135,7 @@ size_t CodeHash(const Instruction& instruction) {
   size_t hash = Hash(instruction);
   for (int64_t k = 0; k < instruction.operand_count(); ++k) {
     const Instruction& operand = *instruction.operand(k);
+    hash = absl::HashOf(hash, HashOfShape(operand.shape()), FirstUse(instruction, k));
     if (operand.opcode() == hlo::Opcode::kConstant) hash = absl::HashOf(hash, k, Hash(operand));
   }
   return hash;
