@@ -21,11 +21,12 @@ using runtime::cuda::Result;
 
 // "KEY=VALUE,...", from the environment variable XLAD_CUDA_DOUBLE or from xladCudaDoubleConfigure:
 //   devices=1  version=12040  capability=90  memory=17179869184  pools=1  cublaslt=130100
+//   races=1                    races between the threads of a kernel are errors (race_checker.h); slow
 //   fail=FUNCTION:CODE[:CALLS] the first CALLS calls of the function succeed, later ones return CODE
 // The function may also be one of cuBLASLt (tests/cublaslt_double).
 // The environment variable CUDA_VISIBLE_DEVICES selects some of the GPUs, by their numbers.
 struct Settings {
-  int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100;
+  int devices = 1, version = 12040, capability = 90, pools = 1, cublaslt = 130100, races = 0;
   uint64_t memory = uint64_t{16} << 30;
   std::vector<int> visible;  // The numbers of the GPUs that programs can use; `devices` is the number of these.
   struct Failure {

@@ -25,13 +25,21 @@ std::byte* Find(Thread& t, uint64_t address, uint64_t bytes) {
   return nullptr;
 }
 
+// Returns false, after Thread::Fail, if the access is a race.
+bool IsOrdered(Thread& t, const RaceChecker::Access& access) {
+  if (t.races == nullptr || access.address >= kLocalBase) return true;
+  if (t.races->Check(access, t.Get<uint32_t>(kTid))) return true;
+  t.Fail(kLaunchFailed);
+  return false;
+}
+
 // Instruction::r has the results, then the register of the address.
 template <typename T>
 const Instruction* Load(const Instruction* i, Thread& t) {
   const uint64_t address = t.Get<uint64_t>(i->r[i->count]) + static_cast<uint64_t>(i->offset);
   for (int e = 0; e < i->count; ++e) {
     const std::byte* const from = Find(t, address + e * sizeof(T), sizeof(T));
-    if (from == nullptr) return nullptr;
+    if (from == nullptr || !IsOrdered(t, {address + e * sizeof(T), sizeof(T)})) return nullptr;
     T value;
     std::memcpy(&value, from, sizeof(T));
     // A register may be wider than the loaded value.
@@ -49,6 +57,8 @@ const Instruction* Store(const Instruction* i, Thread& t) {
     std::byte* const to = Find(t, address + e * sizeof(T), sizeof(T));
     if (to == nullptr) return nullptr;
     const T value = t.Get<T>(i->r[1 + e]);
+    const bool keeps_value = std::memcmp(to, &value, sizeof(T)) == 0;
+    if (!IsOrdered(t, {address + e * sizeof(T), sizeof(T), true, keeps_value})) return nullptr;
     std::memcpy(to, &value, sizeof(T));
   }
   return i + 1;
@@ -125,13 +135,13 @@ const Instruction* Barrier(const Instruction* i, Thread& t) {
   t.next = i + 1;
   return nullptr;
 }
-// RunWarp exchanges the values when all threads of the warp have reached the shuffle.
-const Instruction* Shuffle(const Instruction* i, Thread& t) {
-  t.state = ThreadState::kShuffle;
+// RunWarp executes the instruction when all threads of the warp have reached it.
+const Instruction* WaitForWarp(const Instruction* i, Thread& t) {
+  t.state = ThreadState::kWarp;
   t.next = i;
   return nullptr;
 }
-const Instruction* Trap(const Instruction*, Thread& t) { return t.Fail(719); }
+const Instruction* Trap(const Instruction*, Thread& t) { return t.Fail(kLaunchFailed); }
 
 template <template <typename> typename Steps>
 Step OfType(const std::string& type) {
@@ -168,13 +178,21 @@ Step FindMemory(const std::string& name, int* count) {
   return is_load ? OfType<Loads>(type) : OfType<Stores>(type);
 }
 
-Step FindControl(const std::string& name) {
+Step FindControl(const std::string& name, int* mode) {
+  const std::string shuffle = "shfl.sync.", mma = "mma.sync.aligned.m16n8k16.row.col.f32.";
   if (name == "bra" || name == "bra.uni") return Branch;
   if (name == "brx.idx") return BranchByIndex;
   if (name == "ret" || name == "exit" || name == "ret.uni") return Return;
   if (name == "call" || name == "call.uni") return Call;
   if (name == "bar.sync" || name == "barrier.sync") return Barrier;
-  if (name.rfind("shfl.sync.", 0) == 0) return Shuffle;
+  if (name.rfind(shuffle, 0) == 0 && name.size() > shuffle.size()) {
+    *mode = name[shuffle.size()];
+    return WaitForWarp;
+  }
+  if (name == mma + "f16.f16.f32" || name == mma + "bf16.bf16.f32") {
+    *mode = name == mma + "f16.f16.f32" ? kMmaF16 : kMmaBf16;
+    return WaitForWarp;
+  }
   if (name == "trap") return Trap;
   if (name == "skip.unless") return SkipUnless;
   if (name == "skip.if") return SkipIf;

@@ -306,7 +306,7 @@ class Parser : private Reader {
 
   Instruction& Emit(const std::string& name) {
     Instruction instruction;
-    if ((instruction.step = FindControl(name)) == nullptr && (instruction.step = FindArithmetic(name)) == nullptr &&
+    if ((instruction.step = FindControl(name, &instruction.mode)) == nullptr && (instruction.step = FindArithmetic(name)) == nullptr &&
         (instruction.step = FindMemory(name, &instruction.count)) == nullptr &&
         (instruction.step = FindConversion(name, &instruction.mode)) == nullptr) {
       Fail(line_, "the test double does not know '" + name + "'");
@@ -399,10 +399,15 @@ class Parser : private Reader {
       full = (operands.vector_at == 0 ? "split" : "join") + name.substr(3);
     }
     Instruction& instruction = Emit(full);
+    instruction.offset = operands.offset;
+    if (StartsWith(name, "mma.")) {
+      if (operands.r.size() != 14) Fail(Line(), "found " + std::to_string(operands.r.size()) + " operands of '" + name +
+                                                    "', expected 4, 4, 2 and 4 registers");
+      NewDetails(&instruction)->operands = operands.r;
+      return;
+    }
     if (operands.r.size() > 6) Fail(Line(), "too many operands of '" + name + "'");
     for (size_t o = 0; o < operands.r.size(); ++o) instruction.r[o] = operands.r[o];
-    instruction.offset = operands.offset;
-    if (StartsWith(name, "shfl.sync.")) instruction.mode = name[10];  // up, down, bfly, idx
   }
 
   void EmitParameterAccess(const std::string& name, const Operands& operands) {

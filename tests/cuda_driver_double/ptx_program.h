@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/cuda_driver_double/race_checker.h"
+
 namespace xlad::cuda_double {
 
 // The first addresses of shared and local memory. Addresses of global memory and of the host are lower.
 inline constexpr uint64_t kSharedBase = uint64_t{1} << 60, kLocalBase = uint64_t{1} << 61;
 // The driver's error codes for a kernel that fails.
-inline constexpr int kIllegalAddress = 700, kMisalignedAddress = 716;
+inline constexpr int kIllegalAddress = 700, kMisalignedAddress = 716, kLaunchFailed = 719;
+inline constexpr int kWarp = 32;  // The number of threads of a warp.
 
 struct Function;
 struct Instruction;
@@ -22,12 +25,13 @@ struct Thread;
 // Executes an instruction and returns the next one, or null if the thread stops (Thread::state says why).
 using Step = const Instruction* (*)(const Instruction* instruction, Thread& thread);
 
-// Fields that only branches by index and calls have.
+// Fields that only a few kinds of instructions have.
 struct Details {
   std::vector<const Instruction*> targets;  // The targets of a branch by index.
   std::string callee_name;
   const Function* callee = nullptr;
   std::vector<uint32_t> arguments, results;  // For a call: registers of the caller.
+  std::vector<uint32_t> operands;            // The registers of an instruction that has more than Instruction::r holds.
 };
 
 struct Instruction {
@@ -35,7 +39,7 @@ struct Instruction {
   uint32_t r[6] = {};                   // Register numbers: results, then operands. Constants are in registers, too.
   int64_t offset = 0;                   // Added to an address.
   int count = 1;                        // The number of elements of a vector.
-  int mode = 0;                         // The rounding of a conversion, or the first letter of the mode of a shuffle.
+  int mode = 0;                         // The rounding of a conversion, or a WarpMode.
   const Instruction* target = nullptr;  // The target of a branch.
   Details* details = nullptr;
 };
@@ -74,7 +78,11 @@ class GlobalMemory {
   virtual std::byte* Find(uint64_t address, uint64_t bytes) const = 0;
 };
 
-enum class ThreadState { kReady, kBarrier, kShuffle, kDone, kFailed };
+// kWarp: the next instruction needs all threads of the warp.
+enum class ThreadState { kReady, kBarrier, kWarp, kDone, kFailed };
+
+// What an instruction of a warp does. Shuffles have the first letter of their mode: up, down, bfly, idx.
+enum WarpMode : int { kShuffleUp = 'u', kShuffleDown = 'd', kShuffleXor = 'b', kShuffleIndex = 'i', kMmaF16, kMmaBf16 };
 
 struct Frame {
   std::vector<uint64_t> registers;
@@ -91,6 +99,7 @@ struct Thread {
   int error = 0;
   bool carry = false;
   const GlobalMemory* memory = nullptr;
+  RaceChecker* races = nullptr;  // Null if accesses are not checked.
   const std::byte* parameters = nullptr;
   std::byte* shared = nullptr;
   int64_t shared_bytes = 0;
@@ -123,16 +132,21 @@ struct Thread {
 std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory, std::string* error);
 
 // Runs all threads of a block to their end. Returns 0, or the error of a thread. `position` has the number of threads
-// per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused.
+// per block in [1], the index of the block in [2] and the number of blocks in [3]; [0] is unused. If `races` is not
+// null, it records the accesses of the block; a race is the error kLaunchFailed.
 int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters,
-             const uint32_t (&position)[4]);
+             const uint32_t (&position)[4], RaceChecker* races = nullptr);
 
 // Returns the step of an instruction by its name with all suffixes, such as "add.rn.f32", or null if it is unknown.
 // Instruction::r has the results, then the operands.
 Step FindArithmetic(const std::string& name);
 Step FindConversion(const std::string& name, int* mode);
 Step FindMemory(const std::string& name, int* count);
-// Returns the step of a branch, call, return, barrier or shuffle.
-Step FindControl(const std::string& name);
+// Returns the step of a branch, call, return, barrier or instruction of a warp. Sets the mode of the latter.
+Step FindControl(const std::string& name, int* mode);
+
+// Executes the instruction at which all threads of a warp wait, and makes them ready. Returns 0, or the error of a
+// GPU if the instruction needs all 32 threads at the same instruction and they are not.
+int RunWarpInstruction(Thread* warp, int lanes);
 
 }  // namespace xlad::cuda_double

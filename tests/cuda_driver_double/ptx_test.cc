@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "tests/cuda_driver_double/window_memory.h"
 
@@ -26,7 +27,7 @@ class PtxTest : public ::testing::Test {
     const uint64_t address = memory_.Allocate(bytes);
     std::memcpy(memory_.Range(address, bytes), words.data(), bytes);
     code_ = RunBlock(*program_->functions.at("k"), memory_, reinterpret_cast<const std::byte*>(&address),
-                     {0, threads, 0, 1});
+                     {0, threads, 0, 1}, races_);
     std::memcpy(words.data(), memory_.Range(address, bytes), bytes);
     memory_.Free(address);
     return words;
@@ -61,6 +62,7 @@ class PtxTest : public ::testing::Test {
   WindowMemory memory_{uint64_t{1} << 26};
   std::unique_ptr<Program> program_;
   int code_ = 0;
+  RaceChecker* races_ = nullptr;
 };
 
 TEST_F(PtxTest, Integers) {
@@ -198,6 +200,200 @@ TEST_F(PtxTest, ShufflesExchangeRegistersOfAWarp) {
   EXPECT_EQ(with("down", "31"), (std::array<uint64_t, 4>{101, 131, 133, 163}));
   EXPECT_EQ(with("up", "0"), (std::array<uint64_t, 4>{100, 130, 132, 162}));
   EXPECT_EQ(with("idx", "31"), (std::array<uint64_t, 4>{101, 101, 133, 133}));
+}
+
+// Computes d = a b + c by one mma.sync of each warp. `Of` says where an element is in the registers of the threads.
+class MmaTest : public PtxTest {
+ protected:
+  // The body of a kernel that runs `statement` with the registers of an mma, which it loads from 10 words for each
+  // thread: a, b, c. It stores d to the first 4 words.
+  static std::string Kernel(const std::string& statement) {
+    std::string body = R"(.visible .entry k(.param .u64 p) {
+      mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 80; ld.param.u64 %rd2, [p]; add.s64 %rd3, %rd2, %rd1;
+      setp.lt.u32 %p1, %r1, 16; )";
+    const auto word = [](int w) { return "[%rd3+" + std::to_string(8 * w) + "]; "; };
+    for (int w = 0; w < 6; ++w) body += "ld.global.u32 %x" + std::to_string(w) + ", " + word(w);
+    for (int w = 0; w < 4; ++w) body += "ld.global.f32 %f" + std::to_string(w) + ", " + word(6 + w);
+    body += statement;
+    for (int w = 0; w < 4; ++w) body += "st.global.f32 " + word(w).insert(word(w).find(';'), ", %f" + std::to_string(w));
+    return body + "ret; }";
+  }
+  static std::string Mma(const std::string& type) {
+    return "mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
+           ".f32 {%f0,%f1,%f2,%f3}, {%x0,%x1,%x2,%x3}, {%x4,%x5}, {%f0,%f1,%f2,%f3}; ";
+  }
+
+  using Matrix = std::array<std::array<float, 16>, 16>;
+  // The tables of the PTX ISA, which give the row and column of element i of the registers of a thread.
+  static std::array<int, 2> PlaceInA(int lane, int i) {
+    return {lane / 4 + (i < 2 || (i >= 4 && i < 6) ? 0 : 8), lane % 4 * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
+  }
+  static std::array<int, 2> PlaceInB(int lane, int i) { return {lane % 4 * 2 + (i & 1) + (i >= 2 ? 8 : 0), lane / 4}; }
+  static std::array<int, 2> PlaceInC(int lane, int i) { return {lane / 4 + (i < 2 ? 0 : 8), lane % 4 * 2 + (i & 1)}; }
+
+  static uint16_t Encode(float x, bool is_bf16) {
+    if (is_bf16) return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16);
+    return std::bit_cast<uint16_t>(static_cast<_Float16>(x));
+  }
+  static float Decode(uint16_t bits, bool is_bf16) {
+    if (is_bf16) return std::bit_cast<float>(uint32_t{bits} << 16);
+    return static_cast<float>(std::bit_cast<_Float16>(bits));
+  }
+
+  // The elements of a and b must be numbers of the type.
+  Matrix Multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool is_bf16) {
+    std::vector<uint64_t> words(320);
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 8; ++i) {
+        const auto [row, column] = PlaceInA(lane, i);
+        words[lane * 10 + i / 2] |= uint64_t{Encode(a[row][column], is_bf16)} << (16 * (i & 1));
+      }
+      for (int i = 0; i < 4; ++i) {
+        const auto [row, column] = PlaceInB(lane, i);
+        words[lane * 10 + 4 + i / 2] |= uint64_t{Encode(b[row][column], is_bf16)} << (16 * (i & 1));
+        const auto [of_row, of_column] = PlaceInC(lane, i);
+        words[lane * 10 + 6 + i] = Bits(c[of_row][of_column]);
+      }
+    }
+    const auto found = Run(Kernel(Mma(is_bf16 ? "bf16" : "f16")), 32, words);
+    EXPECT_EQ(code_, 0);
+    Matrix d = {};
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const auto [row, column] = PlaceInC(lane, i);
+        d[row][column] = std::bit_cast<float>(static_cast<uint32_t>(found[lane * 10 + i]));
+      }
+    }
+    return d;
+  }
+
+  // Compares with products in double precision. The sums of 17 addends in f32 may each be rounded.
+  static void Compare(const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
+    for (int row = 0; row < 16; ++row) {
+      for (int column = 0; column < 8; ++column) {
+        double sum = c[row][column], size = std::abs(c[row][column]);
+        for (int k = 0; k < 16; ++k) sum += double{a[row][k]} * b[k][column];
+        for (int k = 0; k < 16; ++k) size += std::abs(double{a[row][k]} * b[k][column]);
+        if (std::isnan(sum)) {
+          ASSERT_TRUE(std::isnan(d[row][column])) << row << " " << column;
+        } else if (std::isinf(sum)) {
+          ASSERT_EQ(d[row][column], sum) << row << " " << column;
+        } else {
+          ASSERT_NEAR(d[row][column], sum, size * 17 * 0x1p-24) << row << " " << column;
+        }
+      }
+    }
+  }
+  std::mt19937 random_{1};
+};
+
+TEST_F(MmaTest, RandomAndSpecialValues) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-14f, 0x1p-24f, 32768.0f, inf, -inf, nan};
+  for (int i = 0; i < 300; ++i) {
+    const bool is_bf16 = i % 2 == 0, has_special = i % 3 == 0;
+    Matrix a = {}, b = {}, c = {};
+    const auto next = [&] {
+      if (has_special && random_() % 32 == 0) return special[random_() % std::size(special)];
+      const float x = std::ldexp(static_cast<float>(random_() % 4095) - 2047, static_cast<int>(random_() % 12) - 14);
+      return Decode(Encode(x, is_bf16), is_bf16);
+    };
+    for (int row = 0; row < 16; ++row) {
+      for (int column = 0; column < 16; ++column) a[row][column] = next(), b[row][column] = next();
+      for (int column = 0; column < 8; ++column) c[row][column] = next() * 1.0000001f;
+    }
+    Compare(a, b, c, Multiply(a, b, c, is_bf16));
+  }
+}
+
+// Every product of one element of a and one of b has one place in d.
+TEST_F(MmaTest, EveryElement) {
+  for (int row = 0; row < 16; ++row) {
+    for (int k = 0; k < 16; ++k) {
+      Matrix a = {}, b = {}, c = {};
+      a[row][k] = 3;
+      for (int column = 0; column < 8; ++column) b[k][column] = static_cast<float>(column + 1), c[row][column] = 0.5f;
+      const Matrix d = Multiply(a, b, c, row % 2 == 0);
+      for (int other = 0; other < 16; ++other) {
+        for (int column = 0; column < 8; ++column) {
+          ASSERT_EQ(d[other][column], other == row ? 3 * static_cast<float>(column + 1) + 0.5f : 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MmaTest, SumsAreRoundedToF32) {
+  Matrix a = {}, b = {}, c = {};
+  a[0][0] = 4096, b[0][0] = 4096;  // 2^24
+  for (int k = 1; k < 16; ++k) a[0][k] = b[k][0] = 1;
+  EXPECT_EQ(Multiply(a, b, c, true)[0][0], 0x1p24f) << "each 1 is less than half a unit of the sum";
+}
+
+// All 32 threads of a warp must execute the same instruction.
+TEST_F(MmaTest, DivergentProductsAreErrors) {
+  const auto code = [&](const std::string& statement, uint32_t threads) {
+    Run(Kernel(statement), threads, std::vector<uint64_t>(640));
+    return code_;
+  };
+  const std::string mma = Mma("f16");
+  EXPECT_EQ(code(mma, 32), 0);
+  EXPECT_EQ(code(mma, 64), 0);
+  EXPECT_EQ(code(mma, 31), kLaunchFailed);
+  EXPECT_EQ(code("@%p1 bra $end; " + mma + "$end: ", 32), kLaunchFailed) << "half of the threads do not execute it";
+  EXPECT_EQ(code("@%p1 bra $one; " + mma + "bra $end; $one: " + mma + "$end: ", 32), kLaunchFailed);
+  EXPECT_EQ(code("@%p1 bra $one; " + mma + "bra $end; $one: bar.sync 0; $end: ", 32), kLaunchFailed);
+  EXPECT_EQ(code("@%p1 bra $one; " + mma + "bra $end; $one: shfl.sync.idx.b32 %x0, %x1, 0, 31, -1; $end: ", 32),
+            kLaunchFailed);
+  EXPECT_EQ(code("setp.lt.u32 %p1, %r1, 32; @%p1 bra $end; " + mma + "$end: ", 64), 0) << "warps may differ";
+}
+
+class RaceTest : public PtxTest {
+ protected:
+  // Each of 64 threads runs the statement with its own address in %rd3, that of the next thread in %rd4, and the
+  // addresses of two elements of shared memory in %rd5 and %rd6.
+  std::string ErrorOf(const std::string& statement) {
+    RaceChecker races;
+    races_ = &races;
+    Run(R"(.visible .entry k(.param .u64 p) { .shared .align 8 .b8 s[1024];
+      mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 8; ld.param.u64 %rd2, [p]; add.s64 %rd3, %rd2, %rd1;
+      add.s64 %rd4, %rd3, 8; mov.u64 %rd7, s; add.s64 %rd5, %rd7, %rd1; add.s64 %rd6, %rd5, 8; cvt.u64.u32 %rd8, %r1; )" +
+            statement + " ret; }",
+        64, std::vector<uint64_t>(128));
+    races_ = nullptr;
+    EXPECT_EQ(code_, races.error().empty() ? 0 : kLaunchFailed);
+    return races.error();
+  }
+};
+
+TEST_F(RaceTest, AccessesWithoutABarrierBetweenThem) {
+  const std::string stores = "st.shared.u64 [%rd5], %rd8; ", loads = "ld.shared.u64 %rd9, [%rd6]; ";
+  EXPECT_EQ(ErrorOf(stores + loads),
+            "race: thread 1 of block 0 stores to shared memory at 8, which thread 0 of block 0 has loaded from; expected "
+            "a barrier between the two");
+  EXPECT_NE(ErrorOf(loads + stores), "");
+  EXPECT_EQ(ErrorOf(stores + "bar.sync 0; " + loads), "");
+  EXPECT_NE(ErrorOf(stores + "bar.sync 0; " + loads + stores), "");
+  EXPECT_EQ(ErrorOf(stores + "bar.sync 0; " + loads + "bar.sync 0; " + stores), "");
+  EXPECT_NE(ErrorOf("st.global.u64 [%rd3], %rd8; ld.global.u64 %rd9, [%rd4]; "), "");
+  EXPECT_EQ(ErrorOf("st.global.u64 [%rd3], %rd8; ld.global.u64 %rd9, [%rd3]; "), "");
+  EXPECT_NE(ErrorOf("st.global.u64 [%rd2], %rd8; "), "");
+  EXPECT_EQ(ErrorOf("st.global.u64 [%rd2], 5; "), "") << "all threads store the same value";
+  EXPECT_NE(ErrorOf("ld.global.u64 %rd9, [%rd3]; st.global.u8 [%rd4+7], 1; "), "") << "they overlap in one byte";
+  EXPECT_NE(ErrorOf(stores + "shfl.sync.idx.b32 %x0, %x1, 0, 31, -1; " + loads), "") << "a shuffle is not a barrier";
+}
+
+TEST_F(RaceTest, BlocksAreNeverOrdered) {
+  RaceChecker races;
+  races.BeginBlock(0);
+  EXPECT_TRUE(races.Check({4096, 4, true}, 3));
+  EXPECT_TRUE(races.Check({8192, 4, false}, 3));
+  EXPECT_TRUE(races.Check({kSharedBase, 4, true}, 3));
+  races.BeginBlock(1);
+  EXPECT_TRUE(races.Check({kSharedBase, 4, true}, 4)) << "each block has its own shared memory";
+  EXPECT_TRUE(races.Check({8192, 4, false}, 3));
+  EXPECT_FALSE(races.Check({4096, 4, false}, 3));
+  EXPECT_FALSE(races.Check({8192, 4, true}, 3));
 }
 
 TEST_F(PtxTest, FunctionsTablesAndLocalMemory) {

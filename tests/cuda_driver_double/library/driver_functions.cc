@@ -69,9 +69,14 @@ const ErrorName* FindError(Result code) {
 // Runs all blocks of a grid.
 Result RunGrid(const cuda_double::Function& kernel, unsigned blocks, unsigned threads,
                const std::vector<std::byte>& arguments) {
+  cuda_double::RaceChecker races;
+  cuda_double::RaceChecker* const checker = DriverDouble::Get().settings().races != 0 ? &races : nullptr;
   for (unsigned block = 0; block < blocks; ++block) {
-    const Result error = cuda_double::RunBlock(kernel, Memory(), arguments.data(), {0, threads, block, blocks});
-    if (error != 0) return error;
+    const Result error =
+        cuda_double::RunBlock(kernel, Memory(), arguments.data(), {0, threads, block, blocks}, checker);
+    if (error == 0) continue;
+    if (!races.error().empty()) std::fprintf(stderr, "%s: %s\n", kernel.name.c_str(), races.error().c_str());
+    return error;
   }
   return kSuccess;
 }
