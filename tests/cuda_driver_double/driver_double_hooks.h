@@ -2,6 +2,8 @@
 // them.
 #pragma once
 
+#include <cstdint>
+
 #include "runtime/devices/cuda/driver_api.h"
 
 #define XLAD_DOUBLE_EXPORT __attribute__((visibility("default")))
@@ -12,6 +14,8 @@ extern "C" {
 XLAD_DOUBLE_EXPORT void xladCudaDoubleConfigure(const char* text);
 // The error that the function must return at once, as for a function of the driver.
 XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleEnter(const char* function);
+// The number of products of tensor cores (mma.sync, once for each warp) that kernels have executed.
+XLAD_DOUBLE_EXPORT int64_t xladCudaDoubleMmaCount();
 // The version of cuBLASLt in the settings.
 XLAD_DOUBLE_EXPORT int xladCudaDoubleCublasLtVersion();
 // The memory of the host that holds a range of the GPU's memory, or null if a part of the range is not allocated.

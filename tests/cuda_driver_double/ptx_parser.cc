@@ -306,7 +306,8 @@ class Parser : private Reader {
 
   Instruction& Emit(const std::string& name) {
     Instruction instruction;
-    if ((instruction.step = FindControl(name, &instruction.mode)) == nullptr && (instruction.step = FindArithmetic(name)) == nullptr &&
+    if ((instruction.step = FindControl(name, &instruction.mode)) == nullptr &&
+        (instruction.step = FindArithmetic(name)) == nullptr &&
         (instruction.step = FindMemory(name, &instruction.count)) == nullptr &&
         (instruction.step = FindConversion(name, &instruction.mode)) == nullptr) {
       Fail(line_, "the test double does not know '" + name + "'");
@@ -401,8 +402,9 @@ class Parser : private Reader {
     Instruction& instruction = Emit(full);
     instruction.offset = operands.offset;
     if (StartsWith(name, "mma.")) {
-      if (operands.r.size() != 14) Fail(Line(), "found " + std::to_string(operands.r.size()) + " operands of '" + name +
-                                                    "', expected 4, 4, 2 and 4 registers");
+      if (operands.r.size() != 14)
+        Fail(Line(), "found " + std::to_string(operands.r.size()) + " operands of '" + name +
+                         "', expected 4, 4, 2 and 4 registers");
       NewDetails(&instruction)->operands = operands.r;
       return;
     }

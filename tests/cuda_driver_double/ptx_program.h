@@ -148,5 +148,7 @@ Step FindControl(const std::string& name, int* mode);
 // Executes the instruction at which all threads of a warp wait, and makes them ready. Returns 0, or the error of a
 // GPU if the instruction needs all 32 threads at the same instruction and they are not.
 int RunWarpInstruction(Thread* warp, int lanes);
+// The number of products of matrices that warps of this process have executed.
+int64_t MmaCount();
 
 }  // namespace xlad::cuda_double

@@ -215,7 +215,8 @@ class MmaTest : public PtxTest {
     for (int w = 0; w < 6; ++w) body += "ld.global.u32 %x" + std::to_string(w) + ", " + word(w);
     for (int w = 0; w < 4; ++w) body += "ld.global.f32 %f" + std::to_string(w) + ", " + word(6 + w);
     body += statement;
-    for (int w = 0; w < 4; ++w) body += "st.global.f32 " + word(w).insert(word(w).find(';'), ", %f" + std::to_string(w));
+    for (int w = 0; w < 4; ++w)
+      body += "st.global.f32 " + word(w).insert(word(w).find(';'), ", %f" + std::to_string(w));
     return body + "ret; }";
   }
   static std::string Mma(const std::string& type) {
@@ -357,7 +358,8 @@ class RaceTest : public PtxTest {
     races_ = &races;
     Run(R"(.visible .entry k(.param .u64 p) { .shared .align 8 .b8 s[1024];
       mov.u32 %r1, %tid.x; mul.wide.u32 %rd1, %r1, 8; ld.param.u64 %rd2, [p]; add.s64 %rd3, %rd2, %rd1;
-      add.s64 %rd4, %rd3, 8; mov.u64 %rd7, s; add.s64 %rd5, %rd7, %rd1; add.s64 %rd6, %rd5, 8; cvt.u64.u32 %rd8, %r1; )" +
+      add.s64 %rd4, %rd3, 8; mov.u64 %rd7, s; add.s64 %rd5, %rd7, %rd1; add.s64 %rd6, %rd5, 8;
+      cvt.u64.u32 %rd8, %r1; )" +
             statement + " ret; }",
         64, std::vector<uint64_t>(128));
     races_ = nullptr;
@@ -368,9 +370,10 @@ class RaceTest : public PtxTest {
 
 TEST_F(RaceTest, AccessesWithoutABarrierBetweenThem) {
   const std::string stores = "st.shared.u64 [%rd5], %rd8; ", loads = "ld.shared.u64 %rd9, [%rd6]; ";
-  EXPECT_EQ(ErrorOf(stores + loads),
-            "race: thread 1 of block 0 stores to shared memory at 8, which thread 0 of block 0 has loaded from; expected "
-            "a barrier between the two");
+  EXPECT_EQ(
+      ErrorOf(stores + loads),
+      "race: thread 1 of block 0 stores to shared memory at 8, which thread 0 of block 0 has loaded from; expected "
+      "a barrier between the two");
   EXPECT_NE(ErrorOf(loads + stores), "");
   EXPECT_EQ(ErrorOf(stores + "bar.sync 0; " + loads), "");
   EXPECT_NE(ErrorOf(stores + "bar.sync 0; " + loads + stores), "");

@@ -1,4 +1,5 @@
 // Instructions that the threads of a warp execute together: exchanges of registers and products of small matrices.
+#include <atomic>
 #include <bit>
 #include <cmath>
 
@@ -6,6 +7,8 @@
 
 namespace xlad::cuda_double {
 namespace {
+
+std::atomic<int64_t> mma_count{0};
 
 // shfl.sync.MODE.b32 result, value, lane, clamp and mask, members. Lanes that are out of range keep their own value.
 void Exchange(Thread* warp, int lanes) {
@@ -54,9 +57,9 @@ float ToFloat(uint32_t bits, int mode) {
 //   a2  rows g,     columns p + 8, p + 9
 //   a3  rows g + 8, columns p + 8, p + 9
 //
-// Products are exact, and are added to c in the order of the columns of a, each sum rounded to f32. The PTX ISA does not
-// specify the order and the rounding of the sums. Tensor cores align the addends of a sum to the largest one and drop
-// the bits below (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021).
+// Products are exact, and are added to c in the order of the columns of a, each sum rounded to f32. The PTX ISA does
+// not specify the order and the rounding of the sums. Tensor cores align the addends of a sum to the largest one and
+// drop the bits below (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021).
 void MultiplyMatrices(Thread* warp) {
   const int mode = warp->next->mode;
   const std::vector<uint32_t>& r = warp->next->details->operands;
@@ -89,6 +92,8 @@ void MultiplyMatrices(Thread* warp) {
 
 }  // namespace
 
+int64_t MmaCount() { return mma_count.load(std::memory_order_relaxed); }
+
 int RunWarpInstruction(Thread* warp, int lanes) {
   bool any_mma = false, is_same = true;
   for (int lane = 0; lane < lanes; ++lane) {
@@ -98,6 +103,7 @@ int RunWarpInstruction(Thread* warp, int lanes) {
   if (any_mma && (!is_same || lanes != kWarp)) return kLaunchFailed;
   if (any_mma) {
     MultiplyMatrices(warp);
+    mma_count.fetch_add(1, std::memory_order_relaxed);
   } else {
     Exchange(warp, lanes);
   }

@@ -27,7 +27,7 @@ class RaceChecker {
   const std::string& error() const { return error_; }
 
  private:
-  // The accesses of one byte that a later access can still race with. A block of 0 is none.
+  // The accesses of one byte that a later access can still race with. If the block is 0, there is no such access.
   struct Shadow {
     uint32_t write_block = 0, read_block = 0, write_epoch = 0, read_epoch = 0;
     uint32_t write_thread = 0, read_thread = 0;

@@ -2,7 +2,6 @@
 // cuBLASLt (tests/cublaslt_double).
 #pragma once
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +14,7 @@
 #include "base/kernel_abi.h"
 #include "runtime/devices/cpu/cpu_device.h"
 #include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/devices/cuda/testing/driver_double.h"
 #include "runtime/devices/cuda/testing/run_library_op.h"
 #include "tensor/element_type.h"
 #include "tensor/small_float.h"
@@ -24,12 +24,7 @@ namespace xlad::runtime {
 inline constexpr char kDouble[] = XLAD_CUDA_DRIVER_DOUBLE;
 inline constexpr char kCublasLtDouble[] = XLAD_CUBLASLT_DOUBLE;
 
-// Sets the properties of the driver's test double and the failures of its functions.
-inline void Configure(const std::string& settings) {
-  void* const library = dlopen(kDouble, RTLD_NOW);
-  ASSERT_NE(library, nullptr) << dlerror();
-  reinterpret_cast<void (*)(const char*)>(dlsym(library, "xladCudaDoubleConfigure"))(settings.c_str());
-}
+inline void Configure(const std::string& settings) { testing::ConfigureDriverDouble(settings); }
 
 inline std::string Message(const absl::Status& status) { return std::string(status.message()); }
 

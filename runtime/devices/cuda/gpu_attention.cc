@@ -51,8 +51,9 @@ class ProblemWriter {
     for (const AttentionArray& array : program_.operands) problem_.array[problem_.arrays++] = ArrayOf(array);
     for (const AttentionResult& result : program_.results) problem_.array[problem_.arrays++] = ArrayOf(result.array);
     for (const AttentionProduct& product : program_.products) {
-      problem_.product[problem_.products++] = {product.left, product.right, SlotOf(product.slot).number, 0,
-                                               product.depth};
+      const bool uses_mma = IsBf16(product.left) && IsBf16(product.right);
+      problem_.product[problem_.products++] = {product.left, product.right, SlotOf(product.slot).number,
+                                               uses_mma ? 1 : 0, product.depth};
     }
     for (const AttentionStep& step : program_.steps) problem_.step[problem_.steps++] = StepOf(step);
     for (const AttentionResult& result : program_.results) AddResult(result);
@@ -107,6 +108,17 @@ class ProblemWriter {
     return to;
   }
 
+  bool IsBf16(int operand) const { return program_.operands[operand].type == ElementType::kBF16; }
+
+  // Whether the final contents of a slot are numbers of bf16. They are not if a matrix product was not rounded.
+  bool HoldsBf16(const AttentionSlot& slot) const {
+    const auto last = std::find_if(program_.steps.rbegin(), program_.steps.rend(), [&](const AttentionStep& step) {
+      return step.result.kind == slot.kind && step.result.number == slot.number;
+    });
+    if (last == program_.steps.rend()) return false;
+    return last->round || (last->kind == AttentionStep::Kind::kRead && IsBf16(last->source));
+  }
+
   // Tiles are the first wide slots.
   XladAttentionSlot SlotOf(const AttentionSlot& slot) const {
     switch (slot.kind) {
@@ -146,6 +158,8 @@ class ProblemWriter {
     to.array = static_cast<int32_t>(program_.operands.size()) + problem_.results;
     to.width = result.width;
     to.kind = XLAD_ROW_VALUE;
+    const bool is_product = result.kind != AttentionOp::Result::ROW_VALUE;
+    to.uses_mma = is_product && IsBf16(result.operand) && HoldsBf16(result.slot);
     if (result.kind == AttentionOp::Result::ROW_PRODUCT) to.kind = XLAD_ROW_PRODUCT;
     if (result.kind == AttentionOp::Result::COLUMN_PRODUCT) {
       to.kind = XLAD_COLUMN_PRODUCT;

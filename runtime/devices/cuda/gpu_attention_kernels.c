@@ -4,12 +4,18 @@
  * depends on the shapes alone.
  *
  * Thread t of a row computes the elements of all wide values in the columns c with c % 16 = t, so that threads wait for
- * each other only in reductions and products. Each thread has its own copy of the narrow values of its row. */
+ * each other only in reductions and products. Each thread has its own copy of the narrow values of its row.
+ *
+ * Products of numbers of bf16 use tensor cores: the 16 rows are those of a product of a warp. Its operands are loaded
+ * from global memory to registers, because a warp needs each column or feature once; the rows are in the cache. */
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
+#include "runtime/devices/cuda/gpu_attention_operations.h"
+#include "runtime/devices/cuda/kernel_mma.h"
 #include "runtime/devices/cuda/kernel_support.h"
 
 enum { kRows = XLAD_ATTENTION_ROWS, kLanes = XLAD_ATTENTION_LANES, kThreads = XLAD_ATTENTION_THREADS };
+enum { kWarps = kThreads / XLAD_WARP, kFragments = 4 };  /* A warp computes kFragments * 8 columns of scores at once. */
 enum { kDepth = 16, kEach = 4, kTile = kEach * kLanes }; /* A tile of a product has 16 x 64 elements. */
 
 static SHARED float left_tile[kRows * (kDepth + 1)], right_tile[kDepth * (kTile + 1)];
@@ -26,144 +32,6 @@ struct Piece {
   uint32_t *narrow, *wide; /* The memory of this thread and that of the thread block. */
   int64_t batch, first, count, columns;
 };
-
-/* exp(x) = 2^n * exp(r) with |r| <= ln(2) / 2. */
-INLINE float Exp(float x) {
-  if (x < -104.0f) return 0;
-  if (x > 89.0f) return __builtin_inff();
-  const float magic = 12582912.0f; /* Adding 1.5 * 2^23 rounds to an integer. */
-  const float n = (x * 1.44269504f + magic) - magic;
-  const float r = __builtin_fmaf(n, 1.42860677e-6f, __builtin_fmaf(n, -0.693148613f, x));
-  float y = 1.0f / 5040;
-  y = __builtin_fmaf(y, r, 1.0f / 720);
-  y = __builtin_fmaf(y, r, 1.0f / 120);
-  y = __builtin_fmaf(y, r, 1.0f / 24);
-  y = __builtin_fmaf(y, r, 1.0f / 6);
-  y = __builtin_fmaf(y, r, 0.5f);
-  y = __builtin_fmaf(y, r, 1.0f);
-  y = __builtin_fmaf(y, r, 1.0f);
-  /* Two factors, because 2^n itself may be too large or too small for a float. */
-  const int whole = x == x ? (int)n : 0, half = whole / 2;
-  return y * FromBits((uint32_t)(half + 127) << 23) * FromBits((uint32_t)(whole - half + 127) << 23);
-}
-
-/* log(x) = e * ln(2) + 2 * artanh((m - 1) / (m + 1)) for x = m * 2^e with m near 1. */
-INLINE float Log(float x) {
-  if (!(x > 0)) return x == 0 ? -__builtin_inff() : __builtin_nanf("");
-  if (x > 3.4028235e38f) return x;
-  const int is_small = x < 1.17549435e-38f;
-  if (is_small) x *= 8388608.0f;                /* 2^23 makes a denormal number normal. */
-  const uint32_t bits = ToBits(x) - 0x3f3504f3; /* The bits of sqrt(1/2). */
-  const int exponent = (int)bits >> 23;
-  const float m = FromBits((bits & 0x7fffff) + 0x3f3504f3);
-  const float s = (m - 1) / (m + 1), z = s * s;
-  float y = 2.0f / 11;
-  y = __builtin_fmaf(y, z, 2.0f / 9);
-  y = __builtin_fmaf(y, z, 2.0f / 7);
-  y = __builtin_fmaf(y, z, 2.0f / 5);
-  y = __builtin_fmaf(y, z, 2.0f / 3);
-  y = s * __builtin_fmaf(y, z, 2.0f);
-  return __builtin_fmaf((float)(exponent - (is_small ? 23 : 0)), 0.693147181f, y);
-}
-
-/* tanh(x) = 1 - 2 / (exp(2 x) + 1) for large |x|, and t / (t + 2) with t = exp(2 x) - 1 for small |x|. */
-INLINE float Tanh(float x) {
-  const float size = x < 0 ? -x : x;
-  if (!(size < 0.5f)) {
-    const float y = 1 - 2 / (Exp(2 * size) + 1);
-    return x < 0 ? -y : y; /* A NaN stays a NaN. */
-  }
-  const float u = 2 * x;
-  float t = 1;
-  UNROLL for (int i = 12; i >= 2; --i) t = __builtin_fmaf(t, u * (1.0f / i), 1.0f);
-  t *= u;
-  return t / (t + 2);
-}
-
-INLINE float Maximum(float a, float b) { return a != a || a > b ? a : b != b || b > a ? b : a; }
-INLINE float Minimum(float a, float b) { return a != a || a < b ? a : b != b || b < a ? b : a; }
-
-INLINE float RoundToBf16(float x) { return FromBits((uint32_t)ToBf16(x) << 16); }
-
-INLINE uint32_t ApplyToIntegers(int opcode, uint32_t a, uint32_t b) {
-  const int32_t i = (int32_t)a, j = (int32_t)b;
-  switch (opcode) {
-    case XLAD_ROW_AddInteger:
-      return a + b;
-    case XLAD_ROW_SubtractInteger:
-      return a - b;
-    case XLAD_ROW_MultiplyInteger:
-      return a * b;
-    case XLAD_ROW_EqualInteger:
-      return i == j;
-    case XLAD_ROW_NotEqualInteger:
-      return i != j;
-    case XLAD_ROW_GreaterInteger:
-      return i > j;
-    case XLAD_ROW_GreaterEqualInteger:
-      return i >= j;
-    case XLAD_ROW_LessInteger:
-      return i < j;
-    default:
-      return i <= j;
-  }
-}
-
-INLINE uint32_t Apply(int opcode, uint32_t a, uint32_t b, uint32_t c) {
-  const float x = FromBits(a), y = FromBits(b);
-  switch (opcode) {
-    case XLAD_ROW_Copy:
-      return a;
-    case XLAD_ROW_Add:
-      return ToBits(x + y);
-    case XLAD_ROW_Subtract:
-      return ToBits(x - y);
-    case XLAD_ROW_Multiply:
-      return ToBits(x * y);
-    case XLAD_ROW_Divide:
-      return ToBits(x / y);
-    case XLAD_ROW_Maximum:
-      return ToBits(Maximum(x, y));
-    case XLAD_ROW_Minimum:
-      return ToBits(Minimum(x, y));
-    case XLAD_ROW_Negate:
-      return a ^ 0x80000000;
-    case XLAD_ROW_Abs:
-      return a & 0x7fffffff;
-    case XLAD_ROW_Exp:
-      return ToBits(Exp(x));
-    case XLAD_ROW_Tanh:
-      return ToBits(Tanh(x));
-    case XLAD_ROW_Log:
-      return ToBits(Log(x));
-    case XLAD_ROW_Select:
-      return a != 0 ? b : c;
-    case XLAD_ROW_And:
-      return a & b;
-    case XLAD_ROW_Or:
-      return a | b;
-    case XLAD_ROW_Not:
-      return a == 0;
-    case XLAD_ROW_FromInteger:
-      return ToBits((float)(int32_t)a);
-    case XLAD_ROW_Round:
-      return ToBits(RoundToBf16(x));
-    case XLAD_ROW_Equal:
-      return x == y;
-    case XLAD_ROW_NotEqual:
-      return x != y;
-    case XLAD_ROW_Greater:
-      return x > y;
-    case XLAD_ROW_GreaterEqual:
-      return x >= y;
-    case XLAD_ROW_Less:
-      return x < y;
-    case XLAD_ROW_LessEqual:
-      return x <= y;
-    default:
-      return ApplyToIntegers(opcode, a, b);
-  }
-}
 
 /* The element as the bits of an f32, an s32, or 0 or 1. */
 INLINE uint32_t LoadWord(const void* array, int64_t index, int element) {
@@ -257,6 +125,42 @@ INLINE void ComputeScores(const struct Piece* piece, const struct XladAttentionP
   }
 }
 
+/* ComputeScores for operands in bf16, by tensor cores. */
+INLINE void MultiplyScores(const struct Piece* piece, const struct XladAttentionProduct* product) {
+  const struct XladAttentionArray* left = &piece->problem->array[product->left];
+  const struct XladAttentionArray* right = &piece->problem->array[product->right];
+  const int group = MmaGroup(), pair = MmaPair();
+  const uint16_t* lefts[2];
+  UNROLL for (int i = 0; i < 2; ++i) {
+    lefts[i] = (const uint16_t*)buffers[product->left] + row_offsets[product->left * kRows + group + i * 8];
+  }
+  for (int64_t first = Thread() / XLAD_WARP * (kFragments * 8); first < piece->columns;
+       first += kWarps * kFragments * 8) {
+    const uint16_t* rights[kFragments];
+    float sums[kFragments][4];
+    UNROLL for (int f = 0; f < kFragments; ++f) {
+      const int64_t column = Min(first + f * 8 + group, piece->columns - 1);
+      rights[f] = (const uint16_t*)buffers[product->right] + batch_offsets[product->right] + column * right->column;
+      UNROLL for (int i = 0; i < 4; ++i) sums[f][i] = 0;
+    }
+    for (int64_t depth = pair; depth < product->depth + pair; depth += kDepth) {
+      uint32_t a[4], b[2];
+      UNROLL for (int i = 0; i < 4; ++i) a[i] =
+          LoadPair(lefts[i % 2], left->feature, depth + i / 2 * 8, product->depth);
+      UNROLL for (int f = 0; f < kFragments; ++f) {
+        UNROLL for (int i = 0; i < 2; ++i) b[i] = LoadPair(rights[f], right->feature, depth + i * 8, product->depth);
+        Mma(a, b, XLAD_BF16, sums[f]);
+      }
+    }
+    UNROLL for (int f = 0; f < kFragments; ++f) {
+      UNROLL for (int i = 0; i < 4; ++i) {
+        const int64_t column = first + f * 8 + pair + i % 2;
+        if (column < piece->columns) WideOf(piece, product->slot, group + i / 2 * 8)[column] = ToBits(sums[f][i]);
+      }
+    }
+  }
+}
+
 INLINE uint32_t* NarrowOf(const struct Piece* piece, int slot) { return piece->narrow + (int64_t)slot * kThreads; }
 
 INLINE uint32_t Input(const struct Piece* piece, const struct XladAttentionSlot* slot, int64_t column) {
@@ -331,7 +235,14 @@ INLINE int RunColumns(struct Piece* piece, int64_t columns) {
   piece->columns = columns;
   if (Thread() == 0) is_incomplete = 0;
   Barrier();
-  for (int i = 0; i < problem->products; ++i) ComputeScores(piece, &problem->product[i]);
+  for (int i = 0; i < problem->products; ++i) {
+    if (problem->product[i].uses_mma) {
+      MultiplyScores(piece, &problem->product[i]);
+    } else {
+      ComputeScores(piece, &problem->product[i]);
+    }
+  }
+  Barrier();
   for (int i = 0; i < problem->steps; ++i) RunStep(piece, &problem->step[i]);
   Barrier();
   const int is_complete = !is_incomplete;
@@ -371,6 +282,33 @@ INLINE void StoreRowProduct(const struct Piece* piece, const struct XladAttentio
   }
 }
 
+/* StoreRowProduct for operands in bf16, by tensor cores. */
+INLINE void MultiplyRows(const struct Piece* piece, const struct XladAttentionResult* result) {
+  const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
+  const struct XladAttentionArray* array = &piece->problem->array[result->array];
+  const int group = MmaGroup(), pair = MmaPair();
+  const uint32_t* values[2];
+  UNROLL for (int i = 0; i < 2; ++i) values[i] = WideOf(piece, result->slot, group + i * 8);
+  for (int64_t first = Thread() / XLAD_WARP * 8; first < result->width; first += kWarps * 8) {
+    const uint16_t* const factors = (const uint16_t*)buffers[result->operand] + batch_offsets[result->operand] +
+                                    Min(first + group, result->width - 1) * operand->feature;
+    float sums[4] = {0, 0, 0, 0};
+    for (int64_t depth = pair; depth < piece->columns + pair; depth += kDepth) {
+      uint32_t a[4], b[2];
+      UNROLL for (int i = 0; i < 4; ++i) a[i] = LoadPairOfFloats(values[i % 2], depth + i / 2 * 8, piece->columns);
+      UNROLL for (int i = 0; i < 2; ++i) b[i] = LoadPair(factors, operand->column, depth + i * 8, piece->columns);
+      Mma(a, b, XLAD_BF16, sums);
+    }
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int row = group + i / 2 * 8;
+      const int64_t feature = first + pair + i % 2;
+      if (row >= piece->count || feature >= result->width) continue;
+      Store(buffers[result->array], row_offsets[result->array * kRows + row] + feature * array->feature, array->element,
+            sums[i]);
+    }
+  }
+}
+
 /* sums[column, f] += sum over the piece's rows of a wide value times operand[row, f]. */
 INLINE void AddColumnProduct(const struct Piece* piece, const struct XladAttentionResult* result, float* sums) {
   const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
@@ -387,15 +325,59 @@ INLINE void AddColumnProduct(const struct Piece* piece, const struct XladAttenti
   }
 }
 
+/* AddColumnProduct for operands in bf16, by tensor cores. A warp multiplies 16 columns and 8 features of all rows. */
+INLINE void MultiplyColumns(const struct Piece* piece, const struct XladAttentionResult* result, float* sums) {
+  const struct XladAttentionArray* operand = &piece->problem->array[result->operand];
+  const int group = MmaGroup(), pair = MmaPair();
+  const int64_t feature_tiles = (result->width + 7) / 8, tiles = (piece->columns + 15) / 16 * feature_tiles;
+  for (int64_t tile = Thread() / XLAD_WARP; tile < tiles; tile += kWarps) {
+    const int64_t first_column = tile / feature_tiles * 16, first_feature = tile % feature_tiles * 8;
+    uint32_t a[4] = {0, 0, 0, 0}, b[2] = {0, 0};
+    float products[4];
+    /* Rows at and after `count` stay 0. */
+    UNROLL for (int i = 0; i < 8; ++i) {
+      const int row = pair + i / 4 * 8 + i % 2;
+      const int64_t column = Min(first_column + group + i / 2 % 2 * 8, piece->columns - 1);
+      const uint32_t value = row < piece->count ? WideOf(piece, result->slot, row)[column] >> 16 : 0;
+      a[i / 2] |= value << (i % 2 * 16);
+    }
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int row = pair + i / 2 * 8 + i % 2;
+      const int64_t at =
+          row_offsets[result->operand * kRows + row] + Min(first_feature + group, result->width - 1) * operand->feature;
+      const uint32_t value = row < piece->count ? ((const uint16_t*)buffers[result->operand])[at] : 0;
+      b[i / 2] |= value << (i % 2 * 16);
+    }
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int64_t column = first_column + group + i / 2 * 8, feature = first_feature + pair + i % 2;
+      const int is_inside = column < piece->columns && feature < result->width;
+      products[i] = is_inside ? sums[column * result->width + feature] : 0;
+    }
+    Mma(a, b, XLAD_BF16, products);
+    UNROLL for (int i = 0; i < 4; ++i) {
+      const int64_t column = first_column + group + i / 2 * 8, feature = first_feature + pair + i % 2;
+      if (column < piece->columns && feature < result->width) sums[column * result->width + feature] = products[i];
+    }
+  }
+}
+
 INLINE void StoreResults(const struct Piece* piece, float* sums) {
   const struct XladAttentionProblem* problem = piece->problem;
   const int row = Thread() / kLanes;
   for (int i = 0; i < problem->results; ++i) {
     const struct XladAttentionResult* result = &problem->result[i];
     if (result->kind == XLAD_ROW_PRODUCT) {
-      StoreRowProduct(piece, result);
+      if (result->uses_mma) {
+        MultiplyRows(piece, result);
+      } else {
+        StoreRowProduct(piece, result);
+      }
     } else if (result->kind == XLAD_COLUMN_PRODUCT) {
-      AddColumnProduct(piece, result, sums + result->sums);
+      if (result->uses_mma) {
+        MultiplyColumns(piece, result, sums + result->sums);
+      } else {
+        AddColumnProduct(piece, result, sums + result->sums);
+      }
     } else if (Thread() % kLanes == 0 && row < piece->count) {
       StoreWord(buffers[result->array], row_offsets[result->array * kRows + row], problem->array[result->array].element,
                 *NarrowOf(piece, result->slot));

@@ -47,7 +47,8 @@ struct XladAttentionSlot {
 /* wide[row, column] = sum over l < depth of left[row, l] * right[column, l]. */
 struct XladAttentionProduct {
   int32_t left, right; /* Arrays. */
-  int32_t slot, unused;
+  int32_t slot;
+  int32_t uses_mma; /* Whether tensor cores compute the product: both arrays are in bf16. */
   int64_t depth;
 };
 
@@ -67,6 +68,8 @@ struct XladAttentionResult {
   int32_t operand, array; /* Arrays. */
   int64_t width;          /* The number of features of a product. */
   int64_t sums;           /* XLAD_COLUMN_PRODUCT: the place of the result in the sums of a task, in elements. */
+  int32_t uses_mma;       /* Whether tensor cores compute the product: the value and the operand are numbers of bf16. */
+  int32_t unused;
 };
 
 /* The rows are divided into the blocks of the op, the blocks into pieces of at most XLAD_ATTENTION_ROWS rows, and the

@@ -8,6 +8,7 @@
 
 #define KERNEL __attribute__((nvptx_kernel))
 #define SHARED __attribute__((address_space(3)))
+#define XLAD_WARP 32 /* The number of threads of a warp. */
 #define UNROLL _Pragma("unroll")
 #define INLINE static inline __attribute__((always_inline))
 

@@ -355,6 +355,7 @@ using xlad::runtime::cuda::Result;
 
 void xladCudaDoubleConfigure(const char* text) { DriverDouble::Get().Configure(text); }
 Result xladCudaDoubleEnter(const char* function) { return DriverDouble::Get().Enter(function); }
+int64_t xladCudaDoubleMmaCount() { return xlad::cuda_double::MmaCount(); }
 int xladCudaDoubleCublasLtVersion() { return DriverDouble::Get().settings().cublaslt; }
 void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t bytes) {
   return DriverDouble::Get().memory().Range(address, bytes);

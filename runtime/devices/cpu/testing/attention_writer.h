@@ -58,7 +58,8 @@ class AttentionWriter {
   }
 
   // The causal mask sets the scores of masked columns to `masked`. The results are P v, transposed P times q, and the
-  // sums of the rows before the division, where P is the softmax of the scores.
+  // sums of the rows before the division, where P is the softmax of the scores. It is rounded to the type of the
+  // operands.
   AttentionOp Softmax(float masked, int64_t block_rows, bool skip) {
     const int mask = Value(AttentionOp::GREATER_EQUAL, {Index(1), Index(2)}, ElementType::kPred);
     const int scores = Value(AttentionOp::SELECT, {mask, 0, Constant(masked)});
@@ -66,7 +67,8 @@ class AttentionWriter {
     const int e = Value(AttentionOp::EXP, {shifted});
     op_.mutable_values(e)->set_zero_after_block_columns(skip);
     const int sum = Value(AttentionOp::ROW_SUM, {e});
-    const int p = Value(AttentionOp::DIVIDE, {e, sum});
+    int p = Value(AttentionOp::DIVIDE, {e, sum});
+    if (type_ != ElementType::kF32) p = Value(AttentionOp::CONVERT, {p}, type_);
     AttentionOp::Result* product = op_.add_results();
     product->set_kind(AttentionOp::Result::ROW_PRODUCT);
     product->set_value(p);

@@ -1,0 +1,150 @@
+// Attention in the forms that frameworks write, with gradients: the kernels for GPUs compute the same results as the
+// cpu device. The driver is its test double (tests/cuda_driver_double), which also finds races.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_replace.h"
+#include "base/file_system.h"
+#include "base/random.h"
+#include "compiler/compile.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+#include "runtime/devices/cpu/cpu_device.h"
+#include "runtime/devices/cuda/cuda_device.h"
+#include "runtime/devices/cuda/driver.h"
+#include "runtime/devices/cuda/testing/driver_double.h"
+#include "runtime/devices/cuda/testing/run_library_op.h"
+#include "tensor/element_type.h"
+#include "tensor/small_float.h"
+
+namespace xlad {
+namespace {
+
+using runtime::testing::Arrays;
+using tensor::ElementType;
+
+absl::StatusOr<Executable> WithAttentionOps(const std::string& text) {
+  XLAD_ASSIGN_OR_RETURN(const auto module, hlo::ParseText(text));
+  CompileRequest request;
+  XLAD_ASSIGN_OR_RETURN(*request.mutable_partitioned_module(), hlo::SerializeProto(*module));
+  compiler::CompileOptions options;
+  options.attention = compiler::AttentionChoice::kAlways;
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult result, compiler::CompileWithListings(request, options, false));
+  return std::move(result.executable);
+}
+
+ElementType ElementTypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
+
+int64_t ElementsIn(const ArrayShape& shape) {
+  int64_t elements = 1;
+  for (const int64_t size : shape.dims()) elements *= size;
+  return elements;
+}
+
+float ElementOf(const std::vector<std::byte>& bytes, int64_t i, ElementType type) {
+  if (type == ElementType::kBF16) {
+    uint16_t bits;
+    std::memcpy(&bits, bytes.data() + i * 2, 2);
+    return tensor::DecodeBf16(bits);
+  }
+  float value;
+  std::memcpy(&value, bytes.data() + i * 4, 4);
+  return value;
+}
+
+// Floats are in [0.5, 1.5), because backward passes divide by the sums that they read.
+std::vector<std::byte> RandomOperand(const ArrayShape& shape, Random* random) {
+  const ElementType type = ElementTypeOf(shape);
+  const int64_t width = tensor::ByteWidth(type);
+  std::vector<std::byte> bytes(static_cast<size_t>(ElementsIn(shape) * width));
+  for (int64_t i = 0; i < ElementsIn(shape); ++i) {
+    const float value = 0.5f + static_cast<float>(random->Below(1000)) / 1000;
+    const uint16_t bf16 = tensor::EncodeBf16(value);
+    const auto number = static_cast<int32_t>(random->Below(2) * (type == ElementType::kPred ? 1 : 60));
+    const void* const from = type == ElementType::kBF16  ? static_cast<const void*>(&bf16)
+                             : type == ElementType::kF32 ? static_cast<const void*>(&value)
+                                                         : static_cast<const void*>(&number);
+    std::memcpy(bytes.data() + i * width, from, static_cast<size_t>(width));
+  }
+  return bytes;
+}
+
+class GpuAttentionForms : public ::testing::Test {
+ protected:
+  void SetUp() override { runtime::testing::ConfigureDriverDouble("races=1"); }
+  void TearDown() override { runtime::testing::ConfigureDriverDouble(""); }
+
+  // The differences are relative to the largest element of a result.
+  void Compare(const LibraryOp& op) {
+    Arrays operands;
+    std::vector<int64_t> bytes;
+    for (const auto& operand : op.attention().operands()) {
+      operands.push_back(RandomOperand(operand.shape(), random_.get()));
+    }
+    for (const auto& result : op.attention().results()) {
+      const ArrayShape& shape = result.array().shape();
+      bytes.push_back(ElementsIn(shape) * tensor::ByteWidth(ElementTypeOf(shape)));
+    }
+    const Arrays expected = runtime::testing::RunLibraryOp(runtime::MakeCpuDevice().get(), op, operands, bytes);
+    const auto device = *runtime::MakeCudaDevice(*runtime::cuda::LoadDriver(XLAD_CUDA_DRIVER_DOUBLE));
+    const Arrays found = runtime::testing::RunLibraryOp(device.get(), op, operands, bytes);
+    for (size_t r = 0; r < expected.size(); ++r) {
+      const ElementType type = ElementTypeOf(op.attention().results(static_cast<int>(r)).array().shape());
+      if (type != ElementType::kF32 && type != ElementType::kBF16) {
+        EXPECT_EQ(found[r], expected[r]) << "result " << r;
+        continue;
+      }
+      const int64_t count = bytes[r] / tensor::ByteWidth(type);
+      double largest = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        const double y = std::abs(ElementOf(expected[r], i, type));
+        if (std::isfinite(y)) largest = std::max(largest, y);
+      }
+      const double error = is_bf16_ ? 0x1p-7 : 1e-5;
+      for (int64_t i = 0; i < count; ++i) {
+        const float x = ElementOf(found[r], i, type), y = ElementOf(expected[r], i, type);
+        if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+        ASSERT_NEAR(x, y, error * largest) << "result " << r << " element " << i;
+      }
+    }
+  }
+
+  const std::unique_ptr<Random> random_ = SeededRandom(1);
+  bool is_bf16_ = false;
+};
+
+// Causal masks, given masks, bias, grouped heads, dropout, and backward passes. In the variants in bf16, products use
+// tensor cores.
+TEST_F(GpuAttentionForms, ComputeTheSameOnGpuAndCpu) {
+  const bool all = std::getenv("XLAD_ALL_CASES") != nullptr;
+  std::vector<std::string> names = {"dpa_causal", "dpa_gqa", "dpa_bias", "handmade"};
+  if (all)
+    names.insert(names.end(), {"cross", "dpa", "dpa_mask", "dpa_window", "dropout", "flax", "log_sum_exp",
+                               "merged_batch", "probs_used", "relative_bias", "remat", "softcap", "dpa_lengths"});
+  int ops = 0;
+  for (const std::string& name : names) {
+    const auto text = RealFileSystem().Read("tests/differential/testdata/attention/" + name + ".hlo");
+    ASSERT_TRUE(text.ok()) << text.status();
+    for (const bool is_bf16 : {true, false}) {
+      if (!is_bf16 && !all) continue;
+      SCOPED_TRACE(name + (is_bf16 ? " in bf16" : ""));
+      is_bf16_ = is_bf16;
+      const auto executable = WithAttentionOps(
+          is_bf16 ? absl::StrReplaceAll(*text, {{"f32[", "bf16["}, {"3.40282347e+38", "3.38e+38"}}) : *text);
+      ASSERT_TRUE(executable.ok()) << executable.status();
+      for (const LibraryOp& op : executable->library_ops()) {
+        if (!op.has_attention()) continue;
+        const int64_t before = runtime::testing::MmaCount();
+        Compare(op);
+        EXPECT_EQ(runtime::testing::MmaCount() > before, is_bf16);
+        ++ops;
+      }
+    }
+  }
+  EXPECT_GE(ops, 2 * static_cast<int>(names.size()));
+}
+
+}  // namespace
+}  // namespace xlad
