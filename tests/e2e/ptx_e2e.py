@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from harness import ALL_CASES, OWN_EXAMPLES, REPO, folder, mesh_text, xlad
+from harness import ALL_CASES, OWN_EXAMPLES, REPO, XLAD, folder, mesh_text, xlad
 
 sys.path.insert(0, str(REPO / "bench" / "gpu"))
 
@@ -148,6 +148,60 @@ class StructureTest(unittest.TestCase):
               scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add
         }"""
         self.expect(body, [r"\.reqntid 64, 1, 1", r"ld\.global"], ["bar.sync"])
+
+
+class LibraryKernelsTest(unittest.TestCase):
+    """The kernels of library ops, which the build compiles from C (runtime/devices/cuda)."""
+
+    # The numbers of instructions: products of tensor cores, barriers, loads of 16 bytes, and stores of 16 bytes.
+    DOT_KERNELS = {
+        "xlad_dot_mma_bf16_small": (8, 1, 2, 2),
+        "xlad_dot_mma_bf16_large": (32, 1, 4, 4),
+        "xlad_dot_mma_f16_small": (8, 1, 2, 2),
+        "xlad_dot_mma_f16_large": (32, 1, 4, 4),
+    }
+
+    def ptx(self, name):
+        return pathlib.Path(XLAD).parent.parent / "runtime/devices/cuda" / f"{name}.ptx"
+
+    def kernels(self, name):
+        """Yields the name and the code of every kernel."""
+        for text in self.ptx(name).read_text().split(".entry ")[1:]:
+            yield text[:text.index("(")], text
+
+    @unittest.skipIf(PTXAS is None, "no ptxas: pip install nvidia-cuda-nvcc-cu12 in build/venv, or set XLAD_PTXAS")
+    def test_ptxas_assembles_the_kernels_without_spills(self):
+        for name in ("library_kernels", "gpu_attention_kernels"):
+            for gpu in GPUS:
+                with self.subTest(kernels=name, gpu=gpu), folder() as where:
+                    done = subprocess.run([PTXAS, f"-arch={gpu}", "-v", self.ptx(name), "-o", where / "out.cubin"],
+                                          capture_output=True, text=True, timeout=300)
+                    self.assertEqual(done.returncode, 0, done.stderr[:2000])
+                    count = len(list(self.kernels(name)))
+                    frames = re.findall(r"0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", done.stderr)
+                    self.assertEqual(len(frames), count, done.stderr)
+                    registers = [int(number) for number in re.findall(r"Used (\d+) registers", done.stderr)]
+                    self.assertEqual(len(registers), count, done.stderr)
+                    # The registers of 256 threads, of the 65,536 of a multiprocessor. ptxas 12.9 uses 168 or fewer.
+                    self.assertLessEqual(max(registers), 200, done.stderr)
+
+    def test_products_of_bf16_and_f16_use_tensor_cores(self):
+        found = {}
+        for name, code in self.kernels("library_kernels"):
+            kind = "bf16" if "bf16" in name else "f16"
+            counts = (len(re.findall(rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{kind}\.{kind}\.f32", code)),
+                      code.count("bar.sync"), len(re.findall(r"ld\.global\.v4\.u32", code)),
+                      len(re.findall(r"st\.shared\.v4\.u32", code)))
+            self.assertEqual("mma.sync" in code, "mma" in name)
+            if "mma" in name:
+                found[name] = counts
+                self.assertNotIn(".local", code)
+        self.assertEqual(found, self.DOT_KERNELS)
+
+    def test_attention_uses_tensor_cores(self):
+        code = dict(self.kernels("gpu_attention_kernels"))["xlad_attention"]
+        self.assertIn("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", code)
+        self.assertNotIn(".local", code)
 
 
 class TargetTest(unittest.TestCase):

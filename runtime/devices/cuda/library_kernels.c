@@ -1,7 +1,9 @@
 /* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in
- * f32 in a fixed order of the elements, so that results do not depend on the GPU. */
+ * f32 in a fixed order of the elements, so that results do not depend on the GPU; those of tensor cores depend on how
+ * the GPU adds the 16 products of an instruction. */
 #include "runtime/devices/cuda/library_kernels.h"
 
+#include "runtime/devices/cuda/kernel_mma.h"
 #include "runtime/devices/cuda/kernel_support.h"
 
 struct Offsets {
@@ -15,8 +17,8 @@ INLINE struct Offsets OffsetsOf(const struct XladDotLoop* loops, int64_t index) 
   for (int i = XLAD_DOT_LOOPS - 1; i >= 0; --i) {
     const int64_t size = loops[i].size;
     if (size == 1) continue;
-    const int64_t position = index % size;
-    index /= size;
+    const int64_t position = i > 0 ? index % size : index;
+    if (i > 0) index /= size;
     at.lhs += position * loops[i].lhs;
     at.rhs += position * loops[i].rhs;
     at.result += position * loops[i].result;
@@ -79,6 +81,167 @@ enum { kDepth = 16, kSide = 16 }; /* The depth of a tile, and the threads along 
 
 DOT(xlad_dot_small, XLAD_DOT_SMALL_TILE)
 DOT(xlad_dot_large, XLAD_DOT_LARGE_TILE)
+
+/* Products of bf16 and f16 by tensor cores. A block of 256 threads computes a tile of `tile` x `tile` elements, where
+ * `tile` is 64 or 128; its 8 warps compute 2 x 4 parts of it. Slices of both operands, kSlice deep, are in shared
+ * memory. While the warps multiply a slice, they load the next one to registers and store it to a second buffer. */
+enum { kSlice = 32, kRowStride = kSlice + 8 }; /* The padding avoids conflicts between banks. */
+
+typedef uint32_t Eight __attribute__((vector_size(16))); /* 8 elements of 16 bits. */
+
+/* An operand of a product by tensor cores: a matrix of sides (the rows of lhs, the columns of rhs) and depths. */
+struct Matrix {
+  const uint16_t* elements; /* Those of the entry of the batch. */
+  const struct XladDotLoop *sides, *depths;
+  int64_t side_end, depth_end;
+  int is_rhs, vectors; /* An XladDotVectors. */
+};
+
+INLINE int64_t OffsetIn(const struct Matrix* m, const struct XladDotLoop* loops, int64_t index) {
+  const struct Offsets offsets = OffsetsOf(loops, index);
+  return m->is_rhs ? offsets.rhs : offsets.lhs;
+}
+
+/* The elements first, ..., first + 7 along `loops`. Elements at or after `end` are 0. */
+INLINE Eight LoadEight(const struct Matrix* m, const uint16_t* from, const struct XladDotLoop* loops, int64_t first,
+                       int64_t end) {
+  if (m->vectors != XLAD_DOT_NO_VECTORS && first + 8 <= end) {
+    const uint16_t* const at = from + OffsetIn(m, loops, first);
+    if (((uintptr_t)at & 15) == 0) return *(const Eight*)at;
+  }
+  uint64_t low = 0, high = 0;
+#pragma nounroll
+  for (int e = 0; e < 8; ++e) {
+    const uint64_t bits = first + e < end ? from[OffsetIn(m, loops, first + e)] : 0;
+    low = low >> 16 | high << 48;
+    high = high >> 16 | bits << 48;
+  }
+  const Eight eight = {(uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)};
+  return eight;
+}
+
+/* Loads the part of a thread of the slice at `first_side` and `first_depth`: tile / 64 vectors, along depths or sides.
+ */
+INLINE void LoadSlice(const struct Matrix* m, int64_t first_side, int64_t first_depth, int tile, Eight* to) {
+  const int along_sides = m->vectors == XLAD_DOT_SIDE_VECTORS;
+  const struct XladDotLoop *const along = along_sides ? m->sides : m->depths, *const across =
+                                                                                  along_sides ? m->depths : m->sides;
+  const int64_t end = along_sides ? m->side_end : m->depth_end, last = along_sides ? m->depth_end : m->side_end;
+  UNROLL for (int v = 0; v < tile / 64; ++v) {
+    const int64_t first = along_sides ? first_side + (Thread() / kSlice + v * 8) * 8 : first_depth + Thread() % 4 * 8;
+    const int64_t at = along_sides ? first_depth + Thread() % kSlice : first_side + Thread() / 4 + v * 64;
+    const Eight zero = {0, 0, 0, 0};
+    to[v] = at < last ? LoadEight(m, m->elements + OffsetIn(m, across, at), along, first, end) : zero;
+  }
+}
+
+INLINE void StoreSlice(const struct Matrix* m, const Eight* from, int tile, SHARED uint16_t* to) {
+  UNROLL for (int v = 0; v < tile / 64; ++v) {
+    if (m->vectors == XLAD_DOT_SIDE_VECTORS) {
+      SHARED uint16_t* const at = to + (Thread() / kSlice + v * 8) * 8 * kRowStride + Thread() % kSlice;
+      UNROLL for (int e = 0; e < 8; ++e) at[e * kRowStride] = (uint16_t)(from[v][e / 2] >> (e % 2 * 16));
+    } else {
+      *(SHARED Eight*)(to + (Thread() / 4 + v * 64) * kRowStride + Thread() % 4 * 8) = from[v];
+    }
+  }
+}
+
+INLINE uint32_t PairAt(const SHARED uint16_t* slice, int side, int depth) {
+  return *(const SHARED uint32_t*)(slice + side * kRowStride + depth);
+}
+
+/* Adds the product of two slices to the part of the tile of this warp, which begins at (first_m, first_n). */
+INLINE void MultiplySlices(const SHARED uint16_t* lhs, const SHARED uint16_t* rhs, int first_m, int first_n, int tile,
+                           int element, float (*sums)[4][4]) {
+  const int group = MmaGroup(), pair = MmaPair();
+  UNROLL for (int depth = 0; depth < kSlice; depth += 16) {
+    uint32_t b[4][2];
+    UNROLL for (int j = 0; j < tile / 32; ++j) {
+      UNROLL for (int r = 0; r < 2; ++r) b[j][r] = PairAt(rhs, first_n + j * 8 + group, depth + pair + r * 8);
+    }
+    UNROLL for (int i = 0; i < tile / 32; ++i) {
+      uint32_t a[4];
+      UNROLL for (int r = 0; r < 4; ++r) {
+        a[r] = PairAt(lhs, first_m + i * 16 + group + r % 2 * 8, depth + pair + r / 2 * 8);
+      }
+      UNROLL for (int j = 0; j < tile / 32; ++j) Mma(a, b[j], element, sums[i][j]);
+    }
+  }
+}
+
+INLINE void MultiplyTile(const struct XladDotProblem* problem, const void* const* arrays, int tile, int element,
+                         SHARED uint16_t* shared) {
+  int64_t block = Block();
+  const int64_t first_n = block % problem->column_tiles * tile;
+  block /= problem->column_tiles;
+  const int64_t first_m = block % problem->row_tiles * tile;
+  const struct Offsets batch = OffsetsOf(problem->loops[0], block / problem->row_tiles);
+  const struct Matrix lhs = {(const uint16_t*)arrays[0] + batch.lhs,
+                             problem->loops[1],
+                             problem->loops[3],
+                             problem->m,
+                             problem->k,
+                             0,
+                             problem->lhs_vectors};
+  const struct Matrix rhs = {(const uint16_t*)arrays[1] + batch.rhs,
+                             problem->loops[2],
+                             problem->loops[3],
+                             problem->n,
+                             problem->k,
+                             1,
+                             problem->rhs_vectors};
+  const int slice = tile * kRowStride, warp = Thread() / XLAD_WARP;
+  const int warp_m = warp % 2 * (tile / 2), warp_n = warp / 2 * (tile / 4);
+  float sums[4][4][4];
+  UNROLL for (int i = 0; i < 64; ++i) sums[i / 16][i / 4 % 4][i % 4] = 0;
+  Eight next_lhs[2], next_rhs[2];
+  int buffer = 0;
+  for (int64_t next = 0;; next += kSlice) { /* The depth of the slice after the current one. */
+    const int has_next = next < problem->k;
+    if (has_next) {
+      LoadSlice(&lhs, first_m, next, tile, next_lhs);
+      LoadSlice(&rhs, first_n, next, tile, next_rhs);
+    }
+    const SHARED uint16_t* const slices = shared + (buffer ^ 1) * 2 * slice;
+    if (next > 0) MultiplySlices(slices, slices + slice, warp_m, warp_n, tile, element, sums);
+    if (!has_next) break;
+    /* All warps have finished the product that used this buffer, because they have passed the barrier after it. */
+    StoreSlice(&lhs, next_lhs, tile, shared + buffer * 2 * slice);
+    StoreSlice(&rhs, next_rhs, tile, shared + (buffer * 2 + 1) * slice);
+    Barrier();
+    buffer ^= 1;
+  }
+  int64_t columns[4][2];
+  UNROLL for (int j = 0; j < tile / 32; ++j) {
+    UNROLL for (int r = 0; r < 2; ++r) {
+      columns[j][r] = OffsetsOf(problem->loops[2], first_n + warp_n + j * 8 + MmaPair() + r).result;
+    }
+  }
+  UNROLL for (int i = 0; i < tile / 32 * 2; ++i) {
+    const int64_t m = first_m + warp_m + i * 8 + MmaGroup();
+    if (m >= problem->m) continue;
+    const int64_t row = batch.result + OffsetsOf(problem->loops[1], m).result;
+    UNROLL for (int j = 0; j < tile / 32; ++j) {
+      UNROLL for (int r = 0; r < 2; ++r) {
+        const int64_t n = first_n + warp_n + j * 8 + MmaPair() + r;
+        if (n >= problem->n) continue;
+        Store((void*)arrays[2], row + columns[j][r], problem->result_element, sums[i / 2][j][i % 2 * 2 + r]);
+      }
+    }
+  }
+}
+
+#define DOT_MMA(name, tile, element)                                                                       \
+  KERNEL void name(const struct XladDotProblem* problem, const void* lhs, const void* rhs, void* result) { \
+    static SHARED uint16_t __attribute__((aligned(16))) shared[2 * 2 * tile * kRowStride];                 \
+    const void* const arrays[] = {lhs, rhs, result};                                                       \
+    MultiplyTile(problem, arrays, tile, element, shared);                                                  \
+  }
+
+DOT_MMA(xlad_dot_mma_bf16_small, XLAD_DOT_SMALL_MMA_TILE, XLAD_BF16)
+DOT_MMA(xlad_dot_mma_bf16_large, XLAD_DOT_LARGE_MMA_TILE, XLAD_BF16)
+DOT_MMA(xlad_dot_mma_f16_small, XLAD_DOT_SMALL_MMA_TILE, XLAD_F16)
+DOT_MMA(xlad_dot_mma_f16_large, XLAD_DOT_LARGE_MMA_TILE, XLAD_F16)
 
 /* The position of the input that a position of the window covers, or -1. */
 INLINE int64_t InputPosition(const struct XladConvolutionDim* dim, int64_t output, int64_t window) {

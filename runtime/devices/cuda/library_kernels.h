@@ -10,6 +10,8 @@
 #define XLAD_DOT_LOOPS 3
 #define XLAD_DOT_SMALL_TILE 16
 #define XLAD_DOT_LARGE_TILE 64
+#define XLAD_DOT_SMALL_MMA_TILE 64 /* Tiles of the kernels that use tensor cores. */
+#define XLAD_DOT_LARGE_MMA_TILE 128
 #define XLAD_DOT_THREADS 256
 #define XLAD_CONVOLUTION_DIMS 3
 #define XLAD_CONVOLUTION_THREADS 128
@@ -19,12 +21,17 @@ struct XladDotLoop {
   int64_t size, lhs, rhs, result;
 };
 
+/* Whether 8 elements of an operand, beginning at a multiple of 8 along k (XLAD_DOT_DEPTH_VECTORS) or along m or n
+ * (XLAD_DOT_SIDE_VECTORS), are adjacent in memory. Only the kernels that use tensor cores read this. */
+enum XladDotVectors { XLAD_DOT_NO_VECTORS, XLAD_DOT_DEPTH_VECTORS, XLAD_DOT_SIDE_VECTORS };
+
 /* result[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n]. Each of b, m, n and k is a nest of loops, outermost
  * first. Unused loops have size 1. */
 struct XladDotProblem {
   int64_t batch, m, n, k;
   int64_t row_tiles, column_tiles; /* For each index of the batch. */
-  int32_t lhs_element, rhs_element, result_element, unused;
+  int32_t lhs_element, rhs_element, result_element;
+  int32_t lhs_vectors, rhs_vectors, unused; /* XladDotVectors. */
   struct XladDotLoop loops[4][XLAD_DOT_LOOPS]; /* The nests of b, m, n and k. */
 };
 

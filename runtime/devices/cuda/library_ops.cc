@@ -20,6 +20,11 @@ namespace {
 using tensor::Dims;
 using tensor::ElementType;
 
+// Dots of bf16 or f16 with fewer rows or columns do not use tensor cores: most of a tile would be empty.
+constexpr int64_t kLeastMmaSide = 16;
+// Large tiles are used if there are at least this many, about as many as large GPUs run at once.
+constexpr int64_t kWantedDotBlocks = 128;
+
 ElementType TypeOf(const ArrayShape& shape) { return static_cast<ElementType>(shape.element_type()); }
 
 int64_t BytesOf(const ArrayShape& shape) {
@@ -61,6 +66,36 @@ bool FillLoops(const std::vector<DotLoop>& from, XladDotLoop* to) {
         i < from.size() ? XladDotLoop{from[i].size, from[i].lhs, from[i].rhs, from[i].result} : XladDotLoop{1, 0, 0, 0};
   }
   return true;
+}
+
+// How the kernels that use tensor cores load an operand, whose strides are DotLoop::lhs or DotLoop::rhs.
+XladDotVectors VectorsOf(const std::vector<DotLoop>& sides, const std::vector<DotLoop>& depths,
+                         int64_t DotLoop::* stride) {
+  const auto are_adjacent = [&](const std::vector<DotLoop>& loops) {
+    return !loops.empty() && loops.back().*stride == 1 && (loops.size() == 1 || loops.back().size % 8 == 0);
+  };
+  if (are_adjacent(depths)) return XLAD_DOT_DEPTH_VECTORS;
+  return are_adjacent(sides) ? XLAD_DOT_SIDE_VECTORS : XLAD_DOT_NO_VECTORS;
+}
+
+// The kernel of a dot, and the size of its tiles. Only constants decide, so that the bits do not depend on the GPU.
+struct DotKernel {
+  const char* name;
+  int64_t tile;
+};
+DotKernel KernelOf(const XladDotProblem& problem) {
+  const int64_t smaller = std::min(problem.m, problem.n);
+  const bool are_narrow = problem.lhs_element == problem.rhs_element && problem.lhs_element != XLAD_F32;
+  if (!are_narrow || smaller < kLeastMmaSide) {
+    if (smaller < XLAD_DOT_LARGE_TILE) return {"xlad_dot_small", XLAD_DOT_SMALL_TILE};
+    return {"xlad_dot_large", XLAD_DOT_LARGE_TILE};
+  }
+  const auto tiles = [](int64_t size) { return CeilDiv(size, int64_t{XLAD_DOT_LARGE_MMA_TILE}); };
+  const bool is_large =
+      smaller >= XLAD_DOT_LARGE_MMA_TILE && problem.batch * tiles(problem.m) * tiles(problem.n) >= kWantedDotBlocks;
+  const bool is_bf16 = problem.lhs_element == XLAD_BF16;
+  if (is_large) return {is_bf16 ? "xlad_dot_mma_bf16_large" : "xlad_dot_mma_f16_large", XLAD_DOT_LARGE_MMA_TILE};
+  return {is_bf16 ? "xlad_dot_mma_bf16_small" : "xlad_dot_mma_f16_small", XLAD_DOT_SMALL_MMA_TILE};
 }
 
 // The size and stride of dimension `d` of an array, which is row-major.
@@ -191,18 +226,19 @@ absl::Status LibraryOps::PlanDot(const DotOp& dot, Op* op) {
   problem.m = shape.Elements(shape.m);
   problem.n = shape.Elements(shape.n);
   problem.k = shape.Elements(shape.k);
-  const bool is_large = std::min(problem.m, problem.n) >= XLAD_DOT_LARGE_TILE;
-  const int64_t tile = is_large ? XLAD_DOT_LARGE_TILE : XLAD_DOT_SMALL_TILE;
-  problem.row_tiles = CeilDiv(problem.m, tile);
-  problem.column_tiles = CeilDiv(problem.n, tile);
   problem.lhs_element = elements->lhs;
   problem.rhs_element = elements->rhs;
   problem.result_element = elements->result;
+  problem.lhs_vectors = VectorsOf(shape.m, shape.k, &DotLoop::lhs);
+  problem.rhs_vectors = VectorsOf(shape.n, shape.k, &DotLoop::rhs);
+  const DotKernel kernel = KernelOf(problem);
+  problem.row_tiles = CeilDiv(problem.m, kernel.tile);
+  problem.column_tiles = CeilDiv(problem.n, kernel.tile);
   const int64_t blocks = problem.batch * problem.row_tiles * problem.column_tiles;
   if (blocks < 1 || blocks > INT32_MAX) return absl::OkStatus();
   op->blocks = static_cast<unsigned>(blocks);
   op->threads = XLAD_DOT_THREADS;
-  return SetKernel(is_large ? "xlad_dot_large" : "xlad_dot_small", problem, op);
+  return SetKernel(kernel.name, problem, op);
 }
 
 absl::Status LibraryOps::PlanConvolution(const ConvolutionOp& convolution, Op* op) {
