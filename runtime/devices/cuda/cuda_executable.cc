@@ -129,15 +129,10 @@ class CudaLauncher final : public Launcher {
   absl::Status Launch(const CudaKernel& kernel, absl::Span<void* const> buffers, void* scratch, unsigned blocks) {
     stream_.SetLast(kernel.name);
     XLAD_RETURN_IF_ERROR(stream_.Begin());
-    std::vector<void*> values(buffers.begin(), buffers.end());
-    values.push_back(scratch);
-    values.push_back(reinterpret_cast<void*>(api_));
-    std::vector<void*> arguments;
-    for (void*& value : values) arguments.push_back(&value);
-    return stream_.Check(
-        stream_.gpu().driver().cuLaunchKernel(kernel.function, blocks, 1, 1, static_cast<unsigned>(kernel.form.threads),
-                                              1, 1, 0, stream_.handle(), arguments.data(), nullptr),
-        "launch");
+    std::vector<void*> parameters(buffers.begin(), buffers.end());
+    parameters.push_back(scratch);
+    parameters.push_back(reinterpret_cast<void*>(api_));
+    return stream_.Launch(kernel.function, {blocks, static_cast<unsigned>(kernel.form.threads)}, std::move(parameters));
   }
 
   const CudaExecutable& executable_;

@@ -99,6 +99,14 @@ absl::Status CudaStream::Check(Result result, const std::string& what) {
   return status_->Note(gpu_->Check(result, absl::StrCat(what, LastWork())));
 }
 
+absl::Status CudaStream::Launch(FunctionHandle kernel, const Grid& grid, std::vector<void*> parameters) {
+  std::vector<void*> addresses;
+  for (void*& parameter : parameters) addresses.push_back(&parameter);
+  return Check(gpu_->driver().cuLaunchKernel(kernel, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream_,
+                                             addresses.data(), nullptr),
+               "launch");
+}
+
 absl::StatusOr<CudaStream::Slot*> CudaStream::NextSlot() {
   Slot& slot = slots_[next_slot_++ % slots_.size()];
   const Driver& driver = gpu_->driver();

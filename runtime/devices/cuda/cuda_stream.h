@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "runtime/device.h"
 #include "runtime/devices/cuda/gpu.h"
@@ -54,6 +55,11 @@ class CudaStream final : public Stream {
   // Records the error, if any, of a call of the driver or of work that the host did for the stream.
   absl::Status Check(Result result, const std::string& what);
   absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
+  struct Grid {
+    unsigned blocks = 1, threads = 1;  // The number of blocks, and that of the threads of a block.
+  };
+  // Enqueues a kernel whose parameters are addresses. Call Begin before.
+  absl::Status Launch(FunctionHandle kernel, const Grid& grid, std::vector<void*> parameters);
   // The kernel or library op that was enqueued last, for the message if the GPU reports an error later.
   void SetLast(const std::string& work) { last_ = work; }
 

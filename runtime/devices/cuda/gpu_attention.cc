@@ -208,18 +208,12 @@ GpuAttention::~GpuAttention() {
 }
 
 absl::Status GpuAttention::Run(CudaStream* stream, absl::Span<void* const> buffers, DevicePointer scratch) const {
-  std::array<void*, XLAD_ATTENTION_ARRAYS> addresses = {};
-  std::copy(buffers.begin(), buffers.end(), addresses.begin());
-  DevicePointer problem = problem_;
-  std::vector<void*> arguments = {&problem, &scratch};
-  for (void*& address : addresses) arguments.push_back(&address);
-  const auto launch = [&](FunctionHandle kernel, unsigned blocks) {
-    return stream->Check(stream->gpu().driver().cuLaunchKernel(kernel, blocks, 1, 1, XLAD_ATTENTION_THREADS, 1, 1, 0,
-                                                               stream->handle(), arguments.data(), nullptr),
-                         "launch");
-  };
-  XLAD_RETURN_IF_ERROR(launch(kernel_, blocks_));
-  return sums_kernel_ == nullptr ? absl::OkStatus() : launch(sums_kernel_, sums_blocks_);
+  std::vector<void*> parameters = {reinterpret_cast<void*>(problem_), reinterpret_cast<void*>(scratch)};
+  parameters.insert(parameters.end(), buffers.begin(), buffers.end());
+  parameters.resize(2 + XLAD_ATTENTION_ARRAYS, nullptr);
+  XLAD_RETURN_IF_ERROR(stream->Launch(kernel_, {blocks_, XLAD_ATTENTION_THREADS}, parameters));
+  if (sums_kernel_ == nullptr) return absl::OkStatus();
+  return stream->Launch(sums_kernel_, {sums_blocks_, XLAD_ATTENTION_THREADS}, parameters);
 }
 
 }  // namespace xlad::runtime::cuda

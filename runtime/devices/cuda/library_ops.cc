@@ -283,13 +283,9 @@ absl::Status LibraryOpsLauncher::Run(int op, absl::Span<void* const> buffers) {
 }
 
 absl::Status LibraryOpsLauncher::RunKernel(const LibraryOps::Op& op, absl::Span<void* const> buffers) {
-  DevicePointer problem = op.problem;
-  std::vector<void*> values(buffers.begin(), buffers.end());
-  std::vector<void*> arguments = {&problem};
-  for (void*& value : values) arguments.push_back(&value);
-  return stream_.Check(stream_.gpu().driver().cuLaunchKernel(op.kernel, op.blocks, 1, 1, op.threads, 1, 1, 0,
-                                                             stream_.handle(), arguments.data(), nullptr),
-                       "launch");
+  std::vector<void*> parameters = {reinterpret_cast<void*>(op.problem)};
+  parameters.insert(parameters.end(), buffers.begin(), buffers.end());
+  return stream_.Launch(op.kernel, {op.blocks, op.threads}, std::move(parameters));
 }
 
 // Computes an op on the host. Waits for the copies of the operands to the host.
