@@ -137,6 +137,13 @@ std::unique_ptr<Program> ParsePtx(const std::string& text, GlobalMemory* memory,
 int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters,
              const uint32_t (&position)[4], RaceChecker* races = nullptr);
 
+struct Grid {
+  uint32_t blocks = 1, threads = 1;  // The number of blocks, and that of the threads of a block.
+  bool checks_races = false;         // Whether races are errors. Messages about them are written to stderr.
+};
+// Runs all blocks of a grid. Returns 0, or the error of a thread.
+int RunGrid(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters, const Grid& grid);
+
 // Returns the step of an instruction by its name with all suffixes, such as "add.rn.f32", or null if it is unknown.
 // Instruction::r has the results, then the operands.
 Step FindArithmetic(const std::string& name);

@@ -1,5 +1,6 @@
 // Runs the threads of a block one after the other, each up to the next barrier or shuffle.
 #include <algorithm>
+#include <cstdio>
 
 #include "tests/cuda_driver_double/ptx_program.h"
 
@@ -77,6 +78,18 @@ int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte
     if (!any) return 0;
     if (races != nullptr) races->Barrier();
   }
+}
+
+int RunGrid(const Function& kernel, const GlobalMemory& memory, const std::byte* parameters, const Grid& grid) {
+  RaceChecker races;
+  for (uint32_t block = 0; block < grid.blocks; ++block) {
+    const int error = RunBlock(kernel, memory, parameters, {0, grid.threads, block, grid.blocks},
+                               grid.checks_races ? &races : nullptr);
+    if (error == 0) continue;
+    if (!races.error().empty()) std::fprintf(stderr, "%s: %s\n", kernel.name.c_str(), races.error().c_str());
+    return error;
+  }
+  return 0;
 }
 
 }  // namespace xlad::cuda_double

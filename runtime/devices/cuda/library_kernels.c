@@ -150,20 +150,18 @@ INLINE uint32_t PairAt(const SHARED uint16_t* slice, int side, int depth) {
   return *(const SHARED uint32_t*)(slice + side * kRowStride + depth);
 }
 
-/* Adds the product of two slices to the part of the tile of this warp, which begins at (first_m, first_n). */
-INLINE void MultiplySlices(const SHARED uint16_t* lhs, const SHARED uint16_t* rhs, int first_m, int first_n, int tile,
-                           int element, float (*sums)[4][4]) {
+/* Adds the product of two slices to the part of the tile of this warp. `lhs` and `rhs` are its first sides. */
+INLINE void MultiplySlices(const SHARED uint16_t* lhs, const SHARED uint16_t* rhs, int tile, int element,
+                           float (*sums)[4][4]) {
   const int group = MmaGroup(), pair = MmaPair();
   UNROLL for (int depth = 0; depth < kSlice; depth += 16) {
     uint32_t b[4][2];
     UNROLL for (int j = 0; j < tile / 32; ++j) {
-      UNROLL for (int r = 0; r < 2; ++r) b[j][r] = PairAt(rhs, first_n + j * 8 + group, depth + pair + r * 8);
+      UNROLL for (int r = 0; r < 2; ++r) b[j][r] = PairAt(rhs, j * 8 + group, depth + pair + r * 8);
     }
     UNROLL for (int i = 0; i < tile / 32; ++i) {
       uint32_t a[4];
-      UNROLL for (int r = 0; r < 4; ++r) {
-        a[r] = PairAt(lhs, first_m + i * 16 + group + r % 2 * 8, depth + pair + r / 2 * 8);
-      }
+      UNROLL for (int r = 0; r < 4; ++r) { a[r] = PairAt(lhs, i * 16 + group + r % 2 * 8, depth + pair + r / 2 * 8); }
       UNROLL for (int j = 0; j < tile / 32; ++j) Mma(a, b[j], element, sums[i][j]);
     }
   }
@@ -203,7 +201,9 @@ INLINE void MultiplyTile(const struct XladDotProblem* problem, const void* const
       LoadSlice(&rhs, first_n, next, tile, next_rhs);
     }
     const SHARED uint16_t* const slices = shared + (buffer ^ 1) * 2 * slice;
-    if (next > 0) MultiplySlices(slices, slices + slice, warp_m, warp_n, tile, element, sums);
+    if (next > 0) {
+      MultiplySlices(slices + warp_m * kRowStride, slices + slice + warp_n * kRowStride, tile, element, sums);
+    }
     if (!has_next) break;
     /* All warps have finished the product that used this buffer, because they have passed the barrier after it. */
     StoreSlice(&lhs, next_lhs, tile, shared + buffer * 2 * slice);

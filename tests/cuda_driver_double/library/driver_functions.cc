@@ -66,21 +66,6 @@ const ErrorName* FindError(Result code) {
   return found == std::end(kErrors) ? nullptr : found;
 }
 
-// Runs all blocks of a grid.
-Result RunGrid(const cuda_double::Function& kernel, unsigned blocks, unsigned threads,
-               const std::vector<std::byte>& arguments) {
-  cuda_double::RaceChecker races;
-  cuda_double::RaceChecker* const checker = DriverDouble::Get().settings().races != 0 ? &races : nullptr;
-  for (unsigned block = 0; block < blocks; ++block) {
-    const Result error =
-        cuda_double::RunBlock(kernel, Memory(), arguments.data(), {0, threads, block, blocks}, checker);
-    if (error == 0) continue;
-    if (!races.error().empty()) std::fprintf(stderr, "%s: %s\n", kernel.name.c_str(), races.error().c_str());
-    return error;
-  }
-  return kSuccess;
-}
-
 std::vector<std::byte> PackArguments(const cuda_double::Function& kernel, void** arguments) {
   std::vector<std::byte> packed(static_cast<size_t>(kernel.parameter_bytes));
   for (size_t p = 0; p < kernel.parameters.size(); ++p) {
@@ -206,7 +191,8 @@ Result cuLaunchKernel(XLAD_CUDA_LAUNCH_PARAMETERS) {
   if (kernel.required_threads != 0 && kernel.required_threads != static_cast<int>(block_x)) return kInvalidValue;
   if (block_x > 1024 || kernel.shared_bytes > 48 << 10) return kLaunchOutOfResources;
   stream->queue.Add([&kernel, grid_x, block_x, packed = PackArguments(kernel, arguments)] {
-    return RunGrid(kernel, grid_x, block_x, packed);
+    const bool checks_races = DriverDouble::Get().settings().races != 0;
+    return cuda_double::RunGrid(kernel, Memory(), packed.data(), {grid_x, block_x, checks_races});
   });
   return kSuccess;
 }
