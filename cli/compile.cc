@@ -105,6 +105,8 @@ absl::Status RunCompile(const CompileCommandOptions& options) {
   }
   std::printf("steps: %d, bytes of object code: %zu, collectives: %d\n", executable.steps_size(),
               executable.object_code().size(), executable.collectives_size());
+  const std::string changes = compiler::RematerializationText(executable);
+  if (!changes.empty()) std::printf("%s\n", changes.c_str());
   return absl::OkStatus();
 }
 

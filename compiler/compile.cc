@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/kernel_abi.h"
 #include "compiler/analysis/library_op.h"
+#include "compiler/buffers/rematerialize.h"
 #include "compiler/codegen/emit_code.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/read/read.h"
@@ -52,6 +53,18 @@ void FillProgram(const CompileRequest& request, const Compilation& compilation, 
   for (const CollectiveSpec& spec : compilation.steps.collectives) *executable->add_collectives() = spec;
 }
 
+void FillRematerialization(const Compilation& compilation, Executable* executable) {
+  if (compilation.usual_bytes == 0) return;
+  const RepeatedWork work = RepeatedWorkOf(compilation.program);
+  Rematerialization* changes = executable->mutable_rematerialization();
+  changes->set_operations(work.operations);
+  changes->set_flops(work.flops);
+  changes->set_bytes(work.bytes);
+  changes->set_usual_flops(work.usual_flops);
+  changes->set_usual_bytes(compilation.usual_bytes);
+  changes->set_fuses_all_attention(compilation.fuses_all_attention);
+}
+
 // A dump may elide the values of large constants ("{...}"). Such a module can be verified, but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
@@ -86,6 +99,7 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   XLAD_ASSIGN_OR_RETURN(Compilation compilation, CompileToSteps(request, options));
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*compilation.module));
   FillProgram(request, compilation, donation, &result.executable);
+  FillRematerialization(compilation, &result.executable);
   const int64_t start = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(EmittedCode code, EmitCode(request.target(), compilation.steps, want_listings));
   compilation.times.push_back({"emit-code", RealClock().NowNs() - start});

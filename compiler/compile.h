@@ -23,13 +23,17 @@ struct Compilation {
   std::unique_ptr<hlo::Module> module;  // The module after the passes. `program` and `steps` refer to it.
   LinearProgram program;
   BufferAssignment assignment;
+  // The bytes that the program would need without a memory limit, if it needs fewer because of the limit; 0 if it does
+  // not. Operations of `program` may then be repeated (buffers/rematerialize.h).
+  int64_t usual_bytes = 0;
+  bool fuses_all_attention = false;  // Whether attention was fused to save memory.
   StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
   std::vector<PassTime> times;
 };
 
 struct CompileOptions {
   bool verify = false;  // Whether to run the verifier after every pass.
-  // kByCost has the effect of kAlways if the request has a memory limit.
+  // kByCost has the effect of kAlways if the program does not fit into the memory limit of the request otherwise.
   AttentionChoice attention = AttentionChoice::kByCost;
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;

@@ -50,42 +50,103 @@ absl::Status CheckCount(const char* list, int64_t found, int64_t expected) {
                                                  " (one entry per leaf of the entry computation) or 0"));
 }
 
-}  // namespace
-
-absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const CompileRequest& request,
-                                           const CompileOptions& options) {
+// A compilation up to its memory plan, and the plan without a memory limit if that exceeds the limit.
+struct Planned {
   Compilation result;
+  PlannedProgram usual;
+  PassContext context;
+  bool has_separate_attention = false;  // Whether there is attention that is not fused.
+  bool fits = true;
+};
+
+absl::Status PlanMemory(LinearProgram program, int64_t limit, Planned* planned) {
+  Compilation& result = planned->result;
+  result.program = std::move(program);
+  result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
+  if (limit > 0 && TotalBytes(result.assignment) > limit) {
+    result.usual_bytes = TotalBytes(result.assignment);
+    planned->usual = {result.program, result.assignment};
+    PlannedProgram smaller =
+        Timed("rematerialize", &result.times, [&] { return Rematerialize(result.program, limit); });
+    result.program = std::move(smaller.program);
+    result.assignment = std::move(smaller.assignment);
+    planned->fits = TotalBytes(result.assignment) <= limit;
+  }
+  return Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); });
+}
+
+absl::StatusOr<Planned> Plan(std::unique_ptr<Module> module, const CompileRequest& request,
+                             const CompileOptions& options) {
+  Planned planned;
+  Compilation& result = planned.result;
   result.module = std::move(module);
   const CompilePolicy& policy = request.policy();
-  PassContext context = MakeContext(request, *result.module);
-  const bool saves_memory = options.attention == AttentionChoice::kByCost && policy.memory_limit_bytes() > 0;
-  context.attention = saves_memory ? AttentionChoice::kAlways : options.attention;
-  context.attention_costs = options.attention_costs;
+  std::vector<AttentionCost> costs;
+  planned.context = MakeContext(request, *result.module);
+  planned.context.attention = options.attention;
+  planned.context.attention_costs = &costs;
   PipelineOptions pipeline;
   pipeline.dump_directory = request.dump_directory();
   pipeline.verify = options.verify;
   // A simulated chip computes the products of an attention as separate steps.
   if (!request.target().chip().empty()) pipeline.without = {"fuse-attention"};
   if (policy.op_by_op()) pipeline.without = {"combine-collectives", "fuse-attention", "fuse", "fuse-rows"};
-  XLAD_ASSIGN_OR_RETURN(const ScheduleTables schedules, ScheduleTables::Read(policy));
-  XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, context, pipeline, &result.times));
+  XLAD_RETURN_IF_ERROR(RunPipeline(*result.module, planned.context, pipeline, &result.times));
+  planned.has_separate_attention = !costs.empty();
+  if (options.attention_costs != nullptr) {
+    options.attention_costs->insert(options.attention_costs->end(), costs.begin(), costs.end());
+  }
   XLAD_ASSIGN_OR_RETURN(Donation donation, DonationOf(*result.module));
   XLAD_RETURN_IF_ERROR(CheckCount("parameters", request.parameters_size(), std::ssize(donation.parameter_is_donated)));
   XLAD_RETURN_IF_ERROR(CheckCount("results", request.results_size(), std::ssize(donation.result_to_parameter)));
-  XLAD_ASSIGN_OR_RETURN(result.program,
+  XLAD_ASSIGN_OR_RETURN(LinearProgram program,
                         Timed("lower", &result.times, [&] { return Linearize(*result.module, donation); }));
   // Collectives are not overlapped if numerics are checked after each step, or if the program runs op by op.
   const bool by_steps = policy.op_by_op() || policy.check_numerics();
   const double min_ns = policy.overlap() == CompilePolicy::ALWAYS ? 0 : kMinOverlapNs;
   if (!by_steps && policy.overlap() != CompilePolicy::NEVER) {
-    Timed("overlap-collectives", &result.times, [&] { return OverlapCollectives(&result.program, min_ns); });
+    Timed("overlap-collectives", &result.times, [&] { return OverlapCollectives(&program, min_ns); });
   }
-  result.assignment = Timed("assign-buffers", &result.times, [&] { return AssignBuffers(result.program); });
-  XLAD_RETURN_IF_ERROR(
-      Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); }));
-  XLAD_RETURN_IF_ERROR(CheckMemoryLimit(result.program, result.assignment, policy.memory_limit_bytes()));
+  XLAD_RETURN_IF_ERROR(PlanMemory(std::move(program), policy.memory_limit_bytes(), &planned));
+  return planned;
+}
+
+// Plans the memory within the limit of the request. The first choice is the program that has the same bits as without a
+// limit. If it does not fit, all attention is fused, which may round differently.
+absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const CompileRequest& request,
+                                        const CompileOptions& options) {
+  const int64_t limit = request.policy().memory_limit_bytes();
+  std::unique_ptr<Module> copy = limit > 0 ? module->Clone() : nullptr;
+  XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options));
+  if (planned.fits) return planned;
+  if (options.attention != AttentionChoice::kByCost || !planned.has_separate_attention) {
+    return MemoryLimitError(planned.usual, {planned.result.program, planned.result.assignment}, limit);
+  }
+  CompileOptions fused = options;
+  fused.attention = AttentionChoice::kAlways;
+  fused.attention_costs = nullptr;
+  XLAD_ASSIGN_OR_RETURN(Planned other, Plan(std::move(copy), request, fused));
+  if (!other.fits) {
+    const bool is_less = TotalBytes(other.result.assignment) < TotalBytes(planned.result.assignment);
+    const Compilation& least = is_less ? other.result : planned.result;
+    return MemoryLimitError(planned.usual, {least.program, least.assignment}, limit);
+  }
+  other.result.usual_bytes = planned.result.usual_bytes;
+  other.result.fuses_all_attention = true;
+  return other;
+}
+
+}  // namespace
+
+absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<Module> module, const CompileRequest& request,
+                                           const CompileOptions& options) {
+  const CompilePolicy& policy = request.policy();
+  XLAD_ASSIGN_OR_RETURN(const ScheduleTables schedules, ScheduleTables::Read(policy));
+  XLAD_ASSIGN_OR_RETURN(Planned planned, PlanWithinLimit(std::move(module), request, options));
+  Compilation result = std::move(planned.result);
   const bool is_gpu = IsGpu(request.target());
-  const StepOptions steps = {context.devices, policy.check_numerics(), policy.reduction_mode(), &schedules, is_gpu};
+  const StepOptions steps = {planned.context.devices, policy.check_numerics(), policy.reduction_mode(), &schedules,
+                             is_gpu};
   XLAD_ASSIGN_OR_RETURN(result.steps, Timed("build-steps", &result.times, [&] {
                           return BuildSteps(result.program, result.assignment, steps);
                         }));

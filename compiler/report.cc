@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "compiler/buffers/rematerialize.h"
 #include "tensor/shape.h"
 
 namespace xlad::compiler {
@@ -25,7 +26,7 @@ class Printer {
   template <typename Steps>
   void Print(const Steps& steps, const std::string& indent) {
     for (const Step& step : steps) {
-      absl::StrAppend(&text_, indent, Head(step), "  %", step.name());
+      absl::StrAppend(&text_, indent, Head(step), "  %", step.name(), step.is_repeated() ? "  again" : "");
       if (!step.source().empty()) absl::StrAppend(&text_, "  ", step.source());
       absl::StrAppend(&text_, "\n");
       if (step.has_while_()) {
@@ -126,6 +127,24 @@ std::string BuffersText(const Executable& executable) {
   };
   absl::StrAppendFormat(&text, "total %d; %d bytes of parameters read, %d of results written\n", total,
                         bytes(executable.parameters()), bytes(executable.results()));
+  const std::string changes = RematerializationText(executable);
+  return changes.empty() ? text : absl::StrCat(text, changes, "\n");
+}
+
+std::string RematerializationText(const Executable& executable) {
+  if (!executable.has_rematerialization()) return "";
+  const Rematerialization& changes = executable.rematerialization();
+  int64_t total = 0;
+  for (const Allocation& allocation : executable.allocations()) total += allocation.bytes();
+  std::string text = absl::StrCat("because of the memory limit, the step needs ", total, " bytes on a device instead of ",
+                                  changes.usual_bytes());
+  if (changes.operations() > 0) {
+    absl::StrAppend(&text, "; ",
+                    WorkText({changes.operations(), changes.flops(), changes.usual_flops(), changes.bytes()}));
+  }
+  if (changes.fuses_all_attention()) {
+    text += "; all attention is fused, so results may differ in the last bits from those without the limit";
+  }
   return text;
 }
 

@@ -11,6 +11,9 @@ namespace xlad::compiler {
 std::string StepsText(const Executable& executable);
 // The allocations, the buffers of the entry's parameters and results, and sums of bytes.
 std::string BuffersText(const Executable& executable);
+// What the memory limit has changed: the bytes with and without it, and the number and cost of repeated steps. Empty if
+// the program is the same as without a limit.
+std::string RematerializationText(const Executable& executable);
 // The times of the passes, one pass per line, and their sum.
 std::string TimesText(const std::vector<PassTime>& times);
 

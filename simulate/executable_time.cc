@@ -1,5 +1,6 @@
 #include "simulate/executable_time.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -43,6 +44,18 @@ void SetStepTimes(const TimeByName& us_of, const Slice& slice, Steps* steps) {
   }
 }
 
+// The sum of the times of repeated steps, which the compiled module does not contain.
+double RepeatedUs(const Steps& steps) {
+  double us = 0;
+  for (const Step& step : steps) {
+    if (step.is_repeated()) us += step.simulated_us();
+    if (!step.has_while_()) continue;
+    const double trips = static_cast<double>(std::max<int64_t>(step.while_().trip_count(), 1));
+    us += trips * RepeatedUs(step.while_().body());
+  }
+  return us;
+}
+
 void Fill(const StepTime& time, SimulatedTime* simulated) {
   simulated->set_us(time.us);
   simulated->set_mxu_us(time.mxu_us);
@@ -75,6 +88,7 @@ absl::Status SetSimulatedTimes(const hlo::Module& compiled, Executable* executab
   TimeByName us_of;
   for (const auto& [instruction, us] : time->instruction_us) us_of[instruction->name()] = us;
   SetStepTimes(us_of, slice, executable->mutable_steps());
+  simulated->set_us(simulated->us() + RepeatedUs(executable->steps()));
   return absl::OkStatus();
 }
 

@@ -138,13 +138,29 @@ TEST(AttentionCost, CountsWork) {
   EXPECT_EQ(CountOf(masked.costs[0].separate, "expensive"), 2 * 1536 * 1536);
 }
 
-TEST(AttentionCost, AMemoryLimitFusesAllAttention) {
+// A limit fuses all attention only if the program does not fit otherwise, because fused attention rounds differently.
+TEST(AttentionCost, ALowMemoryLimitFusesAllAttention) {
   const Sizes small = {16, 32, 32, 16};
-  CompileRequest request;
-  request.mutable_policy()->set_memory_limit_bytes(int64_t{1} << 30);
-  EXPECT_EQ(Compiled(small, request).ops, 2);
-  EXPECT_EQ(Compiled(small, request, AttentionChoice::kNever).ops, 0);
+  EXPECT_EQ(Compiled(small).ops, 0);
   EXPECT_EQ(Compiled(small, {}, AttentionChoice::kAlways).ops, 2);
+  CompileRequest request;
+  int64_t limit = int64_t{1} << 30;
+  bool fuses = false;
+  for (;; limit = limit * 19 / 20) {
+    request.mutable_policy()->set_memory_limit_bytes(limit);
+    const auto compilation = CompileToSteps(Program(small), request);
+    if (!compilation.ok()) break;
+    int ops = 0;
+    for (const LibraryOp& op : compilation->steps.library_ops) ops += op.has_attention() ? 1 : 0;
+    EXPECT_EQ(compilation->fuses_all_attention, ops == 2) << limit;
+    EXPECT_TRUE(ops == 2 || !fuses) << limit;
+    fuses = ops == 2;
+  }
+  EXPECT_TRUE(fuses);
+  CompileOptions options;
+  options.attention = AttentionChoice::kNever;
+  request.mutable_policy()->set_memory_limit_bytes(limit * 20 / 19 + 1);
+  EXPECT_FALSE(CompileToSteps(Program(small), request, options).ok()) << "separate steps need more memory";
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ class Assigner {
   BufferAssignment Run(int64_t points) {
     AddAllocations();
     FillArena(points);
-    result_.peak_bytes = Peak(points);
+    const std::vector<int64_t> live = LiveTemporaryBytes(program_, classes_, points);
+    result_.peak_bytes = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
     return std::move(result_);
   }
 
@@ -147,7 +148,7 @@ class Assigner {
   void FillArena(int64_t points) {
     std::vector<int> order;
     for (int c = 0; c < std::ssize(classes_.members); ++c) {
-      if (IsTemporary(c)) order.push_back(c);
+      if (IsTemporary(program_, classes_, c)) order.push_back(c);
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
     Arena arena(classes_, points);
@@ -160,35 +161,12 @@ class Assigner {
     result_.allocations[0].set_bytes(arena.size());
   }
 
-  bool IsTemporary(int c) const {
-    const std::vector<int>& members = classes_.members[c];
-    return !members.empty() && std::all_of(members.begin(), members.end(), [&](int v) {
-      return program_.values[v].kind == BufferValue::Kind::kTemporary;
-    });
-  }
   int64_t Bytes(int c) const { return program_.values[classes_.members[c][0]].bytes; }
   void SetSlice(int v, int32_t allocation, int64_t offset) {
     BufferSlice& slice = result_.slices[v];
     slice.set_allocation(allocation);
     slice.set_offset(offset);
     slice.set_bytes(program_.values[v].bytes);
-  }
-
-  int64_t Peak(int64_t points) const {
-    std::vector<int64_t> change(points + 1, 0);
-    for (int c = 0; c < std::ssize(classes_.members); ++c) {
-      if (!IsTemporary(c)) continue;
-      for (const Interval& interval : classes_.live[c]) {
-        change[std::max<int64_t>(interval.first, 0)] += RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
-        change[interval.last + 1] -= RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
-      }
-    }
-    int64_t now = 0, most = 0;
-    for (int64_t delta : change) {
-      now += delta;
-      most = std::max(most, now);
-    }
-    return most;
   }
 
   const LinearProgram& program_;

@@ -1,6 +1,10 @@
 #include "compiler/buffers/coalesce.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "base/kernel_abi.h"
+#include "base/rounding.h"
 
 namespace xlad::compiler {
 namespace {
@@ -124,6 +128,28 @@ BufferClasses Coalesce(const LinearProgram& program, const Liveness& liveness) {
   ClassMerger merger(program, liveness);
   for (const Candidate& candidate : candidates) merger.TryMerge(candidate.a, candidate.b);
   return merger.Finish();
+}
+
+bool IsTemporary(const LinearProgram& program, const BufferClasses& classes, int number) {
+  const std::vector<int>& members = classes.members[number];
+  return !members.empty() && std::all_of(members.begin(), members.end(), [&](int v) {
+    return program.values[v].kind == BufferValue::Kind::kTemporary;
+  });
+}
+
+std::vector<int64_t> LiveTemporaryBytes(const LinearProgram& program, const BufferClasses& classes, int64_t points) {
+  std::vector<int64_t> live(points + 1, 0);  // At first, the change at each point.
+  for (int c = 0; c < std::ssize(classes.members); ++c) {
+    if (!IsTemporary(program, classes, c)) continue;
+    const int64_t bytes = RoundUp(program.values[classes.members[c][0]].bytes, XLAD_BUFFER_ALIGNMENT);
+    for (const Interval& interval : classes.live[c]) {
+      live[std::max<int64_t>(interval.first, 0)] += bytes;
+      live[interval.last + 1] -= bytes;
+    }
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  live.pop_back();
+  return live;
 }
 
 }  // namespace xlad::compiler

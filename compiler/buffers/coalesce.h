@@ -19,4 +19,9 @@ struct BufferClasses {
 
 BufferClasses Coalesce(const LinearProgram& program, const Liveness& liveness);
 
+// Whether the class has values and all of them are temporaries.
+bool IsTemporary(const LinearProgram& program, const BufferClasses& classes, int number);
+// For each point, the bytes of the classes of temporaries that are live, each rounded up to the alignment of buffers.
+std::vector<int64_t> LiveTemporaryBytes(const LinearProgram& program, const BufferClasses& classes, int64_t points);
+
 }  // namespace xlad::compiler

@@ -39,6 +39,7 @@ struct LinearOp {
   Kind kind = Kind::kKernel;
   const Instruction* instruction = nullptr;    // For a copy: the instruction for which the copy is made.
   int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
+  bool is_repeated = false;                    // Whether the operation computes values again; see rematerialize.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.
   // Pairs (position in outputs, position in inputs) that may share a buffer.

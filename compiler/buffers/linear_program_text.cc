@@ -13,6 +13,7 @@ std::string ValuesText(const LinearProgram& program, const std::vector<int>& val
 std::string NameOf(const LinearOp& op) {
   if (op.kind == LinearOp::Kind::kCopy) return "copy";
   const absl::string_view opcode = hlo::ToString(op.instruction->opcode());
+  if (op.is_repeated) return absl::StrCat(opcode, " again");
   if (op.request == 0) return std::string(opcode);
   const bool starts = op.kind == LinearOp::Kind::kCollective;
   return absl::StrCat(opcode, starts ? "-start #" : "-done #", op.request);

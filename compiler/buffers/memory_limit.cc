@@ -55,7 +55,8 @@ struct Peak {
   int64_t bytes = 0;
 };
 
-Peak FindPeak(const LinearProgram& program, const Liveness& liveness, const BufferAssignment& assignment) {
+Peak FindPeak(const PlannedProgram& plan, const Liveness& liveness) {
+  const auto& [program, assignment] = plan;
   // Values that share memory are counted once.
   std::map<std::pair<int64_t, int64_t>, std::pair<int64_t, Intervals>> places;
   for (int v = 0; v < std::ssize(program.values); ++v) {
@@ -99,8 +100,8 @@ std::string PeakText(const Liveness& liveness, const Peak& peak) {
 
 // Lists the largest values with memory of their own, largest first. These are parameters, results and constants, and
 // the temporaries that are live at the peak.
-std::string LargestValues(const LinearProgram& program, const BufferAssignment& assignment, const Liveness& liveness,
-                          const Peak& peak) {
+std::string LargestValues(const PlannedProgram& plan, const Liveness& liveness, const Peak& peak) {
+  const auto& [program, assignment] = plan;
   std::vector<const Instruction*> writers(program.values.size());
   FindWriters(program.ops, &writers);
   std::vector<int> order;
@@ -125,26 +126,31 @@ std::string LargestValues(const LinearProgram& program, const BufferAssignment& 
 
 }  // namespace
 
-absl::Status CheckMemoryLimit(const LinearProgram& program, const BufferAssignment& assignment, int64_t limit) {
-  if (limit <= 0) return absl::OkStatus();
-  int64_t total = 0;
+absl::Status MemoryLimitError(const PlannedProgram& usual, const PlannedProgram& least, int64_t limit) {
   std::vector<std::string> parts;
   for (const Allocation::Kind kind :
        {Allocation::PARAMETER, Allocation::RESULT, Allocation::CONSTANT, Allocation::TEMPORARY}) {
     int64_t bytes = 0;
-    for (const Allocation& allocation : assignment.allocations) {
+    for (const Allocation& allocation : usual.assignment.allocations) {
       if (allocation.kind() == kind) bytes += allocation.bytes();
     }
-    total += bytes;
     parts.push_back(absl::StrCat(KindName(kind), " ", bytes));
   }
-  if (total <= limit) return absl::OkStatus();
-  const Liveness liveness = ComputeLiveness(program);
-  const Peak peak = FindPeak(program, liveness, assignment);
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "memory limit: found a step that needs ", total, " bytes on a device (", absl::StrJoin(parts, ", "),
-      "), expected at most ", limit, PeakText(liveness, peak), "; the largest values: ",
-      LargestValues(program, assignment, liveness, peak), ". Use a larger mesh, a smaller batch or a higher limit"));
+  const Liveness liveness = ComputeLiveness(usual.program);
+  const Peak peak = FindPeak(usual, liveness);
+  std::string text = absl::StrCat("memory limit: found a step that needs ", TotalBytes(usual.assignment),
+                                  " bytes on a device (", absl::StrJoin(parts, ", "), "), expected at most ", limit,
+                                  PeakText(liveness, peak), "; the largest values: ",
+                                  LargestValues(usual, liveness, peak));
+  if (TotalBytes(least.assignment) < TotalBytes(usual.assignment)) {
+    const Liveness of_least = ComputeLiveness(least.program);
+    const Peak least_peak = FindPeak(least, of_least);
+    absl::StrAppend(&text, ". It needs at least ", TotalBytes(least.assignment), " bytes if values are computed again (",
+                    WorkText(RepeatedWorkOf(least.program)), ")", PeakText(of_least, least_peak),
+                    "; the largest values are then: ", LargestValues(least, of_least, least_peak));
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat(text, ". Use a larger mesh, a smaller batch or a higher limit"));
 }
 
 }  // namespace xlad::compiler

@@ -1,13 +1,14 @@
 // The limit on the memory that a step may need on each device.
 #pragma once
 
-#include "compiler/buffers/buffer_assignment.h"
+#include "compiler/buffers/rematerialize.h"
 
 namespace xlad::compiler {
 
-// ResourceExhausted if the allocations need more than `limit` bytes. A limit of 0 means that there is no limit. The
-// error has the bytes of parameters, results, constants and temporaries, the operation at which the most bytes of
-// temporaries are live, with its line in the user's code, and the largest values at that time.
-absl::Status CheckMemoryLimit(const LinearProgram& program, const BufferAssignment& assignment, int64_t limit);
+// The ResourceExhausted error of a program that does not fit into `limit` bytes. `usual` is the program without repeated
+// operations, and `least` the one that needs least. The error has the bytes of parameters, results, constants and
+// temporaries, the operation at which the most bytes of temporaries are live, with its line in the user's code, and the
+// largest values at that time. If `least` has repeated operations, their cost, its bytes and its largest values follow.
+absl::Status MemoryLimitError(const PlannedProgram& usual, const PlannedProgram& least, int64_t limit);
 
 }  // namespace xlad::compiler

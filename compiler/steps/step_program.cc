@@ -42,6 +42,7 @@ class StepBuilder {
     for (const LinearOp& op : ops) {
       Step step;
       step.set_name(op.instruction->name());
+      step.set_is_repeated(op.is_repeated);
       step.set_source(op.instruction->parent()->parent()->SourceOf(*op.instruction));
       XLAD_ASSIGN_OR_RETURN(bool needed, Fill(op, &step));
       if (!needed) continue;

@@ -190,6 +190,15 @@ class Data(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "found evaluate without evaluate_every"):
             Recovery().with_evaluation(len, None, 100)
 
+    def test_the_memory_limit_is_part_of_the_spec(self):
+        for limit in (0, 1, 2**40):
+            spec = protos.message("JobSpec")()
+            Recovery(memory_limit=limit).fill(spec)
+            self.assertEqual(spec.compile.memory_limit_bytes, limit)
+        for limit in (-1, 1.5, "1GB"):
+            with self.assertRaisesRegex(ValueError, "found memory_limit=.*, expected a whole number"):
+                Recovery(memory_limit=limit).fill(protos.message("JobSpec")())
+
 
 class Indices(unittest.TestCase):
     def test_indices_select_the_same_elements_as_in_numpy(self):

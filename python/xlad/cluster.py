@@ -66,6 +66,7 @@ class Cluster:
         drop_last: bool = False,
         stop_when_not_finite: bool = False,
         mode: str = "run-to-run",
+        memory_limit: int = 0,
         on_step: Callable[[Step], Any] | None = None,
         evaluate: Callable[[Any, int], Any] | None = None,
         evaluate_every: int | None = None,
@@ -99,6 +100,9 @@ class Cluster:
         "canonical" they are also the same on every number of devices that divides the size of the mesh (a device then
         runs several shards). With "fast" the order is arbitrary.
 
+        `memory_limit` is the most bytes that a device may need for a step; 0 means no limit. If the program needs more,
+        values are computed again instead of kept. A program that still needs more is refused.
+
         While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
         with the state before every `evaluate_every`-th step, and with the final state if the number of steps is a
         multiple of it. The results of `evaluate` are in `run.evaluations`. A progress bar is drawn on a terminal or in
@@ -110,7 +114,7 @@ class Cluster:
         watching = Watching([], on_step=on_step, draws_steps=progress, progress=for_user(progress),
                             first_step=whole_number(start_step, "start_step"))
         recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite,
-                            mode=mode)
+                            mode=mode, memory_limit=memory_limit)
         if isinstance(step, (str, pathlib.Path)):
             given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name,
                      "evaluate": evaluate, "evaluate_every": evaluate_every, "shuffle": shuffle or None,

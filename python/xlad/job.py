@@ -45,7 +45,7 @@ def whole_number(value: Any, what: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Recovery:
-    """When a job saves its state, the state from which it starts, and the order of its reductions among devices."""
+    """When a job saves its state, the state from which it starts, and how its program is compiled."""
 
     checkpoint_every: int | None = None  # In steps; None means every 5 minutes.
     resume: str | None = None  # A job's id or the URI of a checkpoint; None means the initial state of the job.
@@ -53,6 +53,7 @@ class Recovery:
     keep: int = 0  # The number of checkpoints that are kept; 0 means the default, 2.
     stop_when_not_finite: bool = False
     mode: str = "run-to-run"
+    memory_limit: int = 0  # In bytes; 0 means no limit.
 
     def with_evaluation(self, evaluate: Any, every: int | None, steps: int) -> Recovery:
         """Returns these options, changed so that the checkpoints that evaluations need are saved and kept."""
@@ -79,6 +80,7 @@ class Recovery:
         if self.mode not in _MODES:
             raise ValueError(f"found mode={self.mode!r}, expected one of {', '.join(_MODES)}")
         spec.compile.reduction_mode = _MODES.index(self.mode)
+        spec.compile.memory_limit_bytes = whole_number(self.memory_limit, "memory_limit")
         spec.stop_when_not_finite = self.stop_when_not_finite
         spec.resume = self.resume or ""
         spec.start_step = self.start_step

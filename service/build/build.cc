@@ -8,6 +8,7 @@
 #include "base/file_system.h"
 #include "base/sandbox.h"
 #include "compiler/compile.h"
+#include "compiler/report.h"
 #include "compiler/serialize.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
@@ -75,6 +76,8 @@ absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, Buil
   XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, {}, false));
   XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
   for (const std::string& warning : compiled.executable.simulated().warnings()) response->add_warnings(warning);
+  const std::string changes = compiler::RematerializationText(compiled.executable);
+  if (!changes.empty()) response->add_warnings(changes);
   return compiler::SerializeExecutable(compiled.executable);
 }
 

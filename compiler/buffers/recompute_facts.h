@@ -1,0 +1,60 @@
+// What rematerialization needs to know about one list of operations of a LinearProgram: the entry, a body or a branch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/buffers/coalesce.h"
+
+namespace xlad::compiler {
+
+// The way from the entry's operations to a nested list: positions of operations and numbers of their bodies.
+struct ListPath {
+  struct Entry {
+    size_t position = 0, body = 0;
+  };
+  std::vector<Entry> entries;  // Empty for the entry's operations.
+};
+std::vector<LinearOp>& ListAt(LinearProgram* program, const ListPath& path);
+
+// Liveness, shared buffers and live bytes of a program.
+struct MemoryProfile {
+  explicit MemoryProfile(const LinearProgram& program);
+
+  Liveness liveness;
+  BufferClasses classes;
+  std::vector<int64_t> live_bytes;  // For each point, the bytes of live temporaries.
+  int64_t peak_point = 0, peak_bytes = 0;
+};
+
+// The nested list in which the point is, from the outermost list to the innermost one, without conditions of loops.
+std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& liveness, int64_t point);
+
+// Positions are those of the list. An operation that contains others reads and writes what these read and write.
+struct RecomputeFacts {
+  RecomputeFacts(const LinearProgram& program, const ListPath& path, const MemoryProfile& profile);
+
+  // The last position before which `value` can be read again with the content that the operation at `reader` reads.
+  // Afterwards the value, or another one in the same buffer, is written.
+  int LastRead(int value, int reader) const;
+
+  int size = 0;                                // The number of operations.
+  std::vector<std::vector<int>> reads;         // For each operation, the distinct values that it reads.
+  std::vector<std::vector<int>> writes;        // For each operation that contains no others, its results.
+  std::vector<bool> can_repeat;                // Whether the operation may be executed again.
+  std::vector<double> ns;                      // The estimated time of operations that may be repeated.
+  std::vector<int64_t> live_bytes;             // For each operation, the most temporaries that are live during it.
+  std::vector<int> def;                        // For each value, the only operation that writes it, or -1.
+  std::vector<std::vector<int>> uses;          // For each value with a def, the operations that read it.
+  std::vector<int64_t> bytes;                  // For each value, rounded up to the alignment of buffers.
+
+ private:
+  void AddOperations(const std::vector<LinearOp>& ops, const std::vector<int>& writers, const LinearProgram& program);
+  void AddLiveBytes(const std::vector<LinearOp>& ops, const MemoryProfile& profile);
+
+  std::vector<int> closed_;                     // For each value with a def: see LastRead.
+  std::vector<int> class_of_;
+  std::vector<std::vector<int>> class_writes_;  // For each class, the positions at which its values are written.
+};
+
+}  // namespace xlad::compiler
