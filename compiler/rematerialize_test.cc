@@ -8,6 +8,7 @@
 #include "absl/strings/substitute.h"
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
+#include "base/work.h"
 #include "compiler/buffers/rematerialize.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
@@ -177,6 +178,20 @@ TEST(Rematerialize, AHigherLimitNeedsFewerRepeatedOperations) {
   EXPECT_EQ(outcomes.back().operations, 0);
   // A layer is a dot and a tanh. At 95 %, two of 32 layers are repeated.
   EXPECT_LE(outcomes[4].operations, 6);
+}
+
+// The number of plans that are tried is bounded. Larger programs may need more of them.
+TEST(Rematerialize, WorkIsLessThanQuadratic) {
+  const auto work_of = [](int layers, int percent) {
+    const auto module = Parse(Layers(layers, 8, 8));
+    const int64_t before = WorkOfThread();
+    ArenasOf(*module, percent);
+    return WorkOfThread() - before;
+  };
+  for (const int percent : {0, 25, 60}) {
+    const int64_t small = work_of(100, percent), large = work_of(400, percent);
+    EXPECT_LT(large, 12 * small) << percent << ": " << small << " and " << large;
+  }
 }
 
 // The iterations of a loop each have a forward and a backward pass, as for accumulated gradients.

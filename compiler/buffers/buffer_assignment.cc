@@ -1,6 +1,7 @@
 #include "compiler/buffers/buffer_assignment.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/kernel_abi.h"
@@ -11,23 +12,30 @@
 namespace xlad::compiler {
 namespace {
 
-struct Block {
-  int64_t first, last;
-};
-
 // Chooses offsets in the arena by best fit.
+//
+// Time is divided at the starts of all intervals. These times are the leaves of a segment tree. A placed block is entered
+// in the few nodes that together cover its intervals, and in all nodes above them. A node has two sets of addresses:
+// those that are taken during the whole time of the node, and those that are taken at some time of it. Neighboring
+// blocks are one range of addresses, so the sets are small even if thousands of blocks are live at the same time.
 class Arena {
  public:
-  Arena(const BufferClasses& classes, int64_t points)
-      : classes_(classes), points_of_part_(points / kParts + 1), nodes_(2 * kParts), marks_(classes.live.size(), -1) {}
+  Arena(const BufferClasses& classes, const std::vector<int>& numbers) : classes_(classes) {
+    for (const int number : numbers) {
+      for (const Interval& interval : classes.live[number]) starts_.push_back(interval.first);
+    }
+    std::sort(starts_.begin(), starts_.end());
+    starts_.erase(std::unique(starts_.begin(), starts_.end()), starts_.end());
+    nodes_.resize(2 * std::bit_ceil(std::max<size_t>(starts_.size(), 1)));
+  }
 
   // Returns the offset of class `number`. Considers the classes that were placed before and are live at the same time:
   // the offset is the start of the smallest sufficient gap between them, or the end of the last one.
   int64_t Place(int number, int64_t bytes) {
-    const Intervals& live = classes_.live[number];
     std::vector<Block> taken;
-    for (const int other : PlacedNear(live)) {
-      if (Overlap(live, classes_.live[placed_[other].number])) taken.push_back(placed_[other].block);
+    for (const Interval& interval : classes_.live[number]) {
+      const auto [first, last] = LeavesOf(interval);
+      AddTaken(1, 0, static_cast<int>(nodes_.size() / 2), first, last, &taken);
     }
     std::sort(taken.begin(), taken.end(), [](const Block& a, const Block& b) { return a.first < b.first; });
     int64_t best = -1, best_gap = 0, end = 0;
@@ -40,61 +48,72 @@ class Arena {
       end = std::max(end, block.last);
     }
     if (best < 0) best = end;
-    Enter(live, static_cast<int>(placed_.size()));
-    placed_.push_back({number, {best, best + bytes}});
+    for (const Interval& interval : classes_.live[number]) {
+      const auto [first, last] = LeavesOf(interval);
+      Enter(1, 0, static_cast<int>(nodes_.size() / 2), first, last, {best, best + bytes});
+    }
     size_ = std::max(size_, best + bytes);
     return best;
   }
   int64_t size() const { return size_; }
 
  private:
-  struct Placed {
-    int number;
-    Block block;
+  struct Block {
+    int64_t first, last;  // The address after the block is `last`.
+  };
+  using Blocks = std::vector<Block>;  // Sorted; there is a gap between any two.
+  struct Node {
+    Blocks always, sometimes;  // `sometimes` includes `always`.
   };
 
-  // Time is divided into this many parts of equal length. They are the leaves of a segment tree: a binary tree in which
-  // node n has the children 2n and 2n + 1. A placed class is entered in the few nodes that together cover its
-  // intervals.
-  static constexpr int64_t kParts = 512;
-
-  int64_t LeafOf(int64_t point) const {
-    return kParts + std::clamp<int64_t>(point / points_of_part_, 0, kParts - 1);
+  // The first and the last leaf of an interval. A leaf is the time from a start to the next one. Intervals that begin at
+  // starts overlap if and only if they have a common leaf.
+  std::pair<int, int> LeavesOf(const Interval& interval) const {
+    const auto first = std::lower_bound(starts_.begin(), starts_.end(), interval.first);
+    const auto end = std::upper_bound(first, starts_.end(), interval.last);
+    return {static_cast<int>(first - starts_.begin()), static_cast<int>(end - starts_.begin()) - 1};
   }
 
-  void Enter(const Intervals& live, int placed) {
-    for (const Interval& interval : live) {
-      int64_t first = LeafOf(interval.first), end = LeafOf(interval.last) + 1;
-      for (; first < end; first /= 2, end /= 2) {
-        if (first % 2 == 1) nodes_[first++].push_back(placed);
-        if (end % 2 == 1) nodes_[--end].push_back(placed);
-      }
-    }
+  // Node `node` covers `size` leaves from `begin` on. Its children 2n and 2n + 1 cover a half each.
+  void AddTaken(int node, int begin, int size, int first, int last, std::vector<Block>* taken) const {
+    if (last < begin || begin + size <= first || nodes_[node].sometimes.empty()) return;
+    const bool is_covered = first <= begin && begin + size - 1 <= last;
+    const Blocks& blocks = is_covered ? nodes_[node].sometimes : nodes_[node].always;
+    CountWork(1 + std::ssize(blocks));
+    taken->insert(taken->end(), blocks.begin(), blocks.end());
+    if (is_covered) return;
+    AddTaken(2 * node, begin, size / 2, first, last, taken);
+    AddTaken(2 * node + 1, begin + size / 2, size / 2, first, last, taken);
   }
 
-  // The classes that were placed before and are live in one of the parts of `live`.
-  std::vector<int> PlacedNear(const Intervals& live) {
-    std::vector<int> near;
-    const auto mark = static_cast<int>(placed_.size());
-    for (const Interval& interval : live) {
-      int64_t first = LeafOf(interval.first), last = LeafOf(interval.last);
-      for (; first > 0; first /= 2, last /= 2) {
-        for (int64_t node = first; node <= last; ++node) {
-          CountWork(std::ssize(nodes_[node]));
-          for (const int other : nodes_[node]) {
-            if (std::exchange(marks_[other], mark) != mark) near.push_back(other);
-          }
-        }
-      }
+  void Enter(int node, int begin, int size, int first, int last, const Block& block) {
+    if (last < begin || begin + size <= first) return;
+    CountWork();
+    Insert(block, &nodes_[node].sometimes);
+    if (first <= begin && begin + size - 1 <= last) return Insert(block, &nodes_[node].always);
+    Enter(2 * node, begin, size / 2, first, last, block);
+    Enter(2 * node + 1, begin + size / 2, size / 2, first, last, block);
+  }
+
+  static void Insert(Block block, Blocks* blocks) {
+    const auto first = std::partition_point(blocks->begin(), blocks->end(),
+                                            [&](const Block& other) { return other.last < block.first; });
+    auto end = first;
+    for (; end != blocks->end() && end->first <= block.last; ++end) {
+      block.first = std::min(block.first, end->first);
+      block.last = std::max(block.last, end->last);
     }
-    return near;
+    if (first == end) {
+      blocks->insert(first, block);
+    } else {
+      *first = block;
+      blocks->erase(first + 1, end);
+    }
   }
 
   const BufferClasses& classes_;
-  const int64_t points_of_part_;
-  std::vector<std::vector<int>> nodes_;  // For each node of the tree, the placed classes that are entered in it.
-  std::vector<int> marks_;               // For each placed class, the number of the last search that found it.
-  std::vector<Placed> placed_;
+  std::vector<int64_t> starts_;
+  std::vector<Node> nodes_;  // Node 1 is the root.
   int64_t size_ = 0;
 };
 
@@ -108,7 +127,7 @@ class Assigner {
 
   BufferAssignment Run(int64_t points) {
     AddAllocations();
-    FillArena(points);
+    FillArena();
     const std::vector<int64_t> live = LiveTemporaryBytes(program_, classes_, points);
     result_.peak_bytes = live.empty() ? 0 : *std::max_element(live.begin(), live.end());
     return std::move(result_);
@@ -145,13 +164,13 @@ class Assigner {
     for (int member : classes_.members[c]) SetSlice(member, number, 0);
   }
 
-  void FillArena(int64_t points) {
+  void FillArena() {
     std::vector<int> order;
     for (int c = 0; c < std::ssize(classes_.members); ++c) {
       if (IsTemporary(program_, classes_, c)) order.push_back(c);
     }
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return Bytes(a) > Bytes(b); });
-    Arena arena(classes_, points);
+    Arena arena(classes_, order);
     for (int c : order) {
       const int64_t bytes = RoundUp(Bytes(c), XLAD_BUFFER_ALIGNMENT);
       const int64_t offset = bytes == 0 ? 0 : arena.Place(c, bytes);

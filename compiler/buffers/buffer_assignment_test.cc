@@ -7,6 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/kernel_abi.h"
+#include "base/random.h"
+#include "base/rounding.h"
+#include "base/work.h"
+#include "compiler/buffers/coalesce.h"
 #include "compiler/compile.h"
 #include "compiler/testing/random_program.h"
 #include "hlo/text/text.h"
@@ -179,6 +184,87 @@ void JoinCopies(const std::vector<LinearOp>& ops, std::vector<int>* group) {
 }
 
 // The checker rejects every assignment in which two values that are live at the same time share memory.
+// A program of `count` operations. Each writes one value of a random size, which a later operation reads for the last
+// time: one of the next `most_steps`, or the last one.
+LinearProgram RandomLifetimes(int count, int most_steps, Random* random) {
+  LinearProgram program;
+  program.values.resize(count);
+  program.ops.resize(count + 1);
+  for (int i = 0; i < count; ++i) {
+    program.values[i].bytes = 16 * random->Below(6) * random->Below(40);
+    program.ops[i].outputs = {i};
+    const auto end = i + 1 + static_cast<int64_t>(random->Below(most_steps));
+    program.ops[std::min<int64_t>(end, count)].inputs.push_back(i);
+  }
+  return program;
+}
+
+// The offsets that best fit chooses: the largest class first, each in the smallest sufficient gap between the classes
+// that are live at the same time.
+std::vector<int64_t> OffsetsByBestFit(const LinearProgram& program) {
+  const Liveness liveness = ComputeLiveness(program);
+  const BufferClasses classes = Coalesce(program, liveness);
+  std::vector<int> order(program.values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return program.values[a].bytes > program.values[b].bytes; });
+  std::vector<int64_t> offsets(order.size(), 0);
+  std::vector<int> placed;
+  for (const int value : order) {
+    const auto size_of = [&](int v) { return RoundUp(program.values[v].bytes, XLAD_BUFFER_ALIGNMENT); };
+    if (size_of(value) == 0) continue;
+    std::vector<std::pair<int64_t, int64_t>> taken;
+    for (const int other : placed) {
+      if (!Overlap(classes.live[value], classes.live[other])) continue;
+      taken.emplace_back(offsets[other], offsets[other] + size_of(other));
+    }
+    std::sort(taken.begin(), taken.end());
+    int64_t best = -1, best_gap = 0, end = 0;
+    for (const auto& [first, last] : taken) {
+      const int64_t gap = first - end;
+      if (gap >= size_of(value) && (best < 0 || gap < best_gap)) {
+        best = end;
+        best_gap = gap;
+      }
+      end = std::max(end, last);
+    }
+    offsets[value] = best < 0 ? end : best;
+    placed.push_back(value);
+  }
+  return offsets;
+}
+
+TEST(BufferAssignment, PlacesTemporariesByBestFit) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const auto random = SeededRandom(seed);
+    const LinearProgram program = RandomLifetimes(1 + random->Below(80), 1 + random->Below(60), random.get());
+    const BufferAssignment assignment = AssignBuffers(program);
+    const std::vector<int64_t> expected = OffsetsByBestFit(program);
+    for (size_t v = 0; v < expected.size(); ++v) {
+      ASSERT_EQ(assignment.slices[v].offset(), expected[v]) << "seed " << seed << " value " << v;
+    }
+  }
+}
+
+TEST(BufferAssignment, WorkIsNearlyLinearIfAllValuesAreLiveAtOnce) {
+  const auto work_of = [&](int count) {
+    LinearProgram program;  // The last operation reads all values.
+    program.values.resize(count);
+    program.ops.resize(count + 1);
+    for (int i = 0; i < count; ++i) {
+      program.values[i].bytes = 4096;
+      program.ops[i].outputs = {i};
+      program.ops[count].inputs.push_back(i);
+    }
+    const int64_t before = WorkOfThread();
+    EXPECT_EQ(AssignBuffers(program).arena_bytes, 4096 * count);
+    return WorkOfThread() - before;
+  };
+  const int64_t small = work_of(1000), large = work_of(4000);
+  EXPECT_GT(small, 1000);
+  EXPECT_LT(large, 6 * small) << small << " and " << large;
+}
+
 TEST(CheckAssignment, FindsOverwrittenValues) {
   int wrong = 0, found = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
