@@ -28,8 +28,8 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
                   "kernel schedules instead of the compiler's own, as compile --emit schedules prints them")
       ->check(InputFile());
   app->add_option("--memory-limit", flags->memory_limit_bytes,
-                  "the most memory of a step on a device, in bytes or as 500MB or 2GB: values are computed again instead "
-                  "of kept, and a program that still needs more is refused; 0: no limit")
+                  "the most memory of a step on a device, in bytes or as 500MB or 2GB: values are computed again "
+                  "instead of kept, and a program that still needs more is refused; 0: no limit")
       ->transform(ByteSize())
       ->check(AtLeast(0))
       ->capture_default_str();

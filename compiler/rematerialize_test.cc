@@ -1,4 +1,6 @@
 // Memory limits: programs that compute values again fit into the limit, and their results have the same bits.
+#include "compiler/buffers/rematerialize.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include "base/file_system.h"
 #include "base/testing/case_count.h"
 #include "base/work.h"
-#include "compiler/buffers/rematerialize.h"
 #include "compiler/testing/random_program.h"
 #include "compiler/testing/run_steps.h"
 #include "hlo/text/text.h"
@@ -49,15 +50,15 @@ void ExpectSameBits(const Compilation& found, const Compilation& expected, const
 }
 
 // What a limit did to a program.
-struct Outcome {
+struct LimitOutcome {
   bool fits = false;
   int64_t operations = 0;
 };
 
 // Compiles the program with limits between 40 % and 100 % of its temporaries. A program fits into its limit and has the
 // same bits and collectives, or is refused.
-std::vector<Outcome> TryLimits(const Module& module, const Inputs& inputs, bool overlaps) {
-  std::vector<Outcome> outcomes;
+std::vector<LimitOutcome> TryLimits(const Module& module, const Inputs& inputs, bool overlaps) {
+  std::vector<LimitOutcome> outcomes;
   const auto usual = CompileWithin(module, 0, overlaps);
   EXPECT_TRUE(usual.ok()) << usual.status();
   if (!usual.ok()) return outcomes;
@@ -88,7 +89,8 @@ void TryRandomPrograms(uint64_t first, int cases, int devices) {
     const auto random = SeededRandom(seed + 1);
     Inputs inputs;
     for (int d = 0; d < devices; ++d) inputs.push_back(RandomInputs(*made.module, random.get(), made.special));
-    for (const Outcome& outcome : TryLimits(*made.module, inputs, seed % 2 == 1)) repeated += outcome.operations > 0;
+    for (const LimitOutcome& outcome : TryLimits(*made.module, inputs, seed % 2 == 1))
+      repeated += outcome.operations > 0;
     if (testing::Test::HasFailure()) ADD_FAILURE() << "seed " << seed << "\n" << hlo::PrintText(*made.module);
   }
   EXPECT_GT(repeated, cases / 20) << "limits have too little effect";
@@ -100,7 +102,8 @@ TEST(Rematerialize, RandomProgramsOfManyDevices) { TryRandomPrograms(5000, CaseC
 // The text of a perceptron: a forward pass over layers, a backward pass, and updates of the donated weights.
 std::string Layers(int layers, int rows, int width) {
   std::vector<std::string> shapes, updates, aliases, lines;
-  const std::string matrix = absl::Substitute("f32[$0,$0]", width), values = absl::Substitute("f32[$0,$1]", rows, width);
+  const std::string matrix = absl::Substitute("f32[$0,$0]", width),
+                    values = absl::Substitute("f32[$0,$1]", rows, width);
   const auto add = [&](absl::string_view format, int layer) {
     lines.push_back(absl::Substitute(format, layer, layer - 1, layer + 1, matrix, values));
   };
@@ -153,8 +156,8 @@ Arenas ArenasOf(const Module& module, int percent) {
   return arenas;
 }
 
-// With segments of sqrt(n) layers, n layers need memory for about 2 sqrt(n) layers and repeat the forward pass once. The
-// forward pass has a third of the operations on floats.
+// With segments of sqrt(n) layers, n layers need memory for about 2 sqrt(n) layers and repeat the forward pass once.
+// The forward pass has a third of the operations on floats.
 TEST(Rematerialize, DeepProgramsNeedMemoryForTheSquareRootOfTheLayers) {
   const Arenas small = ArenasOf(*Parse(Layers(16, 64, 16)), 0), large = ArenasOf(*Parse(Layers(64, 64, 16)), 0);
   EXPECT_GT(static_cast<double>(large.usual), 3.5 * static_cast<double>(small.usual));
@@ -169,7 +172,7 @@ TEST(Rematerialize, DeepProgramsNeedMemoryForTheSquareRootOfTheLayers) {
 TEST(Rematerialize, AHigherLimitNeedsFewerRepeatedOperations) {
   const auto module = Parse(Layers(32, 64, 16));
   const auto random = SeededRandom(1);
-  const std::vector<Outcome> outcomes = TryLimits(*module, {RandomInputs(*module, random.get())}, false);
+  const std::vector<LimitOutcome> outcomes = TryLimits(*module, {RandomInputs(*module, random.get())}, false);
   ASSERT_EQ(outcomes.size(), 6);
   for (size_t i = 0; i < outcomes.size(); ++i) {
     EXPECT_TRUE(outcomes[i].fits) << i;
@@ -237,7 +240,7 @@ ENTRY e {
   ROOT r = f32[32,32] get-tuple-element(w), index=1
 })"));
   const auto random = SeededRandom(1);
-  const std::vector<Outcome> outcomes = TryLimits(*module, {RandomInputs(*module, random.get())}, false);
+  const std::vector<LimitOutcome> outcomes = TryLimits(*module, {RandomInputs(*module, random.get())}, false);
   ASSERT_EQ(outcomes.size(), 6);
   for (size_t i = 2; i < outcomes.size(); ++i) EXPECT_TRUE(outcomes[i].fits) << i;
   EXPECT_GT(outcomes[2].operations, 0);
@@ -249,8 +252,9 @@ TEST(Rematerialize, TheRefusalSaysWhatRepeatedOperationsSave) {
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(std::string(refused.status().message()),
               AllOf(ContainsRegex("found a step that needs [0-9]+ bytes on a device"),
-                    ContainsRegex("It needs at least [0-9]+ bytes if values are computed again \\([0-9]+ operations are "
-                                  "repeated: [0-9.]+ % more operations on floats, [0-9]+ bytes read and written\\)"),
+                    ContainsRegex("It needs at least [0-9]+ bytes if values are computed again "
+                                  "\\([0-9]+ operations are repeated: [0-9.]+ % more operations on floats, [0-9]+ "
+                                  "bytes read and written\\)"),
                     HasSubstr("the largest values are then: ")));
 }
 
@@ -267,7 +271,8 @@ TEST_P(RematerializedExamples, FitOrAreRefusedAndHaveTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RematerializedExamples,
-                         testing::Values("digits_mlp", "dropout_rng", "nano_gpt", "nano_gpt_bf16", "cnn", "lstm", "moe"));
+                         testing::Values("digits_mlp", "dropout_rng", "nano_gpt", "nano_gpt_bf16", "cnn", "lstm",
+                                         "moe"));
 
 }  // namespace
 }  // namespace xlad::compiler

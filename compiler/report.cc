@@ -136,8 +136,8 @@ std::string RematerializationText(const Executable& executable) {
   const Rematerialization& changes = executable.rematerialization();
   int64_t total = 0;
   for (const Allocation& allocation : executable.allocations()) total += allocation.bytes();
-  std::string text = absl::StrCat("because of the memory limit, the step needs ", total, " bytes on a device instead of ",
-                                  changes.usual_bytes());
+  std::string text = absl::StrCat("because of the memory limit, the step needs ", total, " bytes on a device instead ",
+                                  "of ", changes.usual_bytes());
   if (changes.operations() > 0) {
     absl::StrAppend(&text, "; ",
                     WorkText({changes.operations(), changes.flops(), changes.usual_flops(), changes.bytes()}));

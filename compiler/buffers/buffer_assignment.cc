@@ -14,10 +14,11 @@ namespace {
 
 // Chooses offsets in the arena by best fit.
 //
-// Time is divided at the starts of all intervals. These times are the leaves of a segment tree. A placed block is entered
-// in the few nodes that together cover its intervals, and in all nodes above them. A node has two sets of addresses:
-// those that are taken during the whole time of the node, and those that are taken at some time of it. Neighboring
-// blocks are one range of addresses, so the sets are small even if thousands of blocks are live at the same time.
+// Time is divided at the starts of all intervals. These times are the leaves of a segment tree. A placed block is
+// entered in the few nodes that together cover its intervals, and in all nodes above them. A node has two sets of
+// addresses: those that are taken during the whole time of the node, and those that are taken at some time of it.
+// Neighboring blocks are one range of addresses, so the sets are small even if thousands of blocks are live at the same
+// time.
 class Arena {
  public:
   Arena(const BufferClasses& classes, const std::vector<int>& numbers) : classes_(classes) {
@@ -34,8 +35,7 @@ class Arena {
   int64_t Place(int number, int64_t bytes) {
     std::vector<Block> taken;
     for (const Interval& interval : classes_.live[number]) {
-      const auto [first, last] = LeavesOf(interval);
-      AddTaken(1, 0, static_cast<int>(nodes_.size() / 2), first, last, &taken);
+      AddTaken(Root(), LeavesOf(interval), &taken);
     }
     std::sort(taken.begin(), taken.end(), [](const Block& a, const Block& b) { return a.first < b.first; });
     int64_t best = -1, best_gap = 0, end = 0;
@@ -49,8 +49,7 @@ class Arena {
     }
     if (best < 0) best = end;
     for (const Interval& interval : classes_.live[number]) {
-      const auto [first, last] = LeavesOf(interval);
-      Enter(1, 0, static_cast<int>(nodes_.size() / 2), first, last, {best, best + bytes});
+      Enter(Root(), LeavesOf(interval), {best, best + bytes});
     }
     size_ = std::max(size_, best + bytes);
     return best;
@@ -66,33 +65,46 @@ class Arena {
     Blocks always, sometimes;  // `sometimes` includes `always`.
   };
 
-  // The first and the last leaf of an interval. A leaf is the time from a start to the next one. Intervals that begin at
-  // starts overlap if and only if they have a common leaf.
-  std::pair<int, int> LeavesOf(const Interval& interval) const {
+  struct Leaves {
+    int first, last;
+  };
+  // A node and its leaves. Its children 2n and 2n + 1 have a half of them each.
+  struct Subtree {
+    int node, first, size;
+    int last() const { return first + size - 1; }
+    bool IsIn(Leaves leaves) const { return leaves.first <= first && last() <= leaves.last; }
+    bool Meets(Leaves leaves) const { return leaves.first <= last() && first <= leaves.last; }
+    Subtree Left() const { return {2 * node, first, size / 2}; }
+    Subtree Right() const { return {2 * node + 1, first + size / 2, size / 2}; }
+  };
+  Subtree Root() const { return {1, 0, static_cast<int>(nodes_.size() / 2)}; }
+
+  // A leaf is the time from a start to the next one. Intervals that begin at starts overlap if and only if they have a
+  // common leaf.
+  Leaves LeavesOf(const Interval& interval) const {
     const auto first = std::lower_bound(starts_.begin(), starts_.end(), interval.first);
     const auto end = std::upper_bound(first, starts_.end(), interval.last);
     return {static_cast<int>(first - starts_.begin()), static_cast<int>(end - starts_.begin()) - 1};
   }
 
-  // Node `node` covers `size` leaves from `begin` on. Its children 2n and 2n + 1 cover a half each.
-  void AddTaken(int node, int begin, int size, int first, int last, std::vector<Block>* taken) const {
-    if (last < begin || begin + size <= first || nodes_[node].sometimes.empty()) return;
-    const bool is_covered = first <= begin && begin + size - 1 <= last;
-    const Blocks& blocks = is_covered ? nodes_[node].sometimes : nodes_[node].always;
+  void AddTaken(Subtree at, Leaves leaves, std::vector<Block>* taken) const {
+    const Node& node = nodes_[at.node];
+    if (!at.Meets(leaves) || node.sometimes.empty()) return;
+    const Blocks& blocks = at.IsIn(leaves) ? node.sometimes : node.always;
     CountWork(1 + std::ssize(blocks));
     taken->insert(taken->end(), blocks.begin(), blocks.end());
-    if (is_covered) return;
-    AddTaken(2 * node, begin, size / 2, first, last, taken);
-    AddTaken(2 * node + 1, begin + size / 2, size / 2, first, last, taken);
+    if (at.IsIn(leaves)) return;
+    AddTaken(at.Left(), leaves, taken);
+    AddTaken(at.Right(), leaves, taken);
   }
 
-  void Enter(int node, int begin, int size, int first, int last, const Block& block) {
-    if (last < begin || begin + size <= first) return;
+  void Enter(Subtree at, Leaves leaves, const Block& block) {
+    if (!at.Meets(leaves)) return;
     CountWork();
-    Insert(block, &nodes_[node].sometimes);
-    if (first <= begin && begin + size - 1 <= last) return Insert(block, &nodes_[node].always);
-    Enter(2 * node, begin, size / 2, first, last, block);
-    Enter(2 * node + 1, begin + size / 2, size / 2, first, last, block);
+    Insert(block, &nodes_[at.node].sometimes);
+    if (at.IsIn(leaves)) return Insert(block, &nodes_[at.node].always);
+    Enter(at.Left(), leaves, block);
+    Enter(at.Right(), leaves, block);
   }
 
   static void Insert(Block block, Blocks* blocks) {

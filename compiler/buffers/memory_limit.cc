@@ -138,19 +138,18 @@ absl::Status MemoryLimitError(const PlannedProgram& usual, const PlannedProgram&
   }
   const Liveness liveness = ComputeLiveness(usual.program);
   const Peak peak = FindPeak(usual, liveness);
-  std::string text = absl::StrCat("memory limit: found a step that needs ", TotalBytes(usual.assignment),
-                                  " bytes on a device (", absl::StrJoin(parts, ", "), "), expected at most ", limit,
-                                  PeakText(liveness, peak), "; the largest values: ",
-                                  LargestValues(usual, liveness, peak));
+  std::string text =
+      absl::StrCat("memory limit: found a step that needs ", TotalBytes(usual.assignment), " bytes on a device (",
+                   absl::StrJoin(parts, ", "), "), expected at most ", limit, PeakText(liveness, peak),
+                   "; the largest values: ", LargestValues(usual, liveness, peak));
   if (TotalBytes(least.assignment) < TotalBytes(usual.assignment)) {
     const Liveness of_least = ComputeLiveness(least.program);
     const Peak least_peak = FindPeak(least, of_least);
-    absl::StrAppend(&text, ". It needs at least ", TotalBytes(least.assignment), " bytes if values are computed again (",
-                    WorkText(RepeatedWorkOf(least.program)), ")", PeakText(of_least, least_peak),
+    absl::StrAppend(&text, ". It needs at least ", TotalBytes(least.assignment), " bytes if values are computed ",
+                    "again (", WorkText(RepeatedWorkOf(least.program)), ")", PeakText(of_least, least_peak),
                     "; the largest values are then: ", LargestValues(least, of_least, least_peak));
   }
-  return absl::ResourceExhaustedError(
-      absl::StrCat(text, ". Use a larger mesh, a smaller batch or a higher limit"));
+  return absl::ResourceExhaustedError(absl::StrCat(text, ". Use a larger mesh, a smaller batch or a higher limit"));
 }
 
 }  // namespace xlad::compiler

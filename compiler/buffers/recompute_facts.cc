@@ -52,10 +52,10 @@ bool IsRepeatable(const LinearOp& op) {
   }
 }
 
-using Numbers = absl::flat_hash_map<const LinearOp*, int64_t>;
+using OpNumbers = absl::flat_hash_map<const LinearOp*, int64_t>;
 
-Numbers NumbersOf(const Liveness& liveness) {
-  Numbers numbers;
+OpNumbers NumbersOf(const Liveness& liveness) {
+  OpNumbers numbers;
   for (int64_t number = 0; number < std::ssize(liveness.op_at); ++number) {
     if (liveness.op_at[number] != nullptr) numbers[liveness.op_at[number]] = number;
   }
@@ -63,15 +63,14 @@ Numbers NumbersOf(const Liveness& liveness) {
 }
 
 // The number of the first operation inside. The condition of a loop is numbered before the loop.
-int64_t FirstNumber(const LinearOp& op, const Numbers& numbers) {
+int64_t FirstNumber(const LinearOp& op, const OpNumbers& numbers) {
   return op.condition.empty() ? numbers.at(&op) : FirstNumber(op.condition.front(), numbers);
 }
 
 // The position of the last operation that begins at or before `number`, or -1.
-int PositionAt(const std::vector<LinearOp>& ops, const Numbers& numbers, int64_t number) {
-  const auto after = std::partition_point(ops.begin(), ops.end(), [&](const LinearOp& op) {
-    return FirstNumber(op, numbers) <= number;
-  });
+int PositionAt(const std::vector<LinearOp>& ops, const OpNumbers& numbers, int64_t number) {
+  const auto after = std::partition_point(ops.begin(), ops.end(),
+                                          [&](const LinearOp& op) { return FirstNumber(op, numbers) <= number; });
   return static_cast<int>(after - ops.begin()) - 1;
 }
 
@@ -95,7 +94,7 @@ MemoryProfile::MemoryProfile(const LinearProgram& program)
 }
 
 std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& liveness, int64_t point) {
-  const Numbers numbers = NumbersOf(liveness);
+  const OpNumbers numbers = NumbersOf(liveness);
   const int64_t number = point / 2;
   std::vector<ListPath> paths(1);
   const std::vector<LinearOp>* ops = &program.ops;
@@ -171,7 +170,7 @@ void RecomputeFacts::AddOperations(const std::vector<LinearOp>& ops, const std::
 }
 
 void RecomputeFacts::AddLiveBytes(const std::vector<LinearOp>& ops, const MemoryProfile& profile) {
-  const Numbers numbers = NumbersOf(profile.liveness);
+  const OpNumbers numbers = NumbersOf(profile.liveness);
   live_bytes.assign(size, 0);
   for (int i = 0; i < size; ++i) {
     const int64_t first = 2 * FirstNumber(ops[i], numbers);

@@ -38,21 +38,21 @@ struct RecomputeFacts {
   // Afterwards the value, or another one in the same buffer, is written.
   int LastRead(int value, int reader) const;
 
-  int size = 0;                                // The number of operations.
-  std::vector<std::vector<int>> reads;         // For each operation, the distinct values that it reads.
-  std::vector<std::vector<int>> writes;        // For each operation that contains no others, its results.
-  std::vector<bool> can_repeat;                // Whether the operation may be executed again.
-  std::vector<double> ns;                      // The estimated time of operations that may be repeated.
-  std::vector<int64_t> live_bytes;             // For each operation, the most temporaries that are live during it.
-  std::vector<int> def;                        // For each value, the only operation that writes it, or -1.
-  std::vector<std::vector<int>> uses;          // For each value with a def, the operations that read it.
-  std::vector<int64_t> bytes;                  // For each value, rounded up to the alignment of buffers.
+  int size = 0;                          // The number of operations.
+  std::vector<std::vector<int>> reads;   // For each operation, the distinct values that it reads.
+  std::vector<std::vector<int>> writes;  // For each operation that contains no others, its results.
+  std::vector<bool> can_repeat;          // Whether the operation may be executed again.
+  std::vector<double> ns;                // The estimated time of operations that may be repeated.
+  std::vector<int64_t> live_bytes;       // For each operation, the most temporaries that are live during it.
+  std::vector<int> def;                  // For each value, the only operation that writes it, or -1.
+  std::vector<std::vector<int>> uses;    // For each value with a def, the operations that read it.
+  std::vector<int64_t> bytes;            // For each value, rounded up to the alignment of buffers.
 
  private:
   void AddOperations(const std::vector<LinearOp>& ops, const std::vector<int>& writers, const LinearProgram& program);
   void AddLiveBytes(const std::vector<LinearOp>& ops, const MemoryProfile& profile);
 
-  std::vector<int> closed_;                     // For each value with a def: see LastRead.
+  std::vector<int> closed_;  // For each value with a def: see LastRead.
   std::vector<int> class_of_;
   std::vector<std::vector<int>> class_writes_;  // For each class, the positions at which its values are written.
 };

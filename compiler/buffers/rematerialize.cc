@@ -26,7 +26,7 @@ constexpr int kCostLimits = 8;
 constexpr size_t kMaxCuts = 64;
 
 // A program with less memory, and the time that it adds to the program at the start of the round.
-struct Candidate {
+struct SmallerProgram {
   LinearProgram program;
   BufferAssignment assignment;
   double ns = std::numeric_limits<double>::infinity();
@@ -37,8 +37,13 @@ class Round {
  public:
   // `target` is the number of bytes for temporaries.
   Round(const LinearProgram& program, int64_t target)
-      : program_(program), target_(target), profile_(program), path_(WidestList()), facts_(program, path_, profile_),
-        cuts_(FindCuts(), facts_.size), planner_(facts_, cuts_) {}
+      : program_(program),
+        target_(target),
+        profile_(program),
+        path_(WidestList()),
+        facts_(program, path_, profile_),
+        cuts_(FindCuts(), facts_.size),
+        planner_(facts_, cuts_) {}
 
   void Run() {
     planner_.Plan({std::numeric_limits<double>::infinity(), std::numeric_limits<int64_t>::max()});
@@ -66,12 +71,12 @@ class Round {
   }
 
   // The cheapest program that fits, or null.
-  Candidate* fitting() { return fits_.has_value() ? &*fits_ : nullptr; }
+  SmallerProgram* fitting() { return fits_.has_value() ? &*fits_ : nullptr; }
   // The program that needs the fewest bytes, or null if no values can be computed again.
-  Candidate* least() { return least_.has_value() ? &*least_ : nullptr; }
+  SmallerProgram* least() { return least_.has_value() ? &*least_ : nullptr; }
 
  private:
-  // Of the lists that contain the highest point, the one with the most repeatable values that are live there.
+  // The list that contains the highest point and has the most repeatable values that are live there.
   ListPath WidestList() const {
     ListPath widest;
     int64_t most = -1;
@@ -137,18 +142,18 @@ class Round {
     const int64_t peak = MemoryProfile(repeated.program).peak_bytes;
     const bool is_less = !least_.has_value() || peak < least_->arena_bytes;
     if (peak > target_ && !is_less) return false;
-    Candidate candidate;
-    candidate.assignment = AssignBuffers(repeated.program);
-    candidate.program = std::move(repeated.program);
-    candidate.ns = repeated.ns;
-    candidate.arena_bytes = candidate.assignment.arena_bytes;
-    const bool fits = candidate.arena_bytes <= target_;
-    if (fits && (!fits_.has_value() || candidate.ns < fits_->ns)) {
-      fits_ = std::move(candidate);
+    SmallerProgram smaller;
+    smaller.assignment = AssignBuffers(repeated.program);
+    smaller.program = std::move(repeated.program);
+    smaller.ns = repeated.ns;
+    smaller.arena_bytes = smaller.assignment.arena_bytes;
+    const bool fits = smaller.arena_bytes <= target_;
+    if (fits && (!fits_.has_value() || smaller.ns < fits_->ns)) {
+      fits_ = std::move(smaller);
       saved_ = saved;
       dropped_ = planner_.dropped();
-    } else if (!fits && (!least_.has_value() || candidate.arena_bytes < least_->arena_bytes)) {
-      least_ = std::move(candidate);
+    } else if (!fits && (!least_.has_value() || smaller.arena_bytes < least_->arena_bytes)) {
+      least_ = std::move(smaller);
     }
     return fits;
   }
@@ -195,8 +200,8 @@ class Round {
   const RecomputeFacts facts_;
   const Cuts cuts_;
   SavePlanner planner_;
-  std::optional<Candidate> fits_, least_;
-  // Of the cheapest program that fits: the saved values, and the operations whose results are not saved.
+  std::optional<SmallerProgram> fits_, least_;
+  // The saved values of the cheapest program that fits, and the operations whose results it does not save.
   std::vector<bool> saved_;
   std::vector<SavePlanner::Dropped> dropped_;
 };
@@ -204,8 +209,7 @@ class Round {
 void AddWork(const std::vector<LinearOp>& ops, double executions, RepeatedWork* work) {
   for (const LinearOp& op : ops) {
     if (op.kind == LinearOp::Kind::kWhile) {
-      const auto trips =
-          static_cast<double>(std::max<int64_t>(hlo::NotedTripCount(*op.instruction).value_or(1), 1));
+      const auto trips = static_cast<double>(std::max<int64_t>(hlo::NotedTripCount(*op.instruction).value_or(1), 1));
       AddWork(op.condition, executions * trips, work);
       AddWork(op.bodies[0], executions * trips, work);
     } else if (op.kind == LinearOp::Kind::kIf) {
@@ -250,10 +254,10 @@ PlannedProgram Rematerialize(LinearProgram program, int64_t limit) {
     const int64_t fixed_bytes = TotalBytes(best.assignment) - best.assignment.arena_bytes;
     Round search(best.program, std::max<int64_t>(limit - fixed_bytes, 0));
     search.Run();
-    Candidate* found = search.fitting() != nullptr ? search.fitting() : search.least();
+    SmallerProgram* found = search.fitting() != nullptr ? search.fitting() : search.least();
     if (found == nullptr || found->arena_bytes >= best.assignment.arena_bytes) break;
-    const bool progresses = static_cast<double>(found->arena_bytes) <=
-                            kMinProgress * static_cast<double>(best.assignment.arena_bytes);
+    const bool progresses =
+        static_cast<double>(found->arena_bytes) <= kMinProgress * static_cast<double>(best.assignment.arena_bytes);
     best.program = std::move(found->program);
     best.assignment = std::move(found->assignment);
     if (!progresses) break;

@@ -2,15 +2,15 @@
 //
 // The pass works on the operations of a LinearProgram, after fusion, instruction ordering and the overlap of
 // collectives. A repeated operation runs the same kernel or library op on the same operands, so results have the same
-// bits as without a limit. Collectives, loops, random numbers, updates in place and operations with side effects are not
-// repeated, and the order of the other operations does not change. All devices run one program, so they agree.
+// bits as without a limit. Collectives, loops, random numbers, updates in place and operations with side effects are
+// not repeated, and the order of the other operations does not change. All devices run one program, so they agree.
 //
 // A round looks at the list of operations (entry, body of a loop or branch) that holds the most repeatable values at
 // the point of the highest memory. It cuts the list at the highest position of each range of positions that need too
 // much memory, and tries plans (saved_values.h) with several sizes of segments and several limits of cost. Memory is
-// that of the actual buffer assignment. Of the plans that fit, the cheapest is chosen, and then the most expensive
-// values are saved again as long as the plan still fits. If no plan fits, the next round begins with the plan that needs
-// least.
+// that of the actual buffer assignment. The cheapest plan that fits is chosen, and then the most expensive
+// values are saved again as long as the plan still fits. If no plan fits, the next round begins with the plan that
+// needs least.
 //
 // The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear.
 #pragma once
@@ -25,9 +25,9 @@ namespace xlad::compiler {
 // What a program computes again. Operations inside of loops count once for each iteration, if their number is known.
 struct RepeatedWork {
   int64_t operations = 0;
-  double flops = 0;         // As FlopsOf counts them.
-  double usual_flops = 0;   // Those of the other operations.
-  double bytes = 0;         // Read and written.
+  double flops = 0;        // As FlopsOf counts them.
+  double usual_flops = 0;  // Those of the other operations.
+  double bytes = 0;        // Read and written.
 };
 RepeatedWork RepeatedWorkOf(const LinearProgram& program);
 // "12 operations are repeated: 4.1 % more operations on floats, 81920 bytes read and written".

@@ -8,7 +8,7 @@ namespace xlad::compiler {
 namespace {
 
 // Sums of times along paths can grow exponentially with their lengths.
-constexpr double kMostNs = 1e15;
+constexpr double kMaxNs = 1e15;
 // A value that is computed from scratch in less time is not saved at the end of a segment: masks, for example.
 constexpr double kCheapNsPerByte = 0.5;
 // A result that is only needed to compute others again is saved if it is at least this many times smaller.
@@ -27,8 +27,13 @@ int Cuts::Next(int position) const {
 }
 
 SavePlanner::SavePlanner(const RecomputeFacts& facts, const Cuts& cuts)
-    : facts_(facts), cuts_(cuts), crosses_(facts.def.size()), crossing_bytes_(facts.size), feeds_bytes_(facts.size),
-      last_early_use_(facts.def.size(), -1), needed_bytes_(facts.size + 1) {
+    : facts_(facts),
+      cuts_(cuts),
+      crosses_(facts.def.size()),
+      crossing_bytes_(facts.size),
+      feeds_bytes_(facts.size),
+      last_early_use_(facts.def.size(), -1),
+      needed_bytes_(facts.size + 1) {
   for (int i = 0; i < facts.size; ++i) {
     if (!facts.can_repeat[i]) continue;
     const int cut = cuts.Next(i);
@@ -102,8 +107,8 @@ void SavePlanner::Visit(int position, const SavingRule& rule) {
     self.full_ns += visited_[operation].full_ns;
     if (crossing_bytes_[operation] == 0) self.own_ns += visited_[operation].own_ns;
   }
-  self.own_ns = std::min(self.own_ns, kMostNs);
-  self.full_ns = std::min(self.full_ns, kMostNs);
+  self.own_ns = std::min(self.own_ns, kMaxNs);
+  self.full_ns = std::min(self.full_ns, kMaxNs);
   int64_t bytes = 0;
   int last_use = 0;
   for (const int value : facts_.writes[position]) {

@@ -5,7 +5,7 @@
 // computed again before its next use, from values that are saved or are computed again themselves.
 //
 // There are two criteria. An operation's results are saved if computing them again takes more than `max_ns_per_byte` of
-// the memory that this frees. Of the other values, those at the boundaries of *segments* are saved: a segment ends when
+// the memory that this frees. The other values are saved at the boundaries of *segments*. A segment ends when
 // more than `segment_bytes` have been dropped since its beginning, at the position where the fewest bytes are needed by
 // later operations of the forward pass. Operations after the cut compute one segment at a time again, so the memory for
 // this is about that of one segment. Segments of equal sizes are the method of Chen et al., Training Deep Nets with
@@ -72,16 +72,16 @@ class SavePlanner {
 
   const RecomputeFacts& facts_;
   const Cuts& cuts_;
-  std::vector<bool> crosses_;             // For each value, whether it is used on both sides of a cut.
-  std::vector<int64_t> crossing_bytes_;   // For each operation, the bytes of its results that cross.
-  std::vector<int64_t> feeds_bytes_;      // For each operation, the most crossing bytes of an operation that reads it.
-  std::vector<int> last_early_use_;       // For each value, its last use up to the next cut.
-  std::vector<int64_t> needed_bytes_;     // For each operation, the bytes that later operations before the cut need.
+  std::vector<bool> crosses_;            // For each value, whether it is used on both sides of a cut.
+  std::vector<int64_t> crossing_bytes_;  // For each operation, the bytes of its results that cross.
+  std::vector<int64_t> feeds_bytes_;     // For each operation, the most crossing bytes of an operation that reads it.
+  std::vector<int> last_early_use_;      // For each value, its last use up to the next cut.
+  std::vector<int64_t> needed_bytes_;    // For each operation, the bytes that later operations before the cut need.
 
   std::vector<bool> saved_;
-  std::vector<bool> is_dropped_;          // For each operation.
+  std::vector<bool> is_dropped_;  // For each operation.
   std::vector<Visited> visited_;
-  std::vector<int> open_;                 // Values of the current segment that may be needed after it.
+  std::vector<int> open_;  // Values of the current segment that may be needed after it.
 };
 
 }  // namespace xlad::compiler
