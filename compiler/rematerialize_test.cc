@@ -258,6 +258,21 @@ TEST(Rematerialize, TheRefusalSaysWhatRepeatedOperationsSave) {
                     HasSubstr("the largest values are then: ")));
 }
 
+TEST(Rematerialize, TheLeastBytesOfARefusalAreEnough) {
+  for (const int layers : {7, 16, 40}) {
+    const auto module = Parse(Layers(layers, 64, 16));
+    const auto usual = CompileWithin(*module, 0);
+    ASSERT_TRUE(usual.ok()) << usual.status();
+    const int64_t least = TotalBytes(Rematerialize(usual->program, 1).assignment);
+    for (const int percent : {100, 105, 120}) {
+      const int64_t limit = least * percent / 100;
+      const auto found = CompileWithin(*module, limit);
+      ASSERT_TRUE(found.ok()) << layers << " " << percent << ": " << found.status();
+      EXPECT_LE(TotalBytes(found->assignment), limit);
+    }
+  }
+}
+
 class RematerializedExamples : public testing::TestWithParam<const char*> {};
 
 TEST_P(RematerializedExamples, FitOrAreRefusedAndHaveTheSameBits) {

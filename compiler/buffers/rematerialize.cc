@@ -227,6 +227,25 @@ void AddWork(const std::vector<LinearOp>& ops, double executions, RepeatedWork* 
   }
 }
 
+// Searches for a program that fits into `limit` bytes, in rounds. Returns the one that needs least if none fits.
+PlannedProgram Search(const LinearProgram& program, int64_t limit) {
+  PlannedProgram best{program, {}};
+  best.assignment = AssignBuffers(best.program);
+  for (int round = 0; round < kMaxRounds && TotalBytes(best.assignment) > limit; ++round) {
+    const int64_t fixed_bytes = TotalBytes(best.assignment) - best.assignment.arena_bytes;
+    Round search(best.program, std::max<int64_t>(limit - fixed_bytes, 0));
+    search.Run();
+    SmallerProgram* found = search.fitting() != nullptr ? search.fitting() : search.least();
+    if (found == nullptr || found->arena_bytes >= best.assignment.arena_bytes) break;
+    const bool progresses =
+        static_cast<double>(found->arena_bytes) <= kMinProgress * static_cast<double>(best.assignment.arena_bytes);
+    best.program = std::move(found->program);
+    best.assignment = std::move(found->assignment);
+    if (!progresses) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 RepeatedWork RepeatedWorkOf(const LinearProgram& program) {
@@ -248,21 +267,11 @@ int64_t TotalBytes(const BufferAssignment& assignment) {
 }
 
 PlannedProgram Rematerialize(LinearProgram program, int64_t limit) {
-  PlannedProgram best{std::move(program), {}};
-  best.assignment = AssignBuffers(best.program);
-  for (int round = 0; round < kMaxRounds && TotalBytes(best.assignment) > limit; ++round) {
-    const int64_t fixed_bytes = TotalBytes(best.assignment) - best.assignment.arena_bytes;
-    Round search(best.program, std::max<int64_t>(limit - fixed_bytes, 0));
-    search.Run();
-    SmallerProgram* found = search.fitting() != nullptr ? search.fitting() : search.least();
-    if (found == nullptr || found->arena_bytes >= best.assignment.arena_bytes) break;
-    const bool progresses =
-        static_cast<double>(found->arena_bytes) <= kMinProgress * static_cast<double>(best.assignment.arena_bytes);
-    best.program = std::move(found->program);
-    best.assignment = std::move(found->assignment);
-    if (!progresses) break;
-  }
-  return best;
+  PlannedProgram best = Search(program, limit);
+  if (limit <= 0 || TotalBytes(best.assignment) <= limit) return best;
+  // The cuts depend on the limit. Without one, they are those of the plan that needs least.
+  PlannedProgram least = Search(program, 0);
+  return TotalBytes(least.assignment) < TotalBytes(best.assignment) ? std::move(least) : std::move(best);
 }
 
 }  // namespace xlad::compiler
