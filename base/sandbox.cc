@@ -143,7 +143,18 @@ int64_t CountThreads() {
   return std::max<int64_t>(threads, 1);
 }
 
-absl::Status ForbidFiles() {
+// Adds a rule that files below `folder` may be read. If it cannot be added, they cannot be read.
+void AllowReading(int rules, const std::string& folder) {
+  landlock_path_beneath_attr below{};
+  below.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE;
+  below.parent_fd = open(folder.c_str(), O_PATH | O_CLOEXEC);
+  if (below.parent_fd < 0) return;
+  syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &below, 0);
+  close(below.parent_fd);
+}
+
+// If `readable_folder` is empty, no rule allows anything.
+absl::Status ForbidFiles(const std::string& readable_folder) {
   const auto failure = [] { return absl::UnimplementedError(absl::StrCat("Landlock: ", std::strerror(errno))); };
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
   if (version < 1) return failure();
@@ -154,7 +165,8 @@ absl::Status ForbidFiles() {
   if (version >= 3) all.handled_access_fs |= kTruncate;
   const long rules = syscall(SYS_landlock_create_ruleset, &all, sizeof all.handled_access_fs, 0);
   if (rules < 0) return failure();
-  const long result = syscall(SYS_landlock_restrict_self, rules, 0);  // There is no rule that allows anything.
+  if (!readable_folder.empty()) AllowReading(static_cast<int>(rules), readable_folder);
+  const long result = syscall(SYS_landlock_restrict_self, rules, 0);
   const absl::Status status = result == 0 ? absl::OkStatus() : failure();
   close(static_cast<int>(rules));
   return status;
@@ -162,7 +174,7 @@ absl::Status ForbidFiles() {
 
 }  // namespace
 
-absl::Status EnterSandbox() {
+absl::Status EnterSandbox(const std::string& readable_folder) {
   if (const int64_t threads = CountThreads(); threads > 1) {
     return absl::FailedPreconditionError(
         absl::StrCat("found ", threads, " threads, expected one: Landlock would not restrict the others"));
@@ -170,7 +182,7 @@ absl::Status EnterSandbox() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return absl::UnimplementedError(absl::StrCat("no_new_privs: ", std::strerror(errno)));
   }
-  const absl::Status files = ForbidFiles();
+  const absl::Status files = ForbidFiles(readable_folder);
   const absl::Status calls = ForbidCalls();
   if (files.ok() || calls.ok()) return files.ok() ? calls : files;
   return absl::UnimplementedError(absl::StrCat(files.message(), "; ", calls.message()));

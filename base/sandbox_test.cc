@@ -44,6 +44,33 @@ TEST(Sandbox, FilesCannotBeOpenedOrChanged) {
   ExpectExit([] { return unlink("/etc/passwd"); });
 }
 
+TEST(Sandbox, FilesOfTheReadableFolderCanOnlyBeRead) {
+  const std::string folder = absl::StrCat(testing::TempDir(), "/xlad-sandbox-readable-", getpid());
+  const std::string inside = folder + "/inner/file", outside = folder + "-file";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(mkdir((folder + "/inner").c_str(), 0700), 0);
+  for (const std::string& path : {inside, outside}) close(open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+  const auto work = [&] {
+    if (!EnterSandbox(folder).ok()) _exit(10);
+    if (open(inside.c_str(), O_RDONLY) < 0) _exit(11);
+    if (open(inside.c_str(), O_WRONLY) >= 0 || open(inside.c_str(), O_RDWR | O_TRUNC) >= 0) _exit(12);
+    if (open(outside.c_str(), O_RDONLY) >= 0 || open((folder + "/../../etc/passwd").c_str(), O_RDONLY) >= 0) _exit(13);
+    if (open(folder.c_str(), O_RDONLY | O_DIRECTORY) >= 0) _exit(14);
+    if (open((folder + "/new").c_str(), O_WRONLY | O_CREAT, 0600) >= 0 || unlink(inside.c_str()) == 0) _exit(15);
+    _exit(0);
+  };
+  EXPECT_EXIT(work(), testing::ExitedWithCode(0), "");
+  // If there is no such folder, nothing can be read.
+  const auto missing = [&] {
+    if (!EnterSandbox(folder + "-missing").ok()) _exit(10);
+    _exit(open(inside.c_str(), O_RDONLY) >= 0 ? 11 : 0);
+  };
+  EXPECT_EXIT(missing(), testing::ExitedWithCode(0), "");
+  for (const std::string& path : {inside, outside}) unlink(path.c_str());
+  rmdir((folder + "/inner").c_str());
+  rmdir(folder.c_str());
+}
+
 TEST(Sandbox, SocketsProgramsAndKillAreRefused) {
   ExpectExit([] { return socket(AF_INET, SOCK_STREAM, 0); });
   ExpectExit([] { return socket(AF_UNIX, SOCK_STREAM, 0); });

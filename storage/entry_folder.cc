@@ -1,0 +1,113 @@
+#include "storage/entry_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "base/hash.h"
+
+namespace xlad::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kKeyDigits = 64;  // An entry starts with its hash in hexadecimal digits.
+// Entries are in sub-folders that are named by the first digits of their keys. Because keys are hashes, all sub-folders
+// have about the same size.
+constexpr size_t kFolderDigits = 2;
+constexpr int64_t kFolders = 256;
+constexpr size_t kTrimmed = 8;  // The number of sub-folders that a call of Write looks through.
+
+bool IsKey(const std::string& key) {
+  return key.size() == kKeyDigits && key.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+}  // namespace
+
+std::string EntryFolder::PathOf(const std::string& key) const {
+  return JoinPath(JoinPath(options_.path, key.substr(0, kFolderDigits)), key);
+}
+
+std::string EntryFolder::HashOf(const std::string& key, absl::string_view contents) const {
+  return Sha256Hex(absl::StrCat(options_.version.size(), ":", options_.version, key, contents));
+}
+
+std::optional<std::string> EntryFolder::Read(const std::string& key) const {
+  if (!IsKey(key)) return std::nullopt;
+  const absl::StatusOr<std::string> bytes = files_.Read(PathOf(key));
+  if (!bytes.ok() || bytes->size() < kKeyDigits) return std::nullopt;
+  std::string contents = bytes->substr(kKeyDigits);
+  if (HashOf(key, contents) != bytes->substr(0, kKeyDigits)) return std::nullopt;
+  return contents;
+}
+
+absl::Status EntryFolder::WriteOne(const FolderEntry& entry) const {
+  // The name of the temporary file is unique among the processes of this machine.
+  static std::atomic<int64_t> count = 0;
+  const std::string path = PathOf(entry.key);
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", ++count, ".tmp");
+  const absl::Status status = [&]() -> absl::Status {
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<File> file, files_.Open(temporary, OpenMode::kCreate));
+    XLAD_RETURN_IF_ERROR(file->Append(HashOf(entry.key, entry.contents)));
+    XLAD_RETURN_IF_ERROR(file->Append(entry.contents));
+    return files_.Rename(temporary, path);
+  }();
+  if (!status.ok()) files_.Remove(temporary).IgnoreError();
+  return status;
+}
+
+absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
+  std::vector<std::string> folders;
+  for (const FolderEntry& entry : entries) {
+    if (!IsKey(entry.key)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cache ", options_.path, ": found a key of ", entry.key.size(), " bytes, expected ", kKeyDigits,
+                       " hexadecimal digits"));
+    }
+    if (std::ssize(entry.contents) > options_.max_bytes / kFolders / 2) continue;
+    folders.push_back(JoinPath(options_.path, entry.key.substr(0, kFolderDigits)));
+    XLAD_RETURN_IF_ERROR(files_.MakeDirectories(folders.back()));
+    XLAD_RETURN_IF_ERROR(WriteOne(entry));
+  }
+  folders.resize(std::min(folders.size(), kTrimmed));
+  for (const std::string& folder : folders) Trim(folder);
+  return absl::OkStatus();
+}
+
+void EntryFolder::Touch(absl::Span<const std::string> keys) const {
+  std::error_code error;  // An entry that is gone cannot be touched.
+  for (const std::string& key : keys) {
+    if (IsKey(key)) fs::last_write_time(PathOf(key), fs::file_time_type::clock::now(), error);
+  }
+}
+
+// Another process may remove files at the same time. Files of writers that were killed are removed like entries.
+void EntryFolder::Trim(const std::string& folder) const {
+  struct Used {
+    fs::path path;
+    fs::file_time_type time;
+    int64_t bytes;
+  };
+  std::vector<Used> files;
+  int64_t total = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    const Used file{at->path(), at->last_write_time(gone), static_cast<int64_t>(at->file_size(gone))};
+    if (gone) continue;
+    total += file.bytes;
+    files.push_back(file);
+  }
+  std::sort(files.begin(), files.end(), [](const Used& a, const Used& b) { return a.time < b.time; });
+  for (const Used& file : files) {
+    if (total <= options_.max_bytes / kFolders) return;
+    fs::remove(file.path, error);
+    total -= file.bytes;
+  }
+}
+
+}  // namespace xlad::storage

@@ -1,0 +1,59 @@
+// A cache on disk: a folder of small entries, named by keys.
+//
+// Several processes may share a folder. A key is a hash in 64 hexadecimal digits, such as SHA-256. An entry contains a
+// hash of its key, its contents and a version, and Read checks it. An entry that is damaged, incomplete, renamed or of
+// another version is therefore not found. Entries are not synced to disk, because one that is lost is made again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/file_system.h"
+#include "base/status.h"
+
+namespace xlad::storage {
+
+struct EntryFolderOptions {
+  std::string path;     // The folder.
+  std::string version;  // Entries that were written with another version are not found.
+  int64_t max_bytes = int64_t{512} << 20;
+};
+
+struct FolderEntry {
+  std::string key, contents;
+};
+
+// Thread-safe.
+class EntryFolder {
+ public:
+  EntryFolder(FileSystem* files, EntryFolderOptions options) : files_(*files), options_(std::move(options)) {}
+
+  const EntryFolderOptions& options() const { return options_; }
+
+  // The contents that were written under this key, or nothing.
+  std::optional<std::string> Read(const std::string& key) const;
+
+  // Writes entries until one cannot be written. After an error or a crash, every entry is either complete or absent.
+  // Entries of more than max_bytes / 512 are not written. Then, if there are more than max_bytes, removes entries that
+  // were least recently used. Each call looks for these in a part of the folder only.
+  // InvalidArgument if a key is not a hash.
+  absl::Status Write(absl::Span<const FolderEntry> entries) const;
+
+  // Notes that the entries with these keys are in use.
+  void Touch(absl::Span<const std::string> keys) const;
+
+ private:
+  std::string PathOf(const std::string& key) const;
+  std::string HashOf(const std::string& key, absl::string_view contents) const;
+  absl::Status WriteOne(const FolderEntry& entry) const;
+  void Trim(const std::string& folder) const;
+
+  FileSystem& files_;
+  const EntryFolderOptions options_;
+};
+
+}  // namespace xlad::storage
