@@ -101,12 +101,15 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   FillProgram(request, compilation, donation, &result.executable);
   FillRematerialization(compilation, &result.executable);
   const int64_t start = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(EmittedCode code, EmitCode(request.target(), compilation.steps, want_listings));
+  XLAD_ASSIGN_OR_RETURN(EmittedCode code,
+                        EmitCode(request.target(), compilation.steps, {want_listings, options.objects}));
   compilation.times.push_back({"emit-code", RealClock().NowNs() - start});
   *result.executable.mutable_target() = std::move(code.target);
   result.executable.mutable_steps()->Add(code.steps.begin(), code.steps.end());
   result.executable.set_object_code(std::move(code.object));
   result.ir = std::move(code.ir);
+  result.compiled_objects = code.compiled;
+  result.reused_objects = code.reused;
   result.assembly = std::move(code.assembly);
   result.times = std::move(compilation.times);
   result.module = std::move(compilation.module);

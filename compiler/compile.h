@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "compiler/buffers/buffer_assignment.h"
+#include "compiler/codegen/object_cache.h"
 #include "compiler/pipeline.h"
 #include "compiler/steps/step_program.h"
 #include "hlo/module.h"
@@ -37,6 +38,9 @@ struct CompileOptions {
   AttentionChoice attention = AttentionChoice::kByCost;
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;
+  // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs,
+  // nor if listings are wanted.
+  ObjectCache* objects = nullptr;
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.
@@ -52,6 +56,8 @@ struct CompileResult {
   std::unique_ptr<hlo::Module> module;  // The module after the passes. Its instructions have the names of the steps.
   std::vector<PassTime> times;
   std::string ir, assembly;  // Empty unless `want_listings`.
+  // The number of objects (kernels and native programs) that LLVM has compiled, and of those from the cache.
+  int64_t compiled_objects = 0, reused_objects = 0;
 };
 // Compiles in this process. Errors: InvalidArgument for a bad module or request, Unimplemented naming the instruction
 // for which there is no code, ResourceExhausted if the memory limit is exceeded, Internal for a bug in the compiler.

@@ -4,21 +4,31 @@
 #include <string>
 #include <vector>
 
+#include "compiler/codegen/object_cache.h"
 #include "compiler/steps/step_program.h"
 
 namespace xlad::compiler {
 
-struct EmittedCode {
-  Target target;             // The target, with all fields set.
-  std::string object;        // In the format of BundleObjects in compiler/kernel/object_emitter.h.
-  std::vector<Step> steps;   // The program's steps, including native programs, with all scratch sizes set.
-  std::string ir, assembly;  // Empty unless `want_listings`.
+struct EmitOptions {
+  bool want_listings = false;
+  ObjectCache* objects = nullptr;  // Not used for GPUs, nor if listings are wanted. May be null.
 };
 
-// Distributes kernels over objects (one object for PTX) and compiles these in as many threads as there are cores. A
-// native program and the kernels that it calls are in one object, so that the kernels can be inlined. The distribution
-// depends only on the program and the target, not on the number of cores, so that equal programs have equal code.
-// Errors are those of ObjectEmitter.
-absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, bool want_listings);
+struct EmittedCode {
+  Target target;             // The target, with all fields set.
+  std::string object;        // In the format of BundleObjects in compiler/kernel/object_emitter.h. May be empty.
+  std::vector<Step> steps;   // The program's steps, including native programs, with all symbols and scratch sizes set.
+  std::string ir, assembly;  // Empty unless `want_listings`.
+  int64_t compiled = 0;      // The number of objects that LLVM has compiled.
+  int64_t reused = 0;        // The number of objects that `objects` had.
+};
+
+// For CPUs, every kernel and every native program is an object, whose symbols begin with a hash of its code before
+// optimization. A native program also has copies of the kernels that can be inlined into it. Equal kernels are compiled
+// once. Therefore the code of a program is the same whether its objects are compiled or taken from `objects`, and equal
+// programs have equal code. The objects are compiled in as many threads as there are cores.
+//
+// For GPUs, the kernels keep their symbols, and PTX is one object. Errors are those of ObjectEmitter.
+absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, const EmitOptions& options);
 
 }  // namespace xlad::compiler

@@ -8,7 +8,8 @@
 namespace xlad::compiler {
 
 absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Target& target) {
-  return IsGpu(target) ? MakeGpuEmitter(target) : MakeCpuEmitter(target);
+  if (IsGpu(target)) return MakeGpuEmitter(target);
+  return MakeCpuEmitter(target);
 }
 
 }  // namespace xlad::compiler

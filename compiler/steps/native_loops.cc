@@ -94,17 +94,15 @@ void Collect(List* steps, std::vector<NativeLoop>* loops) {
   }
 }
 
-template <typename List>
-void Fill(List* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels) {
+// Calls `change` for the kernel steps whose symbols are in the map, with the value that the map has for the symbol.
+template <typename List, typename Map, typename Change>
+void ForKernelsIn(const Map& map, List* steps, const Change& change) {
   for (Step& step : *steps) {
     if (step.has_kernel()) {
-      auto found = kernels.find(step.kernel().symbol());
-      if (found != kernels.end()) {
-        step.mutable_kernel()->set_scratch_bytes(found->second.scratch_bytes);
-        step.mutable_kernel()->set_tiles(found->second.tiles);
-      }
+      const auto found = map.find(step.kernel().symbol());
+      if (found != map.end()) change(step.mutable_kernel(), found->second);
     }
-    ForEachList(&step, [&](auto* list) { Fill(list, kernels); });
+    ForEachList(&step, [&](auto* list) { ForKernelsIn(map, list, change); });
   }
 }
 
@@ -117,7 +115,14 @@ std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps) {
 }
 
 void SetKernelFacts(std::vector<Step>* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels) {
-  Fill(steps, kernels);
+  ForKernelsIn(kernels, steps, [](KernelStep* step, const EmittedKernel& kernel) {
+    step->set_scratch_bytes(kernel.scratch_bytes);
+    step->set_tiles(kernel.tiles);
+  });
+}
+
+void RenameKernels(std::vector<Step>* steps, const absl::flat_hash_map<std::string, std::string>& symbols) {
+  ForKernelsIn(symbols, steps, [](KernelStep* step, const std::string& symbol) { step->set_symbol(symbol); });
 }
 
 }  // namespace xlad::compiler

@@ -50,5 +50,8 @@ std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 // Sets scratch_bytes and tiles of every kernel step, including nested steps. `kernels` maps symbols to these values. A
 // step whose symbol is not in the map is not changed.
 void SetKernelFacts(std::vector<Step>* steps, const absl::flat_hash_map<std::string, EmittedKernel>& kernels);
+// Replaces the symbol of every kernel step, including nested steps. `symbols` maps old symbols to new ones. A step
+// whose symbol is not in the map is not changed.
+void RenameKernels(std::vector<Step>* steps, const absl::flat_hash_map<std::string, std::string>& symbols);
 
 }  // namespace xlad::compiler

@@ -1,4 +1,4 @@
-// The ObjectEmitter of CPU targets.
+// The ObjectEmitter of CPU targets. Its objects can call each other's kernels, and are named by what is in them.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,23 @@
 
 namespace xlad::compiler {
 
+class CpuEmitter : public ObjectEmitter {
+ public:
+  // Lets programs of this object call a kernel of another object, which is loaded together with this one. `arguments`
+  // is the number of its buffers. The calls are not inlined.
+  virtual absl::Status DeclareKernel(const std::string& symbol, int64_t arguments, const EmittedKernel& facts) = 0;
+  // Returns a hash (SHA-256, hexadecimal) of the target and of all code that has been emitted, before optimization. If
+  // it is equal in two emitters of the same version of the compiler, Finish returns equal objects.
+  virtual std::string Fingerprint() const = 0;
+  // Adds a prefix to the symbols of all kernels and programs that have been emitted, but not of those declared.
+  virtual void AddPrefix(const std::string& prefix) = 0;
+};
+
 // Errors are those of ObjectEmitter::Create.
-absl::StatusOr<std::unique_ptr<ObjectEmitter>> MakeCpuEmitter(const Target& target);
+absl::StatusOr<std::unique_ptr<CpuEmitter>> MakeCpuEmitter(const Target& target);
+
+// Whether LLVM may inline kernels of one tile into this program, if they are in the same object. Programs with many
+// calls of kernels only call them.
+bool InlinesKernels(const NativeProgramRequest& request);
 
 }  // namespace xlad::compiler

@@ -1,7 +1,11 @@
 // The object emitter: collects kernels and programs in one LLVM module and generates one object file from it.
+#include <llvm/Bitcode/BitcodeWriter.h>
+#include <llvm/Support/raw_ostream.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "base/kernel_abi.h"
 #include "compiler/codegen/llvm/code_generator.h"
 #include "compiler/codegen/llvm/cpu_emitter.h"
@@ -17,7 +21,7 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-class LlvmEmitter final : public ObjectEmitter {
+class LlvmEmitter final : public CpuEmitter {
  public:
   explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator) : generator_(std::move(generator)) {
     generator_->Prepare(*module_);
@@ -33,6 +37,31 @@ class LlvmEmitter final : public ObjectEmitter {
   absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) override {
     XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(request.symbol));
     return Finished(request.symbol, EmitProgramFunction(module_.get(), request, functions_));
+  }
+
+  absl::Status DeclareKernel(const std::string& symbol, int64_t arguments, const EmittedKernel& facts) override {
+    XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(symbol));
+    functions_[symbol] = EmittedFunction{nullptr, arguments, facts, MakeEntry(symbol)};
+    return absl::OkStatus();
+  }
+
+  std::string Fingerprint() const override {
+    llvm::SmallString<0> bitcode;
+    llvm::raw_svector_ostream stream(bitcode);
+    llvm::WriteBitcodeToFile(*module_, stream);
+    const Target& target = generator_->target();
+    std::string text;
+    for (const std::string& part : {target.triple(), target.cpu(), target.features()}) {
+      absl::StrAppend(&text, part.size(), ":", part);
+    }
+    return Sha256Hex(absl::StrCat(text, absl::string_view(bitcode.data(), bitcode.size())));
+  }
+
+  void AddPrefix(const std::string& prefix) override {
+    for (llvm::Function& function : *module_) {
+      const bool is_defined = !function.isDeclaration() && function.hasExternalLinkage();
+      if (is_defined) function.setName(prefix + function.getName());
+    }
   }
 
   absl::StatusOr<std::string> Finish() override {
@@ -57,13 +86,20 @@ class LlvmEmitter final : public ObjectEmitter {
     return function->facts;
   }
 
-  // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body for each tile.
-  llvm::Function* EmitEntry(const std::string& symbol, const EmittedFunction& function) {
+  // The declaration of an entry point of base/kernel_abi.h.
+  llvm::Function* MakeEntry(const std::string& symbol) {
     llvm::IRBuilder<> b(module_.context());
     llvm::FunctionType* type = llvm::FunctionType::get(
         b.getInt32Ty(), {b.getPtrTy(), b.getPtrTy(), b.getPtrTy(), b.getInt64Ty(), b.getInt64Ty()}, false);
     llvm::Function* entry = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_.get());
     entry->addFnAttr(llvm::Attribute::NoUnwind);
+    return entry;
+  }
+
+  // The entry point of base/kernel_abi.h: loads the addresses from the buffer table and calls the body for each tile.
+  llvm::Function* EmitEntry(const std::string& symbol, const EmittedFunction& function) {
+    llvm::IRBuilder<> b(module_.context());
+    llvm::Function* entry = MakeEntry(symbol);
     generator_->Prepare(*entry);
     llvm::BasicBlock* start = llvm::BasicBlock::Create(module_.context(), "entry", entry);
     b.SetInsertPoint(start);
@@ -198,7 +234,7 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ObjectEmitter>> MakeCpuEmitter(const Target& target) {
+absl::StatusOr<std::unique_ptr<CpuEmitter>> MakeCpuEmitter(const Target& target) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> generator, CodeGenerator::Create(target));
   return std::make_unique<LlvmEmitter>(std::move(generator));
 }

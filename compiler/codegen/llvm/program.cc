@@ -7,6 +7,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "compiler/codegen/llvm/cpu_emitter.h"
 
 namespace xlad::compiler {
 namespace {
@@ -39,11 +40,8 @@ class ProgramEmitter {
         b_(ir->b),
         request_(request),
         known_(known),
-        arena_(RoundUp(request.arena_bytes, XLAD_BUFFER_ALIGNMENT)) {
-    int64_t kernels = 0;
-    for (const Step& step : request.steps) kernels += CountKernels(step);
-    inline_kernels_ = kernels <= kMaxInlined;
-  }
+        arena_(RoundUp(request.arena_bytes, XLAD_BUFFER_ALIGNMENT)),
+        inline_kernels_(InlinesKernels(request)) {}
 
   template <typename List>
   absl::Status EmitSteps(const List& steps) {
@@ -115,6 +113,11 @@ class ProgramEmitter {
     callee_scratch_ = std::max(callee_scratch_, found->second.facts.scratch_bytes);
     if (found->second.facts.tiles > 1) {
       RunTiles(found->second, arguments, scratch);
+      return absl::OkStatus();
+    }
+    if (found->second.body == nullptr) {
+      ReturnOnError(b_.CreateCall(found->second.entry,
+                                  {Table(arguments), scratch, ir_.api(), b_.getInt64(0), b_.getInt64(1)}));
       return absl::OkStatus();
     }
     arguments.insert(arguments.end(), {scratch, ir_.api(), b_.getInt64(0)});
@@ -223,11 +226,17 @@ class ProgramEmitter {
   const NativeProgramRequest& request_;
   const EmittedFunctions& known_;
   const int64_t arena_;
-  bool inline_kernels_ = true;
+  const bool inline_kernels_;
   int64_t callee_scratch_ = 0;
 };
 
 }  // namespace
+
+bool InlinesKernels(const NativeProgramRequest& request) {
+  int64_t kernels = 0;
+  for (const Step& step : request.steps) kernels += CountKernels(step);
+  return kernels <= kMaxInlined;
+}
 
 absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
                                                     const EmittedFunctions& known) {

@@ -1,0 +1,207 @@
+#include "compiler/codegen/cpu_code.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "compiler/analysis/hlo_names.h"
+#include "compiler/codegen/in_threads.h"
+#include "compiler/codegen/llvm/cpu_emitter.h"
+
+namespace xlad::compiler {
+namespace {
+
+// Symbols begin with this many hexadecimal digits of the object's key.
+constexpr size_t kDigits = 24;
+
+template <typename Steps, typename Visit>
+void ForEachKernelStep(Steps* steps, const Visit& visit) {
+  for (Step& step : *steps) {
+    if (step.has_kernel()) visit(step.mutable_kernel());
+    if (step.has_while_()) {
+      ForEachKernelStep(step.mutable_while_()->mutable_condition(), visit);
+      ForEachKernelStep(step.mutable_while_()->mutable_body(), visit);
+    }
+    for (IfStep::Branch& branch : *step.mutable_if_()->mutable_branches()) {
+      ForEachKernelStep(branch.mutable_steps(), visit);
+    }
+  }
+}
+
+int64_t WeightOf(const KernelRequest& kernel) {
+  int64_t weight = 0;
+  for (const Computation* called : kernel.root->called()) weight += std::ssize(called->instructions());
+  return weight;
+}
+
+// The object of a kernel or native program. `key` is empty if there is none.
+struct Part {
+  EmittedKernel facts;
+  std::string key, symbol;
+  std::string ir, assembly;
+};
+
+class CpuCode {
+ public:
+  CpuCode(Target target, const StepProgram& program, const EmitOptions& options)
+      : target_(std::move(target)), program_(program), options_(options), kernels_(program.kernels.size()) {
+    for (size_t k = 0; k < program.kernels.size(); ++k) numbers_[program.kernels[k].symbol] = k;
+  }
+
+  absl::StatusOr<EmittedCode> Run() {
+    FindCalled();
+    // The largest kernels are compiled first, so that the threads end at about the same time.
+    std::vector<size_t> order(kernels_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::vector<int64_t> weights;
+    for (const KernelRequest& kernel : program_.kernels) weights.push_back(WeightOf(kernel));
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return weights[a] > weights[b]; });
+    XLAD_RETURN_IF_ERROR(ForEachInThreads(order.size(), [&](size_t i) { return CompileKernel(order[i]); }));
+
+    EmittedCode code;
+    code.target = target_;
+    code.steps = program_.steps;
+    absl::flat_hash_map<std::string, EmittedKernel> facts;
+    absl::flat_hash_map<std::string, std::string> symbols;
+    for (size_t k = 0; k < kernels_.size(); ++k) {
+      facts[program_.kernels[k].symbol] = kernels_[k].facts;
+      symbols[program_.kernels[k].symbol] = kernels_[k].symbol;
+    }
+    SetKernelFacts(&code.steps, facts);
+    const std::vector<NativeLoop> loops = LoopsOf(&code.steps);
+    std::vector<Part> native(loops.size());
+    XLAD_RETURN_IF_ERROR(ForEachInThreads(
+        loops.size(), [&](size_t l) { return CompileLoop(loops[l].request, &native[l]); }));
+    RenameKernels(&code.steps, symbols);
+    for (size_t l = 0; l < loops.size(); ++l) {
+      loops[l].step->set_symbol(native[l].symbol);
+      loops[l].step->set_scratch_bytes(native[l].facts.scratch_bytes);
+    }
+    kernels_.insert(kernels_.end(), std::make_move_iterator(native.begin()), std::make_move_iterator(native.end()));
+    XLAD_RETURN_IF_ERROR(Collect(&code));
+    return code;
+  }
+
+ private:
+  std::vector<NativeLoop> LoopsOf(std::vector<Step>* steps) const {
+    return program_.native_loops ? MakeNativeLoops(steps) : std::vector<NativeLoop>();
+  }
+
+  // Finds the kernels that need an object of their own even if they have one tile: those that the runtime calls, and
+  // those of native programs that do not inline kernels.
+  void FindCalled() {
+    called_.assign(kernels_.size(), false);
+    std::vector<Step> steps = program_.steps;
+    std::vector<NativeLoop> loops = LoopsOf(&steps);
+    const auto mark = [&](const KernelStep* step) {
+      const auto found = numbers_.find(step->symbol());
+      if (found != numbers_.end()) called_[found->second] = true;
+    };
+    ForEachKernelStep(&steps, mark);
+    for (NativeLoop& loop : loops) {
+      if (!InlinesKernels(loop.request)) ForEachKernelStep(&loop.request.steps, mark);
+    }
+  }
+
+  absl::Status CompileKernel(size_t k) {
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target_));
+    KernelRequest request = program_.kernels[k];
+    request.symbol = "kernel";
+    XLAD_ASSIGN_OR_RETURN(kernels_[k].facts, emitter->EmitKernel(request));
+    if (!called_[k] && kernels_[k].facts.tiles == 1) return absl::OkStatus();
+    return Finish(request.symbol, emitter.get(), &kernels_[k]);
+  }
+
+  // Compiles a native program with the kernels that can be inlined into it. Inside, kernels are named by the order in
+  // which they are called, so that the object depends only on what it contains.
+  absl::Status CompileLoop(NativeProgramRequest request, Part* part) {
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target_));
+    const bool inlines = InlinesKernels(request);
+    request.symbol = "program";
+    std::map<size_t, std::string> names;
+    absl::Status status;
+    ForEachKernelStep(&request.steps, [&](KernelStep* step) {
+      const size_t k = numbers_.at(step->symbol());
+      const auto [name, is_new] = names.emplace(k, kernels_[k].symbol);
+      if (is_new && inlines && kernels_[k].facts.tiles == 1) {
+        KernelRequest kernel = program_.kernels[k];
+        kernel.symbol = name->second = absl::StrCat("kernel", names.size());
+        status.Update(emitter->EmitKernel(kernel).status());
+      } else if (is_new) {
+        status.Update(emitter->DeclareKernel(name->second, step->buffers_size(), kernels_[k].facts));
+      }
+      step->set_symbol(name->second);
+    });
+    XLAD_RETURN_IF_ERROR(std::move(status));
+    XLAD_ASSIGN_OR_RETURN(part->facts, emitter->EmitProgram(request));
+    return Finish(request.symbol, emitter.get(), part);
+  }
+
+  // Compiles the object of `part`, unless the cache has it, or it is being compiled for another part.
+  absl::Status Finish(const std::string& name, CpuEmitter* emitter, Part* part) {
+    part->key = emitter->Fingerprint();
+    const std::string prefix = absl::StrCat("x", part->key.substr(0, kDigits), "_");
+    part->symbol = prefix + name;
+    emitter->AddPrefix(prefix);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!objects_.try_emplace(part->key).second) return absl::OkStatus();
+    }
+    std::optional<std::string> object;
+    ObjectCache* const cache = options_.want_listings ? nullptr : options_.objects;
+    if (cache != nullptr) object = cache->Find(part->key);
+    const bool reused = object.has_value();
+    if (!reused) {
+      if (options_.want_listings) part->ir = emitter->IrText();
+      XLAD_ASSIGN_OR_RETURN(object, emitter->Finish());
+      if (cache != nullptr) cache->Add(part->key, *object);
+    }
+    if (options_.want_listings) {
+      XLAD_ASSIGN_OR_RETURN(part->assembly, emitter->AssemblyText());
+    }
+    const std::lock_guard lock(mutex_);
+    objects_[part->key] = *std::move(object);
+    ++(reused ? reused_ : compiled_);
+    return absl::OkStatus();
+  }
+
+  absl::Status Collect(EmittedCode* code) {
+    std::vector<std::string> objects;
+    for (const Part& part : kernels_) {
+      code->ir += part.ir;
+      code->assembly += part.assembly;
+      const auto found = objects_.find(part.key);
+      if (found == objects_.end()) continue;
+      objects.push_back(std::move(found->second));
+      objects_.erase(found);
+    }
+    code->compiled = compiled_;
+    code->reused = reused_;
+    if (objects.empty()) return absl::OkStatus();
+    XLAD_ASSIGN_OR_RETURN(code->object, BundleObjects(std::move(objects)));
+    return absl::OkStatus();
+  }
+
+  const Target target_;
+  const StepProgram& program_;
+  const EmitOptions options_;
+  absl::flat_hash_map<std::string, size_t> numbers_;  // The kernels, by symbol.
+  std::vector<bool> called_;                          // See FindCalled.
+  std::vector<Part> kernels_;
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, std::string> objects_;  // By key. Empty while an object is being compiled.
+  int64_t compiled_ = 0, reused_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<EmittedCode> EmitCpuCode(const Target& target, const StepProgram& program, const EmitOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target));
+  return CpuCode(emitter->target(), program, options).Run();
+}
+
+}  // namespace xlad::compiler

@@ -1,0 +1,175 @@
+// Objects of earlier compilations: code is the same with and without them, and only what has changed is compiled.
+#include "compiler/codegen/object_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
+#include "base/testing/case_count.h"
+#include "compiler/compile.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/testing/test_material.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+
+namespace xlad::compiler {
+namespace {
+
+class MemoryObjects final : public ObjectCache {
+ public:
+  std::optional<std::string> Find(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? std::nullopt : std::optional<std::string>(found->second);
+  }
+  void Add(const std::string& key, absl::string_view object) override {
+    const std::lock_guard lock(mutex_);
+    objects_.emplace(key, object);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> objects_;
+};
+
+CompileRequest RequestFor(const Module& module) {
+  CompileRequest request;
+  request.set_partitioned_module(*hlo::SerializeProto(module));
+  return request;
+}
+
+CompileResult CompileWith(const CompileRequest& request, ObjectCache* objects) {
+  CompileOptions options;
+  options.objects = objects;
+  auto result = CompileWithListings(request, options, false);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? *std::move(result) : CompileResult();
+}
+
+CompileResult CompileText(const std::string& text, ObjectCache* objects) {
+  auto module = hlo::ParseText(text);
+  EXPECT_TRUE(module.ok()) << module.status();
+  return CompileWith(RequestFor(**module), objects);
+}
+
+// The cache has the objects of the other programs too. Every program is compiled when it is new, and again when the
+// cache has all of its objects.
+TEST(ObjectCache, RandomProgramsHaveTheSameCodeWithEveryCache) {
+  MemoryObjects objects;
+  int64_t reused = 0;
+  for (uint64_t seed = 0; seed < CaseCount(40, 200); ++seed) {
+    const RandomModule made = RandomLocalProgram(seed, 3 + static_cast<int>(seed % 25), seed % 3 == 0 ? 4 : 1);
+    const CompileRequest request = RequestFor(*made.module);
+    const CompileResult plain = CompileWith(request, nullptr);
+    const std::string expected = plain.executable.SerializeAsString();
+    const CompileResult first = CompileWith(request, &objects), second = CompileWith(request, &objects);
+    EXPECT_EQ(first.executable.SerializeAsString(), expected) << seed;
+    EXPECT_EQ(second.executable.SerializeAsString(), expected) << seed;
+    EXPECT_EQ(first.compiled_objects + first.reused_objects, plain.compiled_objects) << seed;
+    EXPECT_EQ(second.compiled_objects, 0) << seed;
+    EXPECT_EQ(second.reused_objects, plain.compiled_objects) << seed;
+    reused += first.reused_objects;
+  }
+  EXPECT_GT(reused, 0);  // Programs have kernels in common.
+}
+
+// Layers of different sizes, each of which is a kernel. `op` is an operation of layer 5.
+std::string Layers(const std::string& op, const std::string& prefix = "") {
+  std::string text = absl::StrCat("HloModule layers\nENTRY e {\n", prefix), shapes, results;
+  for (int i = 0; i < 20; ++i) {
+    const std::string shape = absl::StrCat("f32[", 100 + i, "]");
+    absl::StrAppend(&text, "  x", i, " = ", shape, " parameter(", i, ")\n  t", i, " = ", shape, " ",
+                    i == 5 ? op : "tanh", "(x", i, ")\n  y", i, " = ", shape, " multiply(t", i, ", x", i, ")\n");
+    absl::StrAppend(&shapes, i == 0 ? "" : ", ", shape);
+    absl::StrAppend(&results, i == 0 ? "y" : ", y", i);
+  }
+  return absl::StrCat(text, "  ROOT r = (", shapes, ") tuple(", results, ")\n}\n");
+}
+
+TEST(ObjectCache, OneChangedOpIsOneCompiledKernel) {
+  MemoryObjects objects;
+  EXPECT_EQ(CompileText(Layers("tanh"), &objects).compiled_objects, 20);
+  EXPECT_EQ(CompileText(Layers("tanh"), &objects).compiled_objects, 0);
+  for (const char* op : {"exponential", "negate", "log"}) {
+    const CompileResult changed = CompileText(Layers(op), &objects);
+    EXPECT_EQ(changed.compiled_objects, 1) << op;
+    EXPECT_EQ(changed.reused_objects, 19) << op;
+    EXPECT_EQ(changed.executable.SerializeAsString(), CompileText(Layers(op), nullptr).executable.SerializeAsString());
+  }
+  // Names and numbers of instructions and kernels are not parts of the code.
+  const std::string renamed = absl::StrReplaceAll(Layers("tanh"), {{"  t", "  other"}, {"(t", "(other"}});
+  EXPECT_EQ(CompileText(renamed, &objects).compiled_objects, 0);
+  const std::string extra = absl::StrReplaceAll(
+      Layers("tanh", "  z = f32[77] parameter(20)\n  a = f32[77] sine(z)\n"),
+      {{"ROOT r = (", "ROOT r = (f32[77], "}, {"tuple(", "tuple(a, "}});
+  EXPECT_EQ(CompileText(extra, &objects).compiled_objects, 1);
+}
+
+TEST(ObjectCache, EqualKernelsAreCompiledOnce) {
+  const CompileResult result = CompileText(R"(HloModule equal
+ENTRY e {
+  x = f32[64] parameter(0)
+  y = f32[64] parameter(1)
+  a = f32[64] tanh(x)
+  b = f32[64] tanh(y)
+  ROOT r = (f32[64], f32[64]) tuple(a, b)
+})", nullptr);
+  EXPECT_LE(result.compiled_objects, 1);
+}
+
+// A loop on arrays of `size` elements. Its body has one op that differs.
+std::string Loop(int64_t size, const std::string& op) {
+  return absl::StrReplaceAll(hlo::TestText("compiler/codegen/testdata/loop_of_two_ops.template"),
+                             {{"$N", absl::StrCat(size)}, {"$OP", op}});
+}
+
+// Small kernels are in the object of the loop. Kernels that are divided into tiles have an object of their own, whose
+// symbol the loop names.
+TEST(ObjectCache, ChangedLoops) {
+  for (const int64_t size : {16, 4 << 20}) {
+    MemoryObjects objects;
+    const int64_t all = CompileText(Loop(size, "tanh"), &objects).compiled_objects;
+    EXPECT_EQ(all, size == 16 ? 1 : 2);
+    EXPECT_EQ(CompileText(Loop(size, "tanh"), &objects).compiled_objects, 0);
+    const CompileResult changed = CompileText(Loop(size, "exponential"), &objects);
+    EXPECT_EQ(changed.compiled_objects, all);
+    EXPECT_EQ(changed.executable.SerializeAsString(),
+              CompileText(Loop(size, "exponential"), nullptr).executable.SerializeAsString());
+  }
+}
+
+TEST(ObjectCache, DifferentTargetsHaveDifferentObjects) {
+  MemoryObjects objects;
+  const auto module = hlo::ParseText(Layers("tanh"));
+  ASSERT_TRUE(module.ok());
+  CompileRequest request = RequestFor(**module);
+  for (const char* cpu : {"x86-64-v2", "x86-64-v3", "x86-64-v4"}) {
+    request.mutable_target()->set_triple("x86_64-pc-linux-gnu");
+    request.mutable_target()->set_cpu(cpu);
+    EXPECT_EQ(CompileWith(request, &objects).reused_objects, 0) << cpu;
+    EXPECT_EQ(CompileWith(request, &objects).compiled_objects, 0) << cpu;
+  }
+}
+
+TEST(ObjectCache, SeveralCompilationsAtOnce) {
+  MemoryObjects objects;
+  std::vector<std::string> expected;
+  for (const char* op : {"tanh", "negate"}) {
+    expected.push_back(CompileText(Layers(op), nullptr).executable.SerializeAsString());
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string text = Layers(t % 2 == 0 ? "tanh" : "negate");
+      EXPECT_EQ(CompileText(text, &objects).executable.SerializeAsString(), expected[t % 2]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace xlad::compiler
