@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 
 namespace xlad::service {
 namespace {
@@ -29,17 +32,40 @@ bool LacksMemory(const ChildResult& child) {
   return absl::StrContains(child.errors, "bad_alloc") || absl::StrContains(child.errors, "ut of memory");
 }
 
+// The arguments of the child. Without a folder of objects, or if it cannot be made, the child compiles everything.
+std::vector<std::string> Arguments(const std::string& program_path, const storage::EntryFolder* objects) {
+  if (objects == nullptr) return {program_path, "__build"};
+  const absl::Status made = RealFileSystem().MakeDirectories(objects->options().path);
+  if (made.ok()) return {program_path, "__build", objects->options().path, objects->options().version};
+  LogWarn("the cache of kernels cannot be used", {{"error", std::string(made.message())}});
+  return {program_path, "__build"};
+}
+
+// Moves the objects of the response to the folder.
+void KeepObjects(const storage::EntryFolder& folder, BuildResponse* response) {
+  folder.Touch(std::vector<std::string>(response->reused_objects().begin(), response->reused_objects().end()));
+  std::vector<storage::FolderEntry> entries;
+  for (BuildResponse::Object& object : *response->mutable_new_objects()) {
+    entries.push_back({object.key(), std::move(*object.mutable_code())});
+  }
+  const absl::Status written = folder.Write(entries);
+  if (!written.ok()) {
+    LogWarn("kernels could not be stored in the cache", {{"error", std::string(written.message())}});
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
-                                           const ChildLimits& limits, std::optional<std::string>* not_isolated) {
+                                           const ChildLimits& limits, std::optional<std::string>* not_isolated,
+                                           const storage::EntryFolder* objects) {
   ChildLimits all_limits = limits;
   if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
   std::string input;
   if (!request.SerializeToString(&input)) {
     return absl::ResourceExhaustedError("the build request is larger than 2 GiB, which is the most that it may be");
   }
-  XLAD_ASSIGN_OR_RETURN(const ChildResult child, RunChild({program_path, "__build"}, input, all_limits));
+  XLAD_ASSIGN_OR_RETURN(const ChildResult child, RunChild(Arguments(program_path, objects), input, all_limits));
   if (child.exit_code != 0 || child.signal != 0) {
     if (all_limits.memory_bytes > 0 && LacksMemory(child)) {
       return absl::ResourceExhaustedError(
@@ -55,6 +81,8 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
   }
   if (not_isolated != nullptr) *not_isolated = response.not_isolated();
   response.clear_not_isolated();  // The response may be stored, but this concerns only the build on this machine.
+  if (objects != nullptr) KeepObjects(*objects, &response);
+  response.clear_new_objects();
   if (!response.error().empty()) {
     return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
   }

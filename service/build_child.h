@@ -8,6 +8,7 @@
 #include "base/child_process.h"
 #include "base/status.h"
 #include "proto/compile.pb.h"
+#include "storage/entry_folder.h"
 
 namespace xlad::service {
 
@@ -17,9 +18,13 @@ namespace xlad::service {
 // if the child died otherwise, with its exit code or signal and the last lines of its standard error. If `limits` has
 // no limit of processor time, a build may use one hour of it.
 // Sets `not_isolated`, if it is not null and the child has answered, to BuildResponse.not_isolated.
+// If `objects` is not null, the child takes the code of kernels from this folder, and the code that it has compiled is
+// added to the folder. Failures of the folder are logged. A malicious program that takes the child over can add any
+// code under any key, so builds of users who do not trust each other must have different folders.
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
                                            const ChildLimits& limits,
-                                           std::optional<std::string>* not_isolated = nullptr);
+                                           std::optional<std::string>* not_isolated = nullptr,
+                                           const storage::EntryFolder* objects = nullptr);
 
 // The default memory limit of a build: half of the machine's memory, but at least 2 GiB. It is 0, which means no limit,
 // in binaries with sanitizers, because sanitizers need a large address space.

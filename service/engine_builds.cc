@@ -1,7 +1,9 @@
 // The engine's work with blobs: builds, executables, checkpoints and the state of jobs.
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
+#include "base/build_id.h"
 #include "base/log.h"
+#include "service/access.h"
 #include "service/engine.h"
 #include "service/placement/device_mix.h"
 #include "storage/job_uris.h"
@@ -82,7 +84,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.targets[0];
   for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
-  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, FolderOf(request.job.str()), cancel));
+  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), cancel));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.targets[0]));
   for (const BuiltExecutable& built_other : built.others) {
@@ -96,16 +98,31 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
   return built;
 }
 
-// Takes the executable from the cache or builds it. Writes the partitioned program to `folder` for inspection.
-absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& folder,
+// Users have different folders, because a malicious program that takes over the process of its build can add any code
+// (BuildInChild).
+std::optional<storage::EntryFolder> Engine::ObjectsFor(const std::string& job_id) {
+  if (options_.cache_folder.empty()) return std::nullopt;
+  const auto keys = ClientKeys({job_id});
+  if (!keys.ok()) return std::nullopt;
+  const std::string user = OwnerOfKey(keys->front());
+  const std::string name = user.empty() ? "own" : absl::StrCat("@", user);
+  return storage::EntryFolder(&RealFileSystem(), {JoinPath(JoinPath(options_.cache_folder, "kernels"), name),
+                                                  BuildId(options_.program_path)});
+}
+
+// Takes the executable from the cache or builds it. Writes the partitioned program to the job's folder for inspection.
+absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& job_id,
                                               CancelSignal* cancel) {
+  const std::string folder = FolderOf(job_id);
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
   const int64_t start_ns = RealClock().NowNs();
   ChildLimits limits = options_.build_limits;
   limits.cancel = cancel;
   XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
     std::optional<std::string> not_isolated;
-    auto response = BuildInChild(options_.program_path, request, limits, &not_isolated);
+    const std::optional<storage::EntryFolder> objects = ObjectsFor(job_id);
+    auto response = BuildInChild(options_.program_path, request, limits, &not_isolated,
+                                 objects.has_value() ? &*objects : nullptr);
     if (not_isolated.has_value()) NoteIsolation(*not_isolated);  // Without a response, it is not known.
     return response;
   }));
@@ -161,7 +178,7 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
   auto result = std::make_shared<Result>();
   auto future = result->promise.get_future();
   builds_->Add(job_id, [this, job_id, build, result = std::move(result)](CancelSignal* cancel) {
-    result->Set(RunBuild(build, FolderOf(job_id), cancel));
+    result->Set(RunBuild(build, job_id, cancel));
   });
   return future.get();
 }

@@ -101,6 +101,7 @@ void ExecutableCache::Write(const std::string& key, const BuildResponse& respons
   if (options_.folder.empty()) return;
   BuildResponse kept = response;
   kept.clear_timings();
+  kept.clear_reused_objects();
   const std::string bytes = kept.SerializeAsString();
   absl::Status status = RealFileSystem().MakeDirectories(options_.folder);
   if (status.ok()) status = RealFileSystem().WriteAtomically(PathOf(key), Sha256Hex(bytes) + bytes);

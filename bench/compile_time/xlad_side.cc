@@ -1,10 +1,10 @@
 // Compiles the program in a file and prints the time of every pass as one line of JSON. The time of a pass that runs
 // several times is the sum of its runs.
 //
-//   compile_time_xlad PROGRAM [MESH [UNTIL]]
+//   compile_time_xlad PROGRAM [MESH [UNTIL [OBJECTS]]]
 //
 // MESH is as in --mesh. If UNTIL is "partition" or "steps", compilation ends after the partitioner or before the
-// generation of code.
+// generation of code. OBJECTS is a folder in which the code of kernels is cached.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -18,6 +18,7 @@
 #include "compiler/serialize.h"
 #include "hlo/read/read.h"
 #include "service/build/build.h"
+#include "service/build/folder_objects.h"
 #include "sharding/pipeline.h"
 
 namespace xlad {
@@ -62,7 +63,8 @@ int64_t CountInstructions(const hlo::Module& module) {
   return count;
 }
 
-absl::Status Run(const std::string& path, const std::string& mesh, const std::string& until, Report* report) {
+absl::Status Run(const std::string& path, const std::string& mesh, const std::string& until,
+                 const std::string& objects_folder, Report* report) {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, RealFileSystem().Read(path));
   XLAD_ASSIGN_OR_RETURN(const std::vector<MeshAxis> axes, client::ParseMeshFlag(mesh));
   report->Lap("load");
@@ -87,9 +89,18 @@ absl::Status Run(const std::string& path, const std::string& mesh, const std::st
     report->Lap("compile");
     return absl::OkStatus();
   }
-  XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult result, compiler::CompileWithListings(request, {}, false));
+  const storage::EntryFolder folder(&RealFileSystem(), {objects_folder, "compile_time"});
+  service::FolderObjects objects(&folder);
+  compiler::CompileOptions compile;
+  if (!objects_folder.empty()) compile.objects = &objects;
+  XLAD_ASSIGN_OR_RETURN(const compiler::CompileResult result,
+                        compiler::CompileWithListings(request, compile, false));
   report->Add(result.times);
   report->Lap("compile");
+  if (!objects_folder.empty()) XLAD_RETURN_IF_ERROR(folder.Write(objects.added()));
+  report->Lap("write-objects");
+  report->out()["compiled_objects"] = result.compiled_objects;
+  report->out()["reused_objects"] = result.reused_objects;
   XLAD_ASSIGN_OR_RETURN(const std::string executable, compiler::SerializeExecutable(result.executable));
   report->Lap("serialize");
   report->out()["executable_bytes"] = executable.size();
@@ -101,12 +112,13 @@ absl::Status Run(const std::string& path, const std::string& mesh, const std::st
 }  // namespace xlad
 
 int main(int argc, char** argv) {
-  if (argc < 2 || argc > 4) {
-    std::fprintf(stderr, "usage: compile_time_xlad PROGRAM [MESH [UNTIL]]\n");
+  if (argc < 2 || argc > 5) {
+    std::fprintf(stderr, "usage: compile_time_xlad PROGRAM [MESH [UNTIL [OBJECTS]]]\n");
     return 2;
   }
   xlad::Report report;
-  const absl::Status status = xlad::Run(argv[1], argc > 2 ? argv[2] : "", argc > 3 ? argv[3] : "", &report);
+  const auto argument = [&](int i) { return std::string(i < argc ? argv[i] : ""); };
+  const absl::Status status = xlad::Run(argument(1), argument(2), argument(3), argument(4), &report);
   if (!status.ok()) {
     std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
     return 1;

@@ -15,6 +15,7 @@
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
 #include "service/build/check_spec.h"
+#include "service/build/folder_objects.h"
 #include "sharding/pipeline.h"
 #include "simulate/executable_time.h"
 #include "tensor/wire.h"
@@ -72,13 +73,30 @@ void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* respons
 }
 
 // The serialized executable, with the times of its steps if the target is a simulated chip.
-absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, BuildResponse* response) {
-  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, {}, false));
+absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, compiler::ObjectCache* objects,
+                                             BuildResponse* response) {
+  compiler::CompileOptions options;
+  options.objects = objects;
+  XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, options, false));
   XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
   for (const std::string& warning : compiled.executable.simulated().warnings()) response->add_warnings(warning);
   const std::string changes = compiler::RematerializationText(compiled.executable);
   if (!changes.empty()) response->add_warnings(changes);
   return compiler::SerializeExecutable(compiled.executable);
+}
+
+// The response has new objects only if all of them fit into it, because a message has at most 2 GiB.
+void AddObjects(const FolderObjects& objects, BuildResponse* response) {
+  response->mutable_reused_objects()->Add(objects.found().begin(), objects.found().end());
+  size_t bytes = response->ByteSizeLong();
+  constexpr size_t kOverhead = 100;  // An upper bound of the bytes of an object's key and of its framing.
+  for (const storage::FolderEntry& entry : objects.added()) bytes += entry.contents.size() + kOverhead;
+  if (bytes > INT_MAX) return;
+  for (const storage::FolderEntry& entry : objects.added()) {
+    BuildResponse::Object* object = response->add_new_objects();
+    object->set_key(entry.key);
+    object->set_code(entry.contents);
+  }
 }
 
 }  // namespace
@@ -108,7 +126,7 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
   return request;
 }
 
-absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
+absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::ObjectCache* objects) {
   BuildResponse response;
   int64_t since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<hlo::Module> module, hlo::ReadModule(request.program()));
@@ -130,28 +148,31 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request) {
   since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(CompileRequest compile, MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
-  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, &response));
+  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, objects, &response));
   compile.clear_dump_directory();
   for (const Target& target : request.other_targets()) {
     *compile.mutable_target() = target;
-    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, &response));
+    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, objects, &response));
   }
   AddTiming("compile", since_ns, &response);
   return response;
 }
 
-int RunBuildChild() {
+int RunBuildChild(const std::string& objects_folder, const std::string& version) {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
   // The program is untrusted. From here on, it cannot make this process change anything outside of the process.
-  const absl::Status sandbox = EnterSandbox();
+  const absl::Status sandbox = EnterSandbox(objects_folder);
   if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;
   BuildRequest request;
   BuildResponse response;
+  const storage::EntryFolder folder(&RealFileSystem(), {objects_folder, version});
+  FolderObjects objects(&folder);
   if (!request.ParseFromString(input)) {
     response.set_error("the build request cannot be parsed");
     response.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
-  } else if (auto built = Build(request); built.ok()) {
+  } else if (auto built = Build(request, objects_folder.empty() ? nullptr : &objects); built.ok()) {
     response = *std::move(built);
+    AddObjects(objects, &response);
   } else {
     response.set_error(std::string(built.status().message()));
     response.set_error_code(static_cast<int>(built.status().code()));

@@ -5,14 +5,16 @@
 #pragma once
 
 #include "base/status.h"
+#include "compiler/codegen/object_cache.h"
 #include "proto/compile.pb.h"
 #include "proto/xlad_v1.h"
 #include "sharding/partition/partition.h"
 
 namespace xlad::service {
 
-// Builds in this process. A message about an error in the program starts with its place ("LINE:COLUMN: ...").
-absl::StatusOr<BuildResponse> Build(const BuildRequest& request);
+// Builds in this process. A message about an error in the program starts with its place ("LINE:COLUMN: ..."). `objects`
+// may be null.
+absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::ObjectCache* objects = nullptr);
 
 // Returns the compile request for a partitioned program. The spec supplies the names of parameters and results.
 absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedProgram& program, const JobSpec& spec,
@@ -23,6 +25,10 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
 // a malicious program may take the process over. If the machine does not allow a sandbox, the process warns on standard
 // error and in the response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit
 // code: 0 if a response was written, even if the response has an error.
-int RunBuildChild();
+//
+// If `objects_folder` is not empty, it is a storage::EntryFolder with the objects of earlier builds, of which those of
+// `version` are used. The sandbox allows that its files are read. Objects that are not found there are compiled, and
+// returned in the response.
+int RunBuildChild(const std::string& objects_folder, const std::string& version);
 
 }  // namespace xlad::service

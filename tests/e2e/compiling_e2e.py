@@ -1,8 +1,10 @@
-"""Options of compilation: op by op, checks of floats, kernel schedules, the memory limit, the profile, tuning."""
+"""Compilation: op by op, checks of floats, kernel schedules, the memory limit, the profile, tuning, cached kernels."""
 
+import concurrent.futures
 import json
 import math
 import re
+import shutil
 import struct
 import unittest
 
@@ -48,15 +50,37 @@ def write_fading(where):
     (where / "manifest.json").write_text(json.dumps(manifest))
 
 
+def changed_job(where):
+    """A copy of JOB with one other op."""
+    shutil.copytree(JOB, where)
+    for proto in where.glob("*.pb"):
+        proto.unlink()
+    path = where / "step.single.hlo"
+    text, count = re.subn(r" negate\(", " abs(", path.read_text(), count=1)
+    assert count == 1
+    path.write_text(text)
+    return where
+
+
+def kernels_in(cache):
+    return {path: path.read_bytes() for path in (cache / "kernels/own").glob("??/*")}
+
+
+def forget_executables(cache):
+    for path in cache.iterdir():
+        if path.is_file():
+            path.unlink()
+
+
 class Compiling(unittest.TestCase):
     def run_ok(self, *args):
         code, out, err = xlad(*args)
         self.assertEqual(code, 0, err)
         return out
 
-    def curve(self, where, *flags):
-        self.run_ok("run", JOB, "--steps", 12, "--curve", where / "curve.json", *flags)
-        return json.loads((where / "curve.json").read_text())["loss"]
+    def curve(self, where, *flags, job=JOB, name="curve.json"):
+        self.run_ok("run", job, "--steps", 12, "--curve", where / name, *flags)
+        return json.loads((where / name).read_text())["loss"]
 
     def test_op_by_op_has_the_same_losses(self):
         with folder() as where:
@@ -107,6 +131,45 @@ class Compiling(unittest.TestCase):
             code, _, err = xlad("run", *flags)
             self.assertEqual(code, 1, err)
             self.assertRegex(err, r"step 0: l[.\w]* \(fill.py:3\): device \d: found NaN in floating-point result 0")
+
+    def test_only_changed_kernels_are_compiled(self):
+        with folder() as where:
+            cache = where / "cache"
+            changed = changed_job(where / "changed")
+            usual = self.curve(where, "--cache", "off"), self.curve(where, "--cache", "off", job=changed)
+            self.assertNotEqual(*usual)
+            self.assertEqual(self.curve(where, "--cache", cache), usual[0])
+            before = kernels_in(cache)
+            self.assertEqual(self.curve(where, "--cache", cache, job=changed), usual[1])
+            after = kernels_in(cache)
+            self.assertLessEqual(before.items(), after.items())
+            self.assertGreaterEqual(len(after) - len(before), 1)
+            self.assertLess(len(after) - len(before), len(before))
+            forget_executables(cache)
+            self.assertEqual(self.curve(where, "--cache", cache), usual[0])
+            self.assertEqual(kernels_in(cache), after)
+
+    def test_damaged_kernels_are_compiled_again(self):
+        with folder() as where:
+            cache = where / "cache"
+            usual = self.curve(where, "--cache", cache)
+            kernels = kernels_in(cache)
+            self.assertTrue(kernels)
+            others = list(kernels.values())
+            for damage in (lambda old: old[:-1], lambda old: b"", lambda old: old[:-9] + bytes([old[-9] ^ 4]) + old[-8:],
+                           lambda old: others[others.index(old) - 1]):
+                for path, old in kernels.items():
+                    path.write_bytes(damage(old))
+                forget_executables(cache)
+                self.assertEqual(self.curve(where, "--cache", cache), usual)
+                self.assertEqual(kernels_in(cache), kernels)
+
+    def test_two_processes_share_kernels(self):
+        with folder() as where, concurrent.futures.ThreadPoolExecutor(4) as pool:
+            usual = self.curve(where, "--cache", "off")
+            curves = [pool.submit(self.curve, where, "--cache", where / "cache", name=f"curve{i}.json") for i in range(4)]
+            self.assertEqual([curve.result() for curve in curves], [usual] * 4)
+            self.assertFalse([path for path in kernels_in(where / "cache") if path.suffix == ".tmp"])
 
     def test_schedules_are_printed_changed_and_run(self):
         with folder() as where:

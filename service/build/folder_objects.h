@@ -1,0 +1,34 @@
+// The objects of earlier builds in a folder, for the compiler.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/codegen/object_cache.h"
+#include "storage/entry_folder.h"
+
+namespace xlad::service {
+
+// Reads objects from a folder. Objects that are added are kept in memory, because a build cannot write files.
+class FolderObjects final : public compiler::ObjectCache {
+ public:
+  // If `folder` is null, no object is found.
+  explicit FolderObjects(const storage::EntryFolder* folder) : folder_(folder) {}
+
+  std::optional<std::string> Find(const std::string& key) override;
+  void Add(const std::string& key, absl::string_view object) override;
+
+  // The objects that were added, and the keys of those that were found.
+  const std::vector<storage::FolderEntry>& added() const { return added_; }
+  const std::vector<std::string>& found() const { return found_; }
+
+ private:
+  const storage::EntryFolder* const folder_;
+  std::mutex mutex_;
+  std::vector<storage::FolderEntry> added_;
+  std::vector<std::string> found_;
+};
+
+}  // namespace xlad::service
