@@ -26,6 +26,7 @@ void ForEachKernelStep(Steps* steps, const Visit& visit) {
       ForEachKernelStep(step.mutable_while_()->mutable_condition(), visit);
       ForEachKernelStep(step.mutable_while_()->mutable_body(), visit);
     }
+    if (!step.has_if_()) continue;
     for (IfStep::Branch& branch : *step.mutable_if_()->mutable_branches()) {
       ForEachKernelStep(branch.mutable_steps(), visit);
     }
