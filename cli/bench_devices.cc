@@ -238,8 +238,8 @@ class RowPrinter {
   nlohmann::ordered_json json_ = nlohmann::ordered_json::array();
 };
 
-// InvalidArgument if a flag is given that has no meaning without COLLECTIVE. The flags of messages between processes have
-// a meaning only if a launcher has started the processes.
+// InvalidArgument if a flag is given that has no meaning without COLLECTIVE. The flags of messages between processes
+// have a meaning only if a launcher has started the processes.
 absl::Status CheckFlags(const std::vector<std::string>& flags, bool is_launched) {
   static constexpr absl::string_view kFlags[] = {"--device", "--devices", "--max-bytes", "--repeats",
                                                  "--format", "--mode",    "--algorithm", "--explain"};
@@ -250,15 +250,15 @@ absl::Status CheckFlags(const std::vector<std::string>& flags, bool is_launched)
     if (absl::c_linear_search(kFlags, flag) || (is_of_messages && is_launched)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         flag, ": found the flag without COLLECTIVE",
-        is_of_messages ? " in a process that no launcher has started, expected none: the devices of one process send no "
-                         "messages"
+        is_of_messages ? " in a process that no launcher has started, expected none: the devices of one process send "
+                         "no messages"
                        : ", expected none: the benchmark of devices does not use it"));
   }
   return absl::OkStatus();
 }
 
 // The names of the flags that are given, in the form "--ranks", or "-b" if there is a short form.
-std::vector<std::string> FlagsOf(const CLI::App& app) {
+std::vector<std::string> GivenFlags(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
     if (option->count() == 0 || option->get_positional()) continue;
@@ -394,7 +394,7 @@ void AddBench(CLI::App& parent, Action* action) {
   app->callback([=] {
     // Without COLLECTIVE, reductions are in the order of the ranks, unless --mode is given or NCCL must run them.
     const bool has_mode = app->count("--mode") > 0;
-    options->flags = FlagsOf(*app);
+    options->flags = GivenFlags(*app);
     *action = [=] {
       if (!bench->collective.empty()) return RunBench(*bench);
       if (bench->calibrate) return RunCalibration(*bench);

@@ -2,12 +2,13 @@
 //
 // Needs: canonical collectives and reducers. Leaves: small all-reduces with the same groups, reducer and type are
 // combined into one all-reduce with several operands, if they do not depend on each other (directly or through other
-// combined all-reduces). The combined all-reduce has the origins and the control edges of all of its members. Buckets are
-// filled in the order of the earliest time at which the operands can be computed, and have the best size of the cost
-// model (BucketBytes). In this way, the gradients of the last layers are sent while those of the first layers are
-// computed. The program order cannot be used for this: an all-reduce is often placed at the use of its result, in the
-// order of the parameters, which is that of the forward pass. The products that compute the operands may have this order
-// too.
+// combined all-reduces). The combined all-reduce has the origins and the control edges of all of its members.
+//
+// Buckets are filled in the order of the earliest time at which the operands can be computed, and have the best size of
+// the cost model (BucketBytes). In this way, the gradients of the last layers are sent while those of the first layers
+// are computed. The program order cannot be used for this: an all-reduce is often placed at the use of its result, in
+// the order of the parameters, which is that of the forward pass. The products that compute the operands may have this
+// order too.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
