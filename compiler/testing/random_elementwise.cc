@@ -1,6 +1,7 @@
 // Random elementwise instructions.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "compiler/testing/random_values.h"
 
@@ -93,7 +94,7 @@ Sample IntegerBinary(RandomValues& random, Builder& builder, Sample x, Sample y)
                                         Opcode::kRemainder, Opcode::kShiftLeft, Opcode::kShiftRightLogical,
                                         Opcode::kShiftRightArithmetic, Opcode::kPower};
   if (x.type() == ElementType::kPred) return {builder.Binary(kLogical[random.Below(3)], x.array, y.array)};
-  return {builder.Binary(kOpcodes[random.Below(13)], x.array, y.array)};
+  return {builder.Binary(kOpcodes[random.Below(std::size(kOpcodes))], x.array, y.array)};
 }
 
 Sample Binary(RandomValues& random, Builder& builder, Sample x, Sample y) {
