@@ -26,7 +26,7 @@ def side(name, folder, job, mesh, cpus):
 def measure(job, mesh, args):
     devices = math.prod(mesh["axes"].values()) if mesh["name"] != "single" else 1
     flag = ",".join(f"{name}={size}" for name, size in mesh["axes"].items()) if devices > 1 else ""
-    cpus = {max(os.sched_getaffinity(0))} if devices == 1 else None
+    cpus = set(sorted(os.sched_getaffinity(0))[-args.threads:]) if devices == 1 else None
     sides = [side("before", args.before, job, flag, cpus), side("after", args.after, job, flag, cpus)]
     try:
         builds = [[s.ask("build")["build_ms"] for s in sides] for _ in range(args.builds)]
@@ -53,6 +53,7 @@ def main():
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="pairs of blocks")
+    parser.add_argument("--threads", type=int, default=1, help="number of CPUs for one device")
     parser.add_argument("--builds", type=int, default=5, help="pairs of compilations")
     parser.add_argument("--block-ms", type=float, default=150, help="approximate length of a block in milliseconds")
     args = parser.parse_args()

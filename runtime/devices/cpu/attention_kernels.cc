@@ -76,16 +76,19 @@ HWY_INLINE void MultiplySome(const TileProduct& p) {
   }
 }
 
+// The rows are divided into groups of nearly equal size, because a group of few rows does not hide the latency of the
+// multiplications.
 void Multiply(const TileProduct& p) {
   TileProduct part = p;
+  const int64_t groups = (p.m + kMaxRows - 1) / kMaxRows, rows = groups > 0 ? (p.m + groups - 1) / groups : 1;
   for (int64_t j = 0; j < p.n; j += kPanel) {
     int64_t l = 0;
     do {  // A product over no elements is zero.
       part.k = std::min(kDepth, p.k - l);
       part.b = p.b + (j / kPanel) * p.b_panel + l * p.b_row;
       part.add = p.add || l > 0;
-      for (int64_t i = 0; i < p.m; i += kMaxRows) {
-        part.m = std::min<int64_t>(kMaxRows, p.m - i);
+      for (int64_t i = 0; i < p.m; i += rows) {
+        part.m = std::min(rows, p.m - i);
         part.a = p.a + i * p.a_row + l * p.a_depth;
         part.c = p.c + i * p.c_row + j;
         if (p.n - j > kLanes) {
@@ -415,7 +418,57 @@ int64_t FromPredicates(const uint8_t* x, int64_t count, float* to) {
   return i;
 }
 
-AttentionKernels Kernels() { return {kPanel, kLanes, Multiply, Apply, RowMax, RowSum, FromBf16, FromPredicates}; }
+// Replaces four vectors, whose blocks of four lanes are rows of matrices, by the vectors of the transposed matrices.
+HWY_INLINE void TransposeBlocks(Vector* v) {
+  const Floats d;
+  const hn::Repartition<uint64_t, Floats> pairs;
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, v[0], v[1]));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, v[0], v[1]));
+  const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(d, v[2], v[3]));
+  const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(d, v[2], v[3]));
+  v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, ab_low, cd_low));
+  v[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab_low, cd_low));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, cd_high));
+  v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, cd_high));
+}
+
+// First transposes the blocks of four by four elements, then the matrix of blocks.
+void TransposeSquare(const float* x, const int64_t* columns, float* to, int64_t stride) {
+  const Floats d;
+  Vector v[kLanes];
+#pragma clang loop unroll(full)
+  for (int64_t i = 0; i < kLanes; ++i) v[i] = hn::LoadU(d, x + columns[i]);
+  if constexpr (kLanes >= 4) {
+#pragma clang loop unroll(full)
+    for (int64_t i = 0; i < kLanes; i += 4) TransposeBlocks(v + i);
+  }
+  if constexpr (kLanes == 8) {
+    for (int64_t i = 0; i < 4; ++i) {
+      const Vector low = v[i], high = v[i + 4];
+      v[i] = hn::ConcatLowerLower(d, high, low);
+      v[i + 4] = hn::ConcatUpperUpper(d, high, low);
+    }
+  } else if constexpr (kLanes == 16) {
+#pragma clang loop unroll(full)
+    for (int64_t i = 0; i < 4; ++i) {
+      const Vector a = v[i], b = v[i + 4], c = v[i + 8], e = v[i + 12];
+      const Vector ab_even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
+      const Vector ab_odd = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+      const Vector ce_even = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(e), c);
+      const Vector ce_odd = hn::OddEvenBlocks(e, hn::SwapAdjacentBlocks(c));
+      v[i] = hn::ConcatLowerLower(d, ce_even, ab_even);
+      v[i + 4] = hn::ConcatLowerLower(d, ce_odd, ab_odd);
+      v[i + 8] = hn::ConcatUpperUpper(d, ce_even, ab_even);
+      v[i + 12] = hn::ConcatUpperUpper(d, ce_odd, ab_odd);
+    }
+  }
+#pragma clang loop unroll(full)
+  for (int64_t i = 0; i < kLanes; ++i) hn::StoreU(v[i], d, to + i * stride);
+}
+
+AttentionKernels Kernels() {
+  return {kPanel, kLanes, Multiply, Apply, RowMax, RowSum, FromBf16, FromPredicates, TransposeSquare};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace xlad::runtime

@@ -90,6 +90,9 @@ struct AttentionKernels {
   // elements that they have converted.
   int64_t (*from_bf16)(const uint16_t* x, int64_t count, float* to);
   int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
+  // Writes `lanes` columns of `lanes` contiguous elements each, which begin at x + columns[i], as the columns of a
+  // matrix whose rows are `stride` elements apart.
+  void (*transpose)(const float* x, const int64_t* columns, float* to, int64_t stride);
 };
 
 // The alignment of rows, in elements. No vector or panel of a kernel is longer.

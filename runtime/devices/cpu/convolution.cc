@@ -9,8 +9,10 @@
 // measured times, because the plan determines the order of sums and therefore the bits of the result.
 //
 // A convolution is divided into tiles, each of which is one call of oneDNN by one thread. Tiles are parts of the batch
-// or, if the result is the gradient of the weights, parts of the weights' output features. The tensor that all tiles
-// read is rearranged before the tiles run. The division depends on the shape alone.
+// or, if the result is the gradient of the weights, parts of the weights' output features. If the weights have few
+// output features or groups, tiles of the gradient are parts of the batch: each computes a part of the sum, and the
+// parts are added in their order. The tensor that all tiles read is rearranged before the tiles run. The division
+// depends on the shape alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -102,9 +104,12 @@ struct SharedPart {
   DnnlOp reorder;
 };
 
-constexpr double kMinTileFlops = 4e6;  // This takes about 20 microseconds.
+constexpr double kMinTileFlops = 2e6;  // This takes about 20 microseconds.
 constexpr int64_t kMaxTiles = 32;
 constexpr int64_t kFeaturesOfBlock = 16;
+// If a gradient of weights has one block of features, or groups, the batch is divided into at most kMaxParts parts.
+// Each weight is the sum of at least kMinPositions products in every part.
+constexpr int64_t kMaxParts = 8, kMinPositions = 256;
 
 class DnnlConvolution final : public PreparedLibraryOp {
  public:
@@ -123,7 +128,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
   std::string Description() const override {
     const char* const kinds[] = {"forward ", "backward data ", "backward weights "};
     return absl::StrCat(kinds[static_cast<int>(shape_.kind)], variants_[0].op.name,
-                        tiles_ > 1 ? absl::StrCat(", ", tiles_, " tiles") : "",
+                        tiles_ > 1 ? absl::StrCat(", ", tiles_, adds_tiles_ ? " tiles added" : " tiles") : "",
                         sides_[0].bytes > 0 ? ", lhs moved" : "", sides_[1].bytes > 0 ? ", rhs moved" : "",
                         sides_[2].bytes > 0 ? ", result moved" : "");
   }
@@ -143,13 +148,11 @@ class DnnlConvolution final : public PreparedLibraryOp {
 
   absl::Status Prepare(const ConvolutionOp& op, const Plan& plan, bool tiled) {
     SetSides(op);
-    const Strided& split = shape_.kind == ConvolutionKind::kBackwardWeights ? shape_.weights : shape_.src;
-    total_ = split.sizes[0];
-    tile_size_ = tiled ? ChooseTileSize() : total_;
-    tiles_ = CeilDiv(total_, tile_size_);
+    ChooseTiles(tiled);
     XLAD_RETURN_IF_ERROR(AddVariant(plan, tile_size_));
     if (total_ % tile_size_ != 0) XLAD_RETURN_IF_ERROR(AddVariant(plan, total_ % tile_size_));
     XLAD_RETURN_IF_ERROR(PrepareShared());
+    if (adds_tiles_) XLAD_RETURN_IF_ERROR(PrepareAddition());
     int64_t scratchpad = 0;
     for (const Variant& variant : variants_) {
       scratchpad = std::max(scratchpad, variant.op.scratchpad_bytes);
@@ -162,7 +165,8 @@ class DnnlConvolution final : public PreparedLibraryOp {
       flip_bytes_ = RoundUp(weight_bytes, XLAD_BUFFER_ALIGNMENT);
     }
     for (const SharedPart& part : shared_parts_) scratchpad = std::max(scratchpad, part.reorder.scratchpad_bytes);
-    shared_bytes_ = flip_bytes_;
+    if (adds_tiles_) scratchpad = std::max(scratchpad, result_reorder_.scratchpad_bytes);
+    shared_bytes_ = flip_bytes_ + tiles_ * part_bytes_;
     thread_bytes_ = scratchpad;
     for (const Side& side : sides_) (side.tiled_dim == kNone ? shared_bytes_ : thread_bytes_) += side.bytes;
     return absl::OkStatus();
@@ -195,16 +199,31 @@ class DnnlConvolution final : public PreparedLibraryOp {
     for (size_t i = 0; i < 3; ++i) sides_[i].type = static_cast<ElementType>(shapes[i]->element_type());
   }
 
-  int64_t ChooseTileSize() const {
-    if (!can_divide_) return total_;
+  void ChooseTiles(bool tiled) {
+    const bool is_gradient = shape_.kind == ConvolutionKind::kBackwardWeights;
+    total_ = tile_size_ = is_gradient ? shape_.weights.sizes[0] : shape_.src.sizes[0];
+    tiles_ = 1;
+    if (!tiled) return;
     // For each position of dst, each element of the weights is multiplied with one element of src.
-    const double positions = static_cast<double>(tensor::Product(shape_.dst.sizes) / shape_.dst.sizes[1]);
-    const double flops = 2 * positions * static_cast<double>(tensor::Product(shape_.weights.sizes));
+    const int64_t positions = tensor::Product(shape_.dst.sizes) / shape_.dst.sizes[1];
+    const double flops =
+        2 * static_cast<double>(positions) * static_cast<double>(tensor::Product(shape_.weights.sizes));
     const double worth = std::min(flops / kMinTileFlops, 1e6);
     const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(worth), 1, kMaxTiles);
-    const int64_t size = CeilDiv(total_, wanted);
-    if (shape_.kind != ConvolutionKind::kBackwardWeights) return size;
-    return std::min(total_, RoundUp(size, kFeaturesOfBlock));
+    const int64_t blocks = can_divide_ ? CeilDiv(total_, kFeaturesOfBlock) : 1;
+    const int64_t parts = std::min({wanted, kMaxParts, positions / kMinPositions, shape_.src.sizes[0]});
+    adds_tiles_ = is_gradient && sides_[2].type == ElementType::kF32 && blocks == 1 && parts > 1;
+    if (adds_tiles_) {
+      total_ = shape_.src.sizes[0];
+      tile_size_ = CeilDiv(total_, parts);
+      sides_[0].tiled_dim = sides_[1].tiled_dim = 0;
+      sides_[2].tiled_dim = kNone;
+    } else if (can_divide_) {
+      tile_size_ = CeilDiv(total_, wanted);
+      if (is_gradient) tile_size_ = std::min(total_, RoundUp(tile_size_, kFeaturesOfBlock));
+    }
+    tiles_ = CeilDiv(total_, tile_size_);
+    adds_tiles_ = adds_tiles_ && tiles_ > 1;
   }
 
   absl::Status AddVariant(const Plan& plan, int64_t size) {
@@ -283,6 +302,19 @@ class DnnlConvolution final : public PreparedLibraryOp {
     return absl::OkStatus();
   }
 
+  // Each tile's part of the sum is in the layout of the primitives.
+  absl::Status PrepareAddition() {
+    const Variant& variant = variants_[0];
+    part_bytes_ = std::exchange(sides_[2].bytes, 0);
+    result_moved_ = part_bytes_ > 0;
+    if (!result_moved_) {
+      part_bytes_ = RoundUp(static_cast<int64_t>(dnnl_memory_desc_get_size(&variant.inside[2])), XLAD_BUFFER_ALIGNMENT);
+      return absl::OkStatus();
+    }
+    XLAD_ASSIGN_OR_RETURN(result_reorder_, MakeDnnlReorder(variant.inside[2], variant.outside[2]));
+    return absl::OkStatus();
+  }
+
   absl::StatusOr<SharedPart> MakeSharedPart(size_t side, int64_t first, int64_t count) const {
     SharedPart part;
     const Variant& variant = variants_[0];
@@ -307,6 +339,10 @@ class DnnlConvolution final : public PreparedLibraryOp {
   ConvolutionShape shape_;
   Side sides_[3];  // lhs, rhs, result
   bool can_divide_ = true;
+  bool adds_tiles_ = false;    // Whether the result is the sum of the tiles' results.
+  int64_t part_bytes_ = 0;     // The size of a tile's result if adds_tiles_, otherwise 0.
+  bool result_moved_ = false;  // Whether the sum has another layout than the result.
+  DnnlOp result_reorder_;
   int64_t total_ = 0, tile_size_ = 0, tiles_ = 0;
   std::vector<Variant> variants_;
   std::vector<SharedPart> shared_parts_;
@@ -356,6 +392,11 @@ class ConvolutionCall final : public LibraryCall {
       XLAD_RETURN_IF_ERROR(shared_.emplace_back().Prepare(
           part.reorder, {{DNNL_ARG_FROM, part.outside}, {DNNL_ARG_TO, part.inside}}));
     }
+    if (c_.result_moved_) {
+      const Variant& variant = c_.variants_[0];
+      return result_reorder_.Prepare(c_.result_reorder_,
+                                     {{DNNL_ARG_FROM, variant.inside[2]}, {DNNL_ARG_TO, variant.outside[2]}});
+    }
     return absl::OkStatus();
   }
 
@@ -364,6 +405,7 @@ class ConvolutionCall final : public LibraryCall {
     Addresses at;
     for (size_t i = 0; i < 3; ++i) at[i] = static_cast<char*>(buffers[i]);
     char* const thread_memory = free + c_.shared_bytes_;
+    parts_ = std::exchange(free, free + c_.tiles_ * c_.part_bytes_);
     if (c_.flip_bytes_ > 0) {
       const Side& kernel = c_.sides_[1];
       at[1] = std::exchange(free, free + c_.flip_bytes_);
@@ -388,7 +430,8 @@ class ConvolutionCall final : public LibraryCall {
       }
       return 0;
     });
-    return failed == 0 ? absl::OkStatus() : Failed();
+    if (failed != 0) return Failed();
+    return c_.adds_tiles_ ? AddTiles(at[2], thread_memory, team) : absl::OkStatus();
   }
 
  private:
@@ -403,6 +446,25 @@ class ConvolutionCall final : public LibraryCall {
 
   static absl::Status Failed() { return absl::InternalError("oneDNN: a tile of a convolution failed"); }
 
+  absl::Status AddTiles(char* result, char* thread_memory, ThreadTeam& team) {
+    constexpr int64_t kMinPiece = 1 << 14;
+    const int64_t elements = c_.part_bytes_ / 4;
+    // The last part may be padded to whole cache lines, the result is not.
+    const int64_t count = c_.result_moved_ ? elements : tensor::Product(c_.shape_.weights.sizes);
+    float* const sum = reinterpret_cast<float*>(c_.result_moved_ ? parts_ : result);
+    const float* const parts = reinterpret_cast<const float*>(parts_);
+    team.Run(CeilDiv(count, kMinPiece), [&](int, int64_t begin, int64_t end) {
+      const int64_t last = std::min(count, end * kMinPiece);
+      for (int64_t i = begin * kMinPiece; i < last; ++i) {
+        float x = parts[i];
+        for (int64_t tile = 1; tile < c_.tiles_; ++tile) x += parts[tile * elements + i];
+        sum[i] = x;
+      }
+      return 0;
+    });
+    return c_.result_moved_ ? result_reorder_.Run({parts_, result}, thread_memory) : absl::OkStatus();
+  }
+
   absl::Status RunTile(int thread, int64_t tile, const Addresses& at, char* free) {
     const size_t v = c_.VariantOf(tile);
     const Variant& variant = c_.variants_[v];
@@ -415,6 +477,7 @@ class ConvolutionCall final : public LibraryCall {
     for (size_t i = 0; i < 2; ++i) {
       if (variant.moved[i]) XLAD_RETURN_IF_ERROR(calls.reorders[i].Run({outside[i], inside[i]}, free));
     }
+    if (c_.adds_tiles_) inside[2] = parts_ + tile * c_.part_bytes_;
     XLAD_RETURN_IF_ERROR(calls.call.Run(inside, free));
     return variant.moved[2] ? calls.reorders[2].Run({inside[2], outside[2]}, free) : absl::OkStatus();
   }
@@ -422,6 +485,8 @@ class ConvolutionCall final : public LibraryCall {
   const DnnlConvolution& c_;
   std::vector<OfThread> threads_;
   std::vector<DnnlCall> shared_;
+  char* parts_ = nullptr;  // In the scratch memory of the current call.
+  DnnlCall result_reorder_;
 };
 
 absl::StatusOr<std::unique_ptr<LibraryCall>> DnnlConvolution::MakeCall(int threads) const {

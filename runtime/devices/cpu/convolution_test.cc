@@ -199,6 +199,8 @@ const std::vector<Case>& Cases() {
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 8, 8, 32}, {{8, 1, 1, 1}, {8, 1, 1, 1}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, 1, 2}, {4, 1, 0, 1, 2}}},
       {"f01b_i01o->01bf", {4, 8, 8, 16}, {4, 4, 4, 32}, {{4, 1, 0, -1, 2}, {4, 1, 0, -1, 2}}},
+      // Few output features: the batch is divided into parts of 4, 4, 4, 4 and 2.
+      {"f01b_i01o->01bf", {18, 12, 12, 16}, {18, 12, 12, 16}, {{12, 1, 1, 1}, {12, 1, 1, 1}}},
   };
   return *cases;
 }
@@ -219,6 +221,15 @@ TEST(Convolution, UsesFastImplementations) {
     if (std::getenv("XLAD_TEST_NAMES") != nullptr) std::printf("%s\n", (*prepared)->Description().c_str());
     EXPECT_EQ((*prepared)->Description().find("ref"), std::string::npos) << (*prepared)->Description() << c.name;
   }
+}
+
+TEST(Convolution, GradientsOfFewFeaturesAreDividedByBatch) {
+  const Case& c = Cases().back();
+  const auto description = [&](ElementType result) {
+    return (*PrepareConvolution(MakeOp(c, result, result)))->Description();
+  };
+  EXPECT_NE(description(ElementType::kF32).find("5 tiles added"), std::string::npos) << description(ElementType::kF32);
+  EXPECT_EQ(description(ElementType::kBF16).find("added"), std::string::npos) << "parts of bf16 are less exact";
 }
 
 TEST(Convolution, RefusesShapesThatDoNotMatch) {

@@ -204,22 +204,33 @@ void PackRows(const Packing& packing, PackKind kind, const void* from, void* to,
 // Splits the outermost batch loop first, which costs nothing, then n, then m. n is split before m because every tile
 // rearranges its part of rhs, in time proportional to k * n: while m is not split, each part of rhs is rearranged only
 // once. Tiles of 256 by 512 are as fast as the undivided product. If there would be fewer than kFew tiles, they are
-// smaller.
+// smaller. A product that would still be one tile is divided into smaller parts of m, or of n, which make oneDNN slower
+// by up to a tenth; if rhs is transposed, parts of n make it slower by much more.
 DotGrid ChooseGrid(const DotShape& shape) {
   constexpr int64_t kFew = 8, kRows = 256, kColumns = 512, kMinRows = 128, kMinColumns = 192;
+  constexpr int64_t kFewestRows = 32, kFewestColumns = 128, kFewestTiles = 2;
   const int64_t m = shape.Elements(shape.m), n = shape.Elements(shape.n), k = shape.Elements(shape.k);
   const int64_t batch = shape.batch.empty() ? 1 : shape.batch[0].size, batches = shape.Elements(shape.batch);
   const double products = static_cast<double>(batches) * static_cast<double>(m) * static_cast<double>(n);
   const double bytes = 4.0 * static_cast<double>(batches) * static_cast<double>(m * k + k * n + m * n);
   const double worth = std::max(2 * products * static_cast<double>(k) / kMinTileFlops, bytes / kMinTileBytes);
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(worth, 1e6)), 1, kMaxTiles);
-  const int64_t b = std::min(batch, wanted);
+  const auto tiles = [worth](double per_tile, int64_t most) {
+    return std::clamp<int64_t>(static_cast<int64_t>(std::min(worth * per_tile, 1e6)), 1, most);
+  };
+  const int64_t wanted = tiles(1, kMaxTiles);
+  const int64_t b = std::min(batch, tiles(4, kMaxTiles));
   int64_t rest = CeilDiv(wanted, b);
   int64_t columns = std::clamp<int64_t>(n / kColumns, 1, rest);
   int64_t rows = std::clamp<int64_t>(m / kRows, 1, CeilDiv(rest, columns));
   rest = std::min(rest, CeilDiv(kFew, b));
   if (columns * rows < rest) columns = std::clamp<int64_t>(n / kMinColumns, columns, CeilDiv(rest, rows));
   if (columns * rows < rest) rows = std::clamp<int64_t>(m / kMinRows, rows, CeilDiv(rest, columns));
+  if (b * columns * rows == 1) {
+    const bool transposed = !shape.k.empty() && shape.k.back().rhs == 1 && n > 1;
+    const int64_t parts = tiles(2, kFewestTiles);
+    rows = std::clamp<int64_t>(m / kFewestRows, 1, parts);
+    if (rows == 1 && !transposed) columns = std::clamp<int64_t>(n / kFewestColumns, 1, parts);
+  }
   return {PartSize(batch, b, 1), PartSize(m, rows, 16), PartSize(n, columns, 64)};
 }
 

@@ -324,7 +324,9 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
   EXPECT_TRUE(own({{2, 4, 64, 64}, {2, 64, 4, 16}, {0, 1}, {0, 2}, {3}, {1}}, ElementType::kF32));
   EXPECT_TRUE(own({{3, 64, 16}, {3, 32, 16}, {}, {}, {0, 2}, {0, 2}}, ElementType::kF32)) << "k is two loops";
   EXPECT_FALSE(own({{64, 64}, {64, 64}, {}, {}, {1}, {0}}, ElementType::kBF16));
-  EXPECT_FALSE(own({{64, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "rhs is transposed";
+  EXPECT_TRUE(own({{64, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "rhs is transposed";
+  EXPECT_FALSE(own({{16, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "few rows use the transpose";
+  EXPECT_FALSE(own({{64, 1024}, {64, 1024}, {}, {}, {1}, {1}}, ElementType::kF32)) << "the columns are long";
   EXPECT_FALSE(own({{64, 64}, {64, 10}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rows are not whole vectors";
   EXPECT_FALSE(own({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rhs is large";
 }
@@ -369,6 +371,24 @@ TEST(Dot, GridsCoverTheProductAndDependOnTheShapeAlone) {
   const DotGrid small = ChooseGrid(shape);
   EXPECT_EQ(small.m, 32) << "starting threads would take longer than the product";
   EXPECT_EQ(small.n, 32);
+}
+
+// The first transposed product is computed by the own loops, the second by oneDNN.
+TEST(Dot, ProductsOfTenMicrosecondsOrMoreAreDivided) {
+  const auto tiles = [](const Numbers& numbers) {
+    const std::string description =
+        (*PrepareDot(MakeOp(numbers, ElementType::kF32, ElementType::kF32, ElementType::kF32)))->Description();
+    const size_t end = description.find(" tiles");
+    return end == std::string::npos ? 1 : std::stoi(description.substr(description.rfind(' ', end - 1)));
+  };
+  EXPECT_EQ(tiles({{64, 64}, {64, 64}, {}, {}, {1}, {0}}), 1);
+  EXPECT_GE(tiles({{64, 192}, {192, 96}, {}, {}, {1}, {0}}), 2) << "by columns";
+  EXPECT_EQ(tiles({{192, 192}, {192, 16}, {}, {}, {1}, {0}}), 1) << "less than the time of two tiles";
+  EXPECT_GE(tiles({{960, 64}, {64, 32}, {}, {}, {1}, {0}}), 3) << "by rows";
+  EXPECT_GE(tiles({{128, 256}, {256, 256}, {}, {}, {1}, {1}}), 4);
+  EXPECT_EQ(tiles({{128, 512}, {256, 512}, {}, {}, {1}, {1}}), 2);
+  EXPECT_EQ(tiles({{512, 256}, {512, 10}, {}, {}, {0}, {0}}), 1);
+  EXPECT_GE(tiles({{16, 32, 4, 16}, {16, 32, 4, 16}, {0, 2}, {0, 2}, {3}, {3}}), 2) << "by batches";
 }
 
 TEST(Dot, LeavesNoThreads) {

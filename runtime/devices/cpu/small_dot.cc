@@ -20,9 +20,20 @@ namespace {
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18, kMaxDepth = 1024;
 // The number of rows of a tile that are copied and multiplied at a time, a multiple of the rows of attention_kernels.h.
 constexpr int64_t kMaxRows = 240;
+// The least work of a tile, about 10 microseconds, and the most tiles, of any product and of one that copies operands.
+constexpr double kSmallTileFlops = 1e6, kSmallTileBytes = 2.5e5;
+constexpr int64_t kMaxSmallTiles = 32, kMaxCopyingTiles = 8;
+// The fewest rows and columns of a tile. An element that a tile copies is used at least kMinReuse times.
+constexpr int64_t kMinRows = 24, kMinColumns = 32, kMinReuse = 128;
+// The columns of a tile are a multiple of this, which is a multiple of the width of every panel.
+constexpr int64_t kPanels = 32;
 // The largest number of rows and of positions in the batch, for which there are tables of offsets.
 constexpr int64_t kMaxLoop = 1 << 20;
-// Matrices whose number of columns is a multiple of this are read in place on every CPU.
+// Transposed right operands are copied, which is worth it if the product has at least this many rows and the columns
+// are not longer than this.
+constexpr int64_t kMinTransposedRows = 64, kMaxTransposedDepth = 512;
+// Matrices whose number of columns is a multiple of this are read in place on every CPU. Matrices whose number of rows
+// is a multiple of it are transposed by whole vectors.
 constexpr int64_t kColumns = 16;
 
 // The offsets of the positions of nested loops in one array, in elements.
@@ -53,7 +64,7 @@ bool IsOneLoop(const std::vector<DotLoop>& loops, int64_t DotLoop::* stride) {
 }
 
 // The first batch, row and column of a part of the product that one thread computes.
-struct Tile {
+struct SmallTile {
   int64_t batch, row, column;
 };
 
@@ -69,11 +80,12 @@ class SmallDot final : public PreparedLibraryOp {
                         lhs_bytes_ > 0 ? ", lhs packed" : "", rhs_bytes_ > 0 ? ", rhs packed" : "");
   }
 
-  void Compute(const Tile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const;
-  const std::vector<Tile>& tiles() const { return tiles_; }
+  void Compute(const SmallTile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const;
+  const std::vector<SmallTile>& tiles() const { return tiles_; }
 
  private:
-  void MultiplyRows(const Tile& at, TileProduct product, const float* lhs, float* result, char* scratch) const;
+  DotGrid ChooseTiles(bool copies_lhs, bool copies_rhs) const;
+  void MultiplyRows(const SmallTile& at, TileProduct product, const float* lhs, float* result, char* scratch) const;
   void PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) const;
   void PackRhs(const float* rhs, int64_t column, int64_t columns, float* to) const;
   void PackPanel(const float* rhs, const int64_t* columns, int64_t count, float* to) const;
@@ -82,7 +94,7 @@ class SmallDot final : public PreparedLibraryOp {
   DotShape shape_;
   int64_t m_, n_, k_;
   DotGrid grid_;
-  std::vector<Tile> tiles_;
+  std::vector<SmallTile> tiles_;
   std::vector<int64_t> batch_lhs_, batch_rhs_, m_lhs_, k_lhs_, k_rhs_, n_rhs_;
   bool lhs_by_columns_ = false;  // How a copy of lhs is stored.
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;  // Per thread; 0 if the array is used in place.
@@ -93,31 +105,56 @@ SmallDot::SmallDot(const DotShape& shape)
       m_(shape.Elements(shape.m)),
       n_(shape.Elements(shape.n)),
       k_(shape.Elements(shape.k)),
-      grid_(ChooseGrid(shape)),
       batch_lhs_(Offsets(shape.batch, &DotLoop::lhs)),
       batch_rhs_(Offsets(shape.batch, &DotLoop::rhs)),
       m_lhs_(Offsets(shape.m, &DotLoop::lhs)),
       k_lhs_(Offsets(shape.k, &DotLoop::lhs)),
       k_rhs_(Offsets(shape.k, &DotLoop::rhs)),
       n_rhs_(Offsets(shape.n, &DotLoop::rhs)) {
-  // A tile covers a part of the outermost batch loop, and all of the inner batch loops.
-  const int64_t outer = shape.batch.empty() ? 1 : shape.batch[0].size;
-  const int64_t inner = std::ssize(batch_lhs_) / outer;
-  grid_.batch *= inner;
-  for (int64_t b = 0; b < outer * inner; b += grid_.batch) {
+  lhs_by_columns_ = InnerStride(shape.m, &DotLoop::lhs) == 1 && InnerStride(shape.k, &DotLoop::lhs) != 1;
+  const bool lhs_in_place = IsOneLoop(shape.m, &DotLoop::lhs) && IsOneLoop(shape.k, &DotLoop::lhs);
+  const bool whole = n_ % kernels_.lanes == 0;
+  const bool rhs_in_place = whole && InnerStride(shape.n, &DotLoop::rhs) == 1 && IsOneLoop(shape.n, &DotLoop::rhs) &&
+                            IsOneLoop(shape.k, &DotLoop::rhs);
+  grid_ = ChooseTiles(!lhs_in_place, !rhs_in_place);
+  for (int64_t b = 0; b < std::ssize(batch_lhs_); b += grid_.batch) {
     for (int64_t i = 0; i < m_; i += grid_.m) {
       for (int64_t j = 0; j < n_; j += grid_.n) tiles_.push_back({b, i, j});
     }
   }
   const int64_t rows = std::min(grid_.m, kMaxRows);
   const auto bytes = [](int64_t elements) { return RoundUp(elements * 4, XLAD_BUFFER_ALIGNMENT); };
-  lhs_by_columns_ = InnerStride(shape.m, &DotLoop::lhs) == 1 && InnerStride(shape.k, &DotLoop::lhs) != 1;
-  if (!IsOneLoop(shape.m, &DotLoop::lhs) || !IsOneLoop(shape.k, &DotLoop::lhs)) lhs_bytes_ = bytes(rows * k_);
-  const bool whole = n_ % kernels_.lanes == 0 && grid_.n % kernels_.lanes == 0;
-  const bool rhs_in_place = whole && InnerStride(shape.n, &DotLoop::rhs) == 1 && IsOneLoop(shape.n, &DotLoop::rhs) &&
-                            IsOneLoop(shape.k, &DotLoop::rhs);
+  if (!lhs_in_place) lhs_bytes_ = bytes(rows * k_);
   if (!rhs_in_place) rhs_bytes_ = bytes(k_ * RoundUp(grid_.n, kernels_.panel));
   if (!whole) result_bytes_ = bytes(rows * RoundUp(grid_.n, kernels_.lanes));
+}
+
+// Splits the outermost batch loop first, which costs nothing, then m and n so that the copies of all tiles together
+// have the fewest elements. Each tile copies its own rows and columns of operands that are not used in place. The order
+// of sums does not depend on the tiles.
+DotGrid SmallDot::ChooseTiles(bool copies_lhs, bool copies_rhs) const {
+  const double batches = static_cast<double>(std::ssize(batch_lhs_));
+  const double bytes = 4 * batches * static_cast<double>(m_ * k_ + k_ * n_ + m_ * n_);
+  const double flops = 2 * batches * static_cast<double>(m_ * n_) * static_cast<double>(k_);
+  const double worth = std::max(flops / kSmallTileFlops, bytes / kSmallTileBytes);
+  const int64_t most = copies_lhs || copies_rhs ? kMaxCopyingTiles : kMaxSmallTiles;
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(std::min(worth, 1e6)), 1, most);
+  const int64_t outer = shape_.batch.empty() ? 1 : shape_.batch[0].size;
+  const int64_t b = std::min(outer, wanted), rest = CeilDiv(wanted, b);
+  const int64_t most_rows = std::max<int64_t>(1, m_ / (copies_rhs ? kMinReuse : kMinRows));
+  const int64_t most_columns = std::max<int64_t>(1, n_ / (copies_lhs ? kMinReuse : kMinColumns));
+  int64_t rows = 1, columns = 1, most_parts = 0, fewest_copied = 0;
+  for (int64_t c = std::min(rest, most_columns); c >= 1; --c) {
+    const int64_t r = std::min(CeilDiv(rest, c), most_rows), parts = std::min(rest, r * c);
+    const int64_t copied = (copies_lhs ? m_ * c : 0) + (copies_rhs ? n_ * r : 0);
+    if (parts < most_parts || (parts == most_parts && copied >= fewest_copied)) continue;
+    rows = r, columns = c, most_parts = parts, fewest_copied = copied;
+  }
+  const auto part = [](int64_t size, int64_t parts, int64_t multiple) {
+    return std::min(size, RoundUp(CeilDiv(size, parts), multiple));
+  };
+  const int64_t inner = std::ssize(batch_lhs_) / outer;
+  return {CeilDiv(outer, b) * inner, part(m_, rows, 4), part(n_, columns, kPanels)};
 }
 
 // Copies rows of lhs to a row-major matrix, or to a column-major one if lhs_by_columns_.
@@ -143,23 +180,6 @@ void SmallDot::PackLhs(const float* lhs, int64_t row, int64_t rows, float* to) c
   }
 }
 
-using Four = float __attribute__((vector_size(16)));
-
-// Writes the transpose of the 4 x 4 matrix whose rows begin at `rows` to rows of `to` that are `stride` apart.
-void Transpose(const float* const rows[4], float* to, int64_t stride) {
-  Four a, b, c, d;
-  std::memcpy(&a, rows[0], 16);
-  std::memcpy(&b, rows[1], 16);
-  std::memcpy(&c, rows[2], 16);
-  std::memcpy(&d, rows[3], 16);
-  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7), cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const Four columns[4] = {
-      __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-      __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)};
-  for (int r = 0; r < 4; ++r) std::memcpy(to + r * stride, &columns[r], 16);
-}
-
 // Copies `count` columns of rhs, at most a panel, to rows of the length of a panel. The rest of the rows is zero.
 void SmallDot::PackPanel(const float* rhs, const int64_t* columns, int64_t count, float* to) const {
   const int64_t panel = kernels_.panel;
@@ -172,15 +192,14 @@ void SmallDot::PackPanel(const float* rhs, const int64_t* columns, int64_t count
   }
   // Blocks of rows that fit into the first-level cache together with the columns that are read.
   constexpr int64_t kRows = 64;
-  const bool by_four = InnerStride(shape_.k, &DotLoop::rhs) == 1 && InnerSize(shape_.k) % 4 == 0;
+  const int64_t lanes = kernels_.lanes;
+  const bool by_squares = InnerStride(shape_.k, &DotLoop::rhs) == 1 && InnerSize(shape_.k) % lanes == 0;
   for (int64_t first = 0; first < k_; first += kRows) {
     const int64_t end = std::min(k_, first + kRows);
     int64_t j = 0;
-    for (; by_four && j + 4 <= count; j += 4) {
-      for (int64_t l = first; l < end; l += 4) {
-        const float* const at = rhs + k_rhs_[l];
-        const float* const rows[4] = {at + columns[j], at + columns[j + 1], at + columns[j + 2], at + columns[j + 3]};
-        Transpose(rows, to + l * panel + j, panel);
+    for (; by_squares && j + lanes <= count; j += lanes) {
+      for (int64_t l = first; l < end; l += lanes) {
+        kernels_.transpose(rhs + k_rhs_[l], columns + j, to + l * panel + j, panel);
       }
     }
     for (; j < count; ++j) {
@@ -196,7 +215,8 @@ void SmallDot::PackRhs(const float* rhs, int64_t column, int64_t columns, float*
 }
 
 // Computes product.m rows of one batch. The right operand of the product is set; the left one and the result are not.
-void SmallDot::MultiplyRows(const Tile& at, TileProduct product, const float* lhs, float* result, char* scratch) const {
+void SmallDot::MultiplyRows(const SmallTile& at, TileProduct product, const float* lhs, float* result,
+                            char* scratch) const {
   const float* const left = lhs + batch_lhs_[at.batch];
   if (lhs_bytes_ > 0) {
     float* const copy = reinterpret_cast<float*>(scratch);
@@ -220,7 +240,7 @@ void SmallDot::MultiplyRows(const Tile& at, TileProduct product, const float* lh
   }
 }
 
-void SmallDot::Compute(const Tile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const {
+void SmallDot::Compute(const SmallTile& tile, const float* lhs, const float* rhs, float* result, char* scratch) const {
   float* const rhs_copy = reinterpret_cast<float*>(scratch + lhs_bytes_);
   const int64_t batches = std::min(grid_.batch, std::ssize(batch_lhs_) - tile.batch);
   const int64_t rows = std::min(grid_.m, m_ - tile.row), columns = std::min(grid_.n, n_ - tile.column);
@@ -276,7 +296,9 @@ bool PrefersSmallDot(const DotShape& shape) {
   const int64_t k = shape.Elements(shape.k);
   if (batches * m * n * k == 0 || std::max(batches, m) > kMaxLoop || k > kMaxDepth) return false;
   if (!shape.IsMatrix()) return k * n <= kMaxCopied;
-  return k * n <= kMaxInPlace && n % kColumns == 0 && InnerStride(shape.n, &DotLoop::rhs) == 1;
+  if (k * n > kMaxInPlace || n % kColumns != 0) return false;
+  if (InnerStride(shape.n, &DotLoop::rhs) == 1) return true;
+  return m >= kMinTransposedRows && k <= kMaxTransposedDepth && k % kColumns == 0;
 }
 
 std::unique_ptr<PreparedLibraryOp> MakeSmallDot(const DotShape& shape) { return std::make_unique<SmallDot>(shape); }
