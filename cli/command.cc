@@ -24,8 +24,6 @@
 namespace xlad::cli {
 namespace {
 
-constexpr char kUsagePayload[] = "xlad/usage";
-
 std::atomic<int> stop_requested = 0;
 
 void OnSignal(int /*signal*/) {
@@ -51,13 +49,8 @@ int Fail(const absl::Status& status) {
     return kInterrupted;
   }
   std::fprintf(stderr, "xlad: error: %s\n", WithoutControls(status.message()).c_str());
-  if (status.GetPayload(kUsagePayload).has_value()) return kUsage;
+  if (IsWrongUsage(status)) return kUsage;
   return absl::IsUnavailable(status) || absl::IsAlreadyExists(status) ? kUnavailable : kFailed;
-}
-
-absl::Status WrongUsage(absl::Status status) {
-  status.SetPayload(kUsagePayload, absl::Cord());  // Has no effect on a status that is OK.
-  return status;
 }
 
 void KeepFilesPrivate() { umask(0077); }

@@ -12,6 +12,7 @@
 
 #include "base/grpc_channel.h"
 #include "base/status.h"
+#include "cli/wrong_usage.h"
 #include "proto/job.pb.h"
 #include "proto/xlad_v1.h"
 #include "security/roles.h"
@@ -32,14 +33,6 @@ using Action = std::function<int()>;
 
 // Prints "xlad: error: ..." on standard error and returns the exit code for the error.
 int Fail(const absl::Status& status);
-
-// Marks an error of the text of the command line: Fail returns kUsage for it. Annotate removes the mark.
-absl::Status WrongUsage(absl::Status status);
-template <typename T>
-absl::StatusOr<T> WrongUsage(absl::StatusOr<T> found) {
-  if (found.ok()) return found;
-  return WrongUsage(found.status());
-}
 
 // Writes to `path`, or to standard output if it is empty or "-".
 absl::Status WriteOutput(const std::string& path, const std::string& bytes);

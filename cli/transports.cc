@@ -1,8 +1,8 @@
 #include "cli/transports.h"
 
 #include "absl/strings/str_cat.h"
-#include "cli/command.h"
 #include "cli/flag_checks.h"
+#include "cli/wrong_usage.h"
 #include "collectives/exec/transports/registry/registry.h"
 
 namespace xlad::cli {
