@@ -6,7 +6,8 @@
 
 namespace xlad::cli {
 
-// Marks an error of the text of the command line: Fail (cli/command.h) returns kUsage for it. Annotate removes the mark.
+// Marks an error of the text of the command line: Fail (cli/command.h) returns kUsage for it. Annotate removes the
+// mark.
 absl::Status WrongUsage(absl::Status status);
 template <typename T>
 absl::StatusOr<T> WrongUsage(absl::StatusOr<T> found) {

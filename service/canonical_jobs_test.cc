@@ -129,7 +129,7 @@ TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
 TEST(CanonicalJobs, OtherJobsKeepOneDeviceForEachShard) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();
-  EXPECT_THAT(std::string(ResizeToDevices(&cluster, job, 2).message()), HasSubstr("the mode run-to-run"));
+  EXPECT_THAT(std::string(ResizeToDevices(&cluster, job, 2).message()), HasSubstr("the run-to-run mode"));
   EXPECT_EQ(Launches(cluster)["a"].shards_per_device(), 0);
   EXPECT_EQ(cluster.Status(job).devices(), 4);
 }
