@@ -70,7 +70,7 @@ class Communication {
       if (poll(ends, std::size(ends), static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
         return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
       }
-      if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was cancelled");
+      if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was canceled");
       if (ends[0].revents != 0) WriteInput();
       if (ends[1].revents != 0) Read(&out_.read_end, &result->output);
       if (ends[2].revents != 0) Read(&err_.read_end, &result->errors);

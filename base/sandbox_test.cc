@@ -1,4 +1,4 @@
-// Each test runs in a process of its own, because a sandbox cannot be left.
+// Each attempt runs in a process of its own, because a sandbox cannot be left.
 #include "base/sandbox.h"
 
 #include <fcntl.h>
