@@ -41,11 +41,15 @@ def events_of(made, job_id):
     return json.loads(out)
 
 
+def wait_for_success(made, job_id):
+    done = wait_for(lambda: (j := made.job(job_id))["state"] in ("SUCCEEDED", "FAILED") and j, "the end", 600)
+    assert done["state"] == "SUCCEEDED", done
+
+
 def run(made, job, mesh, steps, every):
     """Runs a job to its end; returns the seconds of its steps and the number of its checkpoints."""
     job_id = made.submit(job, "--mesh", mesh, "--steps", steps, "--checkpoint-every", every)
-    done = wait_for(lambda: (j := made.job(job_id))["state"] in ("SUCCEEDED", "FAILED") and j, "the end", 600)
-    assert done["state"] == "SUCCEEDED", done
+    wait_for_success(made, job_id)
     events = events_of(made, job_id)
     at = {event["kind"]: event["unix_ns"] for event in events}
     return (at["ended"] - at["started"]) / 1e9, sum(event["kind"] == "checkpoint" for event in events)
@@ -107,7 +111,7 @@ def measure_leaves(arguments):
         for _ in range(arguments.rounds):
             time.sleep(1)  # The workers prepare a process for the next attempt.
             job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1")
-            wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the end", 600)
+            wait_for_success(made, job_id)
             at = {event["kind"]: event["unix_ns"] for event in events_of(made, job_id)}
             # The job has one step, which begins with "started" and ends before "ended".
             times.append({f"submitted to {kind}": round((at[kind] - at["submitted"]) / 1e9, 3)

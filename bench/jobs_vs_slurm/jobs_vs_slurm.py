@@ -3,10 +3,11 @@ acknowledged.
 
     python3 bench/jobs_vs_slurm/jobs_vs_slurm.py --rounds 10 --jobs 5
 
-Survival: the command submits some jobs. Then the controller is killed by SIGKILL, started again, and asked for the jobs
-that it had acknowledged. `pause` is the time between the last acknowledgement and the signal. Both controllers write to
-the same disk. Speed: the time of one command, and the commands per second with several clients. Both include the start
-of the command's process. Slurm is Debian's, without accounting; its other settings are the defaults.
+Survival: `sbatch` or `xlad submit` submits some jobs. Then the controller is killed by SIGKILL, started again, and
+asked for the jobs that it had acknowledged. `pause` is the time between the last acknowledgement and the signal. Both
+controllers write to the same disk. Speed: the time of one such command, and the commands per second with several
+clients. Both include the start of the command's process. Slurm is Debian's, without accounting and without munge
+(auth/none), and with MaxJobCount=100000; tests/e2e/slurm_cluster.py has its other settings.
 """
 
 import argparse

@@ -2,7 +2,7 @@
 
     python3 bench/partition_vs_xla/partition_vs_xla.py                     all train steps on more than one device
     python3 bench/partition_vs_xla/partition_vs_xla.py --all --json partitioned.json
-    python3 bench/partition_vs_xla/partition_vs_xla.py --only llama3
+    python3 bench/partition_vs_xla/partition_vs_xla.py --only llama3       all steps of these programs
 
 The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with the results of XLA's partitioner for each program; see
 its README. Each row is one program, which runs in its own process:
@@ -30,6 +30,7 @@ import sys
 import tempfile
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+TIMEOUT_S = 600
 
 
 def programs(corpus, everything, only):
@@ -46,7 +47,10 @@ def measure(binary, corpus, entry, folder):
     path = pathlib.Path(folder) / "program.hlo"
     with open(path, "wb") as out:
         subprocess.run(["zstd", "-qdc", str(corpus / entry["file"])], stdout=out, check=True)
-    done = subprocess.run([binary, str(path)], capture_output=True, text=True, timeout=600)
+    try:
+        done = subprocess.run([binary, str(path)], capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return {"error": f"not finished after {TIMEOUT_S} s"}
     if done.returncode != 0:
         return {"error": done.stderr.strip()[-300:]}
     return json.loads(done.stdout)
@@ -64,7 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", default=os.environ.get("XLAD_CORPUS"))
     parser.add_argument("--binary", default=str(REPO / "build/release/bin/partition_vs_xla_xlad"))
-    parser.add_argument("--only", help="only programs whose name contains this")
+    parser.add_argument("--only", help="only programs whose name contains this, with all steps")
     parser.add_argument("--all", action="store_true", help="all steps, not only train steps")
     parser.add_argument("--json", help="also write all rows to this file")
     flags = parser.parse_args()
