@@ -1,6 +1,7 @@
 #include "cli/coordinator_flags.h"
 
 #include "cli/flag_checks.h"
+#include "cli/wrong_usage.h"
 
 namespace xlad::cli {
 
@@ -37,8 +38,9 @@ void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
 
 absl::StatusOr<service::CoordinatorOptions> CoordinatorFlags::Options() const {
   if (coordinator.lost_ms < coordinator.suspect_ms) {
-    return absl::InvalidArgumentError(absl::StrCat("found --lost-ms ", coordinator.lost_ms, " below --suspect-ms ",
-                                                   coordinator.suspect_ms, ", expected at least as much"));
+    return WrongUsage(
+        absl::InvalidArgumentError(absl::StrCat("found --lost-ms ", coordinator.lost_ms, " below --suspect-ms ",
+                                                coordinator.suspect_ms, ", expected at least as much")));
   }
   service::CoordinatorOptions options = coordinator;
   options.keep_ended_ms = keep_days * 24 * 3'600'000;

@@ -25,7 +25,7 @@ struct SubmitOptions {
 int RunSubmit(const SubmitOptions& options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
-  job->spec.set_keep_final_state(true);  // The coordinator outlives this command, which may not wait for the state.
+  job->spec.set_keep_final_state(true);  // The coordinator outlives this command, which need not wait for it.
   job->spec.set_device_name(DeviceFlagText(options.devices));
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
