@@ -1,4 +1,4 @@
-// A key-value store through which the workers of a task find each other.
+// A key-value store through which the workers of a task, or the ranks of a launch, find each other.
 //
 // Thread-safe. Each key is written once.
 #pragma once
@@ -41,7 +41,7 @@ absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text);
 
 // Returns a store in memory that contains `values`, which come from a launch message.
 std::unique_ptr<Bootstrap> MapBootstrap(std::map<std::string, std::string> values);
-// Returns a store with one file per key in a folder that all workers share. The first Put creates the folder if it does
+// Returns a store with one file per key in a folder that all ranks share. The first Put creates the folder if it does
 // not exist. `files` must outlive the store.
 std::unique_ptr<Bootstrap> FileBootstrap(FileSystem& files, const std::string& folder);
 

@@ -14,7 +14,8 @@ CostTerms Terms(const Algorithm& algorithm, const CollectivePlan& plan, const Co
   const AlgorithmCost cost = algorithm.cost(plan, spec);
   const double bytes = static_cast<double>(tensor::ByteWidth(spec.type));
   const int64_t rounds = cost.rounds + cost.pipeline_rounds;
-  // A rank sends its elements one after the other. On the longest chain, each round sends one chunk.
+  // The sends of a rank are sequential, and so are the rounds of the longest chain of dependent messages, each of which
+  // sends one chunk. The longer of the two limits the time.
   const int64_t sent = std::max(cost.sent_elements, rounds * cost.round_elements / std::max(plan.chunks, 1));
   CostTerms terms;
   terms.rounds = static_cast<double>(rounds);

@@ -1,4 +1,4 @@
-// The text and hashes of schedules, specs and plans.
+// The text and hashes of schedules, specs and plans, and the choice of a plan.
 #include "collectives/plan/schedule.h"
 
 #include <gmock/gmock.h>

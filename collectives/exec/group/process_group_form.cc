@@ -118,7 +118,8 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadl
     options.launch.ranks = std::popcount(alive);
     options.generation = generation_ + 1;
     options.deadline_ms = deadline_ms;
-    // As in this group. The scratch is not that of the options, because only rank 0, which may be dead, had to set it.
+    // The sizes are those of this group. scratch_bytes is computed from the scratch, because only rank 0's option was
+    // used, and rank 0 may be dead.
     options.scratch_bytes = static_cast<int64_t>(scratch_->bytes()) / ranks_;
     options.cache_bytes = cache_bytes_;
     XLAD_ASSIGN_OR_RETURN(const auto meeting, MeetingFolder::Open(absl::StrCat(folder, "/meet-", options.launch.key,
@@ -176,7 +177,8 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   const GroupProgram& program = op.command_.program;
   if (program.scratch_bytes > core_->scratch_bytes()) {
     return absl::InvalidArgumentError(absl::StrCat("plan ", op.plan_.ToString(), " needs ", program.scratch_bytes,
-                                                   " bytes of scratch, but the group has ", core_->scratch_bytes()));
+                                                   " bytes of scratch, but the group has ", core_->scratch_bytes(),
+                                                   "; use another plan, or a group with more scratch_bytes"));
   }
   if (program.windows && !options.registered) {
     return absl::InvalidArgumentError(
@@ -189,7 +191,7 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   const size_t free = std::find(used_texts_.begin(), used_texts_.end(), false) - used_texts_.begin();
   if (free == used_texts_.size()) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the group has ", free, " prepared operations already, which is the maximum"));
+        absl::StrCat("found ", free, " prepared operations in the group, which is the maximum; destroy one of them"));
   }
   char* const slot = control_->rank(rank_).texts[free];
   std::memset(slot, 0, RankBlock::kTextBytes);
@@ -205,8 +207,9 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline
   XLAD_ASSIGN_OR_RETURN(const std::optional<Launch> launch, DetectLaunch());
   if (!launch.has_value()) {
     return absl::FailedPreconditionError(
-        "no launcher has started this process: found none of XLAD_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK and "
-        "SLURM_PROCID; start it with mpirun, srun or `xlad bench --ranks N`");
+        "no launcher has started this process: found the variables of no launcher, expected those of a launcher in "
+        "docs/reference/launchers.md, such as XLAD_RANK and XLAD_RANKS; start it with mpirun, srun or "
+        "`xlad bench --ranks N`");
   }
   XLAD_RETURN_IF_ERROR(CheckOneHost(*launch));
   XLAD_ASSIGN_OR_RETURN(const std::string folder, ControlFolder());
