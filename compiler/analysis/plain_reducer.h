@@ -8,7 +8,8 @@
 
 namespace xlad::compiler {
 
-// The opcode that a reducer applies to its two scalar parameters, or nullopt if it does anything else.
+// The opcode that a reducer applies to its two scalar parameters, or nullopt if it does anything else. The order of the
+// parameters and the attributes of the opcode are ignored.
 inline std::optional<Opcode> PlainReducer(const Computation& computation) {
   const Instruction* root = computation.root();
   if (computation.parameters().size() != 2 || root->operand_count() != 2) return std::nullopt;
@@ -20,9 +21,9 @@ inline std::optional<Opcode> PlainReducer(const Computation& computation) {
   return root->opcode();
 }
 
-// Whether the reduction is a sum, product, maximum or minimum of f32 or f64. These have an identity, and may be
-// combined in any order within the accuracy of floating-point arithmetic.
-inline bool HasNeutralFloat(const Computation& computation) {
+// Whether the reducer is the sum, product, maximum or minimum of f32 or f64. Values may be combined by it in any order,
+// within the accuracy of floating-point arithmetic, and it has an identity.
+inline bool IsReorderableFloat(const Computation& computation) {
   const ElementType type = computation.root()->shape().is_array() ? computation.root()->shape().type()
                                                                   : ElementType::kPred;
   if (type != ElementType::kF32 && type != ElementType::kF64) return false;

@@ -51,8 +51,9 @@ bool IsInput(const Instruction& fusion, const Instruction& value);
 // The results of a fusion, or the instruction itself.
 std::vector<const Instruction*> ResultsOf(const Instruction& fusion);
 
-// The number of reductions that must have been computed before each value: 0 for inputs, 1 for the exponentials in the
-// example above, 2 for its result. In each row, one loop over the columns computes all full values of one level.
+// The level of each value: the largest number of reductions on a chain of operands that ends at the value, which counts
+// itself. 0 for inputs; in the example above, 1 for `m` and the exponentials, 2 for `s` and the result. In each row,
+// one loop over the columns computes all full values of one level.
 absl::flat_hash_map<const Instruction*, int> LevelsOf(const Instruction& fusion, const RowForm& form);
 
 // The (result leaf, operand leaf) pairs of full values that may share memory if the kernel computes the levels of a row

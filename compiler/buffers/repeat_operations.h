@@ -1,4 +1,4 @@
-// Adds the operations that compute dropped values again to a list of a LinearProgram.
+// Repeats operations in a list of a LinearProgram, so that dropped values are computed again.
 #pragma once
 
 #include "compiler/buffers/saved_values.h"
@@ -11,10 +11,10 @@ struct Repeated {
   double ns = 0;  // The estimated time of the operations that were added, in one execution of the list.
 };
 
-// Copies the program and repeats operations such that a value which is not saved is not kept in memory across a cut. A
-// value is computed again immediately before the next operation that reads it, after the values that this needs. The
-// repeated operations have results of their own, which later operations read instead of the original ones. The other
-// operations and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
+// Copies the program and repeats operations, so that only saved values are kept in memory across a cut. Other values
+// are computed again immediately before the next operation that reads them, after the values that they need. The repeated
+// operations have results of their own, which later operations read instead of the original ones. The other operations
+// and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
 Repeated RepeatOperations(const LinearProgram& program, const ListPath& path, const RecomputeFacts& facts,
                           const Cuts& cuts, const std::vector<bool>& saved);
 

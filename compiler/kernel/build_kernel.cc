@@ -214,7 +214,7 @@ class KernelBuilder {
     const Affine zero{0, std::vector<int64_t>(form_.loops.size(), 0)};
     sum.initial = initial.Finish(initial.Convert(initial.Value(*reduce.operand(1), zero), accumulator));
     sum.combine = CopyOfReducer(*reduce.called()[0], type, accumulator);
-    if (HasNeutralFloat(*sum.combine->entry())) {
+    if (IsReorderableFloat(*sum.combine->entry())) {
       const uint64_t size = kernel_.dims[columns_.back()].size;
       sum.lanes = std::min(kMaxLanes, static_cast<int64_t>(absl::bit_floor(size)));
     }

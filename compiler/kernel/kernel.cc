@@ -129,7 +129,7 @@ class Verifier {
     if (statement.lanes < 1 || !absl::has_single_bit(static_cast<uint64_t>(statement.lanes))) {
       return Wrong(statement, absl::StrCat("found ", statement.lanes, " lanes, expected a power of two"));
     }
-    if (statement.lanes > 1 && !HasNeutralFloat(*statement.combine->entry())) {
+    if (statement.lanes > 1 && !IsReorderableFloat(*statement.combine->entry())) {
       return Wrong(statement, "found several lanes, expected a sum, product, maximum or minimum of f32 or f64");
     }
     return absl::OkStatus();

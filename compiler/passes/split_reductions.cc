@@ -48,7 +48,7 @@ Instruction* Split(Instruction* reduce) {
   if (reduce->opcode() != Opcode::kReduce || reduce->operand_count() != 2) return nullptr;
   Computation* reducer = reduce->called()[0];
   Instruction* x = reduce->operand(0);
-  if (reduce->shape().elements() != 1 || x->shape().elements() < kMinElements || !HasNeutralFloat(*reducer)) {
+  if (reduce->shape().elements() != 1 || x->shape().elements() < kMinElements || !IsReorderableFloat(*reducer)) {
     return nullptr;
   }
   const int64_t blocks = BlocksOf(x->shape().dims());

@@ -22,8 +22,8 @@ using tensor::Dims;
 
 constexpr int64_t kMaxElements = 4 * RandomValues::kMaxElements;
 
-// An array that enters or leaves a region: its shape on the other side, and the manual axes of its dimensions.
-struct Border {
+// An array that enters or leaves a region: its shape after that, and the manual axes of its dimensions.
+struct Crossing {
   Shape shape;
   std::vector<AxisList> axes;
 };
@@ -45,24 +45,24 @@ class ManualRegion {
 
   Sample Make(Builder& builder, const Pool& pool) {
     Pool arguments;
-    std::vector<Border> borders;
+    std::vector<Crossing> crossings;
     for (int p = 1 + outer_.Below(3); p > 0; --p) {
       arguments.push_back(outer_.Pick(pool));
-      borders.push_back(Enter(arguments.back().array->shape()));
+      crossings.push_back(Enter(arguments.back().array->shape()));
     }
     Computation* body = outer_.module().Add(std::make_unique<Computation>("manual"));
     Builder inside(body);
     Pool values;
     for (size_t p = 0; p < arguments.size(); ++p) {
-      values.push_back(Like(arguments[p], inside.Parameter(p, borders[p].shape)));
+      values.push_back(Like(arguments[p], inside.Parameter(p, crossings[p].shape)));
       inner_.SetAgreement(values.back().array, outer_.AgreementOf(arguments[p].array));
     }
     inner_.AddValues(inside, &values, 1 + outer_.Below(8), 1);
-    Border out;
+    Crossing out;
     const Sample result = Leave(inside, values.back(), &out);
     if (!result) return {};
     body->set_root(result.array);
-    Instruction* local = builder.Call(body, Local(builder, arguments, borders));
+    Instruction* local = builder.Call(body, Local(builder, arguments, crossings));
     Instruction* global = Cross(builder, {local}, hlo::kLeaveManualCall, hlo::kOutShardingsKey, {out});
     outer_.SetAgreement(global, inner_.AgreementOf(result.array));
     return Like(result, global);
@@ -97,27 +97,27 @@ class ManualRegion {
     return {builder.Convert(hlo::ElementType::kS32, index)};
   }
 
-  // Splits a global shape along dimensions that the axes divide.
-  Border Enter(Shape shape) {
-    Border border{shape, std::vector<AxisList>(static_cast<size_t>(shape.ndim()))};
+  // Splits a global shape along dimensions whose sizes are multiples of the axes' sizes.
+  Crossing Enter(Shape shape) {
+    Crossing crossing{shape, std::vector<AxisList>(static_cast<size_t>(shape.ndim()))};
     Dims dims = shape.dims();
     for (const sharding::AxisRef& axis : manual_) {
       if (dims.empty() || outer_.OneIn(4)) continue;
       const size_t d = outer_.Below(shape.ndim());
       if (dims[d] % axis.size != 0) continue;
       dims[d] /= axis.size;
-      border.axes[d].push_back(axis);
+      crossing.axes[d].push_back(axis);
     }
-    border.shape = Shape(shape.type(), dims);
-    return border;
+    crossing.shape = Shape(shape.type(), dims);
+    return crossing;
   }
 
   // The value in a form in which it may leave the region: concatenated along some of the axes, replicated along the
   // others.
-  Sample Leave(Builder& inside, Sample x, Border* border) {
+  Sample Leave(Builder& inside, Sample x, Crossing* crossing) {
     if (x.ndim() == 0) x.array = inside.Reshape(x.array, {1});
     Dims dims = x.dims();
-    border->axes.resize(dims.size());
+    crossing->axes.resize(dims.size());
     for (const sharding::AxisRef& axis : manual_) {
       if (!tensor::IsComplex(x.type()) && x.finite() && outer_.OneIn(3)) {
         x = LargestOfGroup(inner_, inside, x, mesh_.Groups({axis}), ++channels_);
@@ -125,31 +125,31 @@ class ManualRegion {
       }
       const size_t d = outer_.Below(x.ndim());
       dims[d] *= axis.size;
-      border->axes[d].push_back(axis);
+      crossing->axes[d].push_back(axis);
     }
-    border->shape = Shape(x.type(), dims);
-    return border->shape.elements() <= kMaxElements ? x : Sample();
+    crossing->shape = Shape(x.type(), dims);
+    return crossing->shape.elements() <= kMaxElements ? x : Sample();
   }
 
-  std::vector<Instruction*> Local(Builder& builder, const Pool& arguments, const std::vector<Border>& borders) {
+  std::vector<Instruction*> Local(Builder& builder, const Pool& arguments, const std::vector<Crossing>& crossings) {
     std::vector<Instruction*> operands, local;
     for (const Sample& argument : arguments) operands.push_back(argument.array);
     Instruction* entered =
-        Cross(builder, operands, hlo::kEnterManualCall, hlo::kInShardingsKey, borders);
-    if (borders.size() == 1) return {entered};
-    for (size_t p = 0; p < borders.size(); ++p) {
+        Cross(builder, operands, hlo::kEnterManualCall, hlo::kInShardingsKey, crossings);
+    if (crossings.size() == 1) return {entered};
+    for (size_t p = 0; p < crossings.size(); ++p) {
       local.push_back(builder.GetTupleElement(entered, p));
     }
     return local;
   }
 
   Instruction* Cross(Builder& builder, const std::vector<Instruction*>& operands, const char* target,
-                     const char* attribute, const std::vector<Border>& borders) {
+                     const char* attribute, const std::vector<Crossing>& crossings) {
     std::vector<Shape> shapes;
     std::vector<std::string> shardings;
-    for (const Border& border : borders) {
-      shapes.push_back(border.shape);
-      shardings.push_back(Text(border));
+    for (const Crossing& crossing : crossings) {
+      shapes.push_back(crossing.shape);
+      shardings.push_back(Text(crossing));
     }
     auto call = std::make_unique<Instruction>(Opcode::kCustomCall,
                                               shapes.size() == 1 ? shapes[0] : Shape::Tuple(shapes));
@@ -164,9 +164,9 @@ class ManualRegion {
   }
 
   // The text in Shardy's syntax. Dimensions are open to the free axes, or closed.
-  std::string Text(const Border& border) {
+  std::string Text(const Crossing& crossing) {
     std::vector<std::string> dims;
-    for (const AxisList& axes : border.axes) {
+    for (const AxisList& axes : crossing.axes) {
       std::vector<std::string> words;
       for (const sharding::AxisRef& axis : axes) words.push_back(Quoted(axis));
       if (outer_.OneIn(2)) words.push_back("?");

@@ -85,10 +85,11 @@ class KernelContext {
   int64_t blocks_ = 1;
 };
 
-// Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. All other kernels are
-// emitted by EmitLoops. `root` is the instruction; its operands are bound in `kernel`.
+// Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. A kernel with a kernel
+// schedule is emitted by EmitNest, all other kernels by EmitLoops. `root` is the instruction; its operands are bound in
+// `kernel`.
 using KernelRule = void (*)(KernelContext& kernel, const hlo::Instruction& root);
-KernelRule FindKernelRule(hlo::Opcode opcode);
+KernelRule FindKernelRule(hlo::Opcode opcode);  // Null if the opcode has no rule.
 
 void EmitDynamicUpdateSlice(KernelContext& kernel, const hlo::Instruction& root);
 void EmitScatter(KernelContext& kernel, const hlo::Instruction& root);
@@ -104,7 +105,7 @@ void EmitRngBitGenerator(KernelContext& kernel, const hlo::Instruction& root);
 
 struct SharedMemory;
 // The rule of an opcode that blocks of threads compute in parts on a GPU. No thread of a block computes a part before
-// all threads of the block have computed the previous part (codegen/nvptx/thread_kernel.h).
+// all threads of the block have computed the previous part (compiler/codegen/nvptx/thread_kernel.h).
 struct BlockRule {
   int (*parts)(const hlo::Instruction& root);
   void (*emit)(KernelContext& kernel, const hlo::Instruction& root, int part, SharedMemory* shared);
