@@ -1,4 +1,5 @@
-// Inference for reduce, scan, sort, map and topk: opcodes that apply a scalar or slice computation along dimensions.
+// Inference for reduce, scan, sort and map, which apply a scalar or slice computation along dimensions, and for topk,
+// which has no computation.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 
@@ -46,8 +47,9 @@ absl::Status ScanLength(const Instruction& i, int64_t inputs, int64_t along, int
     const Shape& x = i.operand(k)->shape();
     XLAD_RETURN_IF_ERROR(ExpectDimension("scan-dimension", along, x.ndim()));
     if (*length >= 0 && x.dim(along) != *length) {
-      return Violation("scan-length", absl::StrCat("inputs of ", *length, " and ", x.dim(along), " steps"),
-                       "equal numbers of steps");
+      return Violation("scan-length",
+                       absl::StrCat("inputs of sizes ", *length, " and ", x.dim(along), " along dimension ", along),
+                       "equal sizes");
     }
     *length = x.dim(along);
   }

@@ -17,7 +17,7 @@ void ExpectRoundTrips(const std::string& path) {
   EXPECT_TRUE(status.ok()) << status.message().substr(0, 2000);
 }
 
-// Tries one of `share` files unless XLAD_ALL_CASES is set.
+// Tries every `share`-th file, or all files if XLAD_ALL_CASES is set.
 void ExpectAllRoundTrip(const char* variable, const std::string& suffix, size_t share = 1) {
   const std::vector<std::string> files = MaterialFiles(variable, suffix);
   if (files.empty()) GTEST_SKIP() << variable << " names no directory with *" << suffix;

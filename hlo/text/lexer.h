@@ -1,9 +1,9 @@
 // The lexer of HLO text: a cursor with a function for each kind of token.
 //
 // There are no token objects, because the meaning of HLO's words depends on the context ("2x2", "0_1x0_1",
-// "b01f_01io"). The parser calls the function for the token that it expects. The first error is kept: from then on
-// every function returns false, and the callers return false too. The lexer makes one pass and copies nothing; the text
-// must outlive it.
+// "b01f_01io"). The parser calls the function for the token that it expects. The first error is kept. After it
+// the position is the end of the text, so that every function that requires a token returns false, and the callers
+// return false too. Only String copies text; the text must outlive the lexer. Rewind allows a second attempt.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +65,8 @@ class Lexer {  // This class has more than 25 methods, one for each kind of toke
     const char c = Peek();
     return c == '"' || c == '\'';
   }
-  // The text of one value without surrounding spaces. It ends before a ',', ')', '}', ']', the end of the line or (if
-  // `spaces`) a space outside of brackets and strings.
+  // The text of one value without surrounding spaces. Outside of brackets and double quotes, it ends before a ',', ')',
+  // '}', ']', the end of the line or (if `spaces`) a space.
   bool Raw(absl::string_view* value, bool spaces = false);
 
   // Stores the error "LINE:COLUMN: found FOUND, expected EXPECTED", where FOUND is the text at `at`. Returns false.
