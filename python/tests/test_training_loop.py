@@ -65,7 +65,7 @@ class Loops(ClusterTest):
         return self.cluster.train(fit, self.state, batches(), steps=steps, evaluate=counted, evaluate_every=every,
                                   **options, **more)
 
-    def test_evaluations_see_the_state(self):
+    def test_evaluations_get_the_state(self):
         steps, every = 23, 5
         after = lambda t: by_jax(fit, self.state, [self.batch(i) for i in range(t)])[1]
         expected = {t: after(t) for t in range(every, steps, every)}
@@ -73,7 +73,7 @@ class Loops(ClusterTest):
         run = self.evaluated(every, lambda state, step: (np.asarray(state["w"]), int(state["seen"]), step), steps,
                              on_step=lambda step: seen.append(step.step))
         for step in run:
-            self.assertEqual(len(run.evaluations), step.step // every)  # It is evaluated before the next step.
+            self.assertEqual(len(run.evaluations), step.step // every)  # Before the next step.
         self.assertEqual(seen, list(range(steps)))
         self.assertEqual([e.step for e in run.evaluations], list(expected))
         for evaluation in run.evaluations:
@@ -234,7 +234,8 @@ class Clusters(unittest.TestCase):
 
     def test_a_session_that_waits_for_devices(self):
         with xlad.local(devices=2) as cluster, xlad.connect(cluster.address) as other:
-            held = cluster.device_put(np.ones(2), mesh={"dp": 2})  # May be slow to start, which is not what is logged.
+            # The start of this session may be slow. It is before assertLogs, which must get only the wait for devices.
+            held = cluster.device_put(np.ones(2), mesh={"dp": 2})
             with self.assertLogs("xlad", logging.WARNING) as logs, mock.patch("xlad.waiting.SAY_AFTER_S", 0.2), \
                     futures.ThreadPoolExecutor() as pool:
                 waiting = pool.submit(lambda: float(other.jit(lambda x: x + 1, mesh={"dp": 2})(1.0)))
