@@ -63,7 +63,9 @@ TEST(CublasLtApiTest, ConstantsAreThoseOfCuda) {
 }  // namespace
 }  // namespace xlad::runtime::cuda
 #else
-TEST(CublasLtApiTest, ConstantsAreThoseOfCuda) { GTEST_SKIP() << "CUDA is not installed"; }
+TEST(CublasLtApiTest, ConstantsAreThoseOfCuda) {
+  GTEST_SKIP() << "cublasLt.h was not found when this test was compiled";
+}
 #endif
 
 namespace xlad::runtime::cuda {

@@ -47,5 +47,5 @@ TEST(DriverApiTest, ConstantsAreThoseOfCuda) {
 }  // namespace
 }  // namespace xlad::runtime::cuda
 #else
-TEST(DriverApiTest, ConstantsAreThoseOfCuda) { GTEST_SKIP() << "CUDA is not installed"; }
+TEST(DriverApiTest, ConstantsAreThoseOfCuda) { GTEST_SKIP() << "cuda.h was not found when this test was compiled"; }
 #endif
