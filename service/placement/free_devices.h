@@ -1,4 +1,4 @@
-// The free devices of all workers, from which jobs take devices in turn. Pure data.
+// The free devices of all workers, from which one job after another takes devices. Pure data.
 //
 // The cost of taking devices grows with the number of workers that the job gets, and not with the size of the cluster,
 // unless the job may have only some workers.
