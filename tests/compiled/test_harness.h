@@ -14,8 +14,8 @@
 
 namespace xlad::compiler {
 
-// Returns a program whose entry is `body`. It has the reducers add, mul, max and min and the comparators LT and GE of
-// `type`.
+// Returns a program whose entry is `body`. It has the reducers add, mul, max and min of `type`, and the comparators LT
+// and GE if the type is ordered.
 std::string Program(const std::string& body, const std::string& type = "f32");
 
 // Returns the instruction to compile as a kernel: the root of the entry if its operands are the parameters, otherwise a
@@ -26,16 +26,18 @@ const hlo::Instruction* AsKernel(hlo::Module* module);
 absl::StatusOr<std::vector<tensor::Array>> RunEvaluated(const hlo::Module& module,
                                                         const std::vector<tensor::Array>& inputs);
 
-// Random values for a parameter: small integers, or floats with fractions, of both signs. If `specials` is set, the
-// values also include infinities, NaNs, zeros of both signs, denormal numbers and extreme integers.
+// Random values for a parameter: small integers, or floats with fractions, of both signs (unsigned integers wrap
+// around). If `specials` is set, the values also include infinities, NaNs, zeros of both signs, denormal numbers and
+// any integers. Other types, which have 8 bits or fewer, get any bit pattern.
 tensor::Array RandomArray(Random& random, const tensor::Shape& shape, bool specials = false);
 
 // Programs that are compiled, run, and compared with the evaluator. All programs are compiled into one object file,
 // because one run of LLVM's pipeline costs more than one kernel in it. Each program is compiled as one tile and, if it
 // can be divided, as about five tiles. The tiles run on 1, 2, 3 and 7 threads, and the results must have the same bits.
-// If the program has a kernel (compiler/kernel/kernel.h), it is also compiled with a random kernel schedule, which must
-// not change bits. All programs are also compiled and run as code for GPUs (gpu_sim). The entry of a program becomes
-// one fusion, or stays one instruction if that instruction's operands are the parameters.
+// If the program has a kernel (compiler/kernel/kernel.h) and no in-place pairs, it is also compiled for the CPU with a
+// random kernel schedule, which must not change bits. All programs are also compiled and run as code for GPUs
+// (gpu_sim). The entry of a program becomes one fusion, or stays one instruction if that instruction's operands are the
+// parameters.
 class Batch {
  public:
   explicit Batch(uint64_t seed = 1) : random_(SeededRandom(seed)) {}
