@@ -12,9 +12,9 @@ struct Repeated {
 };
 
 // Copies the program and repeats operations, so that only saved values are kept in memory across a cut. Other values
-// are computed again immediately before the next operation that reads them, after the values that they need. The repeated
-// operations have results of their own, which later operations read instead of the original ones. The other operations
-// and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
+// are computed again immediately before the next operation that reads them, after the values that they need. The
+// repeated operations have results of their own, which later operations read instead of the original ones. The other
+// operations and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
 Repeated RepeatOperations(const LinearProgram& program, const ListPath& path, const RecomputeFacts& facts,
                           const Cuts& cuts, const std::vector<bool>& saved);
 
