@@ -3,7 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -39,6 +41,13 @@ double CpuQuota() {
   double quota = kUnlimited;
   ForEachCgroupFile("cpu.max", [&](absl::string_view text) { quota = std::min(quota, CpuQuotaOf(text)); });
   return quota;
+}
+
+int UsableCores() {
+  int cores = 0;
+  for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
+  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::max(1, static_cast<int>(std::min<double>(cores, CpuQuota())));
 }
 
 double CpuQuotaOf(absl::string_view cpu_max) {

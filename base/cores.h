@@ -16,6 +16,10 @@ std::vector<uint64_t> AffinityMask();
 // groups, or infinity if there is no limit.
 double CpuQuota();
 
+// Returns the number of cores that this process can use at the same time: those of the affinity mask, but not more than
+// the quota, rounded down. At least 1.
+int UsableCores();
+
 // Returns the quota in cores, given the contents of a control group's cpu.max: "150000 100000" is 1.5. Infinity for
 // "max 100000" and for malformed contents.
 double CpuQuotaOf(absl::string_view cpu_max);

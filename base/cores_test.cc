@@ -1,6 +1,7 @@
 #include "base/cores.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <bit>
 #include <cmath>
@@ -26,6 +27,18 @@ TEST(Cores, ThisProcessHasAtLeastOne) {
   for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
   EXPECT_GE(cores, 1);
   EXPECT_GT(CpuQuota(), 0);
+  EXPECT_GE(UsableCores(), 1);
+  EXPECT_LE(UsableCores(), cores);
+}
+
+TEST(Cores, OneCoreOfTheAffinityMaskIsUsable) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(UsableCores(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, co
   if (!reader.ok() || (*reader)->size() == 0) return named;
   std::byte first{};
   const absl::Status read = (*reader)->Read(0, {&first, 1});
-  if (!read.ok() && !IsNoIndex(read)) return read;
+  if (!read.ok() && !IsNoIndex(read)) return Annotate(read, uri);
   if (!read.ok() || first != std::byte{'{'}) return named;  // The text is not JSON.
   const storage::Store store(RealFileSystem(), [&](const std::string& name) { return blobs.OpenBlob(name); });
   const absl::StatusOr<CheckpointIndex> index = store.ReadIndex(uri);

@@ -171,8 +171,8 @@ class Engine {
   absl::Status RemoveFolders();
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, CancelSignal* cancel);
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& job_id, CancelSignal* cancel);
-  // The code of kernels that earlier builds of the same user have compiled. Nothing if there is no cache.
-  std::optional<storage::EntryFolder> ObjectsFor(const std::string& job_id);
+  // The code of kernels that earlier builds of this user have compiled. Nothing if there is no cache.
+  std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
   // Runs RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
   // Records why the latest build was not isolated, or that it was (empty). The first time, it is also logged.

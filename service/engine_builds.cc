@@ -100,11 +100,8 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
 
 // Users have different folders, because a malicious program that takes over the process of its build can add any code
 // (BuildInChild).
-std::optional<storage::EntryFolder> Engine::ObjectsFor(const std::string& job_id) {
+std::optional<storage::EntryFolder> Engine::ObjectsFor(const std::string& user) const {
   if (options_.cache_folder.empty()) return std::nullopt;
-  const auto keys = ClientKeys({job_id});
-  if (!keys.ok()) return std::nullopt;
-  const std::string user = OwnerOfKey(keys->front());
   const std::string name = user.empty() ? "own" : absl::StrCat("@", user);
   return storage::EntryFolder(&RealFileSystem(), {JoinPath(JoinPath(options_.cache_folder, "kernels"), name),
                                                   BuildId(options_.program_path)});
@@ -115,12 +112,15 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
                                               CancelSignal* cancel) {
   const std::string folder = FolderOf(job_id);
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
+  XLAD_RETURN_IF_ERROR(SpecOf(JobId(job_id)).status());  // NotFound if the job has been removed.
+  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ClientKeys({job_id}));
+  const std::string user = OwnerOfKey(keys.front());
   const int64_t start_ns = RealClock().NowNs();
   ChildLimits limits = options_.build_limits;
   limits.cancel = cancel;
-  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, [&](const BuildRequest& request) {
+  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, user, [&](const BuildRequest& request) {
     std::optional<std::string> not_isolated;
-    const std::optional<storage::EntryFolder> objects = ObjectsFor(job_id);
+    const std::optional<storage::EntryFolder> objects = ObjectsFor(user);
     auto response = BuildInChild(options_.program_path, request, limits, &not_isolated,
                                  objects.has_value() ? &*objects : nullptr);
     if (not_isolated.has_value()) NoteIsolation(*not_isolated);  // Without a response, it is not known.

@@ -45,8 +45,9 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
 
 std::string ExecutableCache::PathOf(const std::string& key) const { return JoinPath(options_.folder, key); }
 
-absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const BuildFunction& build) {
-  const std::string key = KeyOf(request);
+absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const std::string& owner,
+                                                 const BuildFunction& build) {
+  const std::string key = owner.empty() ? KeyOf(request) : Sha256Hex(absl::StrCat(KeyOf(request), owner));
   std::promise<Outcome> promise;
   while (true) {
     std::unique_lock lock(mutex_);

@@ -36,10 +36,13 @@ class ExecutableCache {
   using BuildFunction = std::function<absl::StatusOr<BuildResponse>(const BuildRequest&)>;
   // Returns the response from the folder, from a concurrent call with an equal request, or from `build`. Errors are not
   // stored, but concurrent calls share them. If the build of a concurrent call was cancelled, this call builds.
-  absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const BuildFunction& build);
+  //
+  // `owner` is the user of the job, or empty if users are not distinguished. Users share no entries, because a build
+  // may contain kernels that an earlier build of the same user made.
+  absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const std::string& owner, const BuildFunction& build);
 
   // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
-  // the headers of state and data, the target and the compiler. The hash does not depend on the job's name, the number
+  // the headers of state and data, all targets and the compiler. The hash does not depend on the job's name, the number
   // of steps, the contents of state and data, or options that only decide when and where the job runs.
   std::string KeyOf(const BuildRequest& request) const;
 

@@ -37,8 +37,8 @@ class ExecutableCacheTest : public ::testing::Test {
     };
   }
   // Returns whether the response came from the cache.
-  bool Cached(ExecutableCache& cache, const BuildRequest& request) {
-    const auto found = cache.Get(request, Build());
+  bool Cached(ExecutableCache& cache, const BuildRequest& request, const std::string& owner = "") {
+    const auto found = cache.Get(request, owner, Build());
     EXPECT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->response.executable(), "executable of " + request.program());
     return found->cached;
@@ -56,6 +56,15 @@ TEST_F(ExecutableCacheTest, ASecondProcessBuildsNothing) {
   ExecutableCache second({.folder = folder_, .compiler = "1"});
   EXPECT_TRUE(Cached(second, Request("p")));
   EXPECT_EQ(builds_, 1);
+}
+
+TEST_F(ExecutableCacheTest, UsersShareNoEntries) {
+  ExecutableCache cache({.folder = folder_});
+  for (const char* const owner : {"alice", "bob", ""}) {
+    EXPECT_FALSE(Cached(cache, Request("p"), owner)) << owner;
+    EXPECT_TRUE(Cached(cache, Request("p"), owner)) << owner;
+  }
+  EXPECT_EQ(builds_, 3);
 }
 
 TEST_F(ExecutableCacheTest, KeyCoversEveryInputOfTheBuild) {
@@ -123,7 +132,7 @@ TEST_F(ExecutableCacheTest, ConcurrentBuildsAreShared) {
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
       ++asked;
-      cached += cache.Get(Request("p"), build)->cached;
+      cached += cache.Get(Request("p"), "", build)->cached;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -133,7 +142,7 @@ TEST_F(ExecutableCacheTest, ConcurrentBuildsAreShared) {
 
 TEST_F(ExecutableCacheTest, ErrorsAreNotKept) {
   ExecutableCache cache({.folder = folder_});
-  const auto failed = cache.Get(Request("p"), [](const BuildRequest&) -> absl::StatusOr<BuildResponse> {
+  const auto failed = cache.Get(Request("p"), "", [](const BuildRequest&) -> absl::StatusOr<BuildResponse> {
     return absl::InvalidArgumentError("no");
   });
   EXPECT_EQ(failed.status().message(), "no");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,6 @@ constexpr size_t kKeyDigits = 64;  // An entry starts with its hash in hexadecim
 // have about the same size.
 constexpr size_t kFolderDigits = 2;
 constexpr int64_t kFolders = 256;
-constexpr size_t kTrimmed = 8;  // The number of sub-folders that a call of Write looks through.
 
 bool IsKey(const std::string& key) {
   return key.size() == kKeyDigits && key.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -61,7 +61,8 @@ absl::Status EntryFolder::WriteOne(const FolderEntry& entry) const {
 }
 
 absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
-  std::vector<std::string> folders;
+  std::set<std::string> folders;
+  absl::Status status;
   for (const FolderEntry& entry : entries) {
     if (!IsKey(entry.key)) {
       return absl::InvalidArgumentError(
@@ -69,13 +70,15 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
                        " hexadecimal digits"));
     }
     if (std::ssize(entry.contents) > options_.max_bytes / kFolders / 2) continue;
-    folders.push_back(JoinPath(options_.path, entry.key.substr(0, kFolderDigits)));
-    XLAD_RETURN_IF_ERROR(files_.MakeDirectories(folders.back()));
-    XLAD_RETURN_IF_ERROR(WriteOne(entry));
+    const std::string folder = JoinPath(options_.path, entry.key.substr(0, kFolderDigits));
+    folders.insert(folder);
+    status = files_.MakeDirectories(folder);
+    if (status.ok()) status = WriteOne(entry);
+    if (!status.ok()) break;
   }
-  folders.resize(std::min(folders.size(), kTrimmed));
+  // After an error, too: the disk may be full.
   for (const std::string& folder : folders) Trim(folder);
-  return absl::OkStatus();
+  return status;
 }
 
 void EntryFolder::Touch(absl::Span<const std::string> keys) const {

@@ -1,9 +1,9 @@
 #include "collectives/exec/fabric/fabric.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/cores.h"
 #include "base/log.h"
 #include "collectives/exec/host/host_communicator.h"
 #include "collectives/exec/nccl/nccl_communicator.h"
@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   }
   // Spinning helps only if every device thread has a core. All devices of the task count, because other processes on
   // this machine may run the others.
-  const bool own_cores = static_cast<size_t>(options.num_devices) <= std::thread::hardware_concurrency();
+  const bool own_cores = options.num_devices <= UsableCores();
   fabric->own_cores_ = own_cores;
   fabric->any_network_ = transport.any_network;
   fabric->memory_ = HostMemory::Make(/*with_arena=*/fabric->shared_ != nullptr);
