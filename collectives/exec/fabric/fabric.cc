@@ -59,9 +59,10 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   if (!peers.empty() && options.tcp.ring_bytes > 0 && transport.shares_memory) {
     absl::StatusOr<std::unique_ptr<SharedWaiters>> shared =
         SharedWaiters::Create(static_cast<int>(options.devices.size()));
-    if (shared.ok()) fabric->shared_ = *std::move(shared);
     if (!shared.ok() && transport.requires_shared_memory) return shared.status();
-    if (!shared.ok()) {
+    if (shared.ok()) {
+      fabric->shared_ = *std::move(shared);
+    } else {
       LogWarn("no shared memory; messages are sent by TCP", {{"error", std::string(shared.status().message())}});
     }
   }
