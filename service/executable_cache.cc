@@ -1,13 +1,12 @@
 #include "service/executable_cache.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "storage/entry_folder.h"
 #include "storage/job_uris.h"
 
 namespace xlad::service {
@@ -107,32 +106,7 @@ void ExecutableCache::Write(const std::string& key, const BuildResponse& respons
   absl::Status status = RealFileSystem().MakeDirectories(options_.folder);
   if (status.ok()) status = RealFileSystem().WriteAtomically(PathOf(key), Sha256Hex(bytes) + bytes);
   if (!status.ok()) LogWarn("executable could not be stored in the cache", {{"error", std::string(status.message())}});
-  Trim();
-}
-
-// Another process may be about to read a file that is removed here. That process then builds again.
-void ExecutableCache::Trim() const {
-  struct File {
-    fs::path path;
-    fs::file_time_type time;
-    int64_t bytes;
-  };
-  std::vector<File> files;
-  int64_t total = 0;
-  std::error_code error;
-  for (fs::directory_iterator at(options_.folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code gone;
-    const File file{at->path(), at->last_write_time(gone), static_cast<int64_t>(at->file_size(gone))};
-    if (gone) continue;
-    total += file.bytes;
-    files.push_back(file);
-  }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.time < b.time; });
-  for (const File& file : files) {
-    if (total <= options_.max_bytes) return;
-    fs::remove(file.path, error);
-    total -= file.bytes;
-  }
+  storage::RemoveLeastRecentlyUsed(options_.folder, options_.max_bytes);
 }
 
 }  // namespace xlad::service

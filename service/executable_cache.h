@@ -51,7 +51,6 @@ class ExecutableCache {
 
   absl::StatusOr<BuildResponse> Read(const std::string& key) const;
   void Write(const std::string& key, const BuildResponse& response) const;
-  void Trim() const;
   std::string PathOf(const std::string& key) const;
 
   const ExecutableCacheOptions options_;

@@ -77,7 +77,7 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
     if (!status.ok()) break;
   }
   // After an error, too: the disk may be full.
-  for (const std::string& folder : folders) Trim(folder);
+  for (const std::string& folder : folders) RemoveLeastRecentlyUsed(folder, options_.max_bytes / kFolders);
   return status;
 }
 
@@ -88,8 +88,7 @@ void EntryFolder::Touch(absl::Span<const std::string> keys) const {
   }
 }
 
-// Another process may remove files at the same time. Files of writers that were killed are removed like entries.
-void EntryFolder::Trim(const std::string& folder) const {
+void RemoveLeastRecentlyUsed(const std::string& folder, int64_t max_bytes) {
   struct Used {
     fs::path path;
     fs::file_time_type time;
@@ -107,7 +106,7 @@ void EntryFolder::Trim(const std::string& folder) const {
   }
   std::sort(files.begin(), files.end(), [](const Used& a, const Used& b) { return a.time < b.time; });
   for (const Used& file : files) {
-    if (total <= options_.max_bytes / kFolders) return;
+    if (total <= max_bytes) return;
     fs::remove(file.path, error);
     total -= file.bytes;
   }

@@ -50,10 +50,13 @@ class EntryFolder {
   std::string PathOf(const std::string& key) const;
   std::string HashOf(const std::string& key, absl::string_view contents) const;
   absl::Status WriteOne(const FolderEntry& entry) const;
-  void Trim(const std::string& folder) const;
 
   FileSystem& files_;
   const EntryFolderOptions options_;
 };
+
+// Removes the files of a folder that were written or touched least recently, until the others have at most `max_bytes`.
+// Sub-folders stay. Other processes may use the folder: one that is about to read a removed file does not find it.
+void RemoveLeastRecentlyUsed(const std::string& folder, int64_t max_bytes);
 
 }  // namespace xlad::storage
