@@ -112,9 +112,12 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
                                               CancelSignal* cancel) {
   const std::string folder = FolderOf(job_id);
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
-  XLAD_RETURN_IF_ERROR(SpecOf(JobId(job_id)).status());  // NotFound if the job has been removed.
-  XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> keys, ClientKeys({job_id}));
-  const std::string user = OwnerOfKey(keys.front());
+  XLAD_ASSIGN_OR_RETURN(const std::string user,
+                        Ask<std::string>([&](CoordinatorCore& coordinator) -> absl::StatusOr<std::string> {
+                          const Job* const job = coordinator.context().jobs.Find(JobId(job_id));
+                          if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", job_id));
+                          return OwnerOfKey(job->client_key);
+                        }));
   const int64_t start_ns = RealClock().NowNs();
   ChildLimits limits = options_.build_limits;
   limits.cancel = cancel;
