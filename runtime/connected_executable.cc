@@ -9,6 +9,7 @@
 #include "proto/device_name.h"
 #include "proto/mesh.h"
 #include "runtime/host_threads.h"
+#include "runtime/index_text.h"
 
 namespace xlad::runtime {
 
@@ -104,7 +105,7 @@ absl::StatusOr<std::unique_ptr<ConnectedExecutable>> ConnectedExecutable::Load(
   for (const int code : made->code_of_) {
     if (code >= 0 && code < std::ssize(made->codes_)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("found executable ", code, " for a shard, expected a number below ", made->codes_.size()));
+        absl::StrCat("found executable ", code, " for a shard, expected ", IndexText(std::ssize(made->codes_))));
   }
   const Executable& first = made->codes_.at(0).loaded->executable();
   XLAD_ASSIGN_OR_RETURN(made->collectives_, collectives::MakeCollectiveSet(first.collectives(), launch.plans,

@@ -1,6 +1,7 @@
 #include "runtime/slice.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/index_text.h"
 
 namespace xlad::runtime {
 
@@ -8,7 +9,7 @@ absl::StatusOr<Slice> ReadSlice(const Executable& executable, const BufferSlice&
   const int allocation = proto.allocation();
   if (allocation < 0 || allocation >= executable.allocations_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found allocation ", allocation, ", expected a number below ", executable.allocations_size()));
+        absl::StrCat("found allocation ", allocation, ", expected ", IndexText(executable.allocations_size())));
   }
   const int64_t size = executable.allocations(allocation).bytes();
   if (proto.offset() < 0 || proto.bytes() < 0 || proto.offset() > size || proto.bytes() > size - proto.offset()) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/spec_proto.h"
 #include "proto/mesh.h"
+#include "runtime/index_text.h"
 #include "runtime/numerics_check.h"
 #include "runtime/slice.h"
 
@@ -48,7 +49,7 @@ class Preparer {
   absl::StatusOr<std::vector<Node>> Steps(const google::protobuf::RepeatedPtrField<Step>& steps, int depth) {
     if (depth > kMaxDepth) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found loops and branches nested more than ", kMaxDepth, " deep, expected fewer"));
+          absl::StrCat("found loops and branches nested more than ", kMaxDepth, " deep, expected at most ", kMaxDepth));
     }
     std::vector<Node> nodes;
     for (const Step& step : steps) {
@@ -153,7 +154,7 @@ class Preparer {
     node->index = step.op();
     if (step.op() < 0 || step.op() >= executable_.library_ops_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found library op ", step.op(), ", expected a number below ", executable_.library_ops_size()));
+          absl::StrCat("found library op ", step.op(), ", expected ", IndexText(executable_.library_ops_size())));
     }
     for (const BufferSlice& slice : step.buffers()) XLAD_RETURN_IF_ERROR(AddSlice(slice, &node->buffers));
     return absl::OkStatus();
@@ -165,7 +166,7 @@ class Preparer {
     node->request = step.request();
     if (step.spec() < 0 || step.spec() >= executable_.collectives_size()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found collective ", step.spec(), ", expected a number below ", executable_.collectives_size()));
+          absl::StrCat("found collective ", step.spec(), ", expected ", IndexText(executable_.collectives_size())));
     }
     XLAD_ASSIGN_OR_RETURN(const CollectiveSpec spec,
                           collectives::SpecFromProto(executable_.collectives(step.spec()),

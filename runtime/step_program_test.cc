@@ -232,7 +232,7 @@ TEST_F(StepProgramTest, RefusesInconsistentSteps) {
   Step step;
   SetSlice(step.mutable_copy()->mutable_from(), 9, 0, 4);
   SetSlice(step.mutable_copy()->mutable_to(), 2, 0, 4);
-  EXPECT_THAT(refusal(step), HasSubstr("found allocation 9, expected a number below 4"));
+  EXPECT_THAT(refusal(step), HasSubstr("found allocation 9, expected 0 to 3"));
   for (const auto& [offset, bytes] : std::vector<std::pair<int64_t, int64_t>>{
            {-1, 4}, {61, 4}, {0, 65}, {4, int64_t{1} << 62}, {int64_t{1} << 62, 4}, {0, -4}}) {
     SetSlice(step.mutable_copy()->mutable_from(), 3, offset, bytes);
@@ -242,10 +242,10 @@ TEST_F(StepProgramTest, RefusesInconsistentSteps) {
   EXPECT_THAT(refusal(step), HasSubstr("found a copy of 8 bytes to 4"));
   Step library;
   library.mutable_library()->set_op(0);
-  EXPECT_THAT(refusal(library), HasSubstr("found library op 0, expected a number below 0"));
+  EXPECT_THAT(refusal(library), HasSubstr("found library op 0, expected none"));
   Step collective;
   collective.mutable_collective()->set_spec(3);
-  EXPECT_THAT(refusal(collective), HasSubstr("found collective 3, expected a number below 0"));
+  EXPECT_THAT(refusal(collective), HasSubstr("found collective 3, expected none"));
   Step choice;
   SetSlice(choice.mutable_if_()->mutable_selector(), 1, 0, 1);
   EXPECT_THAT(refusal(choice), HasSubstr("found a selector whose size in bytes is 1, expected 4"));

@@ -204,7 +204,8 @@ TEST(Attention, AnySizesBlocksAndThreads) {
   for (const Sizes& s : sizes) {
     Results inputs = {Floats(*random, s.batch * s.rows * s.depth), Floats(*random, s.batch * s.columns * s.depth),
                       Floats(*random, s.batch * s.columns * s.width)};
-    // With -0.5, the masked columns are not zero; the op detects this at run time and computes all columns.
+    // If masked scores are -0.5, the weights of their columns are not zero. The op detects this at run time and then
+    // computes all columns.
     for (const float masked : {-1e30f, -std::numeric_limits<float>::infinity(), -0.5f}) {
       const Results expected = Expected(s, inputs, masked);
       for (const int64_t block_rows : {1, 5, 12, 48}) {

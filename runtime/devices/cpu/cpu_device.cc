@@ -14,6 +14,7 @@
 #include "runtime/devices/cpu/host_target.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "runtime/devices/cpu/object_loader.h"
+#include "runtime/index_text.h"
 
 namespace xlad::runtime {
 namespace {
@@ -230,7 +231,7 @@ class CpuLauncher final : public Launcher {
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     if (op < 0 || op >= std::ssize(calls_)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found library op ", op, ", expected a number below ", calls_.size()));
+          absl::StrCat("found library op ", op, ", expected ", IndexText(std::ssize(calls_))));
     }
     const size_t count = executable_.ops()[op]->buffer_count();
     if (buffers.size() != count) {

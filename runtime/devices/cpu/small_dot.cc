@@ -14,16 +14,20 @@
 namespace xlad::runtime {
 namespace {
 
-// The largest right operands, in elements: matrices that are read in place, and arrays that are copied first; and the
-// largest number of terms of a sum. The rows of larger matrices that are read in place are too far apart for the
-// first-level cache.
-constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18, kMaxDepth = 1024;
-// The number of rows of a tile that are copied and multiplied at a time, a multiple of the rows of attention_kernels.h.
+// The largest number of elements of a right operand that is a matrix, and of one that is not and is therefore copied.
+// Row-major matrices are read in place; the rows of larger ones are too far apart for the first-level cache.
+constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18;
+constexpr int64_t kMaxDepth = 1024;  // The largest number of terms of a sum.
+// The largest number of rows of a tile that are copied and multiplied at a time. It is a multiple of the number of rows
+// that the multiplication of attention_kernels.h computes at a time.
 constexpr int64_t kMaxRows = 240;
-// The least work of a tile, about 10 microseconds, and the most tiles, of any product and of one that copies operands.
+// If there are several tiles, a tile has on average at least this many floating-point operations or at least this many
+// bytes of operands and results. Either takes about 10 microseconds.
 constexpr double kSmallTileFlops = 1e6, kSmallTileBytes = 2.5e5;
+// The largest number of tiles of a product, and of a product that copies operands.
 constexpr int64_t kMaxSmallTiles = 32, kMaxCopyingTiles = 8;
-// The fewest rows and columns of a tile. An element that a tile copies is used at least kMinReuse times.
+// The fewest rows and columns of a tile if m or n is split. An element that a tile copies is used at least kMinReuse
+// times.
 constexpr int64_t kMinRows = 24, kMinColumns = 32, kMinReuse = 128;
 // The columns of a tile are a multiple of this, which is a multiple of the width of every panel.
 constexpr int64_t kPanels = 32;
@@ -32,8 +36,8 @@ constexpr int64_t kMaxLoop = 1 << 20;
 // Transposed right operands are copied, which is worth it if the product has at least this many rows and the columns
 // are not longer than this.
 constexpr int64_t kMinTransposedRows = 64, kMaxTransposedDepth = 512;
-// Matrices whose number of columns is a multiple of this are read in place on every CPU. Matrices whose number of rows
-// is a multiple of it are transposed by whole vectors.
+// A multiple of the number of floats in a vector on every CPU. Right operands that are matrices must have a multiple of
+// this number of columns, and transposed ones also a multiple of this number of rows.
 constexpr int64_t kColumns = 16;
 
 // The offsets of the positions of nested loops in one array, in elements.
@@ -96,7 +100,7 @@ class SmallDot final : public PreparedLibraryOp {
   DotGrid grid_;
   std::vector<SmallTile> tiles_;
   std::vector<int64_t> batch_lhs_, batch_rhs_, m_lhs_, k_lhs_, k_rhs_, n_rhs_;
-  bool lhs_by_columns_ = false;  // How a copy of lhs is stored.
+  bool lhs_by_columns_ = false;  // Whether a copy of lhs is column-major.
   int64_t lhs_bytes_ = 0, rhs_bytes_ = 0, result_bytes_ = 0;  // Per thread; 0 if the array is used in place.
 };
 
@@ -129,9 +133,10 @@ SmallDot::SmallDot(const DotShape& shape)
   if (!whole) result_bytes_ = bytes(rows * RoundUp(grid_.n, kernels_.lanes));
 }
 
-// Splits the outermost batch loop first, which costs nothing, then m and n so that the copies of all tiles together
-// have the fewest elements. Each tile copies its own rows and columns of operands that are not used in place. The order
-// of sums does not depend on the tiles.
+// Splits the outermost batch loop first, which costs nothing. Then splits m and n into as many of the wanted tiles as
+// possible, and among such splits chooses the one for which the copies of all tiles together have the fewest elements:
+// each tile copies its own rows and columns of operands that are not used in place. The order of sums does not depend
+// on the tiles.
 DotGrid SmallDot::ChooseTiles(bool copies_lhs, bool copies_rhs) const {
   const double batches = static_cast<double>(std::ssize(batch_lhs_));
   const double bytes = 4 * batches * static_cast<double>(m_ * k_ + k_ * n_ + m_ * n_);

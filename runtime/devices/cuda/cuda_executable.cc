@@ -13,6 +13,7 @@
 #include "runtime/devices/cuda/cuda_stream.h"
 #include "runtime/devices/cuda/library_ops.h"
 #include "runtime/devices/cuda/ptx_kernels.h"
+#include "runtime/index_text.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -115,8 +116,7 @@ class CudaLauncher final : public Launcher {
   absl::Status RunLibraryOp(int op, absl::Span<void* const> buffers) override {
     const LibraryOps& ops = executable_.ops();
     if (op < 0 || op >= ops.count()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found library op ", op, ", expected a number below ", ops.count()));
+      return absl::InvalidArgumentError(absl::StrCat("found library op ", op, ", expected ", IndexText(ops.count())));
     }
     if (buffers.size() != ops.buffer_count(op)) {
       return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/index_text.h"
 
 namespace xlad::runtime::cuda {
 namespace {
@@ -18,9 +19,8 @@ absl::StatusOr<std::shared_ptr<const Gpu>> Gpu::Open(const Driver* driver, int o
   DeviceId device = 0;
   const Result found = driver->cuDeviceGet(&device, ordinal);
   if (found != kSuccess) {
-    return absl::UnavailableError(
-        absl::StrCat("found no GPU ", ordinal, ", expected 0 to ", driver->device_count - 1, ": ",
-                     driver->ErrorText(found)));
+    return absl::UnavailableError(absl::StrCat("found no GPU ", ordinal, ", expected ", IndexText(driver->device_count),
+                                               ": ", driver->ErrorText(found)));
   }
   const std::shared_ptr<Gpu> gpu(new Gpu(*driver, device, ordinal));
   XLAD_RETURN_IF_ERROR(gpu->Prepare());
