@@ -19,12 +19,13 @@ struct DaemonOptions {
   std::string data_folder;   // The job log, the blobs and one folder per job. Created if missing.
   std::string program_path;  // The xlad program, which builds run as a child process.
   std::string cache_folder;  // The executable cache (executable_cache.h); empty for none.
-  // Files of the user: a certificate, its key, and the token that allows every call. When the certificate and the key
-  // change, new connections get the new certificate. If no files are given and `listen` is not on loopback, an
-  // authority, a certificate and tokens are made in the data folder (managed_security.h).
+  // Files that the user provides, all optional: a certificate, its key, and a token that allows every call. When the
+  // certificate and the key change, new connections use the new ones. If no certificate is given and `listen` is not a
+  // loopback address, the daemon makes a certificate authority, a certificate and tokens in the data folder
+  // (managed_security.h).
   std::string tls_cert_file, tls_key_file, token_file;
-  // A certificate that the daemon made is renewed when a third of its validity is left by this clock. The check runs
-  // every `certificate_check_ms`.
+  // Every `certificate_check_ms` the daemon renews a certificate that it has made, if less than a third of its validity
+  // is left by this clock.
   const Clock* certificate_clock = &RealClock();
   int64_t certificate_check_ms = 60'000;
   std::string advertise;  // The host by which other machines reach the coordinator; empty for the host of `listen`.
@@ -41,7 +42,7 @@ class CoordinatorDaemon {
   // The HOST:PORT on which the daemon listens. If it has made its own certificate, the HOST:PORT by which other
   // machines reach it.
   virtual std::string Address() const = 0;
-  // The HOST:PORT of metrics, health and dashboard, or empty if there is none.
+  // The HOST:PORT of metrics, health and dashboard, or empty if they are disabled.
   virtual std::string HttpAddress() const = 0;
   // Stops serving and closes all connections. Running jobs continue on their workers. Idempotent.
   virtual void Shutdown() = 0;

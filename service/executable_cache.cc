@@ -88,7 +88,8 @@ absl::StatusOr<BuildResponse> ExecutableCache::Read(const std::string& key) cons
     valid = Sha256Hex(contents) == bytes->substr(0, kHashBytes) && response.ParseFromString(contents);
   }
   if (!valid) {
-    LogWarn("cache entry is damaged and is built again", {{"path", path}});
+    LogWarn("found a damaged entry in the executable cache; it is removed, and the program is built again",
+            {{"path", path}});
     fs::remove(path, error);
     return absl::DataLossError(path);
   }

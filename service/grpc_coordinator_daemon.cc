@@ -33,7 +33,7 @@ constexpr size_t kMaxGrpcBytes = size_t{1} << 30;
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
 constexpr int kLookaheadBytes = 1 << 20;
-// This interval can be long: workers and clients notice a broken path themselves when they send.
+// This interval can be long, because workers and clients send often and notice themselves that a connection is broken.
 constexpr int kKeepaliveMs = 30'000;
 
 // The server's credentials and the tokens that it accepts.
@@ -101,8 +101,8 @@ absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
     if (options.token_file.empty() && !IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(
           absl::StrCat("found --tls-cert without --token-file, and --listen ", options.listen,
-                       " off loopback; add --token-file, or remove --tls-cert and --tls-key so that xlad makes "
-                       "certificates and tokens itself"));
+                       ", which is not a loopback address, expected both or neither; add --token-file, or remove "
+                       "--tls-cert and --tls-key so that xlad makes certificates and tokens itself"));
     }
     // An error now is better than one at each connection.
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_cert_file).status());

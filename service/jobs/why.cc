@@ -17,7 +17,9 @@ std::string OrderText(const Job& job) {
   for (const Peer& peer : job.placed.peers()) devices += DevicesOf(peer);
   const std::string mode = absl::StrCat(" (mode ", ModeText(job.spec));
   if (!IsCanonical(job.spec)) return absl::StrCat(mode, ")");
-  return absl::StrCat(mode, ", ", DeviceCount(job.placed_mesh), " logical shards on ", DeviceCountText(devices), ")");
+  const int64_t shards = DeviceCount(job.placed_mesh);
+  return absl::StrCat(mode, ", ", shards, shards == 1 ? " logical shard on " : " logical shards on ",
+                      DeviceCountText(devices), ")");
 }
 
 void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why) {

@@ -143,7 +143,7 @@ void ApplyByKind(const JobEvent& event, Job* job) {
 
 // Returns "4 devices", or "2 cpu, 2 opaque" for a job that runs on several kinds.
 std::string DevicesText(const Peer& peer) {
-  if (peer.kinds().empty()) return absl::StrCat(DevicesOf(peer), " devices");
+  if (peer.kinds().empty()) return DeviceCountText(DevicesOf(peer));
   return absl::StrJoin(peer.kinds(), ", ", [&](std::string* out, const PeerDevices& kind) {
     absl::StrAppend(out, kind.devices_size() / ShardsPerDevice(peer), " ", kind.device_name());
   });
@@ -164,14 +164,15 @@ std::string DescribePlaced(const AttemptPlaced& placed) {
 
 std::string DescribeSubmitted(const JobSpec& spec) {
   if (spec.session()) {
-    return absl::StrCat("opened session \"", spec.name(), "\" on ", DeviceCount(spec.mesh()), " devices");
+    return absl::StrCat("opened session \"", spec.name(), "\" on ", DeviceCountText(DeviceCount(spec.mesh())));
   }
   const int64_t shards = DeviceCount(spec.mesh());
   const std::string mode = absl::StrCat(", mode ", ModeText(spec));
-  const std::string steps = absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), " steps on ");
-  if (!IsCanonical(spec)) return absl::StrCat(steps, shards, " devices", mode);
-  const std::string devices = spec.devices() > 0 ? absl::StrCat(spec.devices(), " devices") : "any number of devices";
-  return absl::StrCat(steps, devices, ", ", shards, " logical shards", mode);
+  const std::string steps =
+      absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), spec.steps() == 1 ? " step on " : " steps on ");
+  if (!IsCanonical(spec)) return absl::StrCat(steps, DeviceCountText(shards), mode);
+  const std::string devices = spec.devices() > 0 ? DeviceCountText(spec.devices()) : "any number of devices";
+  return absl::StrCat(steps, devices, ", ", shards, shards == 1 ? " logical shard" : " logical shards", mode);
 }
 
 std::string DescribeBuilt(const JobBuilt& built) {
@@ -217,10 +218,10 @@ std::string Describe(const JobEvent& event) {
       return absl::StrCat(event.dropped().steps_size() == 1 ? "checkpoint of step " : "checkpoints of steps ",
                           absl::StrJoin(event.dropped().steps(), ", "), " dropped");
     case JobEvent::kResized:
-      return absl::StrCat("resized to ",
-                          event.resized().devices() > 0 ? absl::StrCat(event.resized().devices(), " devices")
-                                                        : MeshText(event.resized().mesh()),
-                          ": ", event.resized().reason());
+      return absl::StrCat(
+          "resized to ",
+          event.resized().devices() > 0 ? DeviceCountText(event.resized().devices()) : MeshText(event.resized().mesh()),
+          ": ", event.resized().reason());
     case JobEvent::kEnded:
       return absl::StrCat(JobState_Name(event.ended().state()), event.ended().reason().empty() ? "" : ": ",
                           event.ended().reason());

@@ -162,15 +162,15 @@ TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t
   }
   const std::string have = absl::StrCat("the workers have ", PoolsText(PoolsOf(workers, allowed)));
   if (mix.devices < devices) {
-    return {
-        .devices = mix.devices,
-        .reason = absl::StrCat("waits for ", devices, " devices", allowed.empty() ? "" : " of ", names, "; ", have)};
+    return {.devices = mix.devices,
+            .reason =
+                absl::StrCat("waits for ", DeviceCountText(devices), allowed.empty() ? "" : " of ", names, "; ", have)};
   }
   mix.is_last_resort = allowed.size() < 2;
   if (mix.is_last_resort) {
     mix.reason =
-        absl::StrCat("waits for ", devices, " devices of ", HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind",
-                     " before it takes several; ", have);
+        absl::StrCat("waits for ", DeviceCountText(devices), " of ",
+                     HaveSeveralCpus(pools) ? "one kind and CPU" : "one kind", " before it takes several; ", have);
   }
   return mix;
 }
