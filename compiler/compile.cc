@@ -65,7 +65,8 @@ void FillRematerialization(const Compilation& compilation, Executable* executabl
   changes->set_fuses_all_attention(compilation.fuses_all_attention);
 }
 
-// A dump may elide the values of large constants ("{...}"). Such a module can be verified, but not compiled.
+// A dump may elide the values of large constants ("{...}"). The reader makes zeros of them, up to 256 MiB in total. The
+// others have no values: such a module can be verified, but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& i : computation->instructions()) {

@@ -24,8 +24,8 @@ struct Compilation {
   std::unique_ptr<hlo::Module> module;  // The module after the passes. `program` and `steps` refer to it.
   LinearProgram program;
   BufferAssignment assignment;
-  // The bytes that the program would need without a memory limit, if it needs fewer because of the limit; 0 if it does
-  // not. Operations of `program` may then be repeated (buffers/rematerialize.h).
+  // If the program without changes exceeds the memory limit, the bytes that it needs; otherwise 0. If this is not 0,
+  // operations of `program` may be repeated to save memory (buffers/rematerialize.h).
   int64_t usual_bytes = 0;
   bool fuses_all_attention = false;  // Whether attention was fused to save memory.
   StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
@@ -44,8 +44,8 @@ struct CompileOptions {
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.
-// `request.parameters` and `request.results` are either empty or have one entry for each leaf of the module's entry
-// computation.
+// `request.parameters` is empty or has one entry for each leaf of the parameters of the module's entry computation.
+// `request.results` is empty or has one entry for each leaf of its result.
 absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const CompileOptions& options = {});
 // The same for a module that has already been read and verified. Ignores `request.partitioned_module`.
 absl::StatusOr<Compilation> CompileToSteps(std::unique_ptr<hlo::Module> module, const CompileRequest& request,

@@ -5,7 +5,8 @@
 
 namespace xlad::hlo {
 
-// Returns true if the instruction only renames or groups existing values: it takes no time and allocates no memory.
+// Returns true if the instruction only provides, renames or groups values that exist already: parameters, constants,
+// tuples, their elements and reshapes. It takes no time and allocates no memory.
 bool IsTransparent(const Instruction& instruction);
 
 }  // namespace xlad::hlo

@@ -34,8 +34,8 @@ bool ParseSizes(Lexer& lexer, Dims* dims, std::vector<Shape::Extent>* extents) {
   return lexer.Expect(']');
 }
 
-// A layout directly follows the sizes. A '{' after a space begins a layout only if a number follows; otherwise it
-// begins the body of a computation.
+// A '{' that directly follows the sizes begins a layout. A '{' after a space begins a layout only if a digit or ':'
+// follows it; otherwise it begins the body of a computation.
 bool AtLayout(Lexer& lexer) {
   if (lexer.PeekRaw() == '{') return true;
   const char* const here = lexer.Here();
@@ -72,8 +72,8 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout) {
     int64_t dimension = 0;
     if (!lexer.Integer(&dimension)) return false;
     if (dimension < 0 || dimension >= ndim || seen[dimension]) {
-      return lexer.Fail(at, absl::StrCat("found a layout with dimension ", dimension, ", expected each of 0 to ",
-                                         ndim - 1, " once"));
+      const std::string expected = ndim == 0 ? "none, of a scalar" : absl::StrCat("each of 0 to ", ndim - 1, " once");
+      return lexer.Fail(at, absl::StrCat("found a layout with dimension ", dimension, ", expected ", expected));
     }
     seen[dimension] = true;
     layout->minor_to_major.push_back(dimension);
@@ -126,7 +126,8 @@ bool ParseShape(Lexer& lexer, Shape* shape) {
 }
 
 void SetLayout(Layout layout, Shape* shape) {
-  // One row-major layout per number of dimensions, in shapes without sizes; copies share the layout object.
+  // For each number of dimensions, a shape from which only the row-major layout is used: a copy of a shape shares its
+  // layout object, so that all shapes with this layout share one object.
   static const auto* const row_major = [] {
     auto* const table = new std::vector<Shape>(kSharedNdims);
     for (int64_t ndim = 0; ndim < kSharedNdims; ++ndim) {

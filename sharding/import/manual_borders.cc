@@ -21,7 +21,7 @@ absl::StatusOr<AxisList> ManualAxesOf(const hlo::Instruction& border, const Mesh
 }
 
 // Checks that in every dimension the manual axes precede the others, and that the global size is the local size times
-// the product of the manual axes.
+// the product of the sizes of the manual axes.
 absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, const AxisList& manual,
                          const TensorSharding& sharding) {
   bool fits = global.is_array() && local.is_array() && global.ndim() == local.ndim();
@@ -39,7 +39,8 @@ absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, cons
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("found global shape ", global.ToString(false), " and local shape ", local.ToString(false),
-                   ", expected each global size to be the local size times the manual axes, which precede other axes"));
+                   ", expected each global size to be the local size times the sizes of the dimension's manual axes, "
+                   "and manual axes before other axes"));
 }
 
 class BorderSplitter {

@@ -114,7 +114,7 @@ bool Planner::TryExtend(size_t d, bool out_of_order, Kind kind) {
     }
     grown.push_back(axis);
     if (!Nests(d, state_[d], grown)) {
-      break;  // Longer runs of axes do not nest either, because the dimension is split already.
+      break;  // If the shards of some axes do not nest, those of more axes do not nest either.
     }
     (partial ? scatter : slice).push_back(axis);
   }
