@@ -109,7 +109,7 @@ absl::Status CheckAdvertised(const std::string& bound, const std::string& advert
   XLAD_ASSIGN_OR_RETURN(const HostPort known, ParseHostPort(advertised));
   if (IsLoopback(at.host) || !IsLoopback(known.host)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("found --advertise ", known.host, " for a worker that listens on ",
-                                                 bound, ", expected an address off loopback"));
+                                                 bound, ", expected an address that is not on loopback"));
 }
 
 // The id in the options, or the id kept in the data folder, or a new id, which is then kept.

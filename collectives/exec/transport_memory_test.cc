@@ -168,7 +168,8 @@ TEST_P(TransportMemoryTest, MemoryOfDevicesIsRefused) {
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
 }
 
-// A window is the memory of the peer. A transport without windows returns an error that says what to do.
+// What either side writes to a window is in the memory of the other side, too. A transport without windows returns an
+// error that names the device.
 TEST_P(TransportMemoryTest, WindowsShowTheMemoryOfThePeerOrAreRefused) {
   TestWorld world = World();
   std::string memory = Pattern(5000, 9);
@@ -270,7 +271,7 @@ TEST_P(TransportMemoryTest, WorldsAreIndependent) {
       [](ReceiveLink* link) { EXPECT_EQ(Take(link), ""); });
 }
 
-TEST_P(TransportMemoryTest, FinishDeliversAllMessages) {
+TEST_P(TransportMemoryTest, FinishSucceedsWhenAllMessagesWereReleased) {
   TestWorld world = World();
   const int n = world.num_devices();
   std::atomic<int> done = 0;

@@ -18,9 +18,9 @@ namespace xlad::storage {
 
 // Every operation that changes the disk is counted, except MakeDirectories. After `fail_after` operations, all further
 // counted operations fail with `failure`. An Append that fails writes half of its bytes. `Crash` simulates a loss of
-// power: contents that have not been synced are lost or partly kept, and new names in folders that have not been synced
-// may be lost too. Operations that read are counted separately, and only one of them fails: the one before which
-// `fail_read_after` reads took place. Its error is `read_failure`.
+// power: half of the bytes that have not been synced are lost, and if the caller asks for it, all changes of names in
+// folders that have not been synced are lost too. Operations that read are counted separately. Only the read that
+// follows the first `fail_read_after` ones fails, with `read_failure`.
 class MemoryFiles final : public FileSystem {
  public:
   int64_t fail_after = INT64_MAX;
@@ -34,8 +34,8 @@ class MemoryFiles final : public FileSystem {
   std::function<void()> before_read;    // Called once by the next Read.
   std::function<void()> before_remove;  // Called once by the next Remove.
 
-  // Drops half of the contents that have not been synced. If `lose_names`, the names are those of the last
-  // SyncDirectory of each folder. Operations do not fail afterward.
+  // Drops the second half of the bytes of each file that have not been synced. If `lose_names`, each folder has again
+  // the files that it had at its last SyncDirectory. Operations that change the disk do not fail afterward.
   void Crash(bool lose_names) {
     if (lose_names) files_ = synced_names_;
     for (auto& [path, file] : files_) file->bytes.resize(file->synced + (file->bytes.size() - file->synced) / 2);

@@ -29,7 +29,7 @@ inline std::string BlobOfSize(int64_t size) {
   return bytes;
 }
 
-// The workers "a", which has a cache and a listener, and "b", which reads from a.
+// Worker "a" has a cache and a listener. Worker "b" reads from it.
 class TwoWorkersTest : public testing::Test {
  protected:
   TwoWorkersTest() {
@@ -51,13 +51,13 @@ class TwoWorkersTest : public testing::Test {
     SetLogLevel(LogLevel::kInfo);
   }
 
-  // Lets a listen at a new address.
+  // Makes worker "a" listen at a new address.
   void Listen() {
     listener_ = *TcpNetwork().Listen("127.0.0.1:0");
     launch_.mutable_peers(0)->set_data_address(listener_->Address());
   }
-  // Passes every connection to a, after its hello, to `take`, on a thread that ends in StopA. Must be called once per
-  // Listen.
+  // Starts a thread, which ends in StopA, that accepts the connections to worker "a". It reads the hello of each
+  // connection and passes both to `take`. Must be called once per Listen.
   void Accept(std::function<void(std::unique_ptr<Connection>, const PeerHello&)> take) {
     acceptor_ = std::thread([this, take = std::move(take)] {
       while (true) {
@@ -69,17 +69,17 @@ class TwoWorkersTest : public testing::Test {
       }
     });
   }
-  // Lets a serve what its cache has.
+  // Makes the server of worker "a", which serves the blobs in its cache.
   void MakeServer(const PeerBlobServer::Options& options) {
     server_of_a_ = std::make_unique<PeerBlobServer>(cache_of_a_, AttemptPeers(launch_, "a"), options);
   }
-  // Closes the listener of a.
+  // Closes the listener of worker "a" and ends the thread of Accept.
   void StopA() {
     if (listener_ != nullptr) listener_->Shutdown();
     if (acceptor_.joinable()) acceptor_.join();
     listener_ = nullptr;
   }
-  // Stores a blob in the cache of a, as its own reading does.
+  // Stores a blob in the cache of worker "a", as if that worker had read it.
   void StoreAtA(const std::string& digest, const std::string& blob) {
     const auto stored = cache_of_a_->ReadBlob(digest, [&](bool) { return storage::MakeMemoryReader(blob); });
     ASSERT_TRUE(stored.ok()) << stored.status();
