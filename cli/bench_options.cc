@@ -80,7 +80,8 @@ void AddHostFlags(CLI::App* app, BenchOptions* o) {
                   "--transport auto or shm")
       ->check(Folder());
   app->add_option("--listen", o->listen_host,
-                  "address by which other ranks reach this one; off loopback it needs --meet, and TCP is encrypted")
+                  "address by which other ranks reach this one; if it is not on loopback, --meet is required and "
+                  "TCP is encrypted")
       ->capture_default_str();
 }
 

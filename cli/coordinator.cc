@@ -60,7 +60,9 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   app->add_option("--http", options->http, kHttpHelp)->check(Address());
   app->add_option("--tls-cert", options->tls_cert_file, "PEM certificate chain; default: a generated one");
   app->add_option("--tls-key", options->tls_key_file, "its PEM private key");
-  app->add_option("--token-file", options->token_file, "with --tls-cert: file with the token of all callers");
+  app->add_option("--token-file", options->token_file,
+                  "file whose first line is a token that allows every call; --tls-cert requires it if --listen is not "
+                  "a loopback address");
   app->add_option("--cache", *cache, kCacheHelp);
   AddCoordinatorFlags(app, flags.get());
   app->callback([=] {

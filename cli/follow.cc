@@ -154,10 +154,10 @@ class CheckpointNotice {
 
 void PrintSummary(const JobStatus& status, const History& history) {
   const std::vector<float> losses = history.losses();
-  std::string text = absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ",
-                                  status.workers_size(), status.workers_size() == 1 ? " worker" : " workers", ": ",
-                                  JobState_Name(status.state()), " after ", status.step(), " of ", status.steps(),
-                                  " steps");
+  std::string text =
+      absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ", status.workers_size(),
+                   status.workers_size() == 1 ? " worker" : " workers", ": ", JobState_Name(status.state()), " after ",
+                   status.step(), " of ", status.steps(), status.steps() == 1 ? " step" : " steps");
   const std::map<std::string, int64_t> launches = SortedLaunches(status);
   if (launches.size() > 1) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));

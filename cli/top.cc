@@ -73,7 +73,8 @@ class Top {
                      status.serving() ? "serving" : absl::StrCat("not serving: ", status.reason()), "\n");
     absl::StrAppend(&text, "workers:");
     for (const auto& [state, count] : states) {
-      absl::StrAppend(&text, " ", count, " ", state, " with ", devices[state], " devices;");
+      absl::StrAppend(&text, " ", count, " ", state, " with ", devices[state],
+                      devices[state] == 1 ? " device;" : " devices;");
     }
     absl::StrAppend(&text, states.empty() ? " none" : "", "\njobs:");
     for (const auto& [state, count] : status.jobs()) absl::StrAppend(&text, " ", count, " ", state, ";");

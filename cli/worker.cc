@@ -65,7 +65,8 @@ void AddWorker(CLI::App& parent, Action* action) {
       "SIGTERM drains the worker: its jobs stop after a step and save their state. The exit code is 75 if they\n"
       "continue on other workers, and 0 if the worker was idle. A second SIGTERM ends the worker at once.");
   AddDeviceFlags(app, &options->devices, "COUNT (default: 1) devices of this worker; default KIND: cpu");
-  app->add_option("--listen", options->listen, "HOST or HOST:PORT on which peers connect; off loopback, encrypted")
+  app->add_option("--listen", options->listen,
+                  "HOST or HOST:PORT on which peers connect; connections are encrypted unless it is on loopback")
       ->capture_default_str();
   app->add_option("--advertise", options->advertise, kAdvertiseHelp);
   app->add_option("--id", options->worker_id, "name of this worker; default: a random one");
