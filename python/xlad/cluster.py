@@ -244,7 +244,8 @@ class Cluster:
         except Error as error:
             return f"<cluster at {self.address}: {error}>"
         devices = sum(worker.devices for worker in workers if worker.state in ("alive", "suspect"))
-        return f"<cluster at {self.address}: {len(workers)} workers, {devices} devices>"
+        count = f"{len(workers)} worker{'s' * (len(workers) != 1)}, {devices} device{'s' * (devices != 1)}"
+        return f"<cluster at {self.address}: {count}>"
 
     def __enter__(self) -> Self:
         return self
