@@ -156,6 +156,7 @@ INSTANTIATE_TEST_SUITE_P(ShapesAndLiterals, TextErrors, ::testing::ValuesIn(std:
      "1:1: found shape f32[8589934592,8589934592], expected at most 2^62 bytes"},
     {"f32[36893488147419103232] parameter(0)", "1:5: found \"36893488147419103232\", expected an integer of 64 bits"},
     {"f32[2,2]{1,1} parameter(0)", "1:10: found a layout with dimension 1, expected each of 0 to 1 once"},
+    {"f32[]{0} parameter(0)", "1:7: found a layout with dimension 0, expected none, of a scalar"},
     {"f32[2,2]{0} parameter(0)", "1:10: found a layout of 1 dimensions, expected the shape's 2"},
     {"f32[2,2]{1,0:S(1} parameter(0)", "1:17: found \"}\", expected )"},
     {"f32[1000000000] constant({1})", "1:26: found too few values, expected the 1000000000 of f32[1000000000]"},
