@@ -116,14 +116,16 @@ def main():
     for name, (passed, message) in results.items():
         if not passed:
             index = re.match(r"result (\d+)", message)
-            failures.append((f"{name} ({labels[name][int(index.group(1))]})" if index and labels[name] else name, message))
+            failures.append((f"{name} ({labels[name][int(index.group(1))]})" if index and labels[name] else name,
+                             message))
     for name, message in failures:
         print(f"DIFFERS {name}: {message}")
     if arguments.verbose:
         for reason, count in refused.most_common():
             print(f"refused {count}: {reason}")
     pieces = sum(len(case.compare) for case in cases)
-    print(f"{len(results)} programs with {pieces} results: {len(results) - len(failures)} agree, {len(failures)} differ, jaxlib refuses {sum(refused.values())}")
+    print(f"{len(results)} programs with {pieces} results: {len(results) - len(failures)} agree, "
+          f"{len(failures)} differ, jaxlib refuses {sum(refused.values())}")
     return 1 if failures else 0
 
 

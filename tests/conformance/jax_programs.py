@@ -1,9 +1,9 @@
 """Programs that JAX makes: each is one expression over random arrays, in several element types.
 
 The names in an expression: x, y: arrays of the type that is tested, with elements in [-3, 3] (signed integers: in
-[-15, 15]; unsigned integers: in [0, 15]); u: an array of this type in (0, 1); i: s32 indices from 0 to 4; b: an array of
-type pred; m: a square matrix; spd: a positive definite matrix; x4, k4, g4: the input and two kernels of convolutions; m3:
-three matrices; key: a random key; T: the element type.
+[-15, 15]; unsigned integers: in [0, 15]); u: an array of this type in (0, 1); i: s32 indices from 0 to 4; b: an array
+of type pred; m: a square matrix; spd: a positive definite matrix; x4, k4, g4: the input and two kernels of
+convolutions; m3: three matrices; key: a random key; T: the element type.
 """
 
 import re
@@ -48,40 +48,42 @@ mod(x,y) remainder(x,y) floor_divide(x,y) divmod(x,y) copysign(x,y) nextafter(x,
 modf(x) signbit(x) sinc(x) heaviside(x,y) isclose(x,y) allclose(x,x) gradient(x[0]) trapezoid(x) cov(x) corrcoef(x)
 polyval(x[0],y) apply_along_axis(jnp.cumsum,0,x) unwrap(x) around(x,1) trunc(x) rint(x) deg2rad(x) isnan(x)
 real(x) conj(x) angle(x) array_equal(x,y) nanmedian(x)""".split()
-INTEGER = """x+y x-y x*y x//jnp.where(y==0,1,y) x%jnp.where(y==0,1,y) x&y x|y x^y ~x x<<1 x>>1 x==y x<y x**2 jnp.gcd(x,y)
-jnp.lcm(x,y) lax.population_count(x) lax.clz(x) jnp.sign(x) jnp.abs(x) jnp.sum(x,0) jnp.cumsum(x,1) jnp.max(x) jnp.sort(x)
-jnp.argmax(x,1) jnp.dot(x,y.T) x.astype(jnp.float32) jnp.bitwise_count(x) lax.shift_right_logical(x,y&7) jnp.median(x)
-lax.top_k(x,2) jnp.packbits(x>0) jnp.prod(x,1) jnp.clip(x,1,2) lax.rem(x,jnp.where(y==0,1,y)) jnp.unique(x,size=4)""".split()
+INTEGER = """x+y x-y x*y x//jnp.where(y==0,1,y) x%jnp.where(y==0,1,y) x&y x|y x^y ~x x<<1 x>>1 x==y x<y x**2
+jnp.gcd(x,y) jnp.lcm(x,y) lax.population_count(x) lax.clz(x) jnp.sign(x) jnp.abs(x) jnp.sum(x,0) jnp.cumsum(x,1)
+jnp.max(x) jnp.sort(x) jnp.argmax(x,1) jnp.dot(x,y.T) x.astype(jnp.float32) jnp.bitwise_count(x)
+lax.shift_right_logical(x,y&7) jnp.median(x) lax.top_k(x,2) jnp.packbits(x>0) jnp.prod(x,1) jnp.clip(x,1,2)
+lax.rem(x,jnp.where(y==0,1,y)) jnp.unique(x,size=4)""".split()
 LINALG = """linalg.det(m) linalg.slogdet(m) linalg.inv(m) linalg.solve(m,m[...,:1]) linalg.cholesky(spd)
 linalg.qr(m)[1]**2 linalg.svd(m,compute_uv=False) linalg.eigvalsh(spd) linalg.pinv(m) linalg.matrix_power(m,3)
 linalg.matrix_rank(m) linalg.cond(m) linalg.lstsq(m,m[:,:2])[0] linalg.multi_dot([m,m,m]) linalg.tensorinv(m,ind=1)
 linalg.norm(m,2) linalg.matrix_norm(m) linalg.vector_norm(m)""".split()
 SCIPY = """linalg.cho_solve((jax.scipy.linalg.cholesky(spd,lower=True),True),m) linalg.lu(m) linalg.lu_factor(m)[0]
-linalg.solve_triangular(spd,m) linalg.expm(m/9) linalg.block_diag(m,m) linalg.toeplitz(m[0])
- linalg.polar(m)[1] stats.norm.logpdf(x) stats.gamma.logpdf(u,2.) stats.t.logpdf(x,3.)
-stats.beta.cdf(u,2.,3.) stats.norm.ppf(u) stats.poisson.logpmf(i,2.) signal.convolve(x,y) ndimage.map_coordinates(x,[y,x],1)
-integrate.trapezoid(x) interpolate.RegularGridInterpolator((jnp.arange(4.),),jnp.arange(4.))(u.reshape(-1,1))
-fft.dct(x) fft.idct(x) cluster.vq.vq(x,y)[0]""".split()
-FFT = """fft(x) ifft(x) rfft(x) irfft(x) fft2(x) ifft2(x) rfft2(x) irfft2(x) fftn(x) rfftn(x) hfft(x) ihfft(x) fftshift(x)
-fftfreq(7) fft(x,7) rfft(x,9,axis=0) irfft(x,5)""".split()
+linalg.solve_triangular(spd,m) linalg.expm(m/9) linalg.block_diag(m,m) linalg.toeplitz(m[0]) linalg.polar(m)[1]
+stats.norm.logpdf(x) stats.gamma.logpdf(u,2.) stats.t.logpdf(x,3.) stats.beta.cdf(u,2.,3.) stats.norm.ppf(u)
+stats.poisson.logpmf(i,2.) signal.convolve(x,y) ndimage.map_coordinates(x,[y,x],1) integrate.trapezoid(x)
+interpolate.RegularGridInterpolator((jnp.arange(4.),),jnp.arange(4.))(u.reshape(-1,1)) fft.dct(x) fft.idct(x)
+cluster.vq.vq(x,y)[0]""".split()
+FFT = """fft(x) ifft(x) rfft(x) irfft(x) fft2(x) ifft2(x) rfft2(x) irfft2(x) fftn(x) rfftn(x) hfft(x) ihfft(x)
+fftshift(x) fftfreq(7) fft(x,7) rfft(x,9,axis=0) irfft(x,5)""".split()
 RANDOM = """bits(key,(5,)) bits(key,(3,),'uint8') uniform(key,(4,3),T) normal(key,(5,),T) randint(key,(6,),-3,9)
 permutation(key,9) choice(key,7,(3,),replace=False) bernoulli(key,0.3,(6,)) categorical(key,x) exponential(key,(4,),T)
 gumbel(key,(4,),T) laplace(key,(4,),T) logistic(key,(4,),T) truncated_normal(key,-1.,1.,(4,),T) cauchy(key,(4,),T)
 gamma(key,2.,(4,),T) beta(key,2.,3.,(4,),T) dirichlet(key,jnp.ones(3,T),(2,),T) poisson(key,3.,(5,)) rayleigh(key,u)
 split(key,3) fold_in(key,7) weibull_min(key,1.,2.,(4,),T) t(key,3.,(4,),T) rademacher(key,(5,)) pareto(key,2.,(4,),T)
 multivariate_normal(key,x[0],jnp.eye(4,dtype=T)) orthogonal(key,3)**2 geometric(key,0.4,(5,)) binomial(key,5,0.4,(4,))
-ball(key,3,shape=(2,)) maxwell(key,(4,)) loggamma(key,2.,(3,)) triangular(key,0.,.5,1.,(4,)) chisquare(key,3.,(3,))""".split()
+ball(key,3,shape=(2,)) maxwell(key,(4,)) loggamma(key,2.,(3,)) triangular(key,0.,.5,1.,(4,))
+chisquare(key,3.,(3,))""".split()
 LAX = """lax.conv_general_dilated(x4,k4,(1,1),'SAME') lax.conv_general_dilated(x4,k4,(2,1),'VALID',rhs_dilation=(1,2))
 lax.conv_general_dilated(x4,k4,(1,1),[(2,1),(0,2)],lhs_dilation=(2,1))
 lax.conv_general_dilated(x4,g4,(1,1),'SAME',feature_group_count=2)
 lax.conv_general_dilated(x4.transpose(0,2,3,1),k4.transpose(2,3,1,0),(1,2),'SAME',dimension_numbers=('NHWC','HWIO','NHWC'))
 lax.conv_transpose(x4.transpose(0,2,3,1),k4.transpose(2,3,1,0),(2,2),'SAME')
 lax.reduce_window(x,-jnp.inf,lax.max,(2,2),(1,2),'SAME') lax.reduce_window(x,0.,lax.add,(2,2),(1,1),'VALID')
-jax.grad(lambda(x):lax.reduce_window(x,-jnp.inf,lax.max,(2,2),(1,1),'VALID').sum())(x)
-lax.top_k(x,3) lax.approx_max_k(x,2) lax.cummax(x,axis=1) lax.cumlogsumexp(x,axis=0) lax.cumprod(x,axis=1,reverse=True)
-lax.reduce_precision(x,5,7) lax.clamp(x[0,0]*0-1,x,x[0,0]*0+1) lax.sort((x,y),dimension=1,num_keys=2) lax.igamma(u,u+1) lax.nextafter(x,y)
-lax.random_gamma_grad(u+1,u) lax.igamma_grad_a(u,u+1) lax.polygamma(1.+0*u,u+1)
-lax.zeta(u+2,u) lax.dynamic_slice(x,(i[0],i[1]*2),(2,2)) lax.dynamic_update_slice(x,y[:2,:2],(i[0]*9,i[1]))
+jax.grad(lambda(x):lax.reduce_window(x,-jnp.inf,lax.max,(2,2),(1,1),'VALID').sum())(x) lax.top_k(x,3)
+lax.approx_max_k(x,2) lax.cummax(x,axis=1) lax.cumlogsumexp(x,axis=0) lax.cumprod(x,axis=1,reverse=True)
+lax.reduce_precision(x,5,7) lax.clamp(x[0,0]*0-1,x,x[0,0]*0+1) lax.sort((x,y),dimension=1,num_keys=2) lax.igamma(u,u+1)
+lax.nextafter(x,y) lax.random_gamma_grad(u+1,u) lax.igamma_grad_a(u,u+1) lax.polygamma(1.+0*u,u+1) lax.zeta(u+2,u)
+lax.dynamic_slice(x,(i[0],i[1]*2),(2,2)) lax.dynamic_update_slice(x,y[:2,:2],(i[0]*9,i[1]))
 lax.gather(x,i[:,None],lax.GatherDimensionNumbers((1,),(0,),(0,)),(1,4),mode='clip') lax.expand_dims(x,(0,2))
 x.at[i].add(y[:1].repeat(5,0)) x.at[i].set(1.) x.at[i].mul(2.) x.at[i,i].max(9.) x.at[1:,::2].min(0.) x[i] x[i,i-1]
 x.at[i].get(mode='fill',fill_value=7.) x.at[i*3].add(1.,mode='drop') lax.scan(lambda(c,a):(c+a,c*a),x[0],x)
@@ -89,17 +91,17 @@ lax.fori_loop(0,5,lambda(k,c):c*0.5+k,x) lax.while_loop(lambda(c):jnp.sum(jnp.ab
 lax.cond(i[0]>2,jnp.sin,jnp.cos,x) lax.switch(i[0],[jnp.sin,jnp.cos,jnp.tanh],x) lax.map(jnp.sin,x)
 lax.associative_scan(jnp.add,x) jax.vmap(jnp.dot)(x,y) jax.grad(lambda(x):jnp.sum(jnp.tanh(x)**3))(x)
 jax.hessian(lambda(x):jnp.sum(x**3))(x[0]) jax.jacfwd(jnp.sin)(x[0]) jax.checkpoint(lambda(x):jnp.sin(x)*2)(x)
-jax.grad(lambda(x):jnp.sum(jax.nn.relu(x)*jax.nn.silu(x)))(x) jax.linearize(jnp.sin,x)[0] jax.jvp(jnp.exp,(x,),(y,)) jax.vjp(jnp.sin,x)[1](y)
-lax.dot_general(x,y,(((1,),(1,)),((),()))) lax.dot_general(x,y,(((1,),(1,)),((0,),(0,)))) lax.ragged_dot(x,m3,jnp.array([1,2,1]))
-lax.batch_matmul(x4,jnp.swapaxes(x4,2,3)) lax.linalg.cholesky(spd) lax.linalg.triangular_solve(spd,m,left_side=True)
-lax.linalg.lu(m)[0] lax.linalg.eigh(spd)[1] lax.linalg.tridiagonal_solve(x[0],u[0]+9,x[1],y[:1].T) lax.argmax(x,1,jnp.int32)
-lax.collapse(x4,1,3) lax.rev(x,(1,)) lax.select_n(b,x,y) lax.optimization_barrier(x) lax.rng_bit_generator(jnp.arange(4,dtype='uint32'),(5,))
+jax.grad(lambda(x):jnp.sum(jax.nn.relu(x)*jax.nn.silu(x)))(x) jax.linearize(jnp.sin,x)[0] jax.jvp(jnp.exp,(x,),(y,))
+jax.vjp(jnp.sin,x)[1](y) lax.dot_general(x,y,(((1,),(1,)),((),()))) lax.dot_general(x,y,(((1,),(1,)),((0,),(0,))))
+lax.ragged_dot(x,m3,jnp.array([1,2,1])) lax.batch_matmul(x4,jnp.swapaxes(x4,2,3)) lax.linalg.cholesky(spd)
+lax.linalg.triangular_solve(spd,m,left_side=True) lax.linalg.lu(m)[0] lax.linalg.eigh(spd)[1]
+lax.linalg.tridiagonal_solve(x[0],u[0]+9,x[1],y[:1].T) lax.argmax(x,1,jnp.int32) lax.collapse(x4,1,3) lax.rev(x,(1,))
+lax.select_n(b,x,y) lax.optimization_barrier(x) lax.rng_bit_generator(jnp.arange(4,dtype='uint32'),(5,))
 lax.custom_linear_solve(lambda(v):spd@v,y[0],lambda(f,v):jnp.linalg.solve(spd,v)) lax.linalg.householder_product(m,x[0])
 jax.image.resize(x,(7,5),'linear') jax.image.resize(x,(3,9),'cubic') jax.image.resize(x,(2,2),'nearest')
 jax.nn.dot_product_attention(x4,x4,x4) jax.nn.one_hot(i,6) jax.nn.logsumexp(x) jax.ops.segment_sum(x,i[:4],5)
 jax.ops.segment_max(x,i[:4],5) lax.erf_inv(u) lax.stop_gradient(x) lax.betainc(u,u,u) lax.linalg.svd(m,compute_uv=False)
-lax.linalg.svd(m)[1] lax.linalg.qr(m)[1]**2 
-lax.linalg.symmetric_product(m,m)""".split()
+lax.linalg.svd(m)[1] lax.linalg.qr(m)[1]**2 lax.linalg.symmetric_product(m,m)""".split()
 
 
 def expressions():
@@ -107,8 +109,8 @@ def expressions():
     for f in UNARY:
         names = FLOAT + (COMPLEX if hasattr(lax, f) and f in "abs cos exp expm1 log log1p logistic neg sign sin sqrt "
                                                              "rsqrt tan tanh square sinh cosh".split() else [])
-        operand = "1+u" if f == "acosh" else "u" if f in ("acos", "asin", "atanh", "erf_inv", "log", "lgamma", "digamma",
-                                                          "rsqrt", "sqrt", "log1p") else "x"
+        operand = "1+u" if f == "acosh" else "u" if f in ("acos", "asin", "atanh", "erf_inv", "log", "lgamma",
+                                                          "digamma", "rsqrt", "sqrt", "log1p") else "x"
         yield f, f"lax.{f}({operand})", names
     yield from (("special", f"jax.scipy.special.{e}", WIDE) for e in SPECIAL)
     yield from (("nn", f"jax.nn.{f}(x)", FLOAT) for f in NN)

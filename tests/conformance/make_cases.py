@@ -16,8 +16,8 @@ import own_cases
 from cases import write
 
 FOLDER = pathlib.Path(__file__).parent / "slice"
-# The maximum number of characters of a program. Special functions and random numbers can unroll to much longer programs,
-# for which no cases are made.
+# The maximum number of characters of a program. Special functions and random numbers can unroll to much longer
+# programs, for which no cases are made.
 MAX_TEXT = 7000
 
 
@@ -39,7 +39,8 @@ def jax_cases(only):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER, help="the output, whose old contents are removed")
+    parser.add_argument("--folder", type=pathlib.Path, default=FOLDER,
+                        help="the output, whose old contents are removed")
     parser.add_argument("--only", nargs="*", default=[""], help="prefixes of the families of JAX programs to make")
     arguments = parser.parse_args()
     cases = {case.name: case for case in [*own_cases.all_cases(), *jax_cases(tuple(arguments.only))]}

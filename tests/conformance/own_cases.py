@@ -58,8 +58,10 @@ def structure_cases(rng):
     neg = "neg { x = f32[3,4] parameter(0)\n ROOT n = f32[3,4] negate(x) }\n"
     yield case("fusion/loop", "ROOT r = f32[3,4] fusion(p0), kind=kLoop, calls=neg", [x], [-x], before=neg)
     yield case("async/call", "s = ((f32[3,4]), f32[3,4], s32[]) async-start(p0), calls=neg\n"
-               "u = ((f32[3,4]), f32[3,4], s32[]) async-update(s)\nROOT r = f32[3,4] async-done(u)", [x], [-x], before=neg)
-    yield case("token/order", "t = token[] after-all()\nu = token[] after-all(t, t)\na = f32[3,4] add-dependency(p0, u)\n"
+               "u = ((f32[3,4]), f32[3,4], s32[]) async-update(s)\nROOT r = f32[3,4] async-done(u)", [x], [-x],
+               before=neg)
+    yield case("token/order",
+               "t = token[] after-all()\nu = token[] after-all(t, t)\na = f32[3,4] add-dependency(p0, u)\n"
                "ROOT r = f32[3,4] add(a, p1)", [x, y], [x + y])
     yield case("domain/domain", "d = f32[3,4] domain(p0), domain={kind=\"sharding\", entry={maximal device=0}, "
                "exit={maximal device=1}}\nROOT r = f32[3,4] negate(d)", [x], [-x])
@@ -75,7 +77,8 @@ def structure_cases(rng):
                [x * carry[:, :-1], carry[:, -1]], close(1e-6), before=step)
     fma = ("fma { x = f32[] parameter(0)\n y = f32[] parameter(1)\n p = f32[] multiply(x, y)\n"
            " ROOT r = f32[] add(p, y) }\n")
-    yield case("map/two", "ROOT r = f32[3,4] map(p0, p1), dimensions={0,1}, to_apply=fma", [x, y], [x * y + y], before=fma)
+    yield case("map/two", "ROOT r = f32[3,4] map(p0, p1), dimensions={0,1}, to_apply=fma", [x, y], [x * y + y],
+               before=fma)
     for opcode, function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
         for name in ("pred", "s16", "u64"):
             a, b = (rng.integers(0, 2 if name == "pred" else 1000, 9).astype(DTYPES[name]) for _ in range(2))
@@ -217,7 +220,8 @@ def collective_cases(rng):
         if mode != "partition":
             for start, done in (("all-reduce", ""), ("all-reduce-start", "\nROOT d = f32[4,3] all-reduce-done(r)")):
                 body = f"{'' if done else 'ROOT '}r = f32[4,3] {start}(p0), {flags}, to_apply=add{done}"
-                yield spmd(f"collectives/{start}_{mode}", body, inputs, gathered(lambda v, r: sum(v)), replicas, partitions)
+                yield spmd(f"collectives/{start}_{mode}", body, inputs, gathered(lambda v, r: sum(v)), replicas,
+                           partitions)
             if mode != "both":  # The sum is on each group's first device; the other devices keep their values.
                 yield spmd(f"collectives/collective_reduce_{mode}",
                            f"ROOT r = f32[4,3] collective-reduce(p0), {flags}, to_apply=add", inputs,

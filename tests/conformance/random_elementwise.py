@@ -3,7 +3,7 @@
 import numpy as np
 
 from cases import BITS, COMPLEX, DTYPES, F8, FLOATS, INTEGERS, SIGNED, UNSIGNED
-from program import EXACT, close, shape, ulp
+from program import FLUSHED_EQUAL, close, shape, ulp
 from values import random_array, random_shape
 
 # s4 and u4 are the last, because popcnt leaves them out: XLA counts the bits of the whole byte.
@@ -11,8 +11,8 @@ WHOLE = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "s4", "u4"]
 SMALL = F8 + ["f4e2m1fn"]
 REAL = FLOATS + ["f8e5m2", "f8e4m3fn", "f8e4m3b11fnuz", "f8e5m2fnuz", "f8e4m3fnuz", "f8e4m3", "f8e3m4"]
 
-# opcode: (element types, the allowed error of f32 and f64 in units in the last place, or None if results must be exact).
-# Types of at most 16 bits are allowed one unit, and complex types the errors in RELATIVE.
+# opcode: (element types, the allowed error of f32 and f64 in units in the last place, or None if results must be exact
+# except for denormals). Types of at most 16 bits are allowed one unit, and complex types the errors in RELATIVE.
 UNARY = {
     "abs": (SIGNED[1:] + REAL + COMPLEX, None), "negate": (WHOLE + REAL + COMPLEX, None),
     "sign": (SIGNED[1:] + REAL + COMPLEX, None), "not": (["pred"] + WHOLE, None),
@@ -46,7 +46,7 @@ def dims_for(rng):
 def tolerance(opcode, name, units):
     if units is None or name in ("s32", "pred"):
         rounds = name in COMPLEX and opcode in ("abs", "sign")
-        return {**close(RELATIVE[name]), "flush_denormals": True} if rounds else EXACT
+        return {**close(RELATIVE[name]), "flush_denormals": True} if rounds else FLUSHED_EQUAL
     if name in COMPLEX:
         return close(RELATIVE[name], RELATIVE[name])
     return ulp(1 if BITS[name] <= 16 else units)
@@ -82,9 +82,9 @@ def binary(program, rng, opcode, name):
     result = shape(result_type(opcode, name), dims)
     root = program.op(result, opcode, [program.parameter(x), program.parameter(y)])
     if name in COMPLEX:
-        compare = EXACT if opcode in ("add", "subtract") else close(RELATIVE[name] * 10, RELATIVE[name])
+        compare = FLUSHED_EQUAL if opcode in ("add", "subtract") else close(RELATIVE[name] * 10, RELATIVE[name])
     else:
-        compare = ulp(8 if BITS[name] > 16 else 1) if opcode in ("power", "atan2") and name in FLOATS else EXACT
+        compare = ulp(8 if BITS[name] > 16 else 1) if opcode in ("power", "atan2") and name in FLOATS else FLUSHED_EQUAL
     program.result(root, result, compare)
 
 
@@ -98,7 +98,7 @@ def compare(program, rng, opcode, name):
     for direction in directions:
         for kind in kinds:
             root = program.op(shape("pred", dims), "compare", operands, f"direction={direction}{kind}")
-            program.result(root, shape("pred", dims), EXACT)
+            program.result(root, shape("pred", dims), FLUSHED_EQUAL)
 
 
 def select(program, rng, opcode, name):
@@ -106,21 +106,21 @@ def select(program, rng, opcode, name):
     x, y = random_array(rng, name, dims), random_array(rng, name, dims)
     condition = random_array(rng, "pred", dims if rng.random() < 0.7 else ())
     root = program.op(shape(name, dims), "select", [program.parameter(v) for v in (condition, x, y)])
-    program.result(root, shape(name, dims), EXACT)
+    program.result(root, shape(name, dims), FLUSHED_EQUAL)
 
 
 def clamp(program, rng, opcode, name):
     dims = dims_for(rng)
     low, high = (random_array(rng, name, dims if rng.random() < 0.5 else ()) for _ in range(2))
     operands = [program.parameter(v) for v in (low, random_array(rng, name, dims), high)]
-    program.result(program.op(shape(name, dims), "clamp", operands), shape(name, dims), EXACT)
+    program.result(program.op(shape(name, dims), "clamp", operands), shape(name, dims), FLUSHED_EQUAL)
 
 
 def convert(program, rng, source, target):
     # XLA has no rule for converting NaN to a type that has no NaN.
     x = random_array(rng, source, dims_for(rng), special=target != "f4e2m1fn")
     result = shape(target, x.shape)
-    program.result(program.op(result, "convert", [program.parameter(x)]), result, EXACT)
+    program.result(program.op(result, "convert", [program.parameter(x)]), result, FLUSHED_EQUAL)
 
 
 def bitcast_convert(program, rng, source, target):
@@ -141,7 +141,7 @@ def reduce_precision(program, rng, opcode, name):
         exponent = min(exponent, bits[0])
         root = program.op(shape(name, x.shape), "reduce-precision", [operand],
                           f"exponent_bits={exponent}, mantissa_bits={mantissa}")
-        program.result(root, shape(name, x.shape), EXACT)
+        program.result(root, shape(name, x.shape), FLUSHED_EQUAL)
 
 
 def generators():

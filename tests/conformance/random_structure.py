@@ -3,7 +3,7 @@
 import numpy as np
 
 from cases import COMPLEX, DTYPES, F8, FLOATS
-from program import EXACT, close, shape
+from program import FLUSHED_EQUAL, close, shape
 from values import dims_text, random_array, random_shape
 
 WHOLE = ["s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"]
@@ -14,7 +14,7 @@ EPSILON = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2, "c64": 1e-5, "c
 
 def sums(name, scale=1.0):
     """The allowed error of sums of a few hundred numbers of magnitude `scale`."""
-    return close(EPSILON[name], EPSILON[name] * scale) if name in EPSILON else EXACT
+    return close(EPSILON[name], EPSILON[name] * scale) if name in EPSILON else FLUSHED_EQUAL
 
 
 def tame(rng, name, dims):
@@ -35,7 +35,7 @@ def identity(name, opcode):
     return np.asarray(value).astype(DTYPES[name])
 
 
-def one(program, name, dims, opcode, operands, attributes, compare=EXACT):
+def one(program, name, dims, opcode, operands, attributes, compare=FLUSHED_EQUAL):
     result = shape(name, dims)
     program.result(program.op(result, opcode, operands, attributes), result, compare)
 
@@ -209,7 +209,7 @@ def reduce(program, rng, name):
     result = [size for d, size in enumerate(dims) if d not in away]
     scale = 50 if opcode == "add" else 3.0 ** min(20, x.size)
     one(program, name, result, "reduce", operands, f"dimensions={{{dims_text(away)}}}, to_apply={combiner}",
-        EXACT if exact else sums(name, scale))
+        FLUSHED_EQUAL if exact else sums(name, scale))
 
 
 def reduce_pairs(program, rng, name):
@@ -236,7 +236,7 @@ def reduce_window(program, rng, name):
     x = random_array(rng, name, dims, special=False) if exact else tame(rng, name, dims)
     operands = [program.parameter(x), program.parameter(identity(name, opcode))]
     one(program, name, result, "reduce-window", operands, f"{window}, to_apply={program.combiner(name, opcode)}",
-        EXACT if exact else sums(name, 50))
+        FLUSHED_EQUAL if exact else sums(name, 50))
 
 
 def select_and_scatter(program, rng, name):

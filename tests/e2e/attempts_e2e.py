@@ -285,7 +285,8 @@ class Cache(unittest.TestCase):
             job_id = made.submit(job, "--mesh", "dp=8", "--steps", "3")
             wait_for(lambda: made.job(job_id)["state"] == "SUCCEEDED", "the job")
             wait_for(lambda: self.read_bytes(made, "this_host")[0] == 8, "the attempts to end")
-            stored = {file.name: file.stat().st_size for file in (made.where / "data").rglob("*") if len(file.name) == 64}
+            stored = {file.name: file.stat().st_size for file in (made.where / "data").rglob("*")
+                      if len(file.name) == 64}
             cached = {file.name for i in range(8) for file in (made.where / f"cache{i}" / "blobs").iterdir()}
             total = sum(size for name, size in stored.items() if name in cached)
             self.assertGreater(total, 16 << 20)

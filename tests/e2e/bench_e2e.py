@@ -92,7 +92,8 @@ class BenchTest(CommunicationTest):
         for kind in ("half", "bfloat16", "double", "f8e4m3", "f8e5m2", "int8", "uint64"):
             for op in ("sum", "prod", "min", "max", "avg"):
                 with self.subTest(type=kind, op=op):
-                    self.assertEqual(rows(self.bench("all_reduce", "-b", "512", "-e", "512", "-f", "2", "-d", kind, "-o", op))[0][2:4],
+                    self.assertEqual(rows(self.bench("all_reduce", "-b", "512", "-e", "512", "-f", "2", "-d", kind,
+                                                     "-o", op))[0][2:4],
                                      (kind, op))
 
     def test_ragged_parts(self):
@@ -129,10 +130,12 @@ class BenchTest(CommunicationTest):
                                  (("all_reduce", "--meet", self.where), "--meet: found --transport auto"),
                                  (("all_reduce", "--listen", "[::1"), "--listen: found host"),
                                  (("all_reduce", "--listen", "127.0.0.1:80"), "each without a port"),
-                                 (("all_reduce", "--listen", "[fd00::1]"), "found the address fd00::1 (--listen) without a folder"),
+                                 (("all_reduce", "--listen", "[fd00::1]"),
+                                  "found the address fd00::1 (--listen) without a folder"),
                                  (("all_reduce", "--meet", "/nowhere"), "--meet: there is no folder /nowhere"),
                                  (("all_reduce", "--json", "-"), "--json: found -, expected the name of a file"),
-                                 (("all_reduce", "-b", "1024G", "-e", "1024G"), "bytes in all ranks together, expected at most"),
+                                 (("all_reduce", "-b", "1024G", "-e", "1024G"),
+                                  "bytes in all ranks together, expected at most"),
                                  (("broadcast", "-b", "8", "-e", "8", "-r", "2"), "root 2")):
             code, _, err = xlad("bench", *arguments, "--ranks", 2)
             self.assertIn(code, (1, 2))

@@ -21,14 +21,16 @@ class CommTest(unittest.TestCase):
         return out
 
     def test_every_collective_is_checked_with_few_ranks(self):
-        for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter",
-                           "barrier", "collective_permute", "send_recv"):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
+                           "scatter", "barrier", "collective_permute", "send_recv"):
             for ranks in (1, 2, 3, 7):
                 with self.subTest(collective=collective, ranks=ranks):
-                    report = json.loads(self.comm("check", collective, "--ranks", ranks, "--mutations", 20, "--format", "json"))
+                    report = json.loads(self.comm("check", collective, "--ranks", ranks, "--mutations", 20,
+                                                  "--format", "json"))
                     self.assertTrue(report["accepted"], report)
             hyphens = collective.replace("_", "-")
-            self.assertEqual(self.comm("schedule", hyphens, "--ranks", 2), self.comm("schedule", collective, "--ranks", 2))
+            self.assertEqual(self.comm("schedule", hyphens, "--ranks", 2),
+                             self.comm("schedule", collective, "--ranks", 2))
         for op in ("sum", "prod", "min", "max", "avg", "and", "or", "xor"):
             self.comm("check", "all_reduce", "--ranks", 3, "--op", op)
 
@@ -47,7 +49,8 @@ class CommTest(unittest.TestCase):
         for topology in ("v5e-1x1", "v5e-1x2", "v4-1x1x1", "switch-1", "switch-7"):
             for collective in ("all_reduce", "all_gather", "barrier"):
                 with self.subTest(topology=topology, collective=collective):
-                    found = json.loads(self.comm("simulate", collective, "--topology", topology, "--bytes", "64K", "--format", "json"))
+                    found = json.loads(self.comm("simulate", collective, "--topology", topology, "--bytes", "64K",
+                                                 "--format", "json"))
                     for name in ("time_us", "algbw", "busbw", "bound_us", "fraction_of_bound"):
                         self.assertIsInstance(found[name], (int, float), name)
 
@@ -60,14 +63,17 @@ class CommTest(unittest.TestCase):
                                  (("check", "all_reduce"), "--ranks"),
                                  (("check", "all_reduce", "--ranks", 0), "--ranks"),
                                  (("check", "all_reduce", "--ranks", 3, "--algorithm", "rink"), "rink"),
-                                 (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"), "a grid of 2 dimensions"),
+                                 (("check", "all_reduce", "--ranks", 3, "--algorithm", "ring_2d grid=2x2"),
+                                  "a grid of 2 dimensions"),
                                  (("check", "all_reduce", "--ranks", 3, "--op", "mean"), "mean"),
                                  (("check", "broadcast", "--ranks", 3, "--root", 3), "root 3"),
-                                 (("check", "all_reduce", "--ranks", 65536, "--algorithm", "ring"), "of the memory of this machine"),
+                                 (("check", "all_reduce", "--ranks", 65536, "--algorithm", "ring"),
+                                  "of the memory of this machine"),
                                  (("check", "all_reduce", "--ranks", 2, "--bytes", "9999999G"), "9999999G"),
                                  (("check", "--schedules", self.where / "none"), "none"),
                                  (("check", "--schedules", text), "text"),
-                                 (("schedule", "all_reduce", "--ranks", 4, "--rank", 4), "--rank: found 4, expected 0 to 3"),
+                                 (("schedule", "all_reduce", "--ranks", 4, "--rank", 4),
+                                  "--rank: found 4, expected 0 to 3"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--rank=-1"), "--rank: found -1, expected"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--rank", -2), "--rank"),
                                  (("schedule", "all_reduce", "--ranks", 4, "--draw", "--rank=-2"), "--rank: found -2"),
@@ -75,8 +81,10 @@ class CommTest(unittest.TestCase):
                                  (("simulate", "all_reduce", "--topology", "v9-4x4"), "v9-4x4"),
                                  (("simulate", "all_reduce", "--topology", "v5e-4x4", "--ranks", 17), "17"),
                                  (("simulate", "all_reduce", "--topology", "v5e-4x4", "--broken-link", "0-5"), "0"),
-                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--broken-link", "north"), "north"),
-                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--algorithm", "mapped_windows"), "no windows"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--broken-link", "north"),
+                                  "north"),
+                                 (("simulate", "all_reduce", "--topology", "v5e-4x4", "--algorithm", "mapped_windows"),
+                                  "no windows"),
                                  (("why", "no-such-group"), "no-such-group"), (("why", text), "not the control file"),
                                  (("why", fifo), "too short")):
             with self.subTest(arguments=arguments):

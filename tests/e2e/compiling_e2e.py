@@ -112,8 +112,9 @@ class Compiling(unittest.TestCase):
             write_fading(where)
             path, flags = where / "step.hlo", [where, "--mesh", "axis_0=2", *check]
             fading = path.read_text()
-            finite = "m = pred[8] compare(w, w), direction=EQ\n  z = f32[] constant(1)\n  ones = f32[8] broadcast(z), " \
-                     "dimensions={}\n  l = f32[8] select(m, d, ones), metadata={source_file=\"fill.py\" source_line=3}"
+            finite = "m = pred[8] compare(w, w), direction=EQ\n  z = f32[] constant(1)\n  " \
+                     "ones = f32[8] broadcast(z), dimensions={}\n  " \
+                     "l = f32[8] select(m, d, ones), metadata={source_file=\"fill.py\" source_line=3}"
             path.write_text(re.sub(r"l = f32.*", finite, fading))
             state = where / "state.safetensors"
             values = bytearray(state.read_bytes())
@@ -156,7 +157,8 @@ class Compiling(unittest.TestCase):
             kernels = kernels_in(cache)
             self.assertTrue(kernels)
             others = list(kernels.values())
-            for damage in (lambda old: old[:-1], lambda old: b"", lambda old: old[:-9] + bytes([old[-9] ^ 4]) + old[-8:],
+            for damage in (lambda old: old[:-1], lambda old: b"",
+                           lambda old: old[:-9] + bytes([old[-9] ^ 4]) + old[-8:],
                            lambda old: others[others.index(old) - 1]):
                 for path, old in kernels.items():
                     path.write_bytes(damage(old))
@@ -167,7 +169,8 @@ class Compiling(unittest.TestCase):
     def test_two_processes_share_kernels(self):
         with folder() as where, concurrent.futures.ThreadPoolExecutor(4) as pool:
             usual = self.curve(where, "--cache", "off")
-            curves = [pool.submit(self.curve, where, "--cache", where / "cache", name=f"curve{i}.json") for i in range(4)]
+            curves = [pool.submit(self.curve, where, "--cache", where / "cache", name=f"curve{i}.json")
+                      for i in range(4)]
             self.assertEqual([curve.result() for curve in curves], [usual] * 4)
             self.assertFalse([path for path in kernels_in(where / "cache") if path.suffix == ".tmp"])
 
@@ -223,8 +226,8 @@ class Compiling(unittest.TestCase):
         self.run_ok("run", *flags, "--devices", 4)
         code, _, err = xlad("run", *flags, "--devices", 2)
         self.assertEqual(code, 1)
-        self.assertIn(f"memory limit: found 4 logical shards on a device that need {shard} bytes each, expected at most "
-                      f"{2 * shard} together", err)
+        self.assertIn(f"memory limit: found 4 logical shards on a device that need {shard} bytes each, "
+                      f"expected at most {2 * shard} together", err)
 
     def test_the_profile_has_calls_work_and_lines(self):
         profile = json.loads(self.run_ok("run", JOB, "--steps", 7, "--mesh", "dp=2,tp=2", "--profile", "--json"))

@@ -1,5 +1,5 @@
-"""Trains every example on every mesh, with 1 worker process and with 2 or 4. The losses must be close to the curve of the
-example, and the losses and the final state must have the same bits for all numbers of processes."""
+"""Trains every example on every mesh, with 1 worker process and with 2 or 4. The losses must be close to the curve of
+the example, and the losses and the final state must have the same bits for all numbers of processes."""
 
 import json
 import unittest
@@ -34,7 +34,8 @@ class Curves(unittest.TestCase):
                         for step, (found, want) in enumerate(
                             zip(curve["loss"], expected_losses(directory, manifest, mesh["name"]), strict=True)
                         ):
-                            self.assertLessEqual(abs(found - want), tolerance * abs(want), f"step {step}, {workers} workers")
+                            self.assertLessEqual(abs(found - want), tolerance * abs(want),
+                                                 f"step {step}, {workers} workers")
                         if first is None:
                             first = (curve["loss"], state)
                         self.assertEqual(curve["loss"], first[0], f"losses with {workers} workers")

@@ -24,7 +24,8 @@ class Systemd(unittest.TestCase):
                 copy.write_text(unit.read_text().replace("/usr/bin/xlad", shutil.which("true")))
                 done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), unit.name)
-                done = subprocess.run(["systemd-analyze", "security", "--offline=true", copy], capture_output=True, text=True)
+                done = subprocess.run(["systemd-analyze", "security", "--offline=true", copy], capture_output=True,
+                                      text=True)
                 rating = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
                 self.assertTrue(rating, done.stdout + done.stderr)
                 self.assertLessEqual(float(rating[1]), 1.5, unit.name)
@@ -98,8 +99,8 @@ class Kubernetes(unittest.TestCase):
         done = subprocess.run(["kubectl", "kustomize", DEPLOY / "kubernetes"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         kinds = sorted(re.findall(r"^kind: (\w+)$", done.stdout, re.MULTILINE))
-        self.assertEqual(kinds, ["JobSet", "Namespace", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget", "Service",
-                                 "StatefulSet"])
+        self.assertEqual(kinds, ["JobSet", "Namespace", "NetworkPolicy", "NetworkPolicy", "PodDisruptionBudget",
+                                 "Service", "StatefulSet"])
         self.assertEqual(len(re.findall(r"^  namespace: xlad$", done.stdout, re.MULTILINE)), len(kinds) - 1)
 
 
@@ -151,9 +152,10 @@ class Slurm(unittest.TestCase):
         with folder() as where:
             (where / "srun").write_text(SRUN)
             (where / "srun").chmod(0o755)
-            env = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD, "XLAD_DATA": str(where / "data"),
-                   "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711", "SLURM_SUBMIT_DIR": str(where),
-                   "SLURMD_NODENAME": own_address()}
+            env = {**os.environ, "PATH": f"{where}:{os.environ['PATH']}", "XLAD": XLAD,
+                   "XLAD_DATA": str(where / "data"),
+                   "XLAD_PORT": str(free_ports(1)[0]), "XLAD_DEVICES": "2", "SLURM_JOB_ID": "4711",
+                   "SLURM_SUBMIT_DIR": str(where), "SLURMD_NODENAME": own_address()}
             ids = []
             for _ in range(2):
                 with subprocess.Popen(["bash", DEPLOY / "slurm/xlad.sbatch", OWN_EXAMPLES / "spiral_mlp", "--mesh",

@@ -58,7 +58,8 @@ class Eval(unittest.TestCase):
             self.assertEqual((code, out), (0, "3 results agree (atol 1e-06, rtol 1e-05)\n"), err)
             self.assertEqual(load(where / "out.st"), RESULTS)
             self.assertEqual(xlad("opt", where / "m.hlo", "--emit", "proto", "-o", where / "m.pb")[0], 0)
-            code, out, err = xlad("eval", where / "m.pb", "--inputs", where / "in.st", "--expected", where / "expected.st")
+            code, out, err = xlad("eval", where / "m.pb", "--inputs", where / "in.st",
+                                  "--expected", where / "expected.st")
             self.assertEqual(code, 0, err)
 
     def test_differences_and_missing_results_fail(self):
@@ -79,7 +80,8 @@ class Eval(unittest.TestCase):
 
     def test_wrong_inputs(self):
         for inputs, message in (({"in.0": INPUTS["in.0"]}, "has neither in.1 nor b for parameter 1 of shape s4[2]"),
-                                ({**INPUTS, "in.0": ("F32", [1], b"abcd")}, "tensor in.0: found f32[1], expected f32[2]"),
+                                ({**INPUTS, "in.0": ("F32", [1], b"abcd")},
+                                 "tensor in.0: found f32[1], expected f32[2]"),
                                 ({**INPUTS, "in.1": ("I32", [2], b"abcdefgh")}, "found s32[2], expected s4[2]")):
             with folder() as where:
                 code, _, err = self.run_program(where, "--inputs", where / "in.st", inputs=inputs)
@@ -96,7 +98,8 @@ class Eval(unittest.TestCase):
     def test_wrong_use(self):
         with folder() as where:
             for flags in ((), ("--corpus", where, where / "m.hlo"), (where / "m.hlo", "--random", "x"),
-                          (where / "m.hlo", "--random", "1", "--inputs", where / "in.st"), (where / "m.hlo", "--atol", "-1"),
+                          (where / "m.hlo", "--random", "1", "--inputs", where / "in.st"),
+                          (where / "m.hlo", "--atol", "-1"),
                           ("--expected-failures", where / "list", where / "m.hlo"), (where / "m.hlo", "--form", "xml"),
                           (where / "absent.hlo",), ("--corpus", where / "absent")):
                 code, out, err = xlad("eval", *flags)

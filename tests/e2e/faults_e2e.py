@@ -32,7 +32,8 @@ class Faults(unittest.TestCase):
             self.assertEqual(job["state"], "FAILED")
             for word in ("w2", f"pid {victim.pid}", "host ", "step "):
                 self.assertIn(word, job["reason"])
-            # The reason is not that heartbeats are missing, because a worker counts as lost only after ten seconds without any.
+            # The reason is not that heartbeats are missing, because a worker counts as lost only after ten seconds
+            # without any.
             self.assertNotRegex(job["reason"], "no heartbeat for|not been connected for")
             self.assertEqual([w["state"] for w in job["workers"] if w["id"] == "w2"], ["lost"])
             for name in ("w0", "w1", "w3"):

@@ -11,7 +11,8 @@ import sys
 import unittest
 from unittest import mock
 
-from harness import ALL_CASES, OWN_EXAMPLES, REPO, XLAD, cluster, folder, job_directories, mesh_text, some, wait_for, xlad
+from harness import (ALL_CASES, OWN_EXAMPLES, REPO, XLAD, cluster, folder, job_directories, mesh_text, some, wait_for,
+                     xlad)
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 DRIVER_DOUBLE = pathlib.Path(XLAD).parent / "libxlad_cuda_driver_double.so"

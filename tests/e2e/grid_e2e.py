@@ -180,8 +180,8 @@ class Storm(unittest.TestCase):
             for number in range(rounds):
                 keys = [f"{number}-{client}" for client in range(clients)]
                 submits = {key: subprocess.Popen(
-                    [XLAD, "submit", OWN_EXAMPLES / "spiral_mlp", "--steps", "1", "--coordinator", made.address, "--key",
-                     key], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for key in keys}
+                    [XLAD, "submit", OWN_EXAMPLES / "spiral_mlp", "--steps", "1", "--coordinator", made.address,
+                     "--key", key], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for key in keys}
                 time.sleep(dice.uniform(0, 0.05 * clients))
                 made.coordinator.kill()
                 start = time.monotonic()
@@ -221,8 +221,9 @@ class Table(unittest.TestCase):
         for kind in sorted(set(kinds)):
             of_kind = [trial for trial in trials if trial.kind == kind]
             times = [trial.next_step_s for trial in of_kind if trial.next_step_s is not None]
-            print(f"{kind:23} {len(of_kind)} runs, {sum(bool(t.problems) for t in of_kind)} with problems; next new step "
-                  f"after the death: median {percentile(times, 0.5):.2f} s, p99 {percentile(times, 0.99):.2f} s")
+            print(f"{kind:23} {len(of_kind)} runs, {sum(bool(t.problems) for t in of_kind)} with problems; "
+                  f"next new step after the death: median {percentile(times, 0.5):.2f} s, "
+                  f"p99 {percentile(times, 0.99):.2f} s")
         self.assertEqual([trial.line() for trial in trials if trial.problems], [])
 
 

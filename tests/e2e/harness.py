@@ -138,8 +138,8 @@ class Cluster:
         return None
 
     def start_worker(self, name, *devices):
-        """`devices` begins with --device or --devices and its value, which replace the cluster's number of cpu devices. Other
-        flags may follow."""
+        """`devices` begins with --device or --devices and its value, which replace the cluster's number of cpu devices.
+        Other flags may follow."""
         self.workers[name] = Process(
             self.where / f"{name}.log", "worker", "--coordinator", self.address, "--id", name,
             *(devices or ("--devices", self.devices))

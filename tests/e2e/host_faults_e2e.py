@@ -1,5 +1,5 @@
-"""Faults of hosts, which are network namespaces: hosts are killed and started again, and links are cut. Errors must name
-the host or link, and training must continue."""
+"""Faults of hosts, which are network namespaces: hosts are killed and started again, and links are cut. Errors must
+name the host or link, and training must continue."""
 
 import json
 import time
@@ -101,8 +101,8 @@ class HostFaults(unittest.TestCase):
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "up")
 
     def isolate(self, net, switch):
-        """Cuts the link between hosts 2 and 3, which run w2 and w3, if `switch` is "on", and restores it if `switch` is "off".
-        Other hosts reach both."""
+        """Cuts the link between hosts 2 and 3, which run w2 and w3, if `switch` is "on", and restores it if `switch` is
+        "off". Other hosts reach both."""
         for host in (2, 3):
             net.ip("-n", net.bridge, "link", "set", f"{net.tag}v{host}", "type", "bridge_slave", "isolated", switch)
 

@@ -151,7 +151,8 @@ def descriptors(pid):
 
 
 def stalled_call(path):
-    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has 10 kB of it."""
+    """Returns the start of a call, as raw bytes (RFC 9113, RFC 7541). It announces a body of 60 MB and has the first 10
+    kB of it."""
     def header(name, value):
         return bytes([0x10, len(name)]) + name + bytes([len(value)]) + value
 

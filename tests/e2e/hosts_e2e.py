@@ -49,8 +49,8 @@ class Hosts:
             name = self.name(host)
             self.names.append(name)
             self.ip("netns", "add", name)
-            self.ip("link", "add", "name", f"{self.tag}v{host}", "netns", self.bridge, "type", "veth", "peer", "name", "eth0",
-                    "netns", name)
+            self.ip("link", "add", "name", f"{self.tag}v{host}", "netns", self.bridge, "type", "veth", "peer", "name",
+                    "eth0", "netns", name)
             self.ip("-n", self.bridge, "link", "set", f"{self.tag}v{host}", "master", "hub", "up")
             self.ip("-n", name, "addr", "add", f"{SUBNET}.{host}/24", "dev", "eth0")
             self.ip("-n", name, "link", "set", "eth0", "up")
@@ -157,7 +157,8 @@ class SeveralHosts(unittest.TestCase):
             self.assertIn("found no token", err)
             # A reader may read, but not change the cluster.
             reader = where / "reader.join"
-            self.assertEqual(xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita", "-o", reader)[0], 0)
+            self.assertEqual(xlad("token", "--data", where / "data", "--role", "reader", "--user", "rita",
+                                  "-o", reader)[0], 0)
             self.assertEqual(net.run(3, "ps", "--join", reader, env=nothing)[0], 0)
             code, _, err = net.run(3, "drain", "w2", "--join", reader, env=nothing)
             self.assertEqual(code, 1)

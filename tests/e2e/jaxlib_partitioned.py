@@ -1,11 +1,12 @@
-"""Runs a partitioned and the unpartitioned program in jaxlib and compares their results.
+r"""Runs a partitioned and the unpartitioned program in jaxlib and compares their results.
 
 An independent check of the output of `xlad partition`: XLA loads the per-device module and runs it on N virtual CPU
 devices. The results, assembled from the shards, must equal those of the unpartitioned program on one device.
 
     python jaxlib_partitioned.py --job JOBDIR --mesh dp4_tp2 --partitioned step.partitioned.hlo.pb \
         --axes dp=4,tp=2 [--steps 3]
-    python jaxlib_partitioned.py --job JOBDIR --whole step.single.hlo.pb --partitioned local.hlo.pb --axes dp=8 --specs specs.json
+    python jaxlib_partitioned.py --job JOBDIR --whole step.single.hlo.pb --partitioned local.hlo.pb \
+        --axes dp=8 --specs specs.json
 
 --partitioned is a serialized HloModuleProto. --specs is a JSON file with the shardings of parameters and results:
 {"parameters": [spec, ...], "results": [spec, ...]}, in which a spec has one list of axis names per dimension. Without
@@ -165,7 +166,8 @@ def compare(name, got, expected):
         sys.exit(f"{name}: found {got.dtype}{got.shape}, expected {expected.dtype}{expected.shape}")
     if not np.issubdtype(got.dtype, np.inexact) and got.dtype.name != "bfloat16":
         if not np.array_equal(got, expected):
-            sys.exit(f"{name}: integers differ")
+            at = tuple(np.argwhere(got != expected)[0].tolist())
+            sys.exit(f"{name}: element {list(at)}: found {got[at]}, expected {expected[at]}")
         return 0.0
     a, b = got.astype(np.float64), expected.astype(np.float64)
     if not np.allclose(a, b, rtol=ARGS.rtol, atol=ARGS.atol, equal_nan=True):

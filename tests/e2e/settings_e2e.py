@@ -30,7 +30,8 @@ class Settings(unittest.TestCase):
             self.assertEqual(dry_run()[1]["coordinator"], "127.0.0.1:7411")
             code, found = dry_run("--config", config)
             self.assertEqual((found["coordinator"], found["worker"]), ("file:1", "from-file"))
-            code, found = dry_run(XLAD_CONFIG=str(config), XLAD_COORDINATOR="variable:2", XLAD_WORKER_ID="from-variable")
+            code, found = dry_run(XLAD_CONFIG=str(config), XLAD_COORDINATOR="variable:2",
+                                  XLAD_WORKER_ID="from-variable")
             self.assertEqual((found["coordinator"], found["worker"]), ("variable:2", "from-variable"))
             code, found = dry_run("--coordinator", "flag:3", f"--config={config}", "--id", "from-flag",
                                   XLAD_COORDINATOR="variable:2", XLAD_WORKER_ID="from-variable")
@@ -103,7 +104,8 @@ class Monitoring(unittest.TestCase):
             up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
                          where / "data", "--workers", 2, "--devices", 1)
             try:
-                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()), "the cluster to start")
+                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()),
+                                 "the cluster to start")
                 address, http = found[1], found[2]
                 code, out, err = xlad("submit", JOB, "--mesh", "dp=2", "--coordinator", address, "--wait")
                 self.assertEqual(code, 0, err)
@@ -111,7 +113,8 @@ class Monitoring(unittest.TestCase):
                 self.assertEqual(get(http, "/livez"), (200, "ok\n"))
                 self.assertEqual(get(http, "/readyz"), (200, "ok\n"))
                 # The metrics are those of the coordinator's last tick.
-                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1], "the metrics to be updated")
+                wait_for(lambda: 'xlad_jobs{state="SUCCEEDED"} 1\n' in get(http, "/metrics")[1],
+                         "the metrics to be updated")
                 self.assertIn('xlad_devices{state="alive"} 2\n', get(http, "/metrics")[1])
                 state = json.loads(get(http, "/api/state")[1])
                 self.assertEqual([j["id"] for j in state["jobs"]], [job])
@@ -132,7 +135,8 @@ class Monitoring(unittest.TestCase):
                 code, out, _ = xlad("top", "--once", "--coordinator", address, "--format", "json")
                 self.assertEqual(code, 0)
                 shown = json.loads(out)
-                self.assertEqual((shown["serving"], shown["jobs"], shown["jobs_by_state"]), (True, [], {"SUCCEEDED": 1}))
+                self.assertEqual((shown["serving"], shown["jobs"], shown["jobs_by_state"]),
+                                 (True, [], {"SUCCEEDED": 1}))
                 self.assertEqual([worker["devices"] for worker in shown["workers"]], [1, 1])
             finally:
                 up.terminate()
@@ -145,12 +149,14 @@ class Monitoring(unittest.TestCase):
             up = Process(where / "up.log", "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
                          where / "data", "--workers", 1, "--devices", 1)
             try:
-                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()), "the cluster to start")
+                found = wait_for(lambda: re.search(r"is up at (\S+) .*\n.*http://(\S+)/", up.log()),
+                                 "the cluster to start")
                 script = ("import os,socket,sys\nos.setgid(65534);os.setuid(65534)\n"
                           "host,port=sys.argv[1].split(':')\n"
                           "for path in ('/livez','/api/state','/'):\n"
                           " s=socket.socket()\n s.connect((host,int(port)))\n"
-                          " s.sendall(f'GET {path} HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'.encode())\n"
+                          " s.sendall(f'GET {path} HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'"
+                          ".encode())\n"
                           " print(s.recv(100).split()[1].decode())\n")
                 done = subprocess.run(["python3", "-c", script, found[2]], capture_output=True, text=True)
                 self.assertEqual(done.stdout.split(), ["200", "403", "403"], done.stderr)

@@ -39,7 +39,8 @@ class Slurm(SlurmCluster):
 
     def __init__(self, where):
         address = own_address()
-        names = " ".join([socket.gethostname(), socket.gethostname().split(".")[0], *(f"n{i}" for i in range(1, NODES + 1))])
+        names = " ".join([socket.gethostname(), socket.gethostname().split(".")[0],
+                          *(f"n{i}" for i in range(1, NODES + 1))])
         (where / "hosts").write_text(f"127.0.0.1 localhost\n{address} {names}\n")
         super().__init__(where, NODES, address, SETTINGS, [*NAMESPACE, str(where / "hosts")], XLAD=XLAD,
                          XLAD_PORT=str(free_ports(1)[0]), XLAD_DATA=str(where / "data"))

@@ -36,11 +36,11 @@ def mpi_environment():
 class BenchTest(CommunicationTest):
     def test_all_collectives_over_all_transports(self):
         for transport in transports():
-            for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather",
-                               "scatter", "sendrecv", "barrier"):
+            for collective in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce",
+                               "gather", "scatter", "sendrecv", "barrier"):
                 with self.subTest(transport=transport, collective=collective):
-                    code, out, err = xlad("bench", collective, "--transport", transport, "--ranks", 3, "-b", "12", "-e", "1M",
-                                          "-f", "300", "--batches", 2, "-n", 1, "-w", 1)
+                    code, out, err = xlad("bench", collective, "--transport", transport, "--ranks", 3, "-b", "12",
+                                          "-e", "1M", "-f", "300", "--batches", 2, "-n", 1, "-w", 1)
                     self.assertEqual((code, err), (0, ""), out)
                     self.assertRegex(out, OK)
 
@@ -48,10 +48,11 @@ class BenchTest(CommunicationTest):
         for transport in transports():
             if transport == "shm":
                 continue
-            for options in (("-R", 1), ("--checksums",), ("--algorithm", "ring chunks=2 channels=2"), ("--mode", "run-to-run")):
+            for options in (("-R", 1), ("--checksums",), ("--algorithm", "ring chunks=2 channels=2"),
+                            ("--mode", "run-to-run")):
                 with self.subTest(transport=transport, options=options):
-                    code, out, err = xlad("bench", "all_reduce", "--transport", transport, "--ranks", 2, "-b", "64", "-e", "256K",
-                                          "-f", "64", "--batches", 2, "-n", 2, *options)
+                    code, out, err = xlad("bench", "all_reduce", "--transport", transport, "--ranks", 2, "-b", "64",
+                                          "-e", "256K", "-f", "64", "--batches", 2, "-n", 2, *options)
                     self.assertEqual((code, err), (0, ""), out)
                     self.assertRegex(out, OK)
 
@@ -59,8 +60,8 @@ class BenchTest(CommunicationTest):
         for launcher in launchers():
             for transport in ("auto", "tcp", "mpi"):
                 with self.subTest(launcher=launcher, transport=transport):
-                    done = subprocess.run([*LAUNCHERS[launcher], "3", XLAD, "bench", "all_reduce", "-b", "12", "-e", "3M", "-f",
-                                           "512", "--batches", "2", "-n", "2", "--transport", transport],
+                    done = subprocess.run([*LAUNCHERS[launcher], "3", XLAD, "bench", "all_reduce", "-b", "12", "-e",
+                                           "3M", "-f", "512", "--batches", "2", "-n", "2", "--transport", transport],
                                           capture_output=True, text=True, timeout=600, env=mpi_environment())
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertRegex(done.stdout, OK)
@@ -82,13 +83,14 @@ class BenchTest(CommunicationTest):
         ranks = []
         for rank in range(3):
             environment = os.environ | {"XLAD_RANK": str(rank), "XLAD_RANKS": "3", "XLAD_LAUNCH": launch}
-            command = [XLAD, "bench", "all_reduce", "-b", "64K", "-e", "64K", "-f", "2", "-n", "1000", "--batches", "90000",
-                       "--transport", transport, "--shrink"]
+            command = [XLAD, "bench", "all_reduce", "-b", "64K", "-e", "64K", "-f", "2", "-n", "1000",
+                       "--batches", "90000", "--transport", transport, "--shrink"]
             # With messages, a group without a plan first measures its costs. The death of a rank then ends the
             # benchmark.
             if transport != "shm":
                 command += ["--algorithm", "ring"]
-            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            ranks.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                          text=True))
             self.addCleanup(ranks[-1].communicate)
             self.addCleanup(ranks[-1].kill)
         return ranks
@@ -105,10 +107,12 @@ class BenchTest(CommunicationTest):
                     code, out, _ = xlad("comm", "why", launch, "--format", "json")
                     return json.loads(out) if code == 0 else None
 
-                wait_for(lambda: (state := why()) and all(rank["finished"] > 20 for rank in state["ranks"]), "the group to run")
+                wait_for(lambda: (state := why()) and all(rank["finished"] > 20 for rank in state["ranks"]),
+                         "the group to run")
                 ranks[1].send_signal(signal.SIGSTOP)
                 verdict = lambda: (why() or {}).get("verdict", "")
-                wait_for(lambda: "rank 1 " in (said := verdict()) and "is stopped" in said, "the verdict of a stopped rank")
+                wait_for(lambda: "rank 1 " in (said := verdict()) and "is stopped" in said,
+                         "the verdict of a stopped rank")
                 self.assertEqual([rank.poll() for rank in ranks], [None] * 3, "a stopped rank is not dead")
                 ranks[1].kill()
                 for rank in (0, 2):
@@ -154,8 +158,9 @@ class TrainingTest(unittest.TestCase):
             for transport in ("auto", "tcp"):
                 with self.subTest(transport=transport):
                     curve = where / f"mpirun-{transport}.json"
-                    done = subprocess.run([*LAUNCHERS["openmpi"], "3", XLAD, "run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=4",
-                                           "--transport", transport, "--steps", "5", "--curve", curve],
+                    done = subprocess.run([*LAUNCHERS["openmpi"], "3", XLAD, "run", OWN_EXAMPLES / "spiral_mlp",
+                                           "--mesh", "dp=4", "--transport", transport, "--steps", "5",
+                                           "--curve", curve],
                                           capture_output=True, text=True, timeout=600, env=mpi_environment())
                     self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                     self.assertEqual(json.loads(curve.read_text())["loss"], expected)
@@ -171,7 +176,8 @@ class TrainingTest(unittest.TestCase):
         code, _, err = xlad("run", OWN_EXAMPLES / "spiral_mlp", "--transport", "smoke")
         self.assertEqual(code, 2)
         self.assertIn("found smoke, expected auto, in-process, shm, tcp, ucx or mpi", err)
-        code, _, err = xlad("run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--workers", 2, "--transport", "in-process")
+        code, _, err = xlad("run", OWN_EXAMPLES / "spiral_mlp", "--mesh", "dp=2", "--workers", 2,
+                            "--transport", "in-process")
         self.assertEqual(code, 2)
         self.assertIn("found 2 workers, expected 1", err)
 

@@ -25,23 +25,25 @@ USERS = ["user", "client", "caller", "reader", "who", "author"]  # Only these ma
 BEGIN = r"(?:^|(?<=[.;:!?]) )(?:[-*] )?"
 RULES = [
     # Conditions.
-    (r"\b(?:null|nullptr|nullopt|empty|none|false|true|zero|zeros|error|unset|absent|[A-Z]\w+Error|InvalidArgument|NotFound|"
-     r"DataLoss|AlreadyExists|Unimplemented|Unavailable|FailedPrecondition|ResourceExhausted|Aborted|Internal|NaN|raises|"
-     r"only|even|also|never|except|but|just|done|-?\d+) where\b",
+    (r"\b(?:null|nullptr|nullopt|empty|none|false|true|zero|zeros|error|unset|absent|[A-Z]\w+Error|InvalidArgument|"
+     r"NotFound|DataLoss|AlreadyExists|Unimplemented|Unavailable|FailedPrecondition|ResourceExhausted|Aborted|Internal|"
+     r"NaN|raises|only|even|also|never|except|but|just|done|-?\d+) where\b",
      'a condition: "if" or "when", not "where"'),
     (r"\bwhere (?:there|nothing|nobody|no|none|not|missing|absent|empty|unknown|known|given|needed|set|unset|both|"
      r"neither|several|wanted|everything|nullptr|null|true|false)\b",
      'a condition: "if there is" or "when", not "where"'),
-    (r"\bwhere (?:it|that|this|they|these|he|one) (?:is|are|was|were) (?:not|no|missing|absent|empty|known|unknown|null|"
-     r"small|large|smaller|larger|free|possible|safe|cheaper|set|of|wanted|allowed|equal|zero|true|false|open|closed)\b",
+    (r"\bwhere (?:it|that|this|they|these|he|one) (?:is|are|was|were) (?:not|no|missing|absent|empty|known|unknown|"
+     r"null|small|large|smaller|larger|free|possible|safe|cheaper|set|of|wanted|allowed|equal|zero|true|false|open|"
+     r"closed)\b",
      'a condition: "if it is", not "where it is"'),
     (r"\bwhere (?:it|that|this|they|these|one|we) (?:has|have|had|can|cannot|could|may|might|must|does|do|did|fits?|"
      r"matters?|helps?|pays?|exists?|differs?|needs?|lacks?|applies|apply|would|will)\b",
      'a condition: "if it can", not "where it can"'),
     (r'\bwhere "_+"(?=[.,;:)]|$)', 'a condition: "if", not "where"'),
-    (r"(?<!from )(?<!is )(?<!says )(?<!place )(?<!point )(?<!places )(?<!points )(?<!position )(?<!line )(?<!file )(?<!of )"
-     r"(?<!by )(?<!know )(?<!and )(?<!to )(?<!knows )(?<!are )(?<!memory )(?<!step )\bwhere (?:a|an|one|some|two|many|its|all|"
-     r"more|most|less|fewer|only|another) ", 'a condition: "if", not "where" (a place: "the point where")'),
+    (r"(?<!from )(?<!is )(?<!says )(?<!place )(?<!point )(?<!places )(?<!points )(?<!position )(?<!line )(?<!file )"
+     r"(?<!of )(?<!by )(?<!know )(?<!and )(?<!to )(?<!knows )(?<!are )(?<!memory )(?<!step )\bwhere (?:a|an|one|some|"
+     r"two|many|its|all|more|most|less|fewer|only|another) ",
+     'a condition: "if", not "where" (a place: "the point where")'),
     (BEGIN + r"Where [^.;:]*, ", 'a condition: "If ..., ..." (a place: "In ...")'),
     (r"\bif there (?:is|are) (?:such|any) (?:one|ones)\b", '"if any"'),
     (BEGIN + r"Else\b", '"Otherwise"'),
@@ -56,12 +58,13 @@ RULES = [
     (r"(?<!there )(?<!There )\b(?:is|are|was|were|be) (?-i:none)\b", '"is not a ..."'),
     (r"(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more|less|fewer|such|different|other|need|point|way|"
      r"reason|guarantee|better|worse|\w+er than)(?=\w)", '"is not a ..."'),
-    (r"\b(?:that|which|what) (?:nobody|no one|none)\b|\bwhat nothing\b|\b(?:that|which) nothing (?:else )?(?:reads?|uses?|needs?|refers|waits|knows)\b", 'active and positive: "unused", "unpinned"'),
+    (r"\b(?:that|which|what) (?:nobody|no one|none)\b|\bwhat nothing\b|\b(?:that|which) nothing (?:else )?(?:reads?|"
+     r"uses?|needs?|refers|waits|knows)\b", 'active and positive: "unused", "unpinned"'),
     (r"\b(?:no|every|some|any)body(?:'?s)?\b", "name who: the user, a caller, an instruction"),
     (r"\bwho(?:so)?ever\b", "name who"),
     (r"\bstrangers?\b|\bmeans? no good\b", '"unknown client", "untrusted input", "malicious client"'),
-    (r"\b(?:InvalidArgument|NotFound|AlreadyExists|Unavailable|FailedPrecondition|Aborted|Unimplemented)\b[^.;]* if there is "
-     r"none\b", "what is missing: \"NotFound if the job has no checkpoint\""),
+    (r"\b(?:InvalidArgument|NotFound|AlreadyExists|Unavailable|FailedPrecondition|Aborted|"
+     r"Unimplemented)\b[^.;]* if there is none\b", "what is missing: \"NotFound if the job has no checkpoint\""),
     (r"; (?:\"_*\"|-?\d+|null|nullopt|empty|zero|false|nothing) if there (?:is|are) none\b",
      'one sentence: "..., or null if there is none"'),
     (r"\b(?:elements?|columns?|rows?|bytes?|bits?|numbers?|results?|values?|dimensions?|text|padding)"
@@ -77,13 +80,15 @@ RULES = [
     (r"\bbrains?\b|\bforsaken\b|\bgood-?byes?\b|\bsiblings? of theirs\b", "the technical term"),
     (r"\b(?:clear|last|own) words?\b(?! of\b)", '"a clear error", "the last lines of its output"'),
     (r"\bin (?:its|their) words\b", '"with their own message"'),
-    (r"\b(?:stands?|stood) (?:at|before|in(?! for)|behind|beside|there|once|alone|beyond|above|below|between|after|where)\b",
+    (r"\b(?:stands?|stood) (?:at|before|in(?! for)|behind|beside|there|once|alone|beyond|above|below|between|after|"
+     r"where)\b",
      '"is", "is placed", "is stored"'),
     (r"\bas (?:it|they) stands?\b", '"unchanged", "as written"'),
     (r"\b(?:gives?|giving|gave) way\b", '"yields"'),
     (r"\bnow and then\b", '"sometimes", "regularly"'),
     (r"\bso many\b(?! (?:\w+ )+that\b)", '"this many", or what is counted'),
-    (r"\b(?:lies|lie|lay) (?:there|before|behind|beside|around|where|above it|below it|once|beyond)\b", '"is", "is stored"'),
+    (r"\b(?:lies|lie|lay) (?:there|before|behind|beside|around|where|above it|below it|once|beyond)\b",
+     '"is", "is stored"'),
     (r"\b(?:go|goes|went|going|gone) on\b(?! (?:the|a|top|top of)\b)", '"continues"'),
     (r"(?<!to )\b(?:hear|hears|hearing)\b(?! from)|\bheard\b(?! from)", '"receives", "is told"'),
     ("".join(f"(?<!{user} )" for user in USERS) + r"\bwants\b", '"needs", "requires", "expects"'),
@@ -103,10 +108,10 @@ RULES = [
     (r"\bshall\b", '"must", "does", or the imperative'),
     (r"\bwould like\b", '"requires", "expects"'),
     (r"\bin the making\b", '"under construction", or the state by its name'),
-    (r"\bone(?: (?!of\b)[\w.-]+){0,3} an? (?:line|job|op|opcode|worker|collective|computation|instruction|row|folder|file|member|commit|"
-     r"shard|call|leaf|subcommand|step|device)(?=[.,;:)]|$)", '"one ... per ..."'),
-    (r"\b(?:is|are|was|were) there already\b|\bwhat is there\b|(?<!why they )(?<!why it )\b(?:is|are|was|were) there(?=[.,;:)]|"
-     r" and\b|$)", '"exists", "has arrived", "is present"'),
+    (r"\bone(?: (?!of\b)[\w.-]+){0,3} an? (?:line|job|op|opcode|worker|collective|computation|instruction|row|folder|"
+     r"file|member|commit|shard|call|leaf|subcommand|step|device)(?=[.,;:)]|$)", '"one ... per ..."'),
+    (r"\b(?:is|are|was|were) there already\b|\bwhat is there\b|(?<!why they )(?<!why it )\b(?:is|are|was|"
+     r"were) there(?=[.,;:)]| and\b|$)", '"exists", "has arrived", "is present"'),
     (r"\b(?:has|have) not(?=[.,;:)]| are\b| is\b|$)", '"does not have"'),
     (r"\btaken note of\b|\btakes? note of\b", '"recorded"'),
     (r"\btold apart\b", '"distinguished by"'),
@@ -116,26 +121,29 @@ RULES = [
 ]
 
 # Also in names. British stems, each the part before "-ise", "-ising", ...
-STEMS = ("canonical normal initial optim serial recogn memo synchron parallel vector minim maxim summar special general linear "
-         "material util organ stabil final random token standard quant discret factor character emphas priorit categor visual "
-         "legal equal penal custom local external internal author local symmetr tabular contextual dual real flatten central "
-         "neutral digit immun apolog capital monopol polar scalar regular").split()
+STEMS = ("canonical normal initial optim serial recogn memo synchron parallel vector minim maxim summar special "
+         "general linear material util organ stabil final random token standard quant discret factor character emphas "
+         "priorit categor visual legal equal penal custom local external internal author local symmetr tabular "
+         "contextual dual real flatten central neutral digit immun apolog capital monopol polar scalar regular").split()
 SPELLING = [
     (r"(?i)(?:" + "|".join(STEMS) + r")is(?:e|es|ed|er|ers|ing|ation|ations)(?-i:(?![a-z]))", "American: -ize"),
-    (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|ing)|artefact|"
-     r"(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|(?<![a-z])learnt|"
-     r"(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])", "American spelling"),
+    (r"(?i)neighbour|behaviour|fulfil(?!l)|labell(?:ed|ing)|colour|favour|honour|flavour|modell(?:ed|ing)|travell(?:ed|"
+     r"ing)|artefact|(?<![a-z])analys(?:e|ed|es|ing)(?![a-z])(?<!analyses)|catalogue|(?<![a-z])centred?(?![a-z])|"
+     r"(?<![a-z])learnt|(?<![a-z])spelt|programme(?![a-z])|licence|defence|(?<![a-z])grey(?![a-z])",
+     "American spelling"),
     (r"\bk(?:Most|Longest|Largest|Biggest|Highest)[A-Z]\w*", "constants of this kind are called kMax..."),
-    (r"(?<![a-z])(?:un)?heard(?![a-z]| from)|(?:H|Unh)eard(?![a-z]| from)|(?<![A-Za-z])[Hh]ears?_|(?<=[a-z])Hears?(?![a-z])|_hears?\b", '"received", "awaited"'),
+    (r"(?<![a-z])(?:un)?heard(?![a-z]| from)|(?:H|Unh)eard(?![a-z]| from)|(?<![A-Za-z])[Hh]ears?_|"
+     r"(?<=[a-z])Hears?(?![a-z])|_hears?\b", '"received", "awaited"'),
 ]
 
-COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice) for pattern, advice in RULES]
-# For each pattern of SPELLING, texts in lower case, one of which occurs in each of its findings. Lines that contain none of
-# them, which are most lines, are not searched for the pattern.
+COMPILED = [(re.compile(pattern, 0 if pattern.startswith(BEGIN) else re.IGNORECASE), advice)
+            for pattern, advice in RULES]
+# For each pattern of SPELLING, texts in lower case, one of which occurs in each of its findings. Lines that contain
+# none of them, which are most lines, are not searched for the pattern.
 PARTS_OF_FINDINGS = [
     ("ise", "isi", "isa"),
-    ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt", "programme",
-     "licence", "defence", "grey"),
+    ("our", "fulfil", "labell", "modell", "travell", "artefact", "analys", "catalogue", "centre", "learnt", "spelt",
+     "programme", "licence", "defence", "grey"),
     ("kmost", "klongest", "klargest", "kbiggest", "khighest"),
     ("hear",),
 ]
@@ -164,8 +172,8 @@ def test_names(source):
     """(line, words) of the names of tests, which are prose, too: EndsEarly is "ends early"."""
     names = []
     for match in TEST_NAME.finditer(source):
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", match[1] or match[2]).replace("_", " ").lower()
-        names.append((source.count("\n", 0, match.start()) + 1, words))
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", match[1] or match[2])
+        names.append((source.count("\n", 0, match.start()) + 1, words.replace("_", " ").lower()))
     return names
 
 
@@ -185,7 +193,8 @@ HASH_COMMENT = re.compile(r"(?:^|(?<=\s))#(?!!)\s?(.*)$")
 
 
 def c_texts(source):
-    """(line, kind, parts) of every comment block and string literal of C++ or proto source; parts are [(line, text)]."""
+    """(line, kind, parts) of every comment block and string literal of C++ or proto source; parts are
+    [(line, text)]."""
     texts = []
     last_comment_line = -1
     line = 1
@@ -332,7 +341,8 @@ def check(path):
                     break
     source = path.read_text(errors="replace")
     if path.suffix in (".cc", ".h", ".def", ".c", ".proto"):
-        problems += [(number, text, "a comment of several lines above its code") for number, text in continued_comments(source)]
+        problems += [(number, text, "a comment of several lines above its code")
+                     for number, text in continued_comments(source)]
     for number, words in test_names(source):
         problems += [(number, found, advice) for _, found, advice in findings_in(words)]
     for number, line in enumerate(source.split("\n"), 1):

@@ -1,5 +1,5 @@
-"""Checks that the tree is in plain technical English (prose.py) and that its references exist (references.py), and tests
-both checkers."""
+"""Checks that the tree is in plain technical English (prose.py) and that its references exist (references.py), and
+tests both checkers."""
 
 import unittest
 
@@ -119,11 +119,11 @@ class ProseTest(unittest.TestCase):
             self.assertEqual(prose.findings_in(sentence) + prose.findings_in_names(sentence), [], sentence)
 
     def test_spelling_in_names(self):
-        for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns", "NoteHeard",
-                     "unheard_ms", "hears_all"):
+        for name in ("SerialiseProto", "kMostBytes", "optimised_", "neighbours", "LabelledNode", "last_heard_ns",
+                     "NoteHeard", "unheard_ms", "hears_all"):
             self.assertTrue(prose.findings_in_names(name), name)
-        for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses", "Elementwise",
-                     "shear_x", "heartbeat", "RowsSheared", "two_hearts"):
+        for name in ("SerializeProto", "kMaxBytes", "promise", "Revision", "Exercises", "Otherwise", "analyses",
+                     "Elementwise", "shear_x", "heartbeat", "RowsSheared", "two_hearts"):
             self.assertEqual(prose.findings_in_names(name), [], name)
 
     def test_names_of_tests(self):
@@ -134,7 +134,8 @@ class ProseTest(unittest.TestCase):
         self.assertEqual(prose.test_names("TEST(Hash, Sha256OfAnHLOProgram) {"), [(1, "sha256 of an hlo program")])
 
     def test_finds_comments_and_messages(self):
-        source = '// One comment\n// of two lines.\nint x;  // Another.\nError("found this, expected that");\n#include "a/b.h"\n'
+        source = ('// One comment\n// of two lines.\nint x;  // Another.\nError("found this, expected that");\n'
+                  '#include "a/b.h"\n')
         self.assertEqual([" ".join(text for _, text in parts) for _, _, parts in prose.c_texts(source)],
                          ["One comment of two lines.", "Another.", "found this, expected that"])
         self.assertEqual([line for line, _, _ in prose.c_texts(source)], [1, 3, 4])
@@ -172,13 +173,14 @@ class ProseTest(unittest.TestCase):
 
 class ReferencesTest(unittest.TestCase):
     def test_missing(self):
-        for text in ("See hlo/no_such_file.h.", "`NoSuchFunction` does it.", "`hlo::NoSuchType`", "Defined in no_such_file.cc."):
+        for text in ("See hlo/no_such_file.h.", "`NoSuchFunction` does it.", "`hlo::NoSuchType`",
+                     "Defined in no_such_file.cc."):
             self.assertEqual(len(references.missing_in(text, "hlo", False)), 1, text)
         self.assertEqual(references.missing_in("Pass `--no-such-flag`.", "docs", True), ["--no-such-flag"])
 
     def test_present(self):
-        for text in ("See hlo/module.h and module.h.", "`Module` and `hlo::Module::entry()`", '"model.py:57"', "cli/NAME.cc",
-                     "`all-reduce`", "`kernel.{h,cc}`", "sharding/rules/*_test.cc", "proto/*.proto"):
+        for text in ("See hlo/module.h and module.h.", "`Module` and `hlo::Module::entry()`", '"model.py:57"',
+                     "cli/NAME.cc", "`all-reduce`", "`kernel.{h,cc}`", "sharding/rules/*_test.cc", "proto/*.proto"):
             self.assertEqual(references.missing_in(text, "hlo", True), [], text)
         self.assertEqual(references.missing_in("Pass `--mesh`.", "docs", True), [])
 
