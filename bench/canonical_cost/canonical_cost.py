@@ -20,8 +20,9 @@ MODES = ("canonical", "fast")
 def measure(args, ranks, size, mode):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
-        command = [args.xlad, "bench", args.collective, "--ranks", ranks, "-b", size, "-e", size, "-f", 2, "-c", 0, "-d", args.type,
-                   "-R", args.registered, "--batches", args.batches, "--transport", args.transport, "--mode", mode, "--json", path]
+        command = [args.xlad, "bench", args.collective, "--ranks", ranks, "-b", size, "-e", size, "-f", 2, "-c", 0,
+                   "-d", args.type, "-R", args.registered, "--batches", args.batches, "--transport", args.transport,
+                   "--mode", mode, "--json", path]
         subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, check=True)
         row = json.loads(path.read_text())["rows"][0]
         return {side: row[side]["time_us"] for side in ("out_of_place", "in_place") if row[side]}
@@ -52,7 +53,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batches", type=int, default=15)
     args = parser.parse_args()
-    print(f"{'ranks':>5} {'bytes':>7} {'':13} {'canonical us':>12} {'fast us':>12} {'ratio':>8} {'least':>8} {'most':>8}")
+    print(f"{'ranks':>5} {'bytes':>7} {'':13} {'canonical us':>12} {'fast us':>12} {'ratio':>8} {'least':>8} "
+          f"{'most':>8}")
     for ranks in args.ranks.split(","):
         for size in args.bytes.split(","):
             compare(args, ranks, size)

@@ -51,7 +51,8 @@ def compile_sides(folder):
             built[name] = program
     if shutil.which("g++"):
         program = folder / "gloo"
-        done = subprocess.run(["g++", "-O2", "-std=c++17", "-o", program, HERE / "gloo_side.cc", "-lgloo"], capture_output=True)
+        done = subprocess.run(["g++", "-O2", "-std=c++17", "-o", program, HERE / "gloo_side.cc", "-lgloo"],
+                              capture_output=True)
         if done.returncode == 0:
             built["gloo"] = program
     if "openmpi" in built:
@@ -92,8 +93,9 @@ def run_gloo(program, ranks, size, options):
 
 def run_xlad(ranks, size, options, folder):
     path = folder / "xlad.json"
-    command = [BINARIES / "collectives_vs_peers_xlad", options.collective, "--ranks", ranks, "-b", size, "-e", size, "-f", 2,
-               "-R", int(options.registered), "--batches", options.batches, "--rotate", options.rotate, "--json", path]
+    command = [BINARIES / "collectives_vs_peers_xlad", options.collective, "--ranks", ranks, "-b", size, "-e", size,
+               "-f", 2, "-R", int(options.registered), "--batches", options.batches, "--rotate", options.rotate,
+               "--json", path]
     if options.iterations:
         command += ["-n", options.iterations]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=options.timeout)
@@ -131,7 +133,8 @@ def main():
             sides = {peer: program for peer, program in sides.items() if peer in options.only}
         where = "in place" if options.in_place else "out of place"
         kind = "registered" if options.registered else "plain"
-        print(f"# {options.collective}, float, sum; xlad: {kind} buffers; {where} on all sides; median of {options.rounds} rounds")
+        print(f"# {options.collective}, float, sum; xlad: {kind} buffers; {where} on all sides; "
+              f"median of {options.rounds} rounds")
         peers = list(sides)
         print(f"{'ranks':>5} {'bytes':>10} {'xlad us':>10} " + " ".join(f"{peer + ' us':>11}" for peer in peers) +
               f" {'best peer':>10} {'median':>7} {'mean':>7} {'p99':>7}")
@@ -149,9 +152,11 @@ def main():
                     best = min(found, key=lambda peer: middle(found[peer], "median_us"))
                     for key in ("median_us", "mean_us", "p99_us"):
                         ratios[key] = min(middle(found[peer], key) for peer in found) / middle(times["xlad"], key)
-                cells = [f"{middle(times[peer], 'median_us'):>11.2f}" if times[peer] else f"{'-':>11}" for peer in peers]
+                cells = [f"{middle(times[peer], 'median_us'):>11.2f}" if times[peer] else f"{'-':>11}"
+                         for peer in peers]
                 print(f"{ranks:>5} {size:>10} {middle(times['xlad'], 'median_us'):>10.2f} " + " ".join(cells) +
-                      f" {best:>10} " + " ".join(f"{ratios.get(key, 0):>6.2f}x" for key in ("median_us", "mean_us", "p99_us")),
+                      f" {best:>10} " + " ".join(f"{ratios.get(key, 0):>6.2f}x"
+                                                 for key in ("median_us", "mean_us", "p99_us")),
                       flush=True)
                 rows.append({"ranks": ranks, "bytes": size, "times": times, "ratios": ratios})
                 size *= options.factor

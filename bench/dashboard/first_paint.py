@@ -102,8 +102,8 @@ def cluster(xlad, folder):
     """Yields the addresses of the coordinator and of the dashboard."""
     log = folder / "up.log"
     with open(log, "wb") as out:
-        up = subprocess.Popen([xlad, "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data", folder / "data",
-                               "--workers", str(WORKERS), "--devices", "1"], stdout=out, stderr=out)
+        up = subprocess.Popen([xlad, "up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data",
+                               folder / "data", "--workers", str(WORKERS), "--devices", "1"], stdout=out, stderr=out)
     try:
         deadline = time.monotonic() + 60
         while not (found := re.search(r"is up at (\S+) .*\n.*http://(\S+)/", log.read_text(errors="replace"))):

@@ -77,7 +77,8 @@ class Xlad:
 
     def restart(self):
         with open(self.data.parent / "coordinator.log", "ab") as log:
-            self.process = subprocess.Popen([self.args.xlad, "coordinator", "--listen", self.address, "--data", self.data],
+            self.process = subprocess.Popen([self.args.xlad, "coordinator", "--listen", self.address,
+                                             "--data", self.data],
                                             stdout=log, stderr=log)
         deadline = time.monotonic() + 30
         while True:
@@ -131,8 +132,8 @@ def compare(systems, args):
         for name, results in rounds.items():
             lost = sum(each for each, _ in results)
             longest = max(seconds for _, seconds in results)
-            print(f"pause {pause:4g} s  {name:6} {lost:4d} of {args.rounds * args.jobs} acknowledged jobs lost; serving again "
-                  f"after at most {longest:.2f} s")
+            print(f"pause {pause:4g} s  {name:6} {lost:4d} of {args.rounds * args.jobs} acknowledged jobs lost; "
+                  f"serving again after at most {longest:.2f} s")
     times = {system.name: [] for system in systems}
     rates = {system.name: [] for system in systems}
     for _ in range(args.rounds):
@@ -159,7 +160,8 @@ def main():
     if missing := missing_programs():
         sys.exit(f"jobs_vs_slurm: {', '.join(missing)} not installed; Debian's packages are slurmctld, "
                  "slurmd and slurm-client")
-    with tempfile.TemporaryDirectory(prefix="xlad-slurm-") as one, tempfile.TemporaryDirectory(prefix="xlad-jobs-") as two:
+    with tempfile.TemporaryDirectory(prefix="xlad-slurm-") as one, \
+            tempfile.TemporaryDirectory(prefix="xlad-jobs-") as two:
         systems = []
         try:
             for kind, folder in ((Slurm, one), (Xlad, two)):

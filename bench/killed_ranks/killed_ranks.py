@@ -32,10 +32,11 @@ class Rank:
     def __init__(self, args, transport, size, number, launch, folder):
         environment = os.environ | {"XLAD_RANK": str(number), "XLAD_RANKS": str(args.ranks), "XLAD_LAUNCH": launch,
                                     "XLAD_COMM_DIR": str(folder)}
-        command = [args.xlad, "bench", "all_reduce", "-b", size, "-e", size, "-f", "2", "-n", "1000", "--batches", "90000",
-                   "--transport", transport, "--shrink"]
+        command = [args.xlad, "bench", "all_reduce", "-b", size, "-e", size, "-f", "2", "-n", "1000",
+                   "--batches", "90000", "--transport", transport, "--shrink"]
         self.number = number
-        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True)
         self.out, self.err, self.runs = [], [], threading.Event()
         self.threads = [threading.Thread(target=self.read, args=(self.process.stdout, self.out)),
                         threading.Thread(target=self.read, args=(self.process.stderr, self.err))]
@@ -147,8 +148,8 @@ def main():
                 if times:
                     print(f"{transport}: {text} {percentiles(times)}", flush=True)
             stopped = stop_once(args, transport, pathlib.Path(folder))
-            print(f"{transport}: a stopped rank: {stopped or 'no other calls it dead, xlad comm why names it, all continue'}",
-                  flush=True)
+            right_text = "no other calls it dead, xlad comm why names it, all continue"
+            print(f"{transport}: a stopped rank: {stopped or right_text}", flush=True)
             failed = failed or len(right) < args.kills or bool(stopped)
     return 1 if failed else 0
 

@@ -121,8 +121,8 @@ def train(args, overlap, where):
                   "--devices", args.devices // 2, "--id", f"w{side}")
         while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < 2:
             time.sleep(0.2)
-        submitted = run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps, "--overlap", overlap,
-            "--curve", where / "curve.json")
+        submitted = run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps,
+                        "--overlap", overlap, "--curve", where / "curve.json")
         time.sleep(0.5)
         loss = json.loads((where / "curve.json").read_text())["loss"]
         run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")

@@ -90,7 +90,8 @@ def main():
             continue
         bytes_xla = spmd["bytes_per_device_if_reduce_scattered"]
         print(ROW.format(entry["name"], ours["instructions"], f"{ours['propagate_s']:.2f}",
-                         f"{ours['partition_s']:.2f}", f"{ours['check_s']:.2f}", f"{xla['propagate_s']:.2f}+{xla['partition_s']:.2f}",
+                         f"{ours['partition_s']:.2f}", f"{ours['check_s']:.2f}",
+                         f"{xla['propagate_s']:.2f}+{xla['partition_s']:.2f}",
                          f"{ours['bytes_per_device'] / 1e6:.1f}", f"{bytes_xla / 1e6:.1f}",
                          f"{ours['bytes_per_device'] / bytes_xla:.2f}" if bytes_xla else "-",
                          f"{ours['flops_overhead']:.3f}", f"{spmd['flops_overhead']:.3f}", ours["peak_rss_mb"]),
@@ -102,7 +103,8 @@ def main():
           f"largest {max(sent, default=float('nan')):.2f}; flops_overhead: geometric mean "
           f"{geomean([row['xlad']['flops_overhead'] for row in good]):.3f}, "
           f"XLA's {geomean([row['xla']['after_spmd']['flops_overhead'] for row in good]):.3f}; "
-          f"seconds to propagate and partition: {sum(row['xlad']['propagate_s'] + row['xlad']['partition_s'] for row in good):.1f}, XLA's "
+          "seconds to propagate and partition: "
+          f"{sum(row['xlad']['propagate_s'] + row['xlad']['partition_s'] for row in good):.1f}, XLA's "
           f"{sum(row['xla']['propagate_s'] + row['xla']['partition_s'] for row in good):.1f}")
     if flags.json:
         pathlib.Path(flags.json).write_text(json.dumps(rows, indent=1) + "\n")

@@ -24,7 +24,8 @@ def run(args, collective, ranks, size, *more):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         command = [args.xlad, "bench", collective, "--ranks", str(ranks), "-b", size, "-e", size, "-f", "2", "-c", "0",
-                   "-n", str(args.iterations), "--batches", str(args.batches), "--transport", args.transport, "--json", path]
+                   "-n", str(args.iterations), "--batches", str(args.batches), "--transport", args.transport,
+                   "--json", path]
         done = subprocess.run([*map(str, command), *more], capture_output=True, text=True, check=True)
         return done.stdout, json.loads(path.read_text())["rows"][0]["out_of_place"]["time_us"]
 

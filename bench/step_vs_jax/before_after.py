@@ -49,7 +49,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=pathlib.Path, required=True, help="folder of the older build's binaries")
     parser.add_argument("--after", type=pathlib.Path, default=bench.REPO / "build/release/bin")
-    parser.add_argument("--examples", type=pathlib.Path, default=os.environ.get("XLAD_EXAMPLES", bench.REPO / "examples"))
+    parser.add_argument("--examples", type=pathlib.Path,
+                        default=os.environ.get("XLAD_EXAMPLES", bench.REPO / "examples"))
     parser.add_argument("--only", default="", help="names of job directories, comma-separated")
     parser.add_argument("--mesh", default="", help="names of meshes, comma-separated")
     parser.add_argument("--rounds", type=int, default=9, help="pairs of blocks")

@@ -64,7 +64,8 @@ class Side:
         self.devices = jax.devices()[:DEVICES]
         self.step = 0
         self.call = None
-        jax.jit(lambda x: x + 1)(np.float32(1)).block_until_ready()  # Starts the client and LLVM before any measurement.
+        # Starts the client and LLVM before any measurement.
+        jax.jit(lambda x: x + 1)(np.float32(1)).block_until_ready()
 
     def compile(self):
         hlo = read_program()
