@@ -85,7 +85,8 @@ class Ends(unittest.TestCase):
             _, errors = process.communicate(timeout=PATIENCE_S)
             self.assertEqual(process.returncode, -signal.SIGINT, errors)
             self.assertIn("KeyboardInterrupt", errors)
-            wait_for(lambda: not any(pathlib.Path("/proc", pid).exists() for pid in pids.split()), "the processes to end")
+            wait_for(lambda: not any(pathlib.Path("/proc", pid).exists() for pid in pids.split()),
+                     "the processes to end")
 
     def test_ctrl_c_inside_the_garbage_collector_is_not_lost(self):
         script = """

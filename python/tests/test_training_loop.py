@@ -213,7 +213,8 @@ class Loops(ClusterTest):
 
     def test_state_of_every_element_type(self):
         values = np.array([1, 0.5, 1, 1, 0.5])
-        names = [row.numpy for row in element_types.TYPES if row.numpy not in ("int64", "uint64", "float64", "complex128")]
+        names = [row.numpy for row in element_types.TYPES
+                 if row.numpy not in ("int64", "uint64", "float64", "complex128")]
         state = {name: values.astype(name) for name in names}
         job = {"mesh": {"dp": 3}, "in_shardings": P("dp")}
         step = lambda state: ({name: x[::-1] for name, x in state.items()}, state["int2"].astype(jnp.float32).sum())
