@@ -309,9 +309,12 @@ bool Parser::CheckParameters(const char* at, const Computation& computation) {
   const std::vector<Instruction*>& parameters = computation.parameters();
   const bool whole = parameters.size() == count &&
                      std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end();
-  return whole || lexer_.Fail(at, absl::StrCat("found ", count, " parameters in %", computation.name(),
-                                               ", expected numbers 0 to ", static_cast<int64_t>(count) - 1,
-                                               ", each once"));
+  if (whole) return true;
+  if (count == 1) {
+    return lexer_.Fail(at, absl::StrCat("found 1 parameter in %", computation.name(), ", expected number 0"));
+  }
+  return lexer_.Fail(at, absl::StrCat("found ", count, " parameters in %", computation.name(),
+                                      ", expected numbers 0 to ", static_cast<int64_t>(count) - 1, ", each once"));
 }
 
 bool Parser::ParseComputationReference(Computation** computation) {

@@ -79,8 +79,9 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout) {
     layout->minor_to_major.push_back(dimension);
   }
   if (std::ssize(layout->minor_to_major) != ndim) {
-    return lexer.Fail(at, absl::StrCat("found a layout of ", layout->minor_to_major.size(),
-                                       " dimensions, expected the shape's ", ndim));
+    const size_t found = layout->minor_to_major.size();
+    return lexer.Fail(at, absl::StrCat("found a layout of ", found, found == 1 ? " dimension" : " dimensions",
+                                       ", expected the shape's ", ndim));
   }
   if (lexer.Accept(':') && !ParseLayoutSuffix(lexer, &layout->suffix)) return false;
   return lexer.Expect('}');

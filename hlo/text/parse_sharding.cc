@@ -64,8 +64,9 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
     if (!lexer.Integer(&sharding->devices.back())) return false;
   } while (lexer.Accept(','));
   return std::ssize(sharding->devices) == expected ||
-         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(), " devices for a tile assignment, expected ",
-                                     expected));
+         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(),
+                                     sharding->devices.size() == 1 ? " device" : " devices",
+                                     " for a tile assignment, expected ", expected));
 }
 
 // Parses one word or key of a sharding. Words and keys may be in any order.
@@ -179,7 +180,8 @@ bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshap
   int64_t count = 0;
   if (!CheckDeviceCount(lexer, at, reshape, &count)) return false;
   if (count != devices) {
-    return lexer.Fail(at, absl::StrCat("found an iota of ", count, " devices, expected ", devices));
+    const char* const noun = count == 1 ? " device" : " devices";
+    return lexer.Fail(at, absl::StrCat("found an iota of ", count, noun, ", expected ", devices));
   }
   std::vector<bool> seen(reshape.size(), false);
   bool permutation = transpose.empty() || transpose.size() == reshape.size();

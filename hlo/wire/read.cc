@@ -170,6 +170,7 @@ class ModuleReader {
         std::find(parameters.begin(), parameters.end(), nullptr) == parameters.end()) {
       return absl::OkStatus();
     }
+    if (count == 1) return Bad("found 1 parameter, expected number 0");
     return Bad(absl::StrCat("found ", count, " parameters, expected numbers 0 to ", count - 1, ", each once"));
   }
 
