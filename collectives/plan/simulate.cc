@@ -228,8 +228,9 @@ class Simulation {
 
 absl::Status CheckRanks(const CollectiveSpec& spec, const Network& network) {
   if (network.ranks() >= spec.ranks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(), " ranks for ",
-                                                 spec.ToString(), ", expected at least ", spec.ranks));
+  return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(),
+                                                 network.ranks() == 1 ? " rank for " : " ranks for ", spec.ToString(),
+                                                 ", expected at least ", spec.ranks));
 }
 
 absl::Status CheckSendsMessages(const Schedule& schedule) {

@@ -53,8 +53,9 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
   }
   const TransportChoice& transport = options.transport;
   if (transport.one_process && !peers.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("transport ", transport.name, ": found ", peers.size(),
-                                                   " devices in other processes, expected all in one"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "transport ", transport.name, ": found ", peers.size(),
+        peers.size() == 1 ? " device in another process" : " devices in other processes", ", expected all in one"));
   }
   if (!peers.empty() && options.tcp.ring_bytes > 0 && transport.shares_memory) {
     absl::StatusOr<std::unique_ptr<SharedWaiters>> shared =
@@ -98,7 +99,8 @@ absl::Status Fabric::ConnectOutside(const FabricOptions& options, const std::map
                                     const std::map<int, Waiter*>& waiters) {
   if (options.network == nullptr || options.data_plane == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        peers.size(), " devices are in other processes, expected a network and a data plane to reach them"));
+        "found ", peers.size(), peers.size() == 1 ? " device in another process" : " devices in other processes",
+        ", expected a network and a data plane to reach other processes"));
   }
   TcpOptions tcp = options.tcp;
   tcp.shared = shared_.get();

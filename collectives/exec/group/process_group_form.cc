@@ -158,8 +158,9 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
                                                                       const PrepareOptions& options) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   if (spec.ranks != ranks_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found a collective over ", spec.ranks, " ranks, expected ", ranks_, ", the size of the group"));
+    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", spec.ranks,
+                                                   spec.ranks == 1 ? " rank" : " ranks", ", expected ", ranks_,
+                                                   ", the size of the group"));
   }
   if (spec.counts.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("found ", spec.counts.size(), " operands, expected one"));

@@ -181,8 +181,9 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
                                                                                const std::string& plan) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   if (spec.ranks != ranks()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found a collective over ", spec.ranks, " ranks, expected ", ranks(), ", the size of the group"));
+    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", spec.ranks,
+                                                   spec.ranks == 1 ? " rank" : " ranks", ", expected ", ranks(),
+                                                   ", the size of the group"));
   }
   auto operation = std::make_unique<Operation>();
   CollectiveSet& set = operation->set_;
