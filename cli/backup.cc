@@ -16,8 +16,8 @@ int RunBackup(const Endpoint& endpoint, const std::string& folder) {
   if (!client.ok()) return Fail(client.status());
   const auto backup = (*client)->Backup(std::filesystem::absolute(folder).string());
   if (!backup.ok()) return Fail(backup.status());
-  std::printf("%lld blobs, %lld bytes, and the job log are in %s\n", static_cast<long long>(backup->blobs()),
-              static_cast<long long>(backup->bytes()), folder.c_str());
+  std::printf("%lld %s, %lld bytes, and the job log are in %s\n", static_cast<long long>(backup->blobs()),
+              backup->blobs() == 1 ? "blob" : "blobs", static_cast<long long>(backup->bytes()), folder.c_str());
   return kOk;
 }
 

@@ -448,7 +448,7 @@ int RunOn(const BenchOptions& options, const std::string& transport, MessageGrou
   }
   if (options.collective.empty()) {
     if (group->rank() == 0) {
-      std::printf("# %s, %d ranks: %s\n%s", transport.c_str(), group->ranks(),
+      std::printf("# %s, %d %s: %s\n%s", transport.c_str(), group->ranks(), group->ranks() == 1 ? "rank" : "ranks",
                   CostsPath(transport, group->ranks()).c_str(), collectives::PrintCosts(group->costs()).c_str());
       std::fflush(stdout);
     }
@@ -537,9 +537,9 @@ int RunRanked(const BenchOptions& options) {
     return code.ok() ? *code : Report(code.status());
   }
   if (options.ranks > 0 && options.ranks != (*launch)->ranks) {
-    return Report(
-        absl::InvalidArgumentError(absl::StrCat("--ranks: found ", options.ranks, ", but ", (*launch)->launcher,
-                                                " has started ", (*launch)->ranks, " ranks; omit the flag")));
+    return Report(absl::InvalidArgumentError(
+        absl::StrCat("--ranks: found ", options.ranks, ", but ", (*launch)->launcher, " has started ", (*launch)->ranks,
+                     (*launch)->ranks == 1 ? " rank" : " ranks", "; omit the flag")));
   }
   if (transport->one_process) {
     return Report(

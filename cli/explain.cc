@@ -57,7 +57,8 @@ std::string ToTable(sharding::Explanation explanation) {
     if (because.size() > 2) absl::StrAppend(&out, "    ... ", because.size() - 2, " more (--format json)\n");
     if (because.size() > 1) absl::StrAppend(&out, "    because ", because.back(), "\n");
   }
-  absl::StrAppend(&out, explanation.collectives.size(), " collectives, ", explanation.bytes_per_device,
+  const size_t count = explanation.collectives.size();
+  absl::StrAppend(&out, count, count == 1 ? " collective, " : " collectives, ", explanation.bytes_per_device,
                   " bytes sent per device and step\n");
   return out;
 }

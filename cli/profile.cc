@@ -6,7 +6,9 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -27,6 +29,11 @@ namespace {
 constexpr size_t kMaxRows = 40;
 
 double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
+
+// Returns "1 step" or "2 steps".
+std::string Counted(int64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
 
 // Returns "" for loops and branches, because their time is that of the steps inside them.
 std::string KindOf(const Executable& executable, const Step& step) {
@@ -195,9 +202,10 @@ std::string ProfileTable(const Profile& profile) {
         SimulatedColumn(profile, row), row.kind, row.name, row.source.empty() ? "" : absl::StrCat("  ", row.source));
   }
   absl::StrAppendFormat(&text,
-                        "%d steps on %d devices of %d threads: %.3f ms each, %.3f ms in these rows\n"
+                        "%s on %s of %s: %.3f ms each, %.3f ms in these rows\n"
                         "this machine: %.1f GB/s copied, %.1f GFLOP/s in f32 matrix products\n",
-                        profile.steps, profile.devices, profile.threads,
+                        Counted(profile.steps, "step"), Counted(profile.devices, "device"),
+                        Counted(profile.threads, "thread"),
                         Milliseconds(profile.ns) / static_cast<double>(std::max<int64_t>(profile.steps, 1)),
                         total_ns / kNsPerMs / steps, profile.rates.bytes_per_s / 1e9, profile.rates.flops_per_s / 1e9);
   return text + SimulatedLine(profile.simulated);

@@ -158,7 +158,8 @@ int RunRank(const RunOptions& options, const client::Job& job, const collectives
   const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
   if (std::ssize(devices) < launch.ranks) {
     return Fail(absl::InvalidArgumentError(absl::StrCat("found ", launch.ranks, " ranks of ", launch.launcher, " for ",
-                                                        devices.size(), " devices, expected a device for each rank")));
+                                                        devices.size(), devices.size() == 1 ? " device" : " devices",
+                                                        ", expected a device for each rank")));
   }
   if (launch.rank > 0) {
     const DeviceRequests& own = devices[launch.rank];

@@ -65,8 +65,8 @@ absl::StatusOr<std::vector<DeviceRequests>> DevicesOfWorkers(const UpOptions& op
   const int64_t workers = options.workers == 0 ? default_workers : options.workers;
   if (options.cpu_devices.size() > 1 && workers != std::ssize(options.cpu_devices)) {
     return WrongUsage(absl::InvalidArgumentError(absl::StrCat("--devices: found ", options.cpu_devices.size(),
-                                                              " numbers, expected one, or one for each of the ",
-                                                              workers, " workers of --workers")));
+                                                              " numbers, expected one, or one for each worker (",
+                                                              workers, ", by --workers)")));
   }
   DeviceRequests devices = options.devices;
   if (devices.empty()) devices = {{"cpu", "", options.cpu_devices.empty() ? 0 : options.cpu_devices[0]}};

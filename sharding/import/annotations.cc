@@ -130,8 +130,9 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
     status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
                                  "found collectives in a program for ", module.num_partitions,
-                                 " devices without a mesh: it is partitioned already, expected the unpartitioned "
-                                 "program with its shardings")));
+                                 module.num_partitions == 1 ? " device" : " devices",
+                                 " without a mesh: it is partitioned already, expected the unpartitioned program with "
+                                 "its shardings")));
   });
   return status;
 }
