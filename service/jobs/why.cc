@@ -104,14 +104,16 @@ void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why)
   const auto found = context.attempts.find(job.id);
   if (found == context.attempts.end()) return;
   const Attempt& attempt = found->second;
+  const int count = job.placed.peers_size();
+  const std::string workers = absl::StrCat(count, count == 1 ? " worker has" : " workers have");
   if (attempt.awaiting_adoption) {
-    why->add_evidence(absl::StrCat("the coordinator has restarted; ", attempt.present.size(), " of ",
-                                   job.placed.peers_size(), " workers have reconnected; the steps continue meanwhile"));
+    why->add_evidence(absl::StrCat("the coordinator has restarted; ", attempt.present.size(), " of ", workers,
+                                   " reconnected; the steps continue meanwhile"));
   }
   if (attempt.stop_at >= 0) {
     why->set_what(absl::StrCat("attempt ", job.attempt, " stops before step ", attempt.stop_at));
     why->add_evidence(attempt.stop_reason);
-    why->add_evidence(absl::StrCat(attempt.stopped.size(), " of ", job.placed.peers_size(), " workers have stopped"));
+    why->add_evidence(absl::StrCat(attempt.stopped.size(), " of ", workers, " stopped"));
   }
   if (!attempt.failure.empty()) why->add_evidence(attempt.failure);
   if (!attempt.unstored.empty()) ExplainUnstored(context, job, attempt, why);
