@@ -116,8 +116,8 @@ absl::Status CheckLapackShapes(absl::Span<const Shape> operands, absl::Span<cons
   const std::vector<absl::string_view> halves = absl::StrSplit(signature, " > ");
   const std::vector<absl::string_view> ins = absl::StrSplit(halves[0], ' '), outs = absl::StrSplit(halves[1], ' ');
   if (operands.size() != ins.size() || results.size() != outs.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("found ", operands.size(), " operands and ", results.size(),
-                                                   " results, expected ", ins.size(), " and ", outs.size()));
+    return absl::InvalidArgumentError(absl::StrCat("operands and results: found ", operands.size(), " and ",
+                                                   results.size(), ", expected ", ins.size(), " and ", outs.size()));
   }
   const Dims& dims = operands[0].dims;
   call->batch = Dims(dims.begin(), dims.end() - std::min(ins[0].size(), dims.size()));

@@ -336,7 +336,7 @@ TEST(Lapack, WrongShapesAreErrors) {
   EXPECT_EQ(message(CallTarget("lapack_dpotrf_ffi", {square}, "(f32[2,2], s32[])")),
             "4:3: %r: lapack_dpotrf_ffi: operand 0: found f32[2,2], expected f64[;nn]");
   EXPECT_EQ(message(CallTarget("lapack_sgetrf_ffi", {wide}, "(f32[2,3], s32[])")),
-            "4:3: %r: lapack_sgetrf_ffi: found 1 operands and 2 results, expected 1 and 3");
+            "4:3: %r: lapack_sgetrf_ffi: operands and results: found 1 and 2, expected 1 and 3");
   EXPECT_EQ(message(CallTarget("lapack_sgetrf_ffi", {wide}, "(f32[2,3], s32[3], s32[])")),
             "4:3: %r: lapack_sgetrf_ffi: result 1: found s32[3], expected s32[;k]");
   EXPECT_EQ(message(CallTarget("lapack_strsm_ffi", {square, wide}, "f32[2,3]", "side = 82 : ui8")),

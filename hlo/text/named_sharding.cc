@@ -140,7 +140,9 @@ bool ParseDeviceIds(Lexer& lexer, NamedSharding* named) {
   }
   if (!ParseIntsUntil(lexer, ')', &named->device_ids)) return false;
   return std::ssize(named->device_ids) == devices ||
-         lexer.Fail(at, absl::StrCat("found ", named->device_ids.size(), " device ids, expected the mesh's ", devices));
+         lexer.Fail(at, absl::StrCat("found ", named->device_ids.size(),
+                                     named->device_ids.size() == 1 ? " device id" : " device ids",
+                                     ", expected the mesh's ", devices));
 }
 
 bool ParseNamedSharding(Lexer& lexer, NamedSharding* named) {

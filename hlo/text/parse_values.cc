@@ -56,7 +56,8 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
     *first_key = name;
     window->resize(parts.size());
   } else if (parts.size() != window->size()) {
-    return lexer.Fail(value_at, absl::StrCat("found ", name, " of ", parts.size(), " dimensions, expected ",
+    return lexer.Fail(value_at, absl::StrCat("found ", name, " of ", parts.size(),
+                                             parts.size() == 1 ? " dimension, expected " : " dimensions, expected ",
                                              window->size(), " as in ", *first_key));
   }
   Dims numbers;

@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Instructions, TextErrors, ::testing::ValuesIn(std::vect
 
 INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector<BadText>{
     {"f32[2] reduce-window(f32[4] x, f32[] y), window={size=2x2 stride=2}",
-     "1:66: found stride of 1 dimensions, expected 2 as in size"},
+     "1:66: found stride of 1 dimension, expected 2 as in size"},
     {"f32[2] reduce-window(f32[4] x, f32[] y), window={size=2 pad=1}",
      "1:61: found \"1\", expected padding, as in 0_1x0_1"},
     {"f32[2] reduce-window(f32[4] x, f32[] y), window={sizes=2}",
@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=8] {'a':(3)2}",
      "1:58: found a part of axis 'a', expected one that divides its size 8"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=2], device_ids=(0) {'a'}",
-     "1:69: found 1 device ids, expected the mesh's 2"},
+     "1:69: found 1 device id, expected the mesh's 2"},
     {"f32[8] negate(f32[8] x), sharding={replicate}",
      "1:36: found \"replicate\", expected replicated, maximal, manual, unknown, unreduced, devices=[...] or "
      "mesh[...]"},
