@@ -105,8 +105,9 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   }
   if (std::ssize(slice.grid) != slice.chip.ici_dimensions) {
     return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology, "\" of ", slice.grid.size(),
-                                                   " dimensions, expected the ", slice.chip.ici_dimensions,
-                                                   " dimensions of chip ", slice.chip.name));
+                                                   slice.grid.size() == 1 ? " dimension" : " dimensions",
+                                                   ", expected the ", slice.chip.ici_dimensions, " dimensions of chip ",
+                                                   slice.chip.name));
   }
   if (slices == 1) return slice;
   if (slice.chip.dcn_bytes_per_s == 0) {

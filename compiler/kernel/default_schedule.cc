@@ -1,4 +1,4 @@
-// The schedule of a kernel that works on rows.
+// The default kernel schedule, which divides a kernel by rows.
 #include <algorithm>
 
 #include "compiler/kernel/kernel_schedule.h"

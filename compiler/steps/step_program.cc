@@ -61,7 +61,7 @@ class StepBuilder {
   const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
 
   // Sets the fields of an operation's step. Returns false if the operation needs no step, because it copies a buffer
-  // onto itself.
+  // onto itself or copies no bytes.
   absl::StatusOr<bool> Fill(const LinearOp& op, Step* step) {
     switch (op.kind) {
       case LinearOp::Kind::kKernel:

@@ -311,8 +311,9 @@ absl::StatusOr<AxisList> ResolveAxes(const Mesh& mesh, const std::vector<SdyAxis
 
 absl::StatusOr<TensorSharding> Resolve(const Mesh& mesh, const SdySharding& sharding, int64_t ndim) {
   if (std::ssize(sharding.dims) != ndim) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found a sharding of ", sharding.dims.size(), " dimensions, expected ", ndim));
+    return absl::InvalidArgumentError(absl::StrCat("found a sharding of ", sharding.dims.size(),
+                                                   sharding.dims.size() == 1 ? " dimension" : " dimensions",
+                                                   ", expected ", ndim));
   }
   TensorSharding result = TensorSharding::Open(ndim);
   AxisList used;

@@ -48,7 +48,7 @@ TEST(SdyText, ErrorsNameWhatWasExpected) {
       {"#sdy.sharding<@mesh, [{\"b\"}, {\"b\":(2)2}]>", "used twice"},
       {"#sdy.sharding<@mesh, [{\"a\"}, {}], replicated={\"a\"}>", "used twice"},
       {"#sdy.sharding<@mesh, [{\"c\"}, {}]>", "expected one of the mesh a=2,b=4"},
-      {"#sdy.sharding<@mesh, [{}]>", "found a sharding of 1 dimensions, expected 2"},
+      {"#sdy.sharding<@mesh, [{}]>", "found a sharding of 1 dimension, expected 2"},
       {"#sdy.sharding<mesh<[\"a\"=0]>, [{}, {}]>", "an axis size of at least 1"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;

@@ -80,7 +80,8 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
     digits.push_back(in_order[from]);
   }
   if (digits.size() != sizes.size()) {
-    return Malformed(absl::StrCat("found a transpose of ", digits.size(), " dimensions, expected ", sizes.size()));
+    return Malformed(absl::StrCat("found a transpose of ", digits.size(),
+                                  digits.size() == 1 ? " dimension" : " dimensions", ", expected ", sizes.size()));
   }
   return digits;
 }

@@ -129,7 +129,7 @@ ReductionGroups GroupReductions(KernelContext& kernel);
 // compute everything for a position.
 bool ReductionsAreLocal(KernelContext& kernel);
 
-// Computes all outputs by element rules: reductions first, then one loop over the rest.
+// Computes all outputs by element rules: reductions first, then the rest, in one loop for each number of elements.
 void EmitLoops(KernelContext& kernel);
 // Emits code that writes every element of leaf `leaf` of `instruction` to `array`.
 void EmitArray(KernelContext& kernel, const hlo::Instruction* instruction, int leaf, const ArrayView& array);

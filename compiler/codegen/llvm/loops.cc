@@ -1,9 +1,10 @@
 // Loop kernels: each output element is computed by its element rule.
 //
 // Reductions are computed first, in one pass for each group of equal operand shapes, into their outputs or into
-// scratch. Then one loop computes the other outputs, which may read the reductions. For each element, loads come before
-// stores, so an output may share memory with an operand that it reads only at the same element. Outputs and reductions
-// need other reductions only at their own position (CanEmit), so each tile computes everything for its positions.
+// scratch. Then one loop for each number of elements computes the other outputs, which may read the reductions. For
+// each element, loads come before stores, so an output may share memory with an operand that it reads only at the same
+// element. Outputs and reductions need other reductions only at their own position (CanEmit), so each tile computes
+// everything for its positions.
 #include <algorithm>
 #include <set>
 #include <utility>
