@@ -32,9 +32,9 @@ bool SameMemory(const Slice& a, const Slice& b) { return a.allocation == b.alloc
 absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
   if (executable.parameters_size() != spec.parameters_size() || executable.results_size() != spec.results_size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("executable '", executable.name(), "': found ", executable.parameters_size(), " parameters and ",
-                     executable.results_size(), " results, expected ", spec.parameters_size(), " and ",
-                     spec.results_size(), " as in the job"));
+        absl::StrCat("executable '", executable.name(), "': parameters and results: found ",
+                     executable.parameters_size(), " and ", executable.results_size(), ", expected ",
+                     spec.parameters_size(), " and ", spec.results_size(), " as in the job"));
   }
   return absl::OkStatus();
 }

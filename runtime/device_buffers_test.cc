@@ -160,7 +160,7 @@ TEST(DeviceBuffers, RefusesEntriesThatDoNotMatch) {
   entry.executable.mutable_results(0)->mutable_buffer()->set_bytes(8);
   EXPECT_THAT(message(entry), HasSubstr("found 8 bytes on a device, expected 4"));
   entry.spec.add_parameters();
-  EXPECT_THAT(message(entry), HasSubstr("found 1 parameters and 1 results, expected 2 and 1"));
+  EXPECT_THAT(message(entry), HasSubstr("parameters and results: found 1 and 1, expected 2 and 1"));
   entry = MakeEntry(1, {0}, {-1});
   AddAllocation(&entry.executable, Allocation::CONSTANT, 16);
   const std::unique_ptr<Device> device = MakeCpuDevice();

@@ -262,9 +262,9 @@ absl::Status ScheduledCommunicator::Launch(const CollectiveLaunch& launch) {
   ScheduleProgram& program = *programs_[launch.spec];
   const size_t operands = program.collective->spec.counts.size();
   if (launch.inputs.size() != operands || launch.outputs.size() != operands) {
-    return absl::InvalidArgumentError(absl::StrCat(program.collective->ToString(), ": found ", launch.inputs.size(),
-                                                   " inputs and ", launch.outputs.size(), " outputs, expected ",
-                                                   operands));
+    return absl::InvalidArgumentError(absl::StrCat(program.collective->ToString(), ": inputs and outputs: found ",
+                                                   launch.inputs.size(), " and ", launch.outputs.size(), ", expected ",
+                                                   operands, " of each"));
   }
   if (options_.abort->raised()) {
     return Annotate(options_.abort->status(), absl::StrCat("before ", program.collective->ToString(), ", step ",

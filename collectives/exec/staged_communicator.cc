@@ -58,8 +58,8 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const Col
   }
   const std::vector<int64_t> input_counts = InputCounts(spec, rank), output_counts = OutputCounts(spec, rank);
   if (launch.inputs.size() != input_counts.size() || launch.outputs.size() != output_counts.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(collective.ToString(), ": found ", launch.inputs.size(),
-                                                   " inputs and ", launch.outputs.size(), " outputs, expected ",
+    return absl::InvalidArgumentError(absl::StrCat(collective.ToString(), ": inputs and outputs: found ",
+                                                   launch.inputs.size(), " and ", launch.outputs.size(), ", expected ",
                                                    input_counts.size(), " and ", output_counts.size()));
   }
   const int64_t width = tensor::ByteWidth(spec.type);

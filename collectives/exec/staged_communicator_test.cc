@@ -214,7 +214,7 @@ TEST(StagedCommunicator, ErrorsComeFromTheStreamTheCollectiveAndTheLaunch) {
   Staged wrong;
   EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()), HasSubstr("found collective 2, expected one below 2"));
   EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()),
-              HasSubstr("found 1 inputs and 1 outputs, expected 2 and 2"));
+              HasSubstr("inputs and outputs: found 1 and 1, expected 2 and 2"));
   const CollectiveSet set = Set();
   FakeDevice device(false);
   StagedCommunicator outside(&device, &set, 2, std::make_unique<AddHundreds>(set, absl::OkStatus()));

@@ -127,9 +127,9 @@ int HostCommunicator::mapped_collectives() const {
 absl::Status HostCommunicator::Check(const HostOperation& operation, const CollectiveLaunch& launch) const {
   const size_t inputs = operation.command.input_bytes.size(), outputs = operation.command.output_bytes.size();
   if (launch.inputs.size() != inputs || launch.outputs.size() != outputs) {
-    return absl::InvalidArgumentError(absl::StrCat(operation.collective->ToString(), ": found ", launch.inputs.size(),
-                                                   " inputs and ", launch.outputs.size(), " outputs, expected ", inputs,
-                                                   " and ", outputs));
+    return absl::InvalidArgumentError(absl::StrCat(operation.collective->ToString(), ": inputs and outputs: found ",
+                                                   launch.inputs.size(), " and ", launch.outputs.size(), ", expected ",
+                                                   inputs, " and ", outputs));
   }
   return absl::OkStatus();
 }

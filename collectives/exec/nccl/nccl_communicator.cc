@@ -165,8 +165,8 @@ absl::StatusOr<int64_t> NcclCommunicator::Start(const CollectiveLaunch& launch) 
   const Recorder::Place place{launch.spec, FindGroup(collective, options_.device).second, launch.step,
                               launch.iteration};
   if (launch.inputs.size() != spec.counts.size() || launch.outputs.size() != spec.counts.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(collective.ToString(), ": found ", launch.inputs.size(),
-                                                   " inputs and ", launch.outputs.size(), " outputs, expected ",
+    return absl::InvalidArgumentError(absl::StrCat(collective.ToString(), ": inputs and outputs: found ",
+                                                   launch.inputs.size(), " and ", launch.outputs.size(), ", expected ",
                                                    spec.counts.size(), " of each"));
   }
   if (options_.abort->raised()) {
