@@ -30,8 +30,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpo
 // The host name in the certificate of the first worker of a session.
 inline constexpr char kSessionHostName[] = "xlad-session";
 
-// Returns a channel to the first worker of a session, with the same properties as a channel of MakeChannel. If the
-// address is not loopback, the server must have a certificate for kSessionHostName that `authority` (PEM) has signed.
+// Returns a channel to the first worker of a session, with the same properties as a channel of MakeChannel. If
+// `authority` (PEM) is not empty, the channel uses TLS, and the server must have a certificate for kSessionHostName
+// that this authority has signed. If it is empty, the channel is plaintext. InvalidArgument if the address is
+// malformed, or if it is not loopback and `authority` is empty.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::string& address,
                                                                   const std::string& authority);
 

@@ -1,8 +1,8 @@
 // Logs to stderr, one line per event. This header hides spdlog, which only log.cc includes.
 //
-// Lines are text on a terminal and JSON objects otherwise; XLAD_LOG_FORMAT=text|json overrides this. XLAD_LOG_LEVEL
-// (debug, info, warn, error) is the lowest level that is logged, or off; the default is info. Thread-safe, except that
-// no other thread may log during SetLogsText and LogToFile.
+// Lines are text on a terminal and JSON objects otherwise; XLAD_LOG_FORMAT=text|json overrides this. XLAD_LOG_LEVEL is
+// the lowest level that is logged (debug, info, warn or error), or "off" to log nothing; the default is info.
+// Thread-safe, except that no other thread may log during SetLogsText and LogToFile.
 #pragma once
 
 #include <initializer_list>

@@ -2,7 +2,8 @@
 //
 // Example of a parent and its child:
 //   XLAD_ASSIGN_OR_RETURN(auto pair, MessageSocket::MakePair());
-//   Spawn({.argv = ..., .channel = pair.second.fd()});       // The child makes MessageSocket(kChannelDescriptor).
+//   // The child makes MessageSocket(FileDescriptor(kChannelDescriptor)).
+//   Spawn({.argv = ..., .channel = pair.second.fd()});
 //   pair.first.Queue("hello", FileDescriptor(socket));
 //   XLAD_RETURN_IF_ERROR(pair.first.Flush().status());
 //

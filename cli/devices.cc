@@ -32,9 +32,9 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
   return kinds;
 }
 
-void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom) {
+void AddThreadsFlag(CLI::App* app, int* threads, const std::string& scope) {
   app->add_option("--threads", *threads,
-                  absl::StrCat("cores to compute on, ", by_whom, "; default: all that this process may use"))
+                  absl::StrCat("cores to compute on, ", scope, "; default: all that this process may use"))
       ->check(Between(1, 65535))
       ->envname(runtime::kThreadsVariable);
 }

@@ -20,9 +20,9 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
 // Adds only --device, for commands that declare --devices themselves.
 CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
-// Adds --threads N, the number of cores that may be kept busy. `by_whom` completes its help ("for all devices
-// together"). The value is 0 if it is not given.
-void AddThreadsFlag(CLI::App* app, int* threads, const std::string& by_whom);
+// Adds --threads N, the number of cores that may be kept busy. `scope` completes its help ("for all devices together").
+// The value is 0 if it is not given.
+void AddThreadsFlag(CLI::App* app, int* threads, const std::string& scope);
 
 // Returns Unavailable, with the reason, if this machine has no device of a requested kind.
 absl::Status CheckAvailable(const DeviceRequests& devices);

@@ -63,7 +63,9 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
   if (all_limits.cpu_seconds == 0) all_limits.cpu_seconds = kMaxBuildCpuSeconds;
   std::string input;
   if (!request.SerializeToString(&input)) {
-    return absl::ResourceExhaustedError("the build request is larger than 2 GiB, which is the most that it may be");
+    return absl::ResourceExhaustedError(absl::StrCat("found a build request of ", request.ByteSizeLong(),
+                                                     " bytes, expected at most 2 GiB, the most that a message can "
+                                                     "hold; make large constants parameters of the program"));
   }
   XLAD_ASSIGN_OR_RETURN(const ChildResult child, RunChild(Arguments(program_path, objects), input, all_limits));
   if (child.exit_code != 0 || child.signal != 0) {

@@ -26,7 +26,7 @@ template <typename Request>
 absl::StatusOr<Request> ReadRequest(CallStream* stream) {
   Request request;
   XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
-  if (!found) return absl::InvalidArgumentError("found a call without a request");
+  if (!found) return absl::InvalidArgumentError("found a call without a request, expected one");
   XLAD_RETURN_IF_ERROR(Validate(request));
   // A request may only name a job or session that the caller may see.
   if constexpr (requires { request.job_id(); }) XLAD_RETURN_IF_ERROR(stream->CheckJob(request.job_id()));

@@ -50,7 +50,7 @@ template <typename Request>
 absl::StatusOr<Request> ReadFirst(CallStream* stream) {
   Request request;
   XLAD_ASSIGN_OR_RETURN(const bool found, stream->Read(&request));
-  if (!found) return absl::InvalidArgumentError("found a call without a request");
+  if (!found) return absl::InvalidArgumentError("found a call without a request, expected one");
   XLAD_RETURN_IF_ERROR(Validate(request));
   XLAD_RETURN_IF_ERROR(stream->CheckJob(request.session_id()));
   return request;

@@ -62,7 +62,8 @@ absl::StatusOr<FileDescriptor> ListenOn(const HostPort& at) {
   FileDescriptor socket_fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_fd.is_open() || bind(socket_fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(socket_fd.get(), SOMAXCONN) != 0) {
-    const std::string text = absl::StrCat("cannot listen on ", at.host, ":", at.port, ": ", std::strerror(errno));
+    const std::string text =
+        absl::StrCat("cannot listen on ", JoinHostPort(at.host, at.port), ": ", std::strerror(errno));
     return errno == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
   }
   return socket_fd;

@@ -43,9 +43,9 @@ class PeerBlobServer {
 
   struct Options {
     // Each connection has a thread and memory for one block. A further connection replaces the one that has been idle
-    // longest. If none is idle, it replaces the one that has been silent longest, if that is at least silent_ms: its
-    // reader has sent no request, or takes no bytes. If all are in use, the new reader is told so and its connection is
-    // closed.
+    // longest. If none is idle, it replaces the one that has been silent longest, but only if that one has been silent
+    // for silent_ms or more: its reader sends no request, or takes no bytes. Otherwise all are in use: the new reader
+    // is told so and its connection is closed.
     size_t max_connections = 64;
     int64_t max_wait_ms = 3000;  // The time that a reader waits for a block that this host is about to read.
     int64_t silent_ms = 30'000;
@@ -96,9 +96,9 @@ class PeerBlobs {
 
   // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins with a block,
   // ends with a block or with the blob, and has at most PeerBlobServer::kMaxRangeBytes. NotFound if the peer does not
-  // have the bytes, DataLoss if a checksum differs, InvalidArgument if the attempt has no such other worker or if there
-  // is not one checksum for each block, Unavailable if the peer cannot be reached, ResourceExhausted if the peer has
-  // too many readers now; or the status of `abort` when it is raised.
+  // have the bytes, DataLoss if a checksum differs, InvalidArgument if `peer` is not another worker of the attempt or
+  // if there is not one checksum for each block, Unavailable if the peer cannot be reached, ResourceExhausted if the
+  // peer has too many readers now; or the status of `abort` when it is raised.
   absl::Status Read(const std::string& peer, const PeerBlobRequest& request, const std::vector<uint64_t>& sums,
                     absl::Span<std::byte> out, collectives::AbortSignal* abort);
 

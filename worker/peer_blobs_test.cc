@@ -18,7 +18,7 @@ absl::Span<std::byte> AsSpan(std::string* bytes) {
   return {reinterpret_cast<std::byte*>(bytes->data()), bytes->size()};
 }
 
-// Worker a has a blob of four blocks, the last of which is short.
+// The blob of these tests has four blocks, the last of which is short. Worker "a" has it after Store.
 class PeerBlobsTest : public TwoWorkersTest {
  protected:
   PeerBlobsTest() : blob_(BlobOfSize(3 * kBlockBytes + 100)) {
