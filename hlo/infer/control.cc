@@ -68,9 +68,9 @@ Inferred InferGetTupleElement(const Instruction& i) {
   const Shape& tuple = i.operand(0)->shape();
   if (!tuple.is_tuple()) return Violation("tuple-operand", Brief(tuple), "a tuple");
   if (i.number() < 0 || static_cast<size_t>(i.number()) >= tuple.tuple().size()) {
-    return Violation(
-        "tuple-index", absl::StrCat("index=", i.number()),
-        absl::StrCat("0 to ", std::ssize(tuple.tuple()) - 1, ", an element of ", Brief(tuple)));
+    const std::string numbers = tuple.tuple().empty() ? "none" : absl::StrCat("0 to ", std::ssize(tuple.tuple()) - 1);
+    return Violation("tuple-index", absl::StrCat("index=", i.number()),
+                     absl::StrCat(numbers, ", an element of ", Brief(tuple)));
   }
   return Plain(tuple.tuple()[i.number()]);
 }

@@ -367,15 +367,15 @@ bool Parser::Finish() {
   const char* const start = lexer_.begin();
   const auto fail = [&](absl::string_view message) { return lexer_.Fail(start, message); };
   const auto count = std::ssize(entry.parameters());
+  const std::string numbers = count == 0 ? "none" : absl::StrCat("0 to ", count - 1);
   for (const InputOutputAlias& alias : module_->input_output_alias) {
     if (alias.parameter < 0 || alias.parameter >= count) {
-      return fail(absl::StrCat("found input_output_alias with parameter ", alias.parameter, ", expected 0 to ",
-                               count - 1));
+      return fail(absl::StrCat("found input_output_alias with parameter ", alias.parameter, ", expected ", numbers));
     }
   }
   for (const BufferDonor& donor : module_->buffer_donors) {
     if (donor.parameter < 0 || donor.parameter >= count) {
-      return fail(absl::StrCat("found buffer_donor with parameter ", donor.parameter, ", expected 0 to ", count - 1));
+      return fail(absl::StrCat("found buffer_donor with parameter ", donor.parameter, ", expected ", numbers));
     }
   }
   if (!module_->has_entry_layout) return true;

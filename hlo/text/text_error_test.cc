@@ -46,6 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Structure, TextErrors, ::testing::ValuesIn(std::vector<
      "1:1: found another entry_computation_layout, expected the shapes of the entry's parameters and result"},
     {"HloModule m, input_output_alias={ {}: (1, {}, may-alias) }\n" + Entry("ROOT y = f32[2] negate(x)"),
      "1:1: found input_output_alias with parameter 1, expected 0 to 0"},
+    {"HloModule m, input_output_alias={ {}: (0, {}, may-alias) }\nENTRY e { ROOT x = f32[] constant(1) }",
+     "1:1: found input_output_alias with parameter 0, expected none"},
     {"HloModule m, input_output_alias={ {}: (0, {}, perhaps) }\n" + Entry("ROOT y = f32[2] negate(x)"),
      "1:47: found \"perhaps\", expected may-alias or must-alias"},
     {"f32[2]{0} parameter(1)", "1:1: found 1 parameter in %main, expected number 0"},

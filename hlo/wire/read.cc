@@ -306,7 +306,8 @@ class ModuleReader {
   absl::Status CheckParameterNumber(absl::string_view what, int64_t number) {
     const auto count = std::ssize(module_->entry()->parameters());
     if (number >= 0 && number < count) return absl::OkStatus();
-    return Bad(absl::StrCat("found ", what, " with parameter ", number, ", expected 0 to ", count - 1));
+    const std::string numbers = count == 0 ? "none" : absl::StrCat("0 to ", count - 1);
+    return Bad(absl::StrCat("found ", what, " with parameter ", number, ", expected ", numbers));
   }
 
   absl::Status ReadEntryLayout() {

@@ -24,8 +24,9 @@ absl::Status ReadAxes(const google::protobuf::RepeatedPtrField<pb::AxisRef>& in,
                       std::vector<Axis>* axes) {
   for (const pb::AxisRef& ref : in) {
     if (ref.mesh_axis_index() < 0 || ref.mesh_axis_index() >= std::ssize(mesh)) {
-      return absl::InvalidArgumentError(absl::StrCat("found mesh axis number ", ref.mesh_axis_index(),
-                                                     ", expected 0 to ", std::ssize(mesh) - 1));
+      const std::string numbers = mesh.empty() ? "none" : absl::StrCat("0 to ", std::ssize(mesh) - 1);
+      return absl::InvalidArgumentError(
+          absl::StrCat("found mesh axis number ", ref.mesh_axis_index(), ", expected ", numbers));
     }
     Axis& axis = axes->emplace_back();
     axis.name = mesh[ref.mesh_axis_index()].first;
