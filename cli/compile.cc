@@ -74,6 +74,7 @@ absl::StatusOr<std::string> LloText(const CompileRequest& request) {
 
 absl::Status RunCompile(const CompileCommandOptions& options) {
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.path, options.mesh));
+  WarnOfElidedConstants(*program.module);
   JobSpec spec = program.job.spec;
   XLAD_ASSIGN_OR_RETURN(*spec.mutable_compile(), ReadCompileFlags(options.compile));
   auto result = PartitionProgram(std::move(program));

@@ -7,8 +7,8 @@
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
+#include "cli/program.h"
 #include "cli/values.h"
-#include "hlo/analysis/constants.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/eval/conformance.h"
 #include "hlo/eval/evaluate.h"
@@ -148,25 +148,11 @@ void Print(const tensor::NamedArrays& named) {
   }
 }
 
-void WarnOfElided(const hlo::Module& module) {
-  int64_t count = 0;
-  for (const auto& computation : module.computations()) {
-    for (const auto& instruction : computation->instructions()) {
-      count += hlo::IsElided(*instruction) ? 1 : 0;
-    }
-  }
-  if (count > 0) {
-    std::fprintf(stderr,
-                 "xlad: warning: the program omits the values of %lld constants (\"{...}\"); they count as zeros\n",
-                 static_cast<long long>(count));
-  }
-}
-
 absl::Status RunProgram(const EvalOptions& options) {
   XLAD_ASSIGN_OR_RETURN(const std::string bytes, ReadInput(options.program));
   const auto module = hlo::ReadModule(bytes);
   if (!module.ok()) return Annotate(module.status(), options.program);
-  WarnOfElided(**module);
+  WarnOfElidedConstants(**module);
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::vector<Literal>> inputs, MakeInputs(options, **module));
   const std::vector<const hlo::Module*> modules(options.devices, module->get());
   const auto results = hlo::Evaluate(modules, inputs);

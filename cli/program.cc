@@ -1,6 +1,9 @@
 #include "cli/program.h"
 
+#include <cstdio>
+
 #include "cli/command.h"
+#include "hlo/analysis/constants.h"
 #include "hlo/read/read.h"
 #include "service/build/check_spec.h"
 #include "tensor/safetensors.h"
@@ -23,6 +26,19 @@ absl::Status CheckJob(const client::Job& job, const hlo::Module& module) {
 }
 
 }  // namespace
+
+void WarnOfElidedConstants(const hlo::Module& module) {
+  int64_t count = 0;
+  for (const auto& computation : module.computations()) {
+    for (const auto& instruction : computation->instructions()) {
+      count += hlo::IsElided(*instruction) ? 1 : 0;
+    }
+  }
+  if (count > 0) {
+    std::fprintf(stderr, "xlad: warning: the program omits the values of %lld %s (\"{...}\"); they count as zeros\n",
+                 static_cast<long long>(count), count == 1 ? "constant" : "constants");
+  }
+}
 
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh) {
   LoadedProgram program;

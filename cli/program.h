@@ -22,6 +22,10 @@ struct LoadedProgram {
 // checked as the coordinator does before it builds the job. Errors start with the path, except for those of `mesh`.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh);
 
+// Prints a warning to standard error if constants of the module have no values, because its text omits them ("{...}").
+// Such constants count as zeros.
+void WarnOfElidedConstants(const hlo::Module& module);
+
 // Runs the sharding pipeline: verify, import, propagate, partition, check.
 absl::StatusOr<sharding::PipelineResult> PartitionProgram(LoadedProgram program);
 

@@ -112,7 +112,10 @@ class Eval(unittest.TestCase):
             (where / "m.hlo").write_text("HloModule m\n\nENTRY e {\n  ROOT c = f32[3] constant({...})\n}\n")
             code, out, err = xlad("eval", where / "m.hlo")
             self.assertEqual((code, out), (0, "out.0 f32[3] 0 0 0\n"))
-            self.assertIn("omits the values of 1 constant", err)
+            self.assertIn("omits the values of 1 constant (", err)
+            code, out, err = xlad("compile", where / "m.hlo", "--emit", "steps")
+            self.assertEqual(code, 0, err)
+            self.assertIn("omits the values of 1 constant (", err)
 
     def test_devices(self):
         text = ("HloModule m, num_partitions=2\n\nadd { x = f32[] parameter(0)\n y = f32[] parameter(1)\n"
