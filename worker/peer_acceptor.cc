@@ -59,14 +59,19 @@ absl::StatusOr<FileDescriptor> ListenOn(const HostPort& at) {
     return absl::InvalidArgumentError(absl::StrCat("cannot resolve host ", at.host, ": ", gai_strerror(unknown)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  FileDescriptor socket_fd(socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket_fd.is_open() || bind(socket_fd.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      listen(socket_fd.get(), SOMAXCONN) != 0) {
-    const std::string text =
-        absl::StrCat("cannot listen on ", JoinHostPort(at.host, at.port), ": ", std::strerror(errno));
-    return errno == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
+  // A host may resolve to an address of a protocol that this machine does not have, such as ::1 for localhost.
+  int error = 0;
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+    FileDescriptor socket_fd(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (socket_fd.is_open() && bind(socket_fd.get(), address->ai_addr, address->ai_addrlen) == 0 &&
+        listen(socket_fd.get(), SOMAXCONN) == 0) {
+      return socket_fd;
+    }
+    if (error == 0 || errno == EADDRINUSE) error = errno;
   }
-  return socket_fd;
+  const std::string text =
+      absl::StrCat("cannot listen on ", JoinHostPort(at.host, at.port), ": ", std::strerror(error));
+  return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
 }
 
 }  // namespace
