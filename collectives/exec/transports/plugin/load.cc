@@ -26,9 +26,13 @@ absl::StatusOr<const xlad_transport_api*> Load(const PluginSource& source, const
   const auto function = reinterpret_cast<xlad_transport_function>(dlsym(library, "xlad_transport"));
   const xlad_transport_api* const api = function == nullptr ? nullptr : function();
   if (api != nullptr && api->abi == XLAD_TRANSPORT_ABI && api->struct_bytes == sizeof(xlad_transport_api)) return api;
-  return absl::FailedPreconditionError(absl::StrCat("transport ", source.name, ": ", path,
-                                                    " is not a plugin of version ", XLAD_TRANSPORT_ABI,
-                                                    " of the interface; build it together with xlad"));
+  const std::string found = api == nullptr
+                                ? "no plugin"
+                                : absl::StrCat("a plugin of version ", api->abi, " of the interface, with a table of ",
+                                               api->struct_bytes, " bytes");
+  return absl::FailedPreconditionError(absl::StrCat("transport ", source.name, ": found ", found, " in ", path,
+                                                    ", expected version ", XLAD_TRANSPORT_ABI, " with ",
+                                                    sizeof(xlad_transport_api), " bytes; build it together with xlad"));
 }
 
 }  // namespace
