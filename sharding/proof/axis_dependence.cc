@@ -130,10 +130,20 @@ class Analysis {
     Follow(instruction, values, &result);
     if (result.size > 0) {
       const std::optional<AxisList> axes = AxesOfStride(mesh_, result.stride, result.size);
-      parts = axes ? PartsOf(*axes) : ~PartSet{0} >> (kMaxParts - parts_.size());
+      parts = axes ? PartsOf(*axes) : AllParts();
     }
     result.leaves.assign(LeafShapes(instruction.shape()).size(), parts);
     return result;
+  }
+
+  PartSet AllParts() const { return parts_.empty() ? 0 : ~PartSet{0} >> (kMaxParts - parts_.size()); }
+
+  // A conversion to another type could change the integer, and a later division would then not be one of device
+  // numbers.
+  static bool HoldsIntegersBelow(int64_t size, tensor::ElementType type) {
+    if (!tensor::IsInteger(type)) return false;
+    const int bits = tensor::BitWidth(type) - (tensor::IsSigned(type) ? 1 : 0);
+    return bits >= 63 || size <= int64_t{1} << bits;
   }
 
   // Follows the partition id through the division and the remainder by constants.
@@ -147,7 +157,9 @@ class Analysis {
     const bool divides = instruction.opcode() == Opcode::kDivide, remains = instruction.opcode() == Opcode::kRemainder;
     if (!copies && !divides && !remains) return;
     const Dependence& from = values.at(instruction.operand(0));
-    if (copies) *result = {{}, from.stride, from.size};
+    if (copies && HoldsIntegersBelow(from.size, instruction.shape().type())) {
+      *result = {{}, from.stride, from.size};
+    }
     if (copies || from.size == 0) return;
     const int64_t constant = hlo::ConstantInteger(*instruction.operand(1)).value_or(0);
     if (constant <= 0 || from.size % constant != 0) return;
@@ -168,7 +180,7 @@ class Analysis {
   // If a permute along the parts `along` is the same in all groups of devices, the source's position along these parts
   // is a function of the target's position. The result depends on the parts on which that function depends.
   PartSet AfterPermute(const Instruction& instruction, PartSet parts, PartSet along) {
-    const AxisList axes = AxesOf(along), others = AxesOf(~along & (~PartSet{0} >> (kMaxParts - parts_.size())));
+    const AxisList axes = AxesOf(along), others = AxesOf(~along & AllParts());
     const AxisList seen = AxesOf(parts & along);
     const int64_t positions = ShardCount(axes), groups = mesh_.devices() / positions;
     constexpr int64_t kNothing = -1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <numeric>
 
 #include "absl/strings/str_replace.h"
 #include "base/random.h"
@@ -189,6 +190,28 @@ ENTRY main {
 })"), {0, 1}});
   const absl::Status status = CheckReplicasAgree(program, *program.variants[0].module);
   EXPECT_NE(std::string(status.message()).find("[replicas-agree]"), std::string::npos) << status;
+}
+
+// Devices 255 and 256 have the same position on axis a. Their numbers as u8 are 255 and 0, and the quotients 3 and 0.
+TEST(Check, DeviceNumbersThatWrapAroundAreNotDivided) {
+  for (const auto& [type, agrees] : {std::pair("u8", false), std::pair("s8", false), std::pair("u16", true)}) {
+    PartitionedProgram program;
+    program.mesh = *ParseMesh("a=4,b=75");
+    program.results = {TensorSharding::Replicated(1)};
+    program.results[0].dims[0].axes = {program.mesh.Whole(0)};
+    std::vector<int64_t> devices(300);
+    std::iota(devices.begin(), devices.end(), 0);
+    program.variants.push_back({*hlo::ParseText(absl::StrReplaceAll(R"(HloModule m, num_partitions=300
+ENTRY main {
+  p = u32[] partition-id()
+  c = TYPE[] convert(p)
+  n = TYPE[] constant(75)
+  d = TYPE[] divide(c, n)
+  ROOT r = TYPE[1] reshape(d)
+})", {{"TYPE", type}})), devices});
+    const absl::Status status = CheckReplicasAgree(program, *program.variants[0].module);
+    EXPECT_EQ(status.ok(), agrees) << type << ": " << status;
+  }
 }
 
 TEST(Check, InstancesAreProvenOnce) {
