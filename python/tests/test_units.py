@@ -1,8 +1,9 @@
-"""Parts of the package that need no cluster: metrics, arguments, batches, indices, the bar of progress."""
+"""Parts of the package that need no cluster: metrics, arguments, batches, indices, remote arrays, progress bars."""
 
 import io
 import itertools
 import unittest
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from xlad.batches import DataOptions, all_batches, epoch_order, stream
 from xlad.cluster import Cluster
 from xlad.job import Recovery, whole_number
 from xlad.progress import NotebookProgress, TerminalProgress
+from xlad.remote_array import RemoteArray
 
 
 class Pages:
@@ -220,6 +222,40 @@ class Indices(unittest.TestCase):
                              ("a", "found index 'a'"), (np.array([1.0]), "an index of float64")]:
             with self.subTest(index), self.assertRaisesRegex(IndexError, words):
                 indexing.split(index, (3, 5))
+
+
+class RemoteArrays(unittest.TestCase):
+    def setUp(self):
+        self.x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        self.session = mock.Mock(ended=None)
+        self.session.get.return_value = self.x.tobytes()
+        self.array = RemoteArray(self.session, 1, self.x.dtype, self.x.shape)
+
+    def end_session(self):
+        self.session.get.side_effect = AssertionError("the session has ended")
+        self.session.ended = "it was closed"
+
+    def test_an_array_that_was_moved_is_printed_like_others(self):
+        self.assertEqual(str(self.array), str(self.x))
+        self.array.move_here()
+        self.end_session()
+        self.assertEqual((str(self.array), f"{self.array}"), (str(self.x),) * 2)
+
+    def test_an_array_that_does_not_exist_is_printed_without_its_contents(self):
+        self.end_session()
+        self.assertEqual(str(self.array), "RemoteArray(f32[2,3])")
+        self.session.ended = None
+        self.array.donate()
+        self.assertEqual(str(self.array), "RemoteArray(f32[2,3])")
+
+    def test_copies_are_writable_and_do_not_change_the_array(self):
+        for move in (lambda: None, self.array.move_here):
+            move()
+            for dtype in (np.float32, np.float64):
+                copied = np.array(self.array, dtype)
+                copied[0] = 7
+                self.assertEqual(copied.dtype, dtype)
+                np.testing.assert_array_equal(np.asarray(self.array), self.x)
 
 
 class Bars(unittest.TestCase):

@@ -37,8 +37,8 @@ class RemoteArray:
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
                  spec: Any = None, operate: Operate | None = None) -> None:
-        """If the array contains random keys as uint32 words, `key` is the implementation of the keys. `spec` is the
-        array's PartitionSpec, or None if it is not split."""
+        """If the array contains random keys as uint32 words, `key` is their KeyLeaf, which has their implementation.
+        `spec` is the array's PartitionSpec, or None if it is not split."""
         self.dtype = dtype
         self.shape = shape
         self._session = session
@@ -124,7 +124,8 @@ class RemoteArray:
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.get(), dtype)
+        # get() may return read-only memory, which the array keeps.
+        return np.array(self.get(), dtype) if copy else np.asarray(self.get(), dtype)
 
     def __jax_array__(self) -> Any:
         import jax.numpy as jnp
@@ -174,8 +175,10 @@ class RemoteArray:
         return f"RemoteArray({element_types.shape_text(self.dtype, self.shape)}{split})"
 
     def __str__(self) -> str:
-        """Fetches the array and returns its contents, in the form of a numpy array."""
-        return repr(self) if self._number is None or self._session.ended is not None else str(self.get())
+        """Fetches the array and returns its contents, in the form of a numpy array. If the array was donated or lost,
+        returns its type and shape."""
+        is_gone = self._here is None and (self._number is None or self._session.ended is not None)
+        return repr(self) if is_gone else str(self.get())
 
     def __reduce__(self) -> Any:
         """Pickled arrays are numpy arrays, or JAX keys."""
@@ -234,7 +237,8 @@ class RemoteArray:
         if self._operate is None or self._key is not None:
             if self._key is not None:
                 return function(self.get(), *others)
-            raise Error("the array has no cluster to compute on", "FAILED_PRECONDITION")
+            raise Error(f"found {self!r} without a cluster to compute on, expected one: use np.asarray(array)",
+                        "FAILED_PRECONDITION")
         return self._operate(key, function, [self, *others])
 
 
