@@ -139,7 +139,8 @@ void ChildTask::OnReport(const AttemptReport& report) {
       return emit_(TaskHasFailed{key_, failed.step(), {status, failed.suspect_worker()}});
     }
     default:
-      LogWarn("an attempt's process sent a message of an unknown kind", {{"job", key_.job_id}});
+      LogWarn("an attempt's process sent a message of an unknown kind",
+              {{"job", key_.job_id}, {"kind", std::to_string(static_cast<int>(message.message_case()))}});
   }
 }
 

@@ -65,7 +65,7 @@ class Interpreter {
         if (CanRun(threads_[t])) ready.push_back(t);
       }
       if (done) return CheckOutputs();
-      if (ready.empty()) return absl::InternalError("the ranks deadlock");
+      if (ready.empty()) return Deadlock();
       Thread& thread = threads_[ready[random_->Below(ready.size())]];
       const ScheduleOp& op = *thread.ops[thread.next];
       const absl::Status status = RunOp(thread.rank, op);
@@ -75,6 +75,16 @@ class Interpreter {
   }
 
  private:
+  absl::Status Deadlock() const {
+    std::string waiting;
+    for (const Thread& thread : threads_) {
+      if (thread.next == thread.ops.size()) continue;
+      absl::StrAppend(&waiting, waiting.empty() ? "" : ", ", "rank ", thread.rank, " at \"",
+                      Print(*thread.ops[thread.next]), "\"");
+    }
+    return absl::InternalError(absl::StrCat("the ranks deadlock: found ", waiting, ", expected one that can run"));
+  }
+
   // Returns the first element of a region, or null if the region is not inside its buffer.
   uint64_t* At(int rank, const Region& region) {
     const int owner = region.rank == kOwnRank ? rank : region.rank;
@@ -158,15 +168,21 @@ class Interpreter {
     }
     const uint64_t* const from = message.is_copy ? message.copy.data() : At(owner, message.from);
     if (from == nullptr && message.from.count > 0) return absl::InternalError("reads elements outside of a buffer");
-    if (message.from.count != std::ssize(*result)) return absl::InternalError("sizes differ");
+    if (message.from.count != std::ssize(*result)) {
+      return absl::InternalError(
+          absl::StrCat("found a source of size ", message.from.count, ", expected size ", result->size()));
+    }
     for (size_t i = 0; i < result->size(); ++i) (*result)[i] += from[i];
     return absl::OkStatus();
   }
 
   absl::Status WriteTo(int rank, const Region& dst, const Numbers& values) {
     uint64_t* const to = At(rank, dst);
-    if (to == nullptr || dst.count != std::ssize(values) || dst.buffer == ScheduleBuffer::kInput) {
-      return absl::InternalError("writes elements outside of a buffer");
+    if (to == nullptr) return absl::InternalError("writes elements outside of a buffer");
+    if (dst.buffer == ScheduleBuffer::kInput) return absl::InternalError("writes to an input");
+    if (dst.count != std::ssize(values)) {
+      return absl::InternalError(
+          absl::StrCat("found a destination of size ", dst.count, ", expected size ", values.size()));
     }
     std::copy(values.begin(), values.end(), to);
     return absl::OkStatus();
@@ -174,18 +190,24 @@ class Interpreter {
 
   absl::Status CheckOutputs() {
     for (const auto& [key, messages] : links_) {
-      if (!messages.empty()) return absl::InternalError("a message is left over");
+      if (messages.empty()) continue;
+      return absl::InternalError(absl::StrCat("messages of rank ", key[0], " to rank ", key[1], " on channel ", key[2],
+                                              " that are not received: found ", messages.size(), ", expected none"));
     }
     for (const auto& [key, count] : signals_) {
-      if (count != 0) return absl::InternalError("a signal is left over");
+      if (count == 0) continue;
+      return absl::InternalError(absl::StrCat("signals ", key[2], " of rank ", key[0], " to rank ", key[1],
+                                              " that are not waited for: found ", count, ", expected none"));
     }
     for (int rank = 0; rank < spec_.ranks; ++rank) {
       for (const ExpectedOutput& expected : ExpectedOutputOf(spec_, rank)) {
         const uint64_t* const at =
             At(rank, {ScheduleBuffer::kOutput, expected.begin, expected.end - expected.begin, kOwnRank});
         for (int64_t p = expected.begin; p < expected.end; ++p) {
-          if (at[p - expected.begin] == Sum(expected, p)) continue;
-          return absl::InternalError(absl::StrCat("rank ", rank, ", output element ", p, " is wrong"));
+          const uint64_t found = at[p - expected.begin], sum = Sum(expected, p);
+          if (found == sum) continue;
+          return absl::InternalError(
+              absl::StrCat("rank ", rank, ", output element ", p, ": found ", found, ", expected ", sum));
         }
       }
     }

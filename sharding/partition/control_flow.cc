@@ -1,5 +1,6 @@
 // While loops and conditionals: their computations are partitioned with the shardings of the values that they carry.
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "sharding/partition/computation_partitioner.h"
 #include "sharding/partition/loop_invariants.h"
 
@@ -37,10 +38,17 @@ absl::StatusOr<hlo::Computation*> ComputationPartitioner::PartitionCalled(const 
 absl::Status ComputationPartitioner::VisitWhile(const Instruction& instruction) {
   const ValueSharding carried = chooser_.Wanted(instruction);
   const hlo::Computation &condition_source = *instruction.called()[0], &body_source = *instruction.called()[1];
-  if (chooser_.Wanted(*body_source.parameter(0)) != carried ||
-      chooser_.Wanted(*condition_source.parameter(0)) != carried) {
-    return absl::InternalError(absl::StrCat(
-        instruction.name(), ": the loop and the parameters of its computations have different shardings"));
+  const auto text = [&](const ValueSharding& value) {
+    return absl::StrJoin(value, ", ", [&](std::string* out, const TensorSharding& sharding) {
+      absl::StrAppend(out, ToString(context_.mesh(), sharding));
+    });
+  };
+  for (const hlo::Computation* called : {&body_source, &condition_source}) {
+    const ValueSharding parameter = chooser_.Wanted(*called->parameter(0));
+    if (parameter == carried) continue;
+    return absl::InternalError(absl::StrCat(instruction.name(), ": found shardings ", text(parameter),
+                                            " of the parameter of ", called->name(), ", expected ", text(carried),
+                                            ", those of the loop"));
   }
   LocalValue init = Operands(instruction);
   for (size_t i = 0; i < init.size(); ++i) {

@@ -1,4 +1,4 @@
-// Conversions of floats of at most 32 bits, for all formats of one table.
+// Conversions of floats of at most 32 bits. The code is the same for all formats of a table, and differs for f8e8m0fnu.
 #include "compiler/codegen/llvm/small_float.h"
 
 #include <llvm/IR/Constants.h>
@@ -51,7 +51,7 @@ const Format& FormatOf(ElementType type) {
   for (const Format& format : kFormats) {
     if (format.type == type) return format;
   }
-  XLAD_CHECK(false) << "not a float of at most 32 bits: " << static_cast<int>(type);
+  XLAD_CHECK(false) << "found type " << tensor::ToString(type) << ", expected a float of at most 32 bits";
   return kFormats[0];
 }
 
