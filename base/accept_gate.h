@@ -22,7 +22,7 @@ struct AcceptGateOptions {
   // lowered. If one more connection arrives, the oldest of them is closed, preferably a silent one.
   int max_unknown = 1024;
   // The limit on all connections: silent, unknown and known. It is lowered if the limit on open files requires it. If
-  // one more connection arrives, the oldest silent or unknown one is closed, or the new one if all are known.
+  // one more connection arrives, a silent or unknown one is closed as above, or the new one if all are known.
   int max_connections = 20000;
   int64_t first_byte_ms = 5000;  // A connection without a byte is closed after this time.
   int64_t unknown_ms = 15000;    // A connection that is still unknown is closed after this time.

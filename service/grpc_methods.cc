@@ -101,7 +101,7 @@ absl::Status GetBlob(Engine* engine, CallStream* stream) {
 
 // Returns the worker from which the caller must read the range, and the checksums of the range. If no worker is named,
 // the coordinator sends the bytes.
-Chunk PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access, Engine* engine) {
+Chunk PeerFor(const GetBlobRangeRequest& request, int64_t blob_bytes, const CallerAccess& access, Engine* engine) {
   Chunk chunk;
   chunk.set_total_bytes(blob_bytes);
   const bool is_worker = access.caller.role == security::Role::kWorker || access.caller.role == security::Role::kOwner;
@@ -127,7 +127,7 @@ Chunk PeerWith(const GetBlobRangeRequest& request, int64_t blob_bytes, const Cal
 absl::Status GetBlobRange(Engine* engine, CallStream* stream) {
   XLAD_ASSIGN_OR_RETURN(const auto request, ReadRequest<GetBlobRangeRequest>(stream));
   XLAD_ASSIGN_OR_RETURN(const auto blob, engine->blobs().OpenBlob(request.digest()));
-  const Chunk peer = PeerWith(request, blob->size(), stream->access(), engine);
+  const Chunk peer = PeerFor(request, blob->size(), stream->access(), engine);
   if (!peer.peer().empty()) return stream->Write(peer);
   return WriteCheckedRange(*blob, request, absl::StrCat("blob ", request.digest()), stream);
 }

@@ -1,7 +1,7 @@
 // The parts of the HLO text parser. Internal: other folders call hlo/text/text.h.
 //
-// Every function parses from the lexer's current position. It returns false if the lexer has failed, and the lexer
-// keeps the error.
+// Every function whose name begins with Parse parses from the lexer's current position. It returns false if the lexer
+// has failed, and the lexer keeps the error.
 #pragma once
 
 #include <memory>
@@ -27,8 +27,9 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
 // Like Shape::set_layout, but all row-major shapes share one layout object.
 void SetLayout(Layout layout, Shape* shape);
 
-// parse_literal.cc. `elided_bytes` is the memory that elided constants ("{...}") may still use. The function subtracts
-// what it uses; constants above the limit have no bytes.
+// parse_literal.cc. `elided_bytes` is the memory that constants may still use whose elements are not all in the text:
+// elided ones ("{...}") and ones with a single value. The function subtracts what it uses. Above the limit, an elided
+// constant has no bytes, and a constant with a single value is an error.
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);
 
 // parse_values.cc
@@ -60,9 +61,11 @@ bool ParseSharding(Lexer& lexer, OpSharding* sharding);
 bool ParseReplicaGroups(Lexer& lexer, ReplicaGroups* groups);
 // Parses integers and commas up to and including `close`.
 bool ParseIntsUntil(Lexer& lexer, char close, Dims* values);
-// Parses "T(1,0)" directly after the sizes of an iota of `ndim` dimensions, if it is present.
+// Parses "T(1,0)" directly after the sizes of an iota of `ndim` dimensions. If it is absent, `transpose` becomes the
+// identity. If `ndim` is at most 1, `transpose` is always empty.
 bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose);
-// Checks that a transposed iota of sizes `reshape` has `devices` elements.
+// Checks that a transposed iota of sizes `reshape` has `devices` elements, and that `transpose` is a permutation of its
+// dimensions or empty.
 bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshape, const Dims& transpose);
 
 // parse_checks.cc. Converts attributes with several spellings to one spelling, so that equal programs compare equal.

@@ -55,7 +55,7 @@ class TestWorld {
       options.tcp.incarnation = 7;
       options.tcp.slots = options.in_process.slots = world.slots;
       options.tcp.ring_bytes = world.ring_bytes;
-      // On a busy machine, a reason may arrive long after an abort.
+      // On a busy machine, the message with the reason for an abort may arrive long after the abort.
       options.tcp.farewell_ms = options.tcp.reason_ms = 60'000;
       options.transport = world.transport;
       options.decorate = world.decorate;
@@ -88,8 +88,8 @@ class TestWorld {
 
   // Later communicators use what the fabric chooses. Without this call, they use messages only.
   void UseMappedMemory() { mapped_ = true; }
-  // Like Run, but forms a communicator first, and does not call `body` if that fails. Returns the status of each
-  // device.
+  // Like Run, but forms a communicator first, and does not call `body` if that fails. Device d uses sets[d], or the
+  // last set if there are fewer. Returns the status of each device.
   std::vector<absl::Status> RunCommunicators(
       const std::vector<const CollectiveSet*>& sets,
       const std::function<absl::Status(int device, Communicator& communicator)>& body) {

@@ -40,9 +40,10 @@ llvm::Value* ClampTo(const Float& f, llvm::Value* x, double lo, double hi) {
   return f.Select(f.b.CreateFCmpOLT(x, f.C(lo)), f.C(lo), x);
 }
 
-// Arguments beyond the clamps have the result 0 or infinity. Scaling in two steps rounds denormal results once. Below
-// -104 the result is 0. The first step already computes this 0, because many CPUs take about a hundred cycles for a
-// product that is rounded to 0. Masked scores of attention are such arguments.
+// Arguments beyond the clamps have the result 0 or infinity. The result is scaled by two factors, because 2^n may not
+// be a normal number. Only the second product can be denormal, so a denormal result is rounded once. Below -104 the
+// result is 0. The first factor is then already 0, because many CPUs take about a hundred cycles for a product that is
+// rounded to 0. Masked scores of attention are such arguments.
 llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   const Float f(ir);
   const ExpParts parts = ReduceExp(f, ClampTo(f, x, -105, 89));

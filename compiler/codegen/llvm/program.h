@@ -11,8 +11,8 @@ namespace xlad::compiler {
 
 using EmittedFunctions = std::map<std::string, EmittedFunction>;
 
-// `known` has the functions that kernel steps may name. InvalidArgument if a step names a function that is not in
-// `known`, or has the wrong buffers.
+// `known` has the functions that kernel steps may name. InvalidArgument if a step is a collective, names a function
+// that is not in `known`, or has the wrong buffers.
 absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
                                                     const EmittedFunctions& known);
 

@@ -9,7 +9,8 @@ namespace {
 
 using tensor::Dims;
 
-// The first dimension d such that the product of the sizes of d and all following dimensions is `product`, or -1.
+// The last dimension d such that the product of the sizes of d and all following dimensions is `product`, or -1 if
+// there is none. If `product` is 1, the result is dims.size().
 int64_t SuffixOf(const Dims& dims, int64_t product) {
   int64_t suffix = 1;
   for (int64_t d = std::ssize(dims); d >= 0; --d) {
