@@ -37,9 +37,9 @@ int FindBuildId(dl_phdr_info* info, size_t, void* out) {
 }  // namespace
 
 std::string BuildId(const std::string& program_path) {
-  std::string version;
-  dl_iterate_phdr(FindBuildId, &version);
-  if (!version.empty()) return version;
+  std::string id;
+  dl_iterate_phdr(FindBuildId, &id);
+  if (!id.empty()) return id;
   std::error_code error;
   const auto size = std::filesystem::file_size(program_path, error);
   const auto time = std::filesystem::last_write_time(program_path, error);

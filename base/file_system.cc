@@ -68,8 +68,9 @@ absl::StatusOr<std::string> ReadToEnd(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  FileDescriptor file(open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (file.get() < 0 || fsync(file.get()) != 0) return SystemError("cannot sync folder", path);
+  const std::string folder = path.empty() ? "." : path;
+  FileDescriptor file(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file.get() < 0 || fsync(file.get()) != 0) return SystemError("cannot sync folder", folder);
   return absl::OkStatus();
 }
 

@@ -27,7 +27,7 @@ TEST(PeerUser, OwnConnectionsAreOfThisUser) {
     const std::string client = (*accepted)->Peer();
     EXPECT_EQ(UserOfClient(client, server).value_or(kOther), getuid()) << client;
     EXPECT_TRUE(CheckSameUser(client, server).ok());
-    // The connection exists in this direction only.
+    // The client's socket is not connected to itself.
     EXPECT_TRUE(absl::IsNotFound(UserOfClient(client, client).status()));
   }
 }

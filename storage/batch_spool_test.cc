@@ -125,7 +125,7 @@ TEST_F(BatchSpoolTest, ABatchHasALimitAndTheDiskAReserve) {
   files_.free_bytes = (int64_t{1} << 30) + FreeSpace::kCheckBytes - 1;
   const absl::Status full = Send(4, "1");
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, of which the coordinator keeps 1024 MiB"));
+  EXPECT_THAT(full.message(), HasSubstr("1039 MiB left, expected 1040 MiB or more, of which 1024 MiB are reserved"));
   EXPECT_EQ(*spool_->Next("job"), 4) << "the refused batch was not stored";
   files_.free_bytes += 1;
   EXPECT_TRUE(Send(4, "1").ok());

@@ -92,7 +92,7 @@ TEST_F(EntryFolderTest, KeysThatCouldNameOtherFilesAreRefused) {
 }
 
 TEST_F(EntryFolderTest, TheLeastRecentlyUsedEntriesAreRemoved) {
-  constexpr int64_t kMaxBytes = int64_t{256} * 20'000;
+  constexpr int64_t kMaxBytes = int64_t{256} * 20'000;  // 20'000 bytes for each of the 256 sub-folders.
   std::vector<int> same;  // Numbers whose keys are in one sub-folder.
   for (int i = 0; std::ssize(same) < 40; ++i) {
     if (Key(i).substr(0, 2) == Key(0).substr(0, 2)) same.push_back(i);

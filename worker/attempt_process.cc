@@ -25,8 +25,8 @@ namespace {
 
 constexpr size_t kTailBytes = 8 << 10;
 constexpr size_t kMaxLastOutput = 2000;
-// How long a process may take to end after its socket was closed. The system closes the descriptors of a process that
-// it kills shortly before it reports the end. A kill in between would hide who killed the process.
+// How long a process may take to end after its socket was closed. When the system kills a process, it closes the
+// descriptors first and reports the end a little later. A kill in between would hide who killed the process.
 constexpr int64_t kEndGraceMs = 5000;
 
 // The number of processes that this machine's kernel has killed for lack of memory since it started, or 0 if the kernel
@@ -72,24 +72,24 @@ void WriteToErrors(absl::string_view bytes) {
 absl::StatusOr<std::unique_ptr<AttemptProcess>> AttemptProcess::Start(const std::vector<std::string>& argv,
                                                                       const AttemptSetup& setup) {
   XLAD_ASSIGN_OR_RETURN(auto sockets, MessageSocket::MakePair());
-  XLAD_ASSIGN_OR_RETURN(Pipe errors, Pipe::Make());
-  fcntl(errors.read_end.get(), F_SETFL, O_NONBLOCK);
+  XLAD_ASSIGN_OR_RETURN(Pipe output, Pipe::Make());
+  fcntl(output.read_end.get(), F_SETFL, O_NONBLOCK);
   XLAD_ASSIGN_OR_RETURN(SpawnedProcess process, Spawn({.argv = argv,
-                                                       .output = errors.write_end.get(),
-                                                       .errors = errors.write_end.get(),
+                                                       .output = output.write_end.get(),
+                                                       .errors = output.write_end.get(),
                                                        .channel = sockets.second.fd()}));
   std::unique_ptr<AttemptProcess> started(
-      new AttemptProcess(std::move(process), std::move(sockets.first), std::move(errors.read_end)));
+      new AttemptProcess(std::move(process), std::move(sockets.first), std::move(output.read_end)));
   AttemptCommand command;
   *command.mutable_setup() = setup;
   started->Send(command);
   return started;
 }
 
-AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor errors)
+AttemptProcess::AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output)
     : process_(std::move(process)),
       socket_(std::move(socket)),
-      errors_(std::move(errors)),
+      output_(std::move(output)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       oom_kills_before_(OomKills()) {
   thread_ = std::thread([this] { Run(); });
@@ -169,12 +169,12 @@ bool AttemptProcess::Poll() {
   pollfd ready[4] = {{wake_.get(), POLLIN, 0},
                      {process_.pidfd.get(), POLLIN, 0},
                      {socket_is_open_ ? socket_.fd() : -1, static_cast<short>(all_sent ? POLLIN : POLLIN | POLLOUT), 0},
-                     {errors_.get(), POLLIN, 0}};
+                     {output_.get(), POLLIN, 0}};
   poll(ready, 4, static_cast<int>(timeout_ms));
   eventfd_t ignored = 0;
   if (ready[0].revents != 0) eventfd_read(wake_.get(), &ignored);
   if (ready[2].revents != 0) Receive();
-  if (ready[3].revents != 0) ReadErrors();
+  if (ready[3].revents != 0) ReadOutput();
   return ready[1].revents == 0;
 }
 
@@ -206,12 +206,12 @@ void AttemptProcess::Deliver() {
   for (const AttemptReport& report : arrived) on_report_(report);
 }
 
-void AttemptProcess::ReadErrors() {
+void AttemptProcess::ReadOutput() {
   char buffer[16 << 10];
   while (true) {
-    const ssize_t n = read(errors_.get(), buffer, sizeof buffer);
+    const ssize_t n = read(output_.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errors_.Close();
+    if (n == 0) output_.Close();
     if (n <= 0) return;
     WriteToErrors(absl::string_view(buffer, n));
     tail_.append(buffer, n);
@@ -225,7 +225,7 @@ void AttemptProcess::Finish() {
   while (wait4(pid(), &status, 0, &usage) < 0 && errno == EINTR) {
   }
   Receive();
-  if (errors_.is_open()) ReadErrors();
+  if (output_.is_open()) ReadOutput();
   ProcessEnd end;
   end.pid = pid();
   end.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;

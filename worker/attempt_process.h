@@ -50,7 +50,7 @@ class AttemptProcess {
   void WaitForEnd();
 
  private:
-  AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor errors);
+  AttemptProcess(SpawnedProcess process, MessageSocket socket, FileDescriptor output);
 
   void Run();
   // Waits for the next message, output or command and handles it. Returns false when the process has ended.
@@ -59,13 +59,13 @@ class AttemptProcess {
   // Passes the reports to on_report_, if it is set. Called only on this object's thread, or after its end, so that the
   // reports keep their order.
   void Deliver();
-  void ReadErrors();
+  void ReadOutput();
   void Finish();
   int64_t PollTimeoutMs() const;
 
   const SpawnedProcess process_;
   MessageSocket socket_;
-  FileDescriptor errors_;  // The read end of the process's standard output and error.
+  FileDescriptor output_;  // The read end of the process's standard output and error.
   FileDescriptor wake_;    // An eventfd that wakes the thread.
   bool socket_is_open_ = true;
   std::string tail_;  // The last bytes of the process's standard output and error.

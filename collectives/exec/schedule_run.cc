@@ -22,7 +22,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   StageInputWhereNeeded(staging);
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     recorder_->AtOp(static_cast<int>(i));
-    step_ = static_cast<uint32_t>(i);
+    operation_ = static_cast<uint32_t>(i);
     const absl::Status status = RunInstruction(program_.ops[i]);
     if (!status.ok()) {
       const ScheduleOp& op = program_.schedule.ops[i];
@@ -92,7 +92,7 @@ void ScheduleRun::Note(bool sent, const ScheduleLink& link, uint32_t message_ind
 void ScheduleRun::ShowWait(int peer) {
   const ShownWait& shown = program_.links->shown_wait;
   if (shown.waits_for == nullptr) return;
-  shown.step->store(step_, std::memory_order_relaxed);
+  shown.operation->store(operation_, std::memory_order_relaxed);
   shown.waits_for->store(peer, std::memory_order_relaxed);
 }
 

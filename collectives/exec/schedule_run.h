@@ -31,7 +31,7 @@ struct ScheduleLink {
 // The memory in which a run stores the operation of the schedule that waits, and the device that it waits for (-1 if
 // the run does not wait).
 struct ShownWait {
-  std::atomic<uint32_t>* step = nullptr;  // Both pointers may be null.
+  std::atomic<uint32_t>* operation = nullptr;  // Both pointers may be null.
   std::atomic<int32_t>* waits_for = nullptr;
 };
 
@@ -117,7 +117,7 @@ class ScheduleRun {
   Recorder* const recorder_;
   absl::InlinedVector<const std::byte*, 4> inputs_;
   std::byte* scratch_ = nullptr;
-  uint32_t step_ = 0;  // The index of the running operation.
+  uint32_t operation_ = 0;  // The index of the running operation.
 };
 
 }  // namespace xlad::collectives

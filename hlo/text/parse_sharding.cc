@@ -38,9 +38,8 @@ bool CheckDeviceCount(Lexer& lexer, const char* at, const Dims& dims, int64_t* c
   constexpr int64_t kMaxDevices = int64_t{1} << 20;
   *count = 1;
   for (const int64_t size : dims) {
-    if (size < 1 || size > kMaxDevices / *count) {
-      return lexer.Fail(at, "found no device or more than 2^20 of them, expected 1 to 2^20");
-    }
+    if (size < 1) return lexer.Fail(at, absl::StrCat("found a dimension of size ", size, ", expected 1 or more"));
+    if (size > kMaxDevices / *count) return lexer.Fail(at, "found more than 2^20 devices, expected at most 2^20");
     *count *= size;
   }
   return true;
@@ -105,10 +104,12 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   if (maximal && sharding->devices.size() != 1) {
     return lexer.FailAt(at, "one device of maximal, as in maximal device=3");
   }
-  if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only after maximal");
+  if (!maximal && !tiled && !sharding->devices.empty()) return lexer.FailAt(at, "device= only with maximal");
   const bool subgroups = sharding->replicate_on_last_tile_dim || !sharding->last_tile_dims.empty();
   if (subgroups && (!tiled || sharding->last_tile_dims.size() > sharding->tile_dims.size())) {
-    return lexer.FailAt(at, "last_tile_dims only after devices=[...] with at least as many dimensions");
+    return lexer.FailAt(at,
+                        "last_tile_dim_replicate or last_tile_dims only with devices=[...], and not more "
+                        "last_tile_dims than dimensions");
   }
   return true;
 }
@@ -183,13 +184,21 @@ bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshap
     const char* const noun = count == 1 ? " device" : " devices";
     return lexer.Fail(at, absl::StrCat("found an iota of ", count, noun, ", expected ", devices));
   }
-  std::vector<bool> seen(reshape.size(), false);
-  bool permutation = transpose.empty() || transpose.size() == reshape.size();
-  for (const int64_t d : transpose) {
-    permutation = permutation && d >= 0 && d < std::ssize(seen) && !seen[d];
-    if (permutation) seen[d] = true;
+  const std::string expected =
+      absl::StrCat(" in a transposition, expected a permutation of the iota's ", reshape.size(), " dimensions");
+  if (!transpose.empty() && transpose.size() != reshape.size()) {
+    const char* const noun = transpose.size() == 1 ? " dimension" : " dimensions";
+    return lexer.Fail(at, absl::StrCat("found ", transpose.size(), noun, expected));
   }
-  return permutation || lexer.Fail(at, "found a transposition, expected a permutation of the iota's dimensions");
+  std::vector<bool> seen(reshape.size(), false);
+  for (const int64_t d : transpose) {
+    const bool exists = d >= 0 && d < std::ssize(seen);
+    if (!exists || seen[d]) {
+      return lexer.Fail(at, absl::StrCat("found dimension ", d, exists ? " twice" : "", expected));
+    }
+    seen[d] = true;
+  }
+  return true;
 }
 
 bool ParseSharding(Lexer& lexer, OpSharding* sharding) {

@@ -96,7 +96,7 @@ void StormWorkers::FinishStep(Gang* gang) {
   metrics.set_step_ms(static_cast<double>(kStepMs));
   metrics.set_attempt(gang->key.second);
   metrics.add_values(LossOf(gang->contents));
-  // A wrong state, of another step or job, leads to contents that are wrong for every step of this job.
+  // If the gang has loaded a wrong state (of another step or job), its contents stay wrong in all later steps.
   gang->contents = gang->contents == ContentsAt(job_key, gang->finished) ? ContentsAt(job_key, gang->finished + 1)
                                                                          : gang->contents + 1;
   ++gang->finished;

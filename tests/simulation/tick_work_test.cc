@@ -32,8 +32,10 @@ const bool kQuietTicks = (SetLogLevel(LogLevel::kError), true);
 #endif
 #endif
 
-// Returns the number of instructions that `run` executes in a copy of this process, or -1 if the system does not allow
-// single-stepping another process.
+constexpr char kCannotCount[] =
+    "instructions cannot be counted: this build has a sanitizer, or the system does not allow single-stepping";
+
+// Returns the number of instructions that `run` executes in a copy of this process, or -1 if they cannot be counted.
 int64_t InstructionsOf(const std::function<void()>& run) {
 #ifdef XLAD_IS_SANITIZED
   return -1;  // The test is skipped with sanitizers, because they add too many instructions.
@@ -119,7 +121,7 @@ TEST_F(TickWork, DoesNotGrowWithJobsThatWait) {
       {"a tick", Tick}, {"a heartbeat", Beat}, {"the end of a job", Cancel}};
   for (const auto& [name, event] : events) {
     const int64_t few = WorkOf({4, 2, 1, 20}, event), many = WorkOf({4, 2, 1, 800}, event);
-    if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+    if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
     std::printf("%s: %lld instructions with 40 jobs that wait, %lld with 1600\n", name, static_cast<long long>(few),
                 static_cast<long long>(many));
     EXPECT_LE(many, few + few / 5 + 1000) << name;
@@ -128,7 +130,7 @@ TEST_F(TickWork, DoesNotGrowWithJobsThatWait) {
 
 TEST_F(TickWork, DoesNotGrowWithThePeersOfWorkers) {
   const int64_t few = WorkOf({200, 2, 2, 0}, Tick), many = WorkOf({200, 2, 100, 0}, Tick);
-  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
   std::printf("a tick with 200 workers: %lld instructions with attempts of 2 workers, %lld with attempts of 100\n",
               static_cast<long long>(few), static_cast<long long>(many));
   EXPECT_LE(many, few + few / 5 + 1000);
@@ -136,7 +138,7 @@ TEST_F(TickWork, DoesNotGrowWithThePeersOfWorkers) {
 
 TEST_F(TickWork, AHeartbeatDoesNotGrowWithThePeersOfItsWorker) {
   const int64_t few = WorkOf({200, 2, 2, 0}, Beat), many = WorkOf({200, 2, 100, 0}, Beat);
-  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
   std::printf("a heartbeat: %lld instructions with attempts of 2 workers, %lld with attempts of 100\n",
               static_cast<long long>(few), static_cast<long long>(many));
   EXPECT_LE(many, few + few / 5 + 1000);
@@ -156,30 +158,29 @@ TEST_F(TickWork, ALaunchGrowsNoFasterThanItsWorkers) {
     return InstructionsOf([&] { cluster->Built(); });
   };
   const int64_t few = work(3), many = work(9);
-  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
   std::printf("a launch: %lld instructions with 3 workers, %lld with 9\n", static_cast<long long>(few),
               static_cast<long long>(many));
-  EXPECT_LE(2 * many, 9 * few) << "3 times as many";
+  EXPECT_LE(2 * many, 9 * few) << "3 times as many workers, expected at most 4.5 times as many instructions";
 }
 
 TEST_F(TickWork, GrowsNoFasterThanTheWorkersAndAttempts) {
   const int64_t few = WorkOf({25, 3, 5, 0}, Tick), many = WorkOf({200, 24, 5, 0}, Tick);
-  if (few < 0 || many < 0) GTEST_SKIP() << "found no way to step through a process";
+  if (few < 0 || many < 0) GTEST_SKIP() << kCannotCount;
   std::printf("a tick: %lld instructions with 25 workers and 3 attempts, %lld with 200 and 24\n",
               static_cast<long long>(few), static_cast<long long>(many));
-  EXPECT_LE(many, 12 * few) << "8 times as many";
+  EXPECT_LE(many, 12 * few) << "8 times as many workers and attempts, expected at most 12 times as many instructions";
 }
 
 // Prints how long the coordinator takes for a tick, a heartbeat and the end of a job, and for the pass over the jobs
-// after a worker has left. XLAD_TICK_WORKERS is the number of workers, 420 or more, with 5 jobs waiting
-// for each.
+// after a worker has left. XLAD_TICK_WORKERS is the number of workers, 420 or more. 5 jobs per worker wait for devices.
 TEST_F(TickWork, TimesOfALargeCluster) {
   const char* const text = std::getenv("XLAD_TICK_WORKERS");
   if (text == nullptr) GTEST_SKIP() << "XLAD_TICK_WORKERS is not set";
   const int workers = std::atoi(text);
   constexpr int kTimes = 21;
   constexpr int kPeers = 10;
-  ASSERT_GE(workers, 2 * kTimes * kPeers) << "each time, one attempt ends";
+  ASSERT_GE(workers, 2 * kTimes * kPeers) << "XLAD_TICK_WORKERS is too small: each repetition ends an attempt";
   const Load load{workers, std::max(kTimes + 1, workers / 100), kPeers, workers / 2 * 5};
   const std::unique_ptr<Cluster> cluster = Make(load);
   const auto leave = [](Cluster* from) {

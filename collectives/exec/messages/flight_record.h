@@ -32,7 +32,7 @@ class FlightRecord {
   void End() { self().finished.store(sequence_, std::memory_order_release); }
   // Records that the rank leaves after an error. The destructor then keeps the file.
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
-  // The members of the record in which a run stores the rank and step that it waits for.
+  // The members of the record in which a run stores the operation that waits and the rank that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }
 
  private:

@@ -52,7 +52,7 @@ std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const Op
 }
 
 // The bits of a NaN that marks elements outside of the array, of the width of the type; 0 if the type has no such NaN.
-// The payload is arbitrary, so that results of arithmetic do not have it.
+// The payload is an unusual one, which NaNs that arithmetic computes do not have.
 uint64_t OutsideBits(tensor::ElementType type) {
   switch (type) {
     case tensor::ElementType::kF64:
