@@ -14,7 +14,7 @@
 namespace xlad::runtime {
 
 // A model is a chip of deploy/chips (the default is v5e) or the path of a chip file (machine/chip.h). Such a path
-// contains a slash: "./my.toml", "/chips/my.toml".
+// contains a slash or ends with ".toml": "my.toml", "/chips/v5".
 DeviceKind TpuSimDeviceKind();
 
 }  // namespace xlad::runtime
