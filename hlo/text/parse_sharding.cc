@@ -68,10 +68,13 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
                                      " for a tile assignment, expected ", expected));
 }
 
-// Parses one word or key of a sharding. Words and keys may be in any order.
-bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
+// Parses one word or key of a sharding, and adds it to `kinds` if it is a kind. Words and keys may be in any order.
+bool ParseShardingPart(Lexer& lexer, OpSharding* sharding, int* kinds) {
   const char* const at = lexer.Here();
-  if (lexer.AcceptWord("devices")) return lexer.Expect('=') && ParseTiles(lexer, sharding);
+  if (lexer.AcceptWord("devices")) {
+    ++*kinds;
+    return lexer.Expect('=') && ParseTiles(lexer, sharding);
+  }
   if (lexer.AcceptWord("device")) {
     sharding->devices.push_back(0);
     return lexer.Expect('=') && lexer.Integer(&sharding->devices.back());
@@ -91,14 +94,17 @@ bool ParseShardingPart(Lexer& lexer, OpSharding* sharding) {
     return lexer.Integer(&sharding->group_id);
   }
   lexer.Rewind(at);
+  ++*kinds;
   return ParseKind(lexer, &sharding->kind);
 }
 
 bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   const char* const at = lexer.Here();
+  int kinds = 0;
   while (lexer.Peek() != '}') {
-    if (!ParseShardingPart(lexer, sharding)) return false;
+    if (!ParseShardingPart(lexer, sharding, &kinds)) return false;
   }
+  if (kinds > 1) return lexer.FailAt(at, "one kind of sharding, such as replicated or devices=[...]");
   const bool maximal = sharding->kind == OpSharding::Kind::kMaximal;
   const bool tiled = sharding->kind == OpSharding::Kind::kTiled;
   if (maximal && sharding->devices.size() != 1) {
@@ -166,7 +172,9 @@ bool ParseIntsUntil(Lexer& lexer, char close, Dims* values) {
 bool ParseTranspose(Lexer& lexer, size_t ndim, Dims* transpose) {
   if (lexer.PeekRaw() == 'T') {
     lexer.AcceptWord("T");
+    const char* const at = lexer.Here();
     if (!lexer.Expect('(') || !ParseIntsUntil(lexer, ')', transpose)) return false;
+    if (ndim <= 1 && *transpose != Dims(ndim, 0)) return lexer.FailAt(at, ndim == 1 ? "(0)" : "()");
   }
   // In the canonical form, an iota of one dimension has no transposition, and an iota of several dimensions always has
   // one.
