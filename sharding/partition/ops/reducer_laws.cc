@@ -123,7 +123,8 @@ bool Same(const Values& a, const Values& b) {
     const tensor::Array &x = a[i].array, &y = b[i].array;
     if (x == y) continue;
     const auto close = [](double p, double q) {
-      return p == q || (std::isnan(p) && std::isnan(q)) || std::abs(p - q) <= 1e-4 * std::max(1.0, std::abs(p));
+      if (!std::isfinite(p) || !std::isfinite(q)) return p == q || (std::isnan(p) && std::isnan(q));
+      return std::abs(p - q) <= 1e-4 * std::max(1.0, std::abs(p));
     };
     const ElementType type = x.shape().type;
     const bool close_f32 = type == ElementType::kF32 && close(x.values<float>()[0], y.values<float>()[0]);
