@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -21,6 +22,8 @@ constexpr size_t kKeyDigits = 64;  // An entry starts with its hash in hexadecim
 // have about the same size.
 constexpr size_t kFolderDigits = 2;
 constexpr int64_t kFolders = 256;
+// A temporary file that has not been written for this time belongs to a process that has ended.
+constexpr std::chrono::hours kTemporaryAge{1};
 
 bool IsKey(const std::string& key) {
   return key.size() == kKeyDigits && key.find_first_not_of("0123456789abcdef") == std::string::npos;
@@ -35,6 +38,8 @@ std::string EntryFolder::PathOf(const std::string& key) const {
 std::string EntryFolder::HashOf(const std::string& key, absl::string_view contents) const {
   return Sha256Hex(absl::StrCat(options_.version.size(), ":", options_.version, key, contents));
 }
+
+int64_t EntryFolder::max_entry_bytes() const { return options_.max_bytes / kFolders / 2; }
 
 std::optional<std::string> EntryFolder::Read(const std::string& key) const {
   if (!IsKey(key)) return std::nullopt;
@@ -69,7 +74,7 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
           absl::StrCat("cache ", options_.path, ": found a key of ", entry.key.size(), " bytes, expected ", kKeyDigits,
                        " hexadecimal digits"));
     }
-    if (std::ssize(entry.contents) > options_.max_bytes / kFolders / 2) continue;
+    if (std::ssize(entry.contents) > max_entry_bytes()) continue;
     const std::string folder = JoinPath(options_.path, entry.key.substr(0, kFolderDigits));
     folders.insert(folder);
     status = files_.MakeDirectories(folder);
@@ -96,19 +101,23 @@ void RemoveLeastRecentlyUsed(const std::string& folder, int64_t max_bytes) {
   };
   std::vector<Used> files;
   int64_t total = 0;
+  const fs::file_time_type abandoned = fs::file_time_type::clock::now() - kTemporaryAge;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!IsKey(name.substr(0, kKeyDigits))) continue;
     std::error_code gone;
     const Used file{at->path(), at->last_write_time(gone), static_cast<int64_t>(at->file_size(gone))};
     if (gone) continue;
     total += file.bytes;
-    files.push_back(file);
+    const bool is_temporary = name.size() > kKeyDigits;
+    if (!is_temporary || file.time < abandoned) files.push_back(file);
   }
   std::sort(files.begin(), files.end(), [](const Used& a, const Used& b) { return a.time < b.time; });
   for (const Used& file : files) {
     if (total <= max_bytes) return;
     fs::remove(file.path, error);
-    total -= file.bytes;
+    if (!error) total -= file.bytes;
   }
 }
 

@@ -20,7 +20,7 @@ namespace xlad::storage {
 struct EntryFolderOptions {
   std::string path;     // The folder.
   std::string version;  // Entries that were written with another version are not found.
-  int64_t max_bytes = int64_t{512} << 20;
+  int64_t max_bytes = int64_t{512} << 20;  // Of all entries. An entry has at most a 512th part of it.
 };
 
 struct FolderEntry {
@@ -38,10 +38,13 @@ class EntryFolder {
   std::optional<std::string> Read(const std::string& key) const;
 
   // Writes entries until one cannot be written. After an error or a crash, every entry is either complete or absent.
-  // Entries of more than max_bytes / 512 are not written. Then, if there are more than max_bytes, removes entries that
-  // were least recently used. Each call looks for these in a part of the folder only.
+  // Entries of more than max_entry_bytes() are not written. Then, if there are more than max_bytes, removes entries
+  // that were least recently used. Each call looks for these in a part of the folder only.
   // InvalidArgument if a key is not a hash.
   absl::Status Write(absl::Span<const FolderEntry> entries) const;
+
+  // The size of the largest entry that is written.
+  int64_t max_entry_bytes() const;
 
   // Notes that the entries with these keys are in use.
   void Touch(absl::Span<const std::string> keys) const;
@@ -55,8 +58,10 @@ class EntryFolder {
   const EntryFolderOptions options_;
 };
 
-// Removes the files of a folder that were written or touched least recently, until the others have at most `max_bytes`.
-// Sub-folders stay. Other processes may use the folder: one that is about to read a removed file does not find it.
+// Removes the entries of a folder that were written or touched least recently, until the others have at most
+// `max_bytes`. An entry is a file whose name is a key. Temporary files, whose names begin with a key, count too, and
+// are removed only if they were abandoned. Other files and sub-folders stay. Other processes may use the folder: one
+// that is about to read a removed file does not find it.
 void RemoveLeastRecentlyUsed(const std::string& folder, int64_t max_bytes);
 
 }  // namespace xlad::storage

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -111,6 +112,28 @@ TEST_F(EntryFolderTest, TheLeastRecentlyUsedEntriesAreRemoved) {
   EXPECT_FALSE(folder.Read(Key(same[1])).has_value());
   ASSERT_TRUE(folder.Write({{Key(1'000'000), std::string(20'000, 'x')}}).ok());
   EXPECT_FALSE(folder.Read(Key(1'000'000)).has_value());  // Too large.
+}
+
+// The folder of executables also has tuned schedules, and several processes write to it.
+TEST_F(EntryFolderTest, OnlyEntriesAndAbandonedTemporaryFilesAreRemoved) {
+  const auto add = [&](const std::string& name, std::chrono::seconds age) {
+    const std::string path = JoinPath(own_.path(), name);
+    std::ofstream(path) << std::string(1000, 'x');
+    fs::last_write_time(path, fs::file_time_type::clock::now() - age);
+  };
+  const std::chrono::hours day{24};
+  for (const std::string& name : {Key(1), Key(2), Key(1) + ".tmp.12.0", Key(3) + ".12.1.tmp"}) add(name, day);
+  for (const std::string& name : {Key(4) + ".tmp.13.0", Key(5) + ".13.1.tmp"}) add(name, std::chrono::seconds(1));
+  for (const std::string& name : {"schedules-cpu.txt", "notes", "costs.tmp"}) add(name, 2 * day);
+  add(Key(6), std::chrono::seconds(0));
+  RemoveLeastRecentlyUsed(own_.path(), 3000);
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(own_.path())) left.insert(entry.path().filename().string());
+  const std::set<std::string> used = {Key(4) + ".tmp.13.0", Key(5) + ".13.1.tmp", Key(6), "schedules-cpu.txt", "notes",
+                                      "costs.tmp"};
+  EXPECT_EQ(left, used);
+  RemoveLeastRecentlyUsed(own_.path(), 0);
+  EXPECT_EQ(CountFiles(), 5) << "only the entry was removed";
 }
 
 TEST_F(EntryFolderTest, AFolderThatCannotBeWrittenIsAnError) {
