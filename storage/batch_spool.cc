@@ -61,8 +61,9 @@ absl::StatusOr<std::unique_ptr<BatchSpool>> BatchSpool::Open(FileSystem& files, 
   return spool;
 }
 
-// Batches are added and removed in their order, so the batches on the disk are consecutive. If one is missing
-// nevertheless, the batches before it are useless.
+// Batches are added and removed in their order, so the batches on the disk are usually consecutive. If one is missing,
+// the batches before it are useless, and the next call of Keep removes them. That happens if Keep has skipped batches
+// and the process ended before it had removed the earlier ones.
 absl::Status BatchSpool::OpenJob(const std::string& job) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(FolderOf(job)));
   Stream stream;
@@ -88,9 +89,9 @@ absl::Status BatchSpool::OpenJob(const std::string& job) {
   } else if (stream.end >= 0) {  // A checkpoint includes all batches, so the job needs none of them.
     stream.first = stream.next = stream.end;
   }
-  stream.on_disk = stream.first;
+  stream.on_disk.insert(batches.begin(), batches.end());
   const std::lock_guard lock(mutex_);
-  streams_[job] = stream;
+  streams_[job] = std::move(stream);
   return absl::OkStatus();
 }
 
@@ -112,11 +113,14 @@ absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
   if (found == streams_.end()) {
     XLAD_RETURN_IF_ERROR(files_.MakeDirectories(FolderOf(job)));
     XLAD_RETURN_IF_ERROR(files_.SyncDirectory(folder_));
-    found = streams_.emplace(job, Stream{first, first, first, -1, -1, clock_.NowNs()}).first;
+    Stream stream;
+    stream.first = stream.next = first;
+    stream.message_ns = clock_.NowNs();
+    found = streams_.emplace(job, std::move(stream)).first;
   }
   Stream& stream = found->second;
-  if (holds_ > 0) return absl::OkStatus();                        // A later call removes the batches.
-  if (stream.next < first) stream.on_disk = stream.next = first;  // The disk has no batches that the job needs.
+  if (holds_ > 0) return absl::OkStatus();  // A later call removes the batches.
+  stream.next = std::max(stream.next, first);
   stream.first = std::max(stream.first, first);
   if (removing_.contains(job)) return absl::OkStatus();  // The call that removes a batch also removes the next ones.
   return RemoveUnneeded(job, &lock);
@@ -138,12 +142,14 @@ absl::Status BatchSpool::WithoutLock(const std::string& job, const std::function
 absl::Status BatchSpool::RemoveUnneeded(const std::string& job, std::unique_lock<std::mutex>* lock) {
   while (holds_ == 0) {
     const auto before = streams_.find(job);
-    if (before == streams_.end() || before->second.on_disk >= before->second.first) break;
-    const int64_t batch = before->second.on_disk;
+    if (before == streams_.end()) break;
+    const Stream& stream = before->second;
+    if (stream.on_disk.empty() || *stream.on_disk.begin() >= stream.first) break;
+    const int64_t batch = *stream.on_disk.begin();
     const absl::Status removed = WithoutLock(job, [&] { return files_.Remove(PathOf(job, batch)); }, lock);
     if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
     const auto after = streams_.find(job);  // The job may have ended meanwhile.
-    if (after != streams_.end()) after->second.on_disk = std::max(after->second.on_disk, batch + 1);
+    if (after != streams_.end()) after->second.on_disk.erase(batch);
   }
   return absl::OkStatus();
 }
@@ -204,7 +210,7 @@ absl::StatusOr<bool> BatchSpool::WaitForRoom(const std::string& job, int64_t wai
     const auto found = streams_.find(job);
     if (found == streams_.end()) return true;
     const Stream& stream = found->second;
-    return stream.next <= std::max(stream.wanted, stream.first - 1) + kAhead;
+    return stream.next - kAhead <= std::max(stream.wanted, stream.first - 1);
   };
   const bool room = changed_.wait_for(lock, std::chrono::milliseconds(wait_ms), has_room);
   XLAD_ASSIGN_OR_RETURN(Stream* const stream, Find(job));
@@ -233,6 +239,7 @@ absl::Status BatchSpool::Add(const std::string& job, int64_t batch, ObjectWriter
                                                             : absl::StrCat("batch ", stream->next)));
   }
   XLAD_RETURN_IF_ERROR(writer->Publish(PathOf(job, batch)));
+  stream->on_disk.insert(batch);
   ++stream->next;
   stream->message_ns = clock_.NowNs();
   changed_.notify_all();

@@ -83,7 +83,8 @@ class BatchSpool {
   class FileArrival;
   struct Stream {
     int64_t first = 0;       // The first batch that the job may need.
-    int64_t on_disk = 0;     // The first batch on the disk: `first`, or an earlier one that is to be removed.
+    // The batches on the disk. Those before `first` are to be removed.
+    std::set<int64_t> on_disk = {};
     int64_t next = 0;        // The first batch that has not arrived.
     int64_t end = -1;        // The total number of batches, or -1 if it is not known yet.
     int64_t wanted = -1;     // The newest batch that a worker has requested.

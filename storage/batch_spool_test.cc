@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <thread>
 
 #include "storage/free_space.h"
@@ -148,6 +149,38 @@ TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   EXPECT_THAT(Read(12), HasSubstr("was removed"));
   ASSERT_TRUE(spool_->Keep("job", 20).ok()) << "the job was resumed elsewhere";
   EXPECT_EQ(*spool_->Next("job"), 20);
+  EXPECT_THAT(*files_.List("spool/job"), IsEmpty()) << "the job needs none of the batches before";
+}
+
+// Batches that the job does not need are removed, even if Keep has skipped some, if it was interrupted, or if one of
+// them is missing on the disk.
+TEST_F(BatchSpoolTest, BatchesBeforeAGapAreRemoved) {
+  for (int64_t fail_after = 0; fail_after < 12; ++fail_after) {
+    files_ = MemoryFiles();
+    Open();
+    ASSERT_TRUE(spool_->Keep("job", 0).ok());
+    for (int64_t batch = 0; batch < 5; ++batch) ASSERT_TRUE(Send(batch, "x").ok());
+    files_.fail_after = files_.operations + fail_after;
+    spool_->Keep("job", 20).IgnoreError();
+    files_.fail_after = INT64_MAX;
+    EXPECT_EQ(*spool_->Next("job"), 20);
+    ASSERT_TRUE(Send(20, "y").ok());
+    ASSERT_TRUE(Send(21, "z").ok());
+    if (fail_after % 2 == 0) Open();
+    EXPECT_EQ(*spool_->Next("job"), 22);
+    EXPECT_EQ(Read(20), "y");
+    EXPECT_THAT(Read(4), HasSubstr("batch 4 of job job was removed"));
+    ASSERT_TRUE(spool_->Keep("job", 21).ok());
+    EXPECT_THAT(*files_.List("spool/job"), ElementsAre("21.safetensors")) << fail_after;
+  }
+}
+
+TEST_F(BatchSpoolTest, ARequestForAnyBatchLeavesRoomForTheSender) {
+  ASSERT_TRUE(spool_->Keep("job", 0).ok());
+  for (const int64_t batch : {int64_t{0}, int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(Read(batch), HasSubstr("has not arrived"));
+    EXPECT_TRUE(*spool_->WaitForRoom("job", 0));
+  }
 }
 
 TEST_F(BatchSpoolTest, TheEndIsKnownToReadersAndSurvivesARestart) {
