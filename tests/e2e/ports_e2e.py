@@ -1,9 +1,12 @@
 """Test processes that run beside each other get different ports."""
 
 import pathlib
+import socket
 import subprocess
 import sys
 import unittest
+
+from ports import free_ports
 
 # Takes ports one after the other, prints them, and keeps them until its standard input ends.
 TAKE = """
@@ -17,8 +20,9 @@ sys.stdin.read()
 class Ports(unittest.TestCase):
     def test_processes_get_different_ports(self):
         here = pathlib.Path(__file__).parent
-        # The process that finds these ports ends, so that they can be taken again: as many as the others need together.
-        found = subprocess.run([sys.executable, "-c", "from ports import free_ports; print(*free_ports(32))"],
+        # The process that finds these ports ends, so that they can be taken again. The others need 32 of them. If other
+        # programs take some meanwhile, there are enough left.
+        found = subprocess.run([sys.executable, "-c", "from ports import free_ports; print(*free_ports(40))"],
                                cwd=here, capture_output=True, text=True, check=True)
         candidates = [int(port) for port in found.stdout.split()]
         processes = [subprocess.Popen([sys.executable, "-c", TAKE, repr(candidates)], text=True, cwd=here,
@@ -28,7 +32,24 @@ class Ports(unittest.TestCase):
         finally:
             for process in processes:
                 process.communicate()
-        self.assertEqual(sorted(found), sorted(candidates))
+        self.assertEqual(len(found), 32)
+        self.assertEqual(len(set(found)), 32)
+        self.assertLessEqual(set(found), set(candidates))
+
+    def test_a_port_that_is_in_use_is_not_locked(self):
+        here = pathlib.Path(__file__).parent
+        with socket.socket() as listener:
+            listener.bind(("0.0.0.0", 0))
+            used = listener.getsockname()[1]
+            with self.assertRaisesRegex(OSError, "found 0 free ports among 1, expected 1"):
+                free_ports(1, [used])
+        # The other process gets the port now, although this one has tried it and still runs.
+        other = subprocess.run([sys.executable, "-c", f"from ports import free_ports; print(*free_ports(1, [{used}]))"],
+                               cwd=here, capture_output=True, text=True)
+        self.assertEqual(other.stdout, f"{used}\n", other.stderr)
+        self.assertEqual(free_ports(1, [used]), [used])
+        with self.assertRaisesRegex(OSError, "found 0 free ports among 1, expected 1"):
+            free_ports(1, [used])
 
 
 if __name__ == "__main__":
