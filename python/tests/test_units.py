@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import logging
 import unittest
 from unittest import mock
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xlad import indexing, metrics, protos, safetensors
+from xlad import indexing, metrics, protos, safetensors, waiting
 from xlad.arguments import Binder, apply
 from xlad.batches import DataOptions, all_batches, epoch_order, stream
 from xlad.cluster import Cluster
@@ -200,6 +201,80 @@ class Data(unittest.TestCase):
         for limit in (-1, 1.5, "1GB"):
             with self.assertRaisesRegex(ValueError, "found memory_limit=.*, expected a whole number"):
                 Recovery(memory_limit=limit).fill(protos.message("JobSpec")())
+
+
+class FakeTimer:
+    """A timer that fires when the test calls `fire`, also after it was canceled, as a real one may."""
+
+    made = []
+
+    def __init__(self, seconds, function, arguments=()):
+        self.fire = lambda: function(*arguments)
+        self.runs = False
+        FakeTimer.made.append(self)
+
+    def start(self):
+        self.runs = True
+
+    def cancel(self):
+        self.runs = False
+
+
+class Waits(unittest.TestCase):
+    def setUp(self):
+        FakeTimer.made = []
+        patch = mock.patch.object(waiting.threading, "Timer", FakeTimer)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def running(self):
+        return [timer for timer in FakeTimer.made if timer.runs]
+
+    def test_a_long_wait_is_reported_again_and_again(self):
+        wait = waiting.Waiting("job-1", lambda: "job-1 waits for devices")
+        with self.assertLogs("xlad", "WARNING") as logs:
+            for _ in range(3):
+                FakeTimer.made[-1].fire()
+        self.assertEqual(len(logs.output), 3)
+        wait.stop()
+        self.assertFalse(FakeTimer.made[-1].runs)
+
+    def test_a_timer_that_fires_after_the_end_of_its_wait_has_no_effect(self):
+        wait = waiting.Waiting("job-1")
+        late = FakeTimer.made[-1]
+        wait.update("RUNNING", "")
+        with self.assertNoLogs("xlad", "WARNING"):
+            late.fire()
+            self.assertEqual(self.running(), [])
+            wait.update("PENDING", "it waits again")
+            late.fire()
+        self.assertEqual(self.running(), [FakeTimer.made[-1]])
+        wait.stop()
+
+    def test_no_timer_starts_after_an_end_during_a_report(self):
+        for end in (lambda wait: wait.stop(), lambda wait: wait.update("RUNNING", "")):
+            waits = []
+            handler = logging.Handler()
+            handler.emit = lambda record, end=end, waits=waits: end(waits[0])
+            waits.append(waiting.Waiting("job-1"))
+            logging.getLogger("xlad").addHandler(handler)
+            self.addCleanup(logging.getLogger("xlad").removeHandler, handler)
+            FakeTimer.made[-1].fire()
+            logging.getLogger("xlad").removeHandler(handler)
+            self.assertEqual([timer for timer in self.running() if timer is not FakeTimer.made[0]], [])
+            FakeTimer.made = []
+
+    def test_a_wait_that_ends_while_its_reason_is_asked_for_is_not_reported(self):
+        waits = []
+
+        def why():
+            waits[0].update("RUNNING", "")
+            return "job-1 waits"
+
+        waits.append(waiting.Waiting("job-1", why))
+        with self.assertNoLogs("xlad", "WARNING"):
+            FakeTimer.made[-1].fire()
+        self.assertEqual(self.running(), [])
 
 
 class Indices(unittest.TestCase):

@@ -21,45 +21,50 @@ class Waiting:
         self._why = why
         self._reason = ""
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._timer: threading.Timer | None = None  # That of the current wait, or None.
+        self._waits = 0  # The number of waits so far. Each has its timers.
         self._stopped = False
-        self._start(SAY_AFTER_S)
+        self._begin()
 
     def update(self, state: str, reason: str) -> None:
         self._reason = reason
-        if state not in WAITS:
-            self._cancel()
-        elif self._timer is None:
-            self._start(SAY_AFTER_S)
+        if state in WAITS:
+            self._begin()
+        else:
+            self._end()
 
     def stop(self) -> None:
         self._stopped = True
-        self._cancel()
+        self._end()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._timer is None and not self._stopped:
+                self._waits += 1
+                self._start(SAY_AFTER_S)
 
     def _start(self, seconds: float) -> None:
-        with self._lock:
-            if self._stopped:
-                return
-            self._timer = threading.Timer(seconds, self._say)
-            self._timer.daemon = True
-            self._timer.start()
+        """Requires the lock."""
+        self._timer = threading.Timer(seconds, self._say, (self._waits,))
+        self._timer.daemon = True
+        self._timer.start()
 
-    def _cancel(self) -> None:
+    def _end(self) -> None:
         with self._lock:
-            timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
 
-    def _say(self) -> None:
-        timer = self._timer
+    def _say(self, wait: int) -> None:
         text = self._reason
         if self._why is not None:
             try:
                 text = self._why() or text
             except Exception:  # noqa: BLE001  If the coordinator cannot be reached, the reason is the text.
                 pass
-        if self._timer is not timer or timer is None:  # The wait has ended meanwhile.
-            return
         text = text if self._what.partition(" ")[0] in text else f"{self._what} {text or 'waits'}"
+        with self._lock:
+            if self._timer is None or self._waits != wait:  # The wait has ended meanwhile.
+                return
+            self._start(SAY_AGAIN_S)
         logging.getLogger("xlad").warning("%s", text)
-        self._start(SAY_AGAIN_S)
