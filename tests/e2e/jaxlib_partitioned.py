@@ -169,7 +169,8 @@ def compare(name, got, expected):
             at = tuple(np.argwhere(got != expected)[0].tolist())
             sys.exit(f"{name}: element {list(at)}: found {got[at]}, expected {expected[at]}")
         return 0.0
-    a, b = got.astype(np.float64), expected.astype(np.float64)
+    wide = np.complex128 if np.issubdtype(got.dtype, np.complexfloating) else np.float64
+    a, b = got.astype(wide), expected.astype(wide)
     if not np.allclose(a, b, rtol=ARGS.rtol, atol=ARGS.atol, equal_nan=True):
         sys.exit(f"{name}: largest difference {np.nanmax(np.abs(a - b))}")
     return float(np.nanmax(np.abs(a - b))) if a.size else 0.0
