@@ -5,7 +5,6 @@ import importlib.util
 import inspect
 import os
 import pathlib
-import sys
 import time
 import unittest
 
@@ -17,19 +16,26 @@ import xlad
 # A test that passes waits for much less time. The limit is for a machine that several other programs keep busy.
 PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(REPO / "tests" / "e2e"))
-from ports import free_ports  # noqa: E402
 
 # Whether tests with many similar cases try all of them instead of a part, and tests with random cases try more of them.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
-def example(name):
-    """Returns the script examples/NAME.py as a module, without running its main part."""
-    spec = importlib.util.spec_from_file_location(name, REPO / "examples" / f"{name}.py")
+def load(folder, name):
+    """Returns FOLDER/NAME.py of the repository as a module. Modules of the folder cannot be imported by their names,
+    because they may have the names of other modules."""
+    spec = importlib.util.spec_from_file_location(name, REPO / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+free_ports = load("tests/e2e", "ports").free_ports
+
+
+def example(name):
+    """Returns the script examples/NAME.py as a module, without running its main part."""
+    return load("examples", name)
 
 
 def wait_for(condition, what):
