@@ -14,6 +14,8 @@ extern "C" {
 XLAD_DOUBLE_EXPORT void xladCudaDoubleConfigure(const char* text);
 // The error that the function must return at once, as for a function of the driver.
 XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleEnter(const char* function);
+// The error of asynchronous work, after which no function of the driver has an effect; kSuccess if there is none.
+XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleBroken();
 // The number of products of tensor cores (mma.sync, once for each warp) that kernels have executed.
 XLAD_DOUBLE_EXPORT int64_t xladCudaDoubleMmaCount();
 // The version of cuBLASLt in the settings.

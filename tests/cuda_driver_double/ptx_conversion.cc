@@ -32,10 +32,12 @@ double RoundToInteger(double value, int rounding) {
   }
 }
 
-// A number out of range becomes the nearest number in range, and NaN becomes 0.
-template <typename To>
+// A number out of range becomes the nearest number in range. NaN becomes 0 if neither type has 64 bits, and otherwise
+// the number of which only the highest bit is set.
+template <typename To, typename From>
 To Saturate(double value) {
-  if (value != value) return 0;
+  constexpr bool kNanIsZero = sizeof(From) < 8 && sizeof(To) < 8;
+  if (value != value) return kNanIsZero ? To{0} : static_cast<To>(uint64_t{1} << (8 * sizeof(To) - 1));
   const double low = static_cast<double>(std::numeric_limits<To>::min());
   // The first number that is too large for the type.
   const double high = std::ldexp(1.0, std::numeric_limits<To>::digits);
@@ -53,7 +55,7 @@ const Instruction* Convert(const Instruction* i, Thread& t) {
   } else if constexpr (kIsFloat<To>) {
     t.Set<To>(i->r[0], static_cast<To>(from));
   } else if constexpr (kIsFloat<From>) {
-    t.Set<To>(i->r[0], Saturate<To>(RoundToInteger(static_cast<double>(from), i->mode)));
+    t.Set<To>(i->r[0], Saturate<To, From>(RoundToInteger(static_cast<double>(from), i->mode)));
   } else {
     // A register may be wider than the type.
     using Wide = std::conditional_t<std::is_signed_v<To>, int64_t, uint64_t>;

@@ -125,6 +125,16 @@ TEST_F(PtxTest, Conversions) {
   EXPECT_EQ(Execute("cvt.rzi.s32.f32", {"u32", "f32"}, {Bits(-2.9f)}), static_cast<uint32_t>(-2));
   EXPECT_EQ(Execute("cvt.rzi.s32.f32", {"u32", "f32"}, {Bits(1e20f)}), 0x7fffffffu);
   EXPECT_EQ(Execute("cvt.rzi.u32.f32", {"u32", "f32"}, {Bits(-1.0f)}), 0u);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const double wide_nan = std::numeric_limits<double>::quiet_NaN();
+  for (const char* const to : {"s32", "u32"}) {
+    EXPECT_EQ(Execute(std::string("cvt.rzi.") + to + ".f32", {"u32", "f32"}, {Bits(nan)}), 0u);
+    EXPECT_EQ(Execute(std::string("cvt.rzi.") + to + ".f64", {"u32", "f64"}, {Bits(wide_nan)}), 0x80000000u);
+  }
+  for (const char* const to : {"s64", "u64"}) {
+    EXPECT_EQ(Execute(std::string("cvt.rzi.") + to + ".f32", {"u64", "f32"}, {Bits(nan)}), uint64_t{1} << 63);
+    EXPECT_EQ(Execute(std::string("cvt.rzi.") + to + ".f64", {"u64", "f64"}, {Bits(wide_nan)}), uint64_t{1} << 63);
+  }
   EXPECT_EQ(Execute("cvt.rni.f32.f32", {"f32", "f32"}, {Bits(2.5f)}), Bits(2.0f));
   EXPECT_EQ(Execute("cvt.rmi.f64.f64", {"f64", "f64"}, {Bits(-0.5)}), Bits(-1.0));
   EXPECT_EQ(Execute("cvt.s64.s32", {"u64", "u32"}, {static_cast<uint32_t>(-5)}), static_cast<uint64_t>(-5));

@@ -31,8 +31,10 @@ class RaceChecker {
   struct Shadow {
     uint32_t write_block = 0, read_block = 0, write_epoch = 0, read_epoch = 0;
     uint32_t write_thread = 0, read_thread = 0;
-    bool read_by_blocks = false;   // Several blocks have read the byte.
-    bool read_by_threads = false;  // Several threads of read_block have read the byte in read_epoch.
+    // Several blocks have accessed the byte. Stores of several blocks race unless they have the same value.
+    bool write_by_blocks = false, read_by_blocks = false;
+    // Several threads of write_block have stored to the byte in write_epoch, or of read_block loaded it in read_epoch.
+    bool write_by_threads = false, read_by_threads = false;
   };
   static constexpr uint64_t kPageBytes = 1024;
   using Page = std::array<Shadow, kPageBytes>;

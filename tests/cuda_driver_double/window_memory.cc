@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -43,6 +44,7 @@ void WindowMemory::Mark(uint64_t offset, uint64_t bytes, bool is_live) {
 
 uint64_t WindowMemory::Allocate(uint64_t bytes) {
   if (bytes > bytes_) return 0;
+  bytes = std::max<uint64_t>(bytes, 1);
   const uint64_t size = (bytes + kUnit - 1) / kUnit * kUnit;
   const std::lock_guard<std::shared_mutex> lock(mutex_);
   for (auto range = free_.begin(); range != free_.end(); ++range) {

@@ -24,7 +24,8 @@ class WindowMemory final : public GlobalMemory {
   explicit WindowMemory(uint64_t bytes);
   ~WindowMemory() override;
 
-  // Returns the address, or 0 if there is not enough memory.
+  // Returns the address, or 0 if there is not enough memory. No other allocation has the same address, even if this one
+  // has no bytes.
   uint64_t Allocate(uint64_t bytes);
   // Returns false if the address is not that of an allocation.
   bool Free(uint64_t address);

@@ -223,6 +223,27 @@ TEST_F(CublasLtTest, FailuresOfAProduct) {
   EXPECT_EQ(stream->Synchronize(), status) << "the stream keeps its first error";
 }
 
+// CUDA_ERROR_INVALID_VALUE has the number of CUBLAS_STATUS_NOT_INITIALIZED.
+TEST_F(CublasLtTest, AnErrorOfAsynchronousWorkIsNotTakenForACodeOfTheLibrary) {
+  const cuda::Driver& driver = **cuda::LoadDriver(kDouble);
+  const cuda::CublasLt& products = **cuda::LoadCublasLt(kCublasLtDouble);
+  cuda::StreamHandle stream = nullptr;
+  ASSERT_EQ(driver.cuStreamCreate(&stream, 0), cuda::kSuccess);
+  // tests/cuda_driver_double/driver_double_hooks.h
+  using Enqueue = void (*)(cuda::StreamHandle, cuda::Result (*work)(void*), void (*drop)(void*), void* argument);
+  const auto enqueue = reinterpret_cast<Enqueue>(dlsym(dlopen(kDouble, RTLD_NOW), "xladCudaDoubleEnqueue"));
+  for (const cuda::Result code : {1, 2, 99, 700}) {
+    static cuda::Result returned;
+    returned = code;
+    enqueue(stream, [](void*) { return returned; }, [](void*) {}, nullptr);
+    EXPECT_EQ(driver.cuStreamSynchronize(stream), code);
+    cuda::LtHandle handle = nullptr;
+    EXPECT_EQ(products.cublasLtCreate(&handle), cuda::kLtExecutionFailed) << code;
+    Configure("");
+  }
+  EXPECT_EQ(driver.cuStreamDestroy_v2(stream), cuda::kSuccess);
+}
+
 // A product that accesses memory outside of allocations fails like a kernel.
 TEST_F(CublasLtTest, IllegalAddresses) {
   const auto device = *Make();

@@ -34,11 +34,11 @@ using cublaslt_double::Problem;
 
 std::atomic<int> objects{0}, products{0};
 
-// An error that a test injects is a code of cuBLASLt, which is less than 100. An error of the asynchronous work of the
-// driver is 100 or more, and becomes kLtExecutionFailed.
+// An error that a test injects is a code of cuBLASLt. An error of the asynchronous work of the driver, which has a code
+// of the driver, becomes kLtExecutionFailed.
 LtStatus EnterFunction(const char* name) {
-  const Result entered = xladCudaDoubleEnter(name);
-  return entered < 100 ? entered : kLtExecutionFailed;
+  const LtStatus injected = xladCudaDoubleEnter(name);
+  return xladCudaDoubleBroken() == kSuccess ? injected : kLtExecutionFailed;
 }
 
 template <typename T>

@@ -276,6 +276,7 @@ Result cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 Result cuMemAlloc_v2(DevicePointer* address, size_t bytes) {
   XLAD_ENTER(cuMemAlloc_v2);
+  if (bytes == 0) return kInvalidValue;
   *address = Memory().Allocate(bytes);
   return *address != 0 ? kSuccess : kOutOfMemory;
 }
@@ -341,6 +342,7 @@ using xlad::runtime::cuda::Result;
 
 void xladCudaDoubleConfigure(const char* text) { DriverDouble::Get().Configure(text); }
 Result xladCudaDoubleEnter(const char* function) { return DriverDouble::Get().Enter(function); }
+Result xladCudaDoubleBroken() { return DriverDouble::Get().broken(); }
 int64_t xladCudaDoubleMmaCount() { return xlad::cuda_double::MmaCount(); }
 int xladCudaDoubleCublasLtVersion() { return DriverDouble::Get().settings().cublaslt; }
 void* xladCudaDoubleRange(xlad::runtime::cuda::DevicePointer address, size_t bytes) {
