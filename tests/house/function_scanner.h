@@ -60,20 +60,28 @@ class Blanker {
 
   void Step() {
     const char c = text_[i_];
-    if (c == '/' && At(i_ + 1) == '/') return BlankTo(FindOrEnd("\n", i_) - 1);
+    if (c == '/' && At(i_ + 1) == '/') return BlankTo(text_.find('\n', i_));
     if (c == '/' && At(i_ + 1) == '*') return BlankTo(FindOrEnd("*/", i_ + 2));
-    if (c == '"' && i_ > 0 && text_[i_ - 1] == 'R') {
+    const std::string prefix = c == '"' || c == '\'' ? WordBefore() : "";
+    if (c == '"' && (prefix == "R" || prefix == "LR" || prefix == "uR" || prefix == "UR" || prefix == "u8R")) {
       const size_t open = text_.find('(', i_);
       if (open != std::string::npos) {
         return BlankTo(FindOrEnd(")" + text_.substr(i_ + 1, open - i_ - 1) + "\"", open));
       }
     }
-    // A quote after a digit is a digit separator. Prefixes of literals, such as in L'x', are not recognized.
-    const bool digits = c == '\'' && i_ > 0 && IsWordChar(text_[i_ - 1]);
-    if (c == '"' || (c == '\'' && !digits)) return BlankTo(EndOfQuoted(c));
+    // A quote in a number separates digits. A quote after another word, such as in L'x', begins a literal.
+    const bool is_separator = c == '\'' && !prefix.empty() && std::isdigit(static_cast<unsigned char>(prefix[0])) != 0;
+    if (c == '"' || (c == '\'' && !is_separator)) return BlankTo(EndOfQuoted(c));
     if (c == '#' && line_is_empty_) return BlankTo(EndOfDirective());
     line_is_empty_ = c == '\n' || (line_is_empty_ && (c == ' ' || c == '\t'));
     ++i_;
+  }
+
+  // The word, or the number with its separators, that ends before the current offset. Empty if there is none.
+  std::string WordBefore() const {
+    size_t start = i_;
+    while (start > 0 && (IsWordChar(text_[start - 1]) || text_[start - 1] == '\'')) --start;
+    return text_.substr(start, i_ - start);
   }
 
   size_t EndOfQuoted(char quote) const {

@@ -112,6 +112,19 @@ enum class E { kA, kB };
   EXPECT_EQ(found[4].parameters, 6);
 }
 
+TEST(FunctionScannerTest, LiteralsWithPrefixesAndNumbersWithSeparatorsAreRead) {
+  for (const std::string literal :
+       {"L'\"'", "u8'\"'", "U'}'", "u'{'", "'\"'", "L\"}\"", "u8R\"(}\")\"", "R\"a(}\")a\"", "1'000'000",
+        "0xFF'FF + '}'", "FOR\"}\"", "'\\''", "L'\\'' + '{'"}) {
+    const std::vector<Function> found =
+        FindFunctions("int F(int a) {\n  return " + literal + ";\n}\nint G(int a, int b) { return 1; }\n// }");
+    ASSERT_EQ(found.size(), 2u) << literal;
+    EXPECT_EQ(found[0].lines, 3) << literal;
+    EXPECT_EQ(found[1].name, "G") << literal;
+    EXPECT_EQ(found[1].parameters, 2) << literal;
+  }
+}
+
 // Returns a class with a constructor, a destructor and `methods` methods. Every third method is defined in the class.
 std::string ClassWithMethods(const std::string& comment, int methods) {
   std::string text = "namespace a {\n" + comment + "class Large final : public Base {\n";
