@@ -56,6 +56,14 @@ class BorderSplitter {
       return absl::InvalidArgumentError(absl::StrCat("found ", shardings.size(), " shardings, expected ",
                                                      border_->operand_count(), ", one for each operand"));
     }
+    // There is a sharding for each array of the result, but the arrays may be in nested tuples, or beside tokens.
+    const bool is_flat = border_->shape().is_tuple() ? std::ssize(border_->shape().tuple()) == border_->operand_count()
+                                                     : border_->operand_count() == 1;
+    if (!is_flat) {
+      return absl::InvalidArgumentError(absl::StrCat("found shape ", border_->shape().ToString(false), " for ",
+                                                     border_->operand_count(),
+                                                     " operands, expected a tuple with one array for each"));
+    }
     std::vector<hlo::Instruction*> parts;
     for (size_t i = 0; i < shardings.size(); ++i) {
       const hlo::Shape& result = border_->shape().is_tuple() ? border_->shape().tuple()[i] : border_->shape();
