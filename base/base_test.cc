@@ -353,6 +353,43 @@ TEST(Subprocess, CanBeCancelledAndHasALimitOfProcessorTime) {
   EXPECT_EQ(RunChild({"/bin/sh", "-c", "while :; do :; done"}, "", limits)->signal, 9);
 }
 
+TEST(Subprocess, HasALimitOfOutput) {
+  ChildLimits limits;
+  limits.output_bytes = 100'000;
+  EXPECT_EQ(RunChild({"/usr/bin/head", "-c", "100000", "/dev/zero"}, "", limits)->output.size(), 100'000u);
+  const absl::Status endless = RunChild({"/bin/cat", "/dev/zero"}, "", limits).status();
+  EXPECT_EQ(endless, absl::ResourceExhaustedError(
+                         "/bin/cat was killed because it wrote more than 100000 bytes to standard output"));
+}
+
+// The copy of this test replaces its own file, as an upgrade does while a daemon runs, and starts a child.
+TEST(Subprocess, TheOwnProgramIsThatOfTheProcessAndNotThatOfTheFile) {
+  const std::string path = OwnExecutablePath();
+  const std::string name = "Subprocess.TheOwnProgramIsThatOfTheProcessAndNotThatOfTheFile";
+  if (std::getenv("XLAD_IS_REPLACED") == nullptr) {
+    const TestFolder folder;
+    const std::string copy = JoinPath(folder.path(), "copy");
+    ASSERT_TRUE(std::filesystem::copy_file(path, copy));
+    const auto ran = RunChild({"/usr/bin/env", "XLAD_IS_REPLACED=1", copy, "--gtest_filter=" + name}, "");
+    ASSERT_TRUE(ran.ok()) << ran.status();
+    EXPECT_EQ(ran->exit_code, 0) << ran->output << ran->errors;
+    return;
+  }
+  ASSERT_TRUE(RealFileSystem().WriteAtomically(path, "#!/bin/sh\nexit 9\n").ok());
+  ASSERT_EQ(chmod(path.c_str(), 0700), 0);
+  EXPECT_EQ(RunChild({path}, "")->exit_code, 9);
+  const auto child = RunChild({kOwnProgram, "--gtest_list_tests", "--gtest_filter=" + name}, "");
+  ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_EQ(child->exit_code, 0);
+  EXPECT_NE(child->output.find(name.substr(name.find('.') + 1)), std::string::npos) << child->output;
+  const std::string script = "test \"$0\" = '" + path + " (deleted)'";
+  const auto shell = Spawn({.argv = {kOwnProgram, "-c", script}, .program = "/bin/sh"});
+  ASSERT_TRUE(shell.ok()) << shell.status();
+  int status = 0;
+  ASSERT_EQ(waitpid(shell->pid, &status, 0), shell->pid);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(Subprocess, InheritsNoOtherDescriptor) {
   const int inheritable = dup(0);
   const auto listed = RunChild({"/bin/ls", "/proc/self/fd"}, "");

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <iterator>
 
 #include "base/clock.h"
@@ -74,6 +73,10 @@ class Communication {
       if (ends[0].revents != 0) WriteInput();
       if (ends[1].revents != 0) Read(&out_.read_end, &result->output);
       if (ends[2].revents != 0) Read(&err_.read_end, &result->errors);
+      if (std::ssize(result->output) > limits_.output_bytes) {
+        return absl::ResourceExhaustedError(absl::StrCat("was killed because it wrote more than ", limits_.output_bytes,
+                                                         " bytes to standard output"));
+      }
       if (ends[4].revents != 0) has_ended = true;
       if (result->errors.size() > kMaxErrorBytes) {
         result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
@@ -168,15 +171,12 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl:
   const absl::Status status = communication.Run(process, &result);
   if (!status.ok()) SignalProcess(process, SIGKILL);
   const int end = WaitForEnd(process.pid);
-  if (!status.ok()) return absl::Status(status.code(), absl::StrCat(argv[0], " ", status.message()));
+  if (!status.ok()) {
+    const std::string name = argv[0] == kOwnProgram ? OwnExecutablePath() : argv[0];
+    return absl::Status(status.code(), absl::StrCat(name, " ", status.message()));
+  }
   result.exit_code = WIFEXITED(end) ? WEXITSTATUS(end) : -1;
   result.signal = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
   return result;
 }
-
-std::string OwnExecutablePath() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).string();
-}
-
 }  // namespace xlad

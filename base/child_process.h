@@ -71,6 +71,7 @@ struct ChildLimits {
   int64_t timeout_ms = 600'000;  // The limit on the time until the child has ended and its outputs are closed.
   int64_t memory_bytes = 0;  // The limit on the address space (RLIMIT_AS), or 0 for none.
   int64_t cpu_seconds = 0;   // The limit on the processor time of all threads of the child together, or 0 for none.
+  int64_t output_bytes = int64_t{2} << 30;  // The limit on standard output, which this process keeps in memory.
   CancelSignal* cancel = nullptr;  // If it is raised before the child has ended, the child is killed. May be null.
 };
 
@@ -83,12 +84,9 @@ struct ChildResult {
 
 // Runs `argv` (argv[0] is a path) on `input` and waits until the child has ended. A child that fails is a result, not
 // an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of
-// the signal, ResourceExhausted if the system cannot create another pipe or process. Makes this process ignore SIGPIPE.
+// the signal, ResourceExhausted if it was killed because of output_bytes, or if the system cannot create another pipe
+// or process. Makes this process ignore SIGPIPE.
 // Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
-
-// Returns the path of the file that this process executes.
-std::string OwnExecutablePath();
-
 }  // namespace xlad

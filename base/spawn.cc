@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace xlad {
@@ -63,15 +64,22 @@ absl::StatusOr<Pipe> Pipe::Make() {
   return Pipe{FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
+std::string OwnExecutablePath() {
+  std::error_code error;
+  return std::filesystem::read_symlink(kOwnProgram, error).string();
+}
+
 absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   std::vector<char*> argv, variables;
   for (const std::string& argument : options.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  const std::string own = options.argv[0] == kOwnProgram ? OwnExecutablePath() : "";
   for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
   for (const std::string& variable : options.variables) variables.push_back(const_cast<char*>(variable.c_str()));
   variables.push_back(nullptr);
   const pid_t parent = getpid();
   const char* const path = options.program.empty() ? argv[0] : options.program.c_str();
+  if (!own.empty()) argv[0] = const_cast<char*>(own.c_str());
   const pid_t child = fork();
   if (child == 0) BecomeChild({path, argv.data(), variables.data()}, options, parent);
   if (child < 0) return absl::ResourceExhaustedError(absl::StrCat("fork: ", std::strerror(errno)));

@@ -21,8 +21,12 @@ struct Pipe {
 inline constexpr int kChannelDescriptor = 3;
 
 // The program that this process executes. Unlike the path of its file, this name is valid after the file was replaced
-// or removed.
+// or removed. A child with this program as argv[0] is of the same build as this process, and has OwnExecutablePath() as
+// argv[0].
 inline constexpr char kOwnProgram[] = "/proc/self/exe";
+
+// Returns the path of the file that this process executes. The system adds " (deleted)" if the file was removed.
+std::string OwnExecutablePath();
 
 struct SpawnOptions {
   std::vector<std::string> argv;  // argv[0] is a path, unless `program` is set.
