@@ -1,6 +1,9 @@
 // The limits of the control group (cgroup v2) that this process is in.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 
@@ -9,5 +12,9 @@ namespace xlad {
 // Calls `visit` with the contents of `file`, such as "cpu.max", for the group of this process and for each enclosing
 // group that has the file. Does nothing if the process is not in a group of version 2.
 void ForEachCgroupFile(absl::string_view file, absl::FunctionRef<void(absl::string_view)> visit);
+
+// Returns the paths of the group and of the enclosing groups, each once, below /sys/fs/cgroup, given the contents of
+// /proc/self/cgroup: "0::/a/b" is "/a/b", "/a" and "". Empty if there is no group of version 2.
+std::vector<std::string> GroupsIn(absl::string_view membership);
 
 }  // namespace xlad

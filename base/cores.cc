@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <thread>
 
@@ -16,6 +17,13 @@ namespace xlad {
 namespace {
 
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+// The cores of the affinity mask, or of the machine if the system does not report the mask.
+int CountCores() {
+  int cores = 0;
+  for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
+  return cores > 0 ? cores : static_cast<int>(std::thread::hardware_concurrency());
+}
 
 }  // namespace
 
@@ -38,16 +46,22 @@ std::vector<uint64_t> AffinityMask() {
 }
 
 double CpuQuota() {
-  double quota = kUnlimited;
-  ForEachCgroupFile("cpu.max", [&](absl::string_view text) { quota = std::min(quota, CpuQuotaOf(text)); });
+  static const double quota = [] {
+    double least = kUnlimited;
+    ForEachCgroupFile("cpu.max", [&](absl::string_view text) { least = std::min(least, CpuQuotaOf(text)); });
+    return least;
+  }();
   return quota;
 }
 
-int UsableCores() {
-  int cores = 0;
-  for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
-  if (cores == 0) cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::max(1, static_cast<int>(std::min<double>(cores, CpuQuota())));
+int UsableCores() { return UsableCoresOf(CountCores(), CpuQuota()); }
+int UsableThreads() { return UsableThreadsOf(CountCores(), CpuQuota()); }
+
+int UsableCoresOf(int cores, double quota) {
+  return std::max(1, static_cast<int>(std::min<double>(cores, std::floor(quota))));
+}
+int UsableThreadsOf(int cores, double quota) {
+  return std::max(1, static_cast<int>(std::min<double>(cores, std::ceil(quota))));
 }
 
 double CpuQuotaOf(absl::string_view cpu_max) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "cli/bench_buffers.h"
@@ -521,8 +522,7 @@ int RunRanked(const BenchOptions& options) {
   if (!listen_host.ok()) return Report(Annotate(listen_host.status(), "--listen"));
   const auto launch = collectives::DetectLaunch();
   if (!launch.ok()) return Report(launch.status());
-  const int cores = std::thread::hardware_concurrency();
-  const int ranks = options.ranks > 0 ? options.ranks : std::clamp(cores, 2, 8);
+  const int ranks = options.ranks > 0 ? options.ranks : std::clamp(UsableCores(), 2, 8);
   MessageGroup::Options messages;
   messages.transport = *transport;
   messages.deadline_ms = options.deadline_ms;

@@ -1,9 +1,6 @@
 #include "runtime/host_threads.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
 #include <cstdlib>
 
 #include "absl/strings/numbers.h"
@@ -29,12 +26,7 @@ int Limit() {
 }  // namespace
 
 int HostThreads() {
-  static const int threads = [] {
-    int cores = 0;
-    for (const uint64_t word : AffinityMask()) cores += std::popcount(word);
-    const double quota = std::min<double>(std::ceil(CpuQuota()), kMaxThreads);
-    return std::max(1, std::min({cores, static_cast<int>(quota), Limit()}));
-  }();
+  static const int threads = std::min(UsableThreads(), Limit());
   return threads;
 }
 

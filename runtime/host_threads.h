@@ -6,8 +6,8 @@ namespace xlad::runtime {
 // The environment variable that limits the number: 1 to 65535.
 inline constexpr char kThreadsVariable[] = "XLAD_THREADS";
 
-// The minimum of the number of cores in the process's affinity mask, its control group's CPU quota (rounded up) and
-// XLAD_THREADS, but at least 1. Computed once. An invalid XLAD_THREADS is logged and has no effect.
+// The minimum of UsableThreads (base/cores.h) and XLAD_THREADS. Computed once. An invalid XLAD_THREADS is logged and
+// has no effect.
 int HostThreads();
 
 // The number of threads for each of `devices` devices that share the machine equally, at least 1.

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/cores.h"
+
 namespace xlad::compiler {
 
 absl::Status ForEachInThreads(size_t count, const std::function<absl::Status(size_t)>& work) {
@@ -14,9 +16,9 @@ absl::Status ForEachInThreads(size_t count, const std::function<absl::Status(siz
   const auto run = [&] {
     for (size_t i = next++; i < count; i = next++) results[i] = work(i);
   };
-  const size_t cores = std::max<size_t>(std::thread::hardware_concurrency(), 1);
+  const size_t usable = UsableThreads();
   std::vector<std::thread> threads;
-  for (size_t t = 1; t < std::min(count, cores); ++t) threads.emplace_back(run);
+  for (size_t t = 1; t < std::min(count, usable); ++t) threads.emplace_back(run);
   run();
   for (std::thread& thread : threads) thread.join();
   for (absl::Status& result : results) XLAD_RETURN_IF_ERROR(std::move(result));
