@@ -68,10 +68,17 @@ absl::StatusOr<std::set<std::string>> BlobCollector::NeededBlobs(const AskState&
 
 void BlobCollector::Drop(const std::string& uri) {
   const absl::StatusOr<std::vector<std::string>> blobs = BlobsOf(uri);
-  if (blobs.ok()) dropped_.insert(blobs->begin(), blobs->end());
+  if (!blobs.ok()) {
+    LogWarn("the index of a dropped checkpoint cannot be read now, so its blobs are removed later",
+            {{"checkpoint", uri}, {"error", std::string(blobs.status().message())}});
+    unread_.insert(uri);
+    return;
+  }
+  dropped_.insert(blobs->begin(), blobs->end());
 }
 
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
+  for (const std::string& uri : std::exchange(unread_, {})) Drop(uri);
   if (dropped_.empty()) return absl::OkStatus();
   // The time is taken before the state is read, because a blob that is used meanwhile may be missing in the state.
   const int64_t unused_since_ns = Before(options_.dropped_ms);

@@ -36,9 +36,10 @@ class BlobCollector {
 
   BlobCollector(BlobStore* blobs, const BlobCollectorOptions& options);
 
-  // Marks the checkpoint at `uri` as dropped by its job. Its index must still exist.
+  // Marks the checkpoint at `uri` as dropped by its job. Its index must still exist. If the index cannot be read now,
+  // CollectDropped tries again.
   void Drop(const std::string& uri);
-  bool has_dropped() const { return !dropped_.empty(); }
+  bool has_dropped() const { return !dropped_.empty() || !unread_.empty(); }
   // Removes the blobs of dropped checkpoints, except those that are still needed. Blobs that were used in the last
   // `dropped_ms` are left for a later call.
   absl::Status CollectDropped(const AskState& ask);
@@ -54,6 +55,7 @@ class BlobCollector {
   BlobStore& blobs_;
   const BlobCollectorOptions options_;
   std::set<std::string> dropped_;                             // Digests of blobs.
+  std::set<std::string> unread_;  // The URIs of dropped checkpoints whose blobs are not known yet.
   std::map<std::string, std::vector<std::string>> blobs_of_;  // Digests by the URI of a checkpoint.
 };
 

@@ -127,6 +127,24 @@ TEST_F(BlobCollectorTest, DroppedCheckpointsAreRemovedSoonUnlessTheirBlobsAreNee
   EXPECT_FALSE(collector_->has_dropped());
 }
 
+// The disk fails once, at each of the operations that read the index of a dropped checkpoint.
+TEST_F(BlobCollectorTest, AnIndexThatCannotBeReadIsReadLater) {
+  int failures = 0;
+  for (int64_t reads = 0; reads < 6; ++reads) {
+    const std::string checkpoint = PutCheckpoint(reads, "weights");
+    files_.fail_read_after = files_.reads + reads;
+    collector_->Drop(checkpoint);
+    failures += files_.reads > files_.fail_read_after ? 1 : 0;
+    files_.fail_read_after = INT64_MAX;
+    EXPECT_TRUE(collector_->has_dropped());
+    Wait(60'001);
+    EXPECT_TRUE(collector_->CollectDropped(Needing({})).ok());
+    EXPECT_EQ(CountBlobs(), 0u) << reads;
+    EXPECT_FALSE(collector_->has_dropped());
+  }
+  EXPECT_GE(failures, 1);
+}
+
 TEST_F(BlobCollectorTest, NothingIsRemovedIfItIsUnknownWhatIsNeeded) {
   const std::string checkpoint = PutCheckpoint(10, "weights");
   Wait(kHourMs + 1);
