@@ -57,6 +57,7 @@ struct Planned {
   PassContext context;
   bool has_separate_attention = false;  // Whether there is attention that is not fused.
   bool fits = true;
+  bool reached_growth = false;  // See PlannedProgram.
 };
 
 absl::Status PlanMemory(LinearProgram program, int64_t limit, Planned* planned) {
@@ -70,6 +71,7 @@ absl::Status PlanMemory(LinearProgram program, int64_t limit, Planned* planned) 
         Timed("rematerialize", &result.times, [&] { return Rematerialize(result.program, limit); });
     result.program = std::move(smaller.program);
     result.assignment = std::move(smaller.assignment);
+    planned->reached_growth = smaller.reached_growth;
     planned->fits = TotalBytes(result.assignment) <= limit;
   }
   return Timed("check-buffers", &result.times, [&] { return CheckAssignment(result.program, result.assignment); });
@@ -120,7 +122,8 @@ absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const Co
   XLAD_ASSIGN_OR_RETURN(Planned planned, Plan(std::move(module), request, options));
   if (planned.fits) return planned;
   if (options.attention != AttentionChoice::kByCost || !planned.has_separate_attention) {
-    return MemoryLimitError(planned.usual, {planned.result.program, planned.result.assignment}, limit);
+    return MemoryLimitError(planned.usual, {planned.result.program, planned.result.assignment, planned.reached_growth},
+                            limit);
   }
   CompileOptions fused = options;
   fused.attention = AttentionChoice::kAlways;
@@ -128,8 +131,9 @@ absl::StatusOr<Planned> PlanWithinLimit(std::unique_ptr<Module> module, const Co
   XLAD_ASSIGN_OR_RETURN(Planned other, Plan(std::move(copy), request, fused));
   if (!other.fits) {
     const bool is_less = TotalBytes(other.result.assignment) < TotalBytes(planned.result.assignment);
-    const Compilation& least = is_less ? other.result : planned.result;
-    return MemoryLimitError(planned.usual, {least.program, least.assignment}, limit);
+    const Planned& least = is_less ? other : planned;
+    return MemoryLimitError(planned.usual, {least.result.program, least.result.assignment, least.reached_growth},
+                            limit);
   }
   other.result.usual_bytes = planned.result.usual_bytes;
   other.result.fuses_all_attention = true;

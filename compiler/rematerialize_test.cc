@@ -183,6 +183,26 @@ TEST(Rematerialize, AHigherLimitNeedsFewerRepeatedOperations) {
   EXPECT_LE(outcomes[4].operations, 6);
 }
 
+// Near a limit that cannot be reached, many positions need too much memory, and most operations could be repeated once
+// for each of them in every round.
+TEST(Rematerialize, AProgramGrowsByABoundedFactor) {
+  int reached = 0;
+  for (const int layers : {16, 48, 128}) {
+    const auto usual = CompileWithin(*Parse(Layers(layers, 64, 16)), 0);
+    ASSERT_TRUE(usual.ok()) << usual.status();
+    const int64_t fixed = TotalBytes(usual->assignment) - usual->assignment.arena_bytes;
+    for (const int permille : {0, 5, 10, 20, 40, 60, 80, 100, 130, 160, 200, 300}) {
+      const PlannedProgram plan =
+          Rematerialize(usual->program, std::max<int64_t>(fixed + usual->assignment.arena_bytes * permille / 1000, 1));
+      const absl::Status status = CheckAssignment(plan.program, plan.assignment);
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_LE(plan.program.ops.size(), kMaxGrowth * usual->program.ops.size()) << layers << " " << permille;
+      reached += plan.reached_growth ? 1 : 0;
+    }
+  }
+  EXPECT_GT(reached, 0);
+}
+
 // The number of plans that are tried is bounded. Larger programs may need more of them.
 TEST(Rematerialize, WorkIsLessThanQuadratic) {
   const auto work_of = [](int layers, int percent) {

@@ -56,7 +56,8 @@ struct Peak {
 };
 
 Peak FindPeak(const PlannedProgram& plan, const Liveness& liveness) {
-  const auto& [program, assignment] = plan;
+  const LinearProgram& program = plan.program;
+  const BufferAssignment& assignment = plan.assignment;
   // Values that share memory are counted once.
   std::map<std::pair<int64_t, int64_t>, std::pair<int64_t, Intervals>> places;
   for (int v = 0; v < std::ssize(program.values); ++v) {
@@ -101,7 +102,8 @@ std::string PeakText(const Liveness& liveness, const Peak& peak) {
 // Lists the largest values with memory of their own, largest first. These are parameters, results and constants, and
 // the temporaries that are live at the peak.
 std::string LargestValues(const PlannedProgram& plan, const Liveness& liveness, const Peak& peak) {
-  const auto& [program, assignment] = plan;
+  const LinearProgram& program = plan.program;
+  const BufferAssignment& assignment = plan.assignment;
   std::vector<const Instruction*> writers(program.values.size());
   FindWriters(program.ops, &writers);
   std::vector<int> order;
@@ -146,7 +148,11 @@ absl::Status MemoryLimitError(const PlannedProgram& usual, const PlannedProgram&
     const Liveness of_least = ComputeLiveness(least.program);
     const Peak least_peak = FindPeak(least, of_least);
     absl::StrAppend(&text, ". It needs at least ", TotalBytes(least.assignment), " bytes if values are computed ",
-                    "again (", WorkText(RepeatedWorkOf(least.program)), ")", PeakText(of_least, least_peak),
+                    "again (", WorkText(RepeatedWorkOf(least.program)), ")",
+                    least.reached_growth
+                        ? absl::StrCat(" in a program of at most ", kMaxGrowth, " times as many operations")
+                        : "",
+                    PeakText(of_least, least_peak),
                     "; the largest values are then: ", LargestValues(least, of_least, least_peak));
   }
   return absl::ResourceExhaustedError(absl::StrCat(text, ". Use a larger mesh, a smaller batch or a higher limit"));

@@ -115,7 +115,8 @@ std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& live
   }
 }
 
-RecomputeFacts::RecomputeFacts(const LinearProgram& program, const ListPath& path, const MemoryProfile& profile) {
+RecomputeFacts::RecomputeFacts(const LinearProgram& program, const ListPath& path_of_list, const MemoryProfile& profile)
+    : path(path_of_list) {
   const std::vector<LinearOp>* ops = &program.ops;
   for (const ListPath::Entry& entry : path.entries) ops = &(*ops)[entry.position].bodies[entry.body];
   size = static_cast<int>(ops->size());

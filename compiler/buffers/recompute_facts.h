@@ -32,12 +32,13 @@ std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& live
 
 // Positions are those of the list. An operation that contains others reads and writes what these read and write.
 struct RecomputeFacts {
-  RecomputeFacts(const LinearProgram& program, const ListPath& path, const MemoryProfile& profile);
+  RecomputeFacts(const LinearProgram& program, const ListPath& path_of_list, const MemoryProfile& profile);
 
   // The last position before which `value` can be read again with the content that the operation at `reader` reads.
   // Afterwards the value, or another one in the same buffer, is written.
   int LastRead(int value, int reader) const;
 
+  ListPath path;                         // The list.
   int size = 0;                          // The number of operations.
   std::vector<std::vector<int>> reads;   // For each operation, the distinct values that it reads.
   std::vector<std::vector<int>> writes;  // For each operation that contains no others, its results.

@@ -35,13 +35,13 @@ struct SmallerProgram {
 
 class Round {
  public:
-  // `target` is the number of bytes for temporaries.
-  Round(const LinearProgram& program, int64_t target)
+  // `target` is the number of bytes for temporaries. A plan adds at most `max_added` operations.
+  Round(const LinearProgram& program, int64_t target, int64_t max_added)
       : program_(program),
         target_(target),
+        max_added_(max_added),
         profile_(program),
-        path_(WidestList()),
-        facts_(program, path_, profile_),
+        facts_(program, WidestList(), profile_),
         cuts_(FindCuts(), facts_.size),
         planner_(facts_, cuts_) {}
 
@@ -74,6 +74,8 @@ class Round {
   SmallerProgram* fitting() { return fits_.has_value() ? &*fits_ : nullptr; }
   // The program that needs the fewest bytes, or null if no values can be computed again.
   SmallerProgram* least() { return least_.has_value() ? &*least_ : nullptr; }
+  // Whether a plan had too many operations.
+  bool reached_growth() const { return reached_growth_; }
 
  private:
   // The list that contains the highest point and has the most repeatable values that are live there.
@@ -134,18 +136,23 @@ class Round {
     return Try(saved);
   }
 
-  // Returns false if the program does not fit when only these values are saved. Returns true if it fits, or if it takes
-  // longer than another program that fits, so that more values should be saved in both cases.
+  // Returns false if the program does not fit when only these values are saved. Returns true if it fits, if it takes
+  // longer than another program that fits, or if it has too many operations, so that more values should be saved in
+  // these cases.
   bool Try(const std::vector<bool>& saved) {
-    Repeated repeated = RepeatOperations(program_, path_, facts_, cuts_, saved);
-    if (fits_.has_value() && repeated.ns >= fits_->ns) return true;
-    const int64_t peak = MemoryProfile(repeated.program).peak_bytes;
+    std::optional<Repeated> repeated = RepeatOperations(program_, facts_, cuts_, saved, max_added_);
+    if (!repeated.has_value()) {  // More values should be saved.
+      reached_growth_ = true;
+      return true;
+    }
+    if (fits_.has_value() && repeated->ns >= fits_->ns) return true;
+    const int64_t peak = MemoryProfile(repeated->program).peak_bytes;
     const bool is_less = !least_.has_value() || peak < least_->arena_bytes;
     if (peak > target_ && !is_less) return false;
     SmallerProgram smaller;
-    smaller.assignment = AssignBuffers(repeated.program);
-    smaller.program = std::move(repeated.program);
-    smaller.ns = repeated.ns;
+    smaller.assignment = AssignBuffers(repeated->program);
+    smaller.program = std::move(repeated->program);
+    smaller.ns = repeated->ns;
     smaller.arena_bytes = smaller.assignment.arena_bytes;
     const bool fits = smaller.arena_bytes <= target_;
     if (fits && (!fits_.has_value() || smaller.ns < fits_->ns)) {
@@ -195,8 +202,8 @@ class Round {
 
   const LinearProgram& program_;
   const int64_t target_;
+  const int64_t max_added_;
   const MemoryProfile profile_;
-  const ListPath path_;
   const RecomputeFacts facts_;
   const Cuts cuts_;
   SavePlanner planner_;
@@ -204,7 +211,17 @@ class Round {
   // The saved values of the cheapest program that fits, and the operations whose results it does not save.
   std::vector<bool> saved_;
   std::vector<SavePlanner::Dropped> dropped_;
+  bool reached_growth_ = false;
 };
+
+int64_t CountOperations(const std::vector<LinearOp>& ops) {
+  int64_t count = std::ssize(ops);
+  for (const LinearOp& op : ops) {
+    count += CountOperations(op.condition);
+    for (const std::vector<LinearOp>& body : op.bodies) count += CountOperations(body);
+  }
+  return count;
+}
 
 void AddWork(const std::vector<LinearOp>& ops, double executions, RepeatedWork* work) {
   for (const LinearOp& op : ops) {
@@ -231,10 +248,13 @@ void AddWork(const std::vector<LinearOp>& ops, double executions, RepeatedWork* 
 PlannedProgram Search(const LinearProgram& program, int64_t limit) {
   PlannedProgram best{program, {}};
   best.assignment = AssignBuffers(best.program);
+  const int64_t most_operations = kMaxGrowth * CountOperations(program.ops);
   for (int round = 0; round < kMaxRounds && TotalBytes(best.assignment) > limit; ++round) {
     const int64_t fixed_bytes = TotalBytes(best.assignment) - best.assignment.arena_bytes;
-    Round search(best.program, std::max<int64_t>(limit - fixed_bytes, 0));
+    Round search(best.program, std::max<int64_t>(limit - fixed_bytes, 0),
+                 most_operations - CountOperations(best.program.ops));
     search.Run();
+    best.reached_growth = best.reached_growth || search.reached_growth();
     SmallerProgram* found = search.fitting() != nullptr ? search.fitting() : search.least();
     if (found == nullptr || found->arena_bytes >= best.assignment.arena_bytes) break;
     const bool progresses =
@@ -271,6 +291,7 @@ PlannedProgram Rematerialize(LinearProgram program, int64_t limit) {
   if (limit <= 0 || TotalBytes(best.assignment) <= limit) return best;
   // The cuts depend on the limit. Without one, they are those of the plan that needs least.
   PlannedProgram least = Search(program, 0);
+  least.reached_growth = best.reached_growth = least.reached_growth || best.reached_growth;
   return TotalBytes(least.assignment) < TotalBytes(best.assignment) ? std::move(least) : std::move(best);
 }
 

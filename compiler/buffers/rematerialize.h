@@ -12,7 +12,9 @@
 // values are saved again as long as the plan still fits. If no plan fits, the next round begins with the plan that
 // needs least.
 //
-// The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear.
+// The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear. A
+// program with more than kMaxGrowth times as many operations as the original is not tried: near a limit that cannot be
+// reached, each round could repeat most operations once for each cut.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,8 @@
 #include "compiler/buffers/buffer_assignment.h"
 
 namespace xlad::compiler {
+
+inline constexpr int64_t kMaxGrowth = 4;
 
 // What a program computes again. Operations inside of loops count once for each iteration, if their number is known.
 struct RepeatedWork {
@@ -39,6 +43,7 @@ int64_t TotalBytes(const BufferAssignment& assignment);
 struct PlannedProgram {
   LinearProgram program;
   BufferAssignment assignment;
+  bool reached_growth = false;  // Whether a plan that the search tried had too many operations.
 };
 // Returns the program that fits into `limit` bytes at the least estimated cost that was found, or else the one that
 // needs the fewest bytes. Returns the program itself if it fits or if nothing helps.

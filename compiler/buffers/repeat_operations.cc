@@ -10,16 +10,22 @@ namespace {
 
 class Repeater {
  public:
-  Repeater(const RecomputeFacts& facts, const Cuts& cuts, const std::vector<bool>& saved)
-      : facts_(facts), cuts_(cuts), saved_(saved), version_(facts.def.size()), accessed_(facts.def.size(), 0) {
+  Repeater(const RecomputeFacts& facts, const Cuts& cuts, const std::vector<bool>& saved, int64_t max_added)
+      : facts_(facts),
+        cuts_(cuts),
+        saved_(saved),
+        max_added_(max_added),
+        version_(facts.def.size()),
+        accessed_(facts.def.size(), 0) {
     std::iota(version_.begin(), version_.end(), 0);
   }
 
-  // Rewrites the list, and adds the values of repeated operations to `values`.
+  // Rewrites the list, and adds the values of repeated operations to `values`. The result is incomplete if
+  // has_too_many().
   std::vector<LinearOp> Run(std::vector<LinearOp> ops, std::vector<BufferValue>* values) {
     values_ = values;
     originals_ = &ops;
-    for (int i = 0; i < facts_.size; ++i) {
+    for (int i = 0; i < facts_.size && !has_too_many(); ++i) {
       const bool ends = ops[i].kind == LinearOp::Kind::kCollectiveDone;
       if (!ends) MakeAvailable(facts_.reads[i], i);
       for (const int value : facts_.reads[i]) Access(value, i);
@@ -35,6 +41,7 @@ class Repeater {
     return std::move(result_);
   }
   double ns() const { return ns_; }
+  bool has_too_many() const { return added_ > max_added_; }
 
  private:
   void Access(int value, int position) {
@@ -57,7 +64,7 @@ class Repeater {
       return found;
     };
     add_gone(values);
-    while (!pending.empty()) {
+    while (!pending.empty() && !has_too_many()) {
       CountWork();
       const int at = pending.back();
       bool is_needed = false;
@@ -83,6 +90,7 @@ class Repeater {
       Access(value, position);
     }
     ns_ += facts_.ns[original];
+    ++added_;
     result_.push_back(std::move(op));
   }
 
@@ -108,6 +116,7 @@ class Repeater {
   const RecomputeFacts& facts_;
   const Cuts& cuts_;
   const std::vector<bool>& saved_;
+  const int64_t max_added_;
   std::vector<BufferValue>* values_ = nullptr;
   const std::vector<LinearOp>* originals_ = nullptr;
   std::vector<int> version_;   // For each original value, the value that now has its content.
@@ -115,17 +124,19 @@ class Repeater {
   // For each collective that was started: the values that it reads instead of its original operands.
   absl::flat_hash_map<int, absl::flat_hash_map<int, int>> renamed_;
   std::vector<LinearOp> result_;
+  int64_t added_ = 0;
   double ns_ = 0;
 };
 
 }  // namespace
 
-Repeated RepeatOperations(const LinearProgram& program, const ListPath& path, const RecomputeFacts& facts,
-                          const Cuts& cuts, const std::vector<bool>& saved) {
+std::optional<Repeated> RepeatOperations(const LinearProgram& program, const RecomputeFacts& facts, const Cuts& cuts,
+                                         const std::vector<bool>& saved, int64_t max_added) {
   Repeated result{program};
-  std::vector<LinearOp>& ops = ListAt(&result.program, path);
-  Repeater repeater(facts, cuts, saved);
+  std::vector<LinearOp>& ops = ListAt(&result.program, facts.path);
+  Repeater repeater(facts, cuts, saved, max_added);
   ops = repeater.Run(std::move(ops), &result.program.values);
+  if (repeater.has_too_many()) return std::nullopt;
   result.ns = repeater.ns();
   return result;
 }

@@ -1,6 +1,8 @@
 // Repeats operations in a list of a LinearProgram, so that dropped values are computed again.
 #pragma once
 
+#include <optional>
+
 #include "compiler/buffers/saved_values.h"
 
 namespace xlad::compiler {
@@ -15,7 +17,8 @@ struct Repeated {
 // are computed again immediately before the next operation that reads them, after the values that they need. The
 // repeated operations have results of their own, which later operations read instead of the original ones. The other
 // operations and their order do not change. `saved` is a plan of SavePlanner for the same facts and cuts.
-Repeated RepeatOperations(const LinearProgram& program, const ListPath& path, const RecomputeFacts& facts,
-                          const Cuts& cuts, const std::vector<bool>& saved);
+// Returns nothing if that adds more than `max_added` operations to the list.
+std::optional<Repeated> RepeatOperations(const LinearProgram& program, const RecomputeFacts& facts, const Cuts& cuts,
+                                         const std::vector<bool>& saved, int64_t max_added);
 
 }  // namespace xlad::compiler
