@@ -67,7 +67,8 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
                                                      " bytes, expected at most 2 GiB, the most that a message can "
                                                      "hold; make large constants parameters of the program"));
   }
-  XLAD_ASSIGN_OR_RETURN(const ChildResult child, RunChild(Arguments(program_path, objects), input, all_limits));
+  XLAD_ASSIGN_OR_RETURN(ChildResult child, RunChild(Arguments(program_path, objects), input, all_limits));
+  std::string().swap(input);
   if (child.exit_code != 0 || child.signal != 0) {
     if (all_limits.memory_bytes > 0 && LacksMemory(child)) {
       return absl::ResourceExhaustedError(
@@ -81,12 +82,14 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
     return absl::InternalError(absl::StrCat("the build process answered ", child.output.size(),
                                             " bytes that cannot be parsed as a BuildResponse"));
   }
+  std::string().swap(child.output);
   if (not_isolated != nullptr) *not_isolated = response.not_isolated();
   response.clear_not_isolated();  // The response may be stored, but this concerns only the build on this machine.
   if (objects != nullptr) KeepObjects(*objects, &response);
   response.clear_new_objects();
   if (!response.error().empty()) {
-    return absl::Status(static_cast<absl::StatusCode>(response.error_code()), response.error());
+    const auto code = static_cast<absl::StatusCode>(response.error_code());
+    return absl::Status(code == absl::StatusCode::kOk ? absl::StatusCode::kInternal : code, response.error());
   }
   return response;
 }

@@ -46,6 +46,20 @@ TEST_F(BuildChildTest, AnErrorInTheResponseIsTheErrorOfTheBuild) {
   EXPECT_EQ(Run(absl::StrCat("cat ", file)).status(), absl::InvalidArgumentError("3:7: unknown opcode"));
 }
 
+// A program that has taken over the process of its build can send any response.
+TEST_F(BuildChildTest, AnErrorIsAnErrorWithAnyCode) {
+  const std::string file = JoinPath(::testing::TempDir(), absl::StrCat("code_", getpid()));
+  for (const int code : {0, 17, -1, 1 << 30}) {
+    BuildResponse response;
+    response.set_error("bad");
+    response.set_error_code(code);
+    ASSERT_TRUE(RealFileSystem().WriteAtomically(file, response.SerializeAsString()).ok());
+    const absl::Status status = Run(absl::StrCat("cat ", file)).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_EQ(status.message(), "bad");
+  }
+}
+
 // The response may be stored in a cache, so it must not say how it was made.
 TEST_F(BuildChildTest, TheReasonWhyABuildWasNotIsolatedIsNotInItsResponse) {
   BuildResponse response;

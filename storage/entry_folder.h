@@ -20,7 +20,7 @@ namespace xlad::storage {
 struct EntryFolderOptions {
   std::string path;     // The folder.
   std::string version;  // Entries that were written with another version are not found.
-  int64_t max_bytes = int64_t{512} << 20;  // Of all entries. An entry has at most a 512th part of it.
+  int64_t max_bytes = int64_t{512} << 20;  // The limit of all entries together. One has at most a 512th part of it.
 };
 
 struct FolderEntry {

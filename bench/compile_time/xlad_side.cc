@@ -97,7 +97,7 @@ absl::Status Run(const std::string& path, const std::string& mesh, const std::st
                         compiler::CompileWithListings(request, compile, false));
   report->Add(result.times);
   report->Lap("compile");
-  if (!objects_folder.empty()) XLAD_RETURN_IF_ERROR(folder.Write(objects.added()));
+  if (!objects_folder.empty()) XLAD_RETURN_IF_ERROR(folder.Write(objects.TakeAdded()));
   report->Lap("write-objects");
   report->out()["compiled_objects"] = result.compiled_objects;
   report->out()["reused_objects"] = result.reused_objects;

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/file_system.h"
 #include "base/sandbox.h"
 #include "compiler/compile.h"
@@ -85,17 +86,19 @@ absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, comp
   return compiler::SerializeExecutable(compiled.executable);
 }
 
-// The response has new objects only if all of them fit into it, because a message has at most 2 GiB.
-void AddObjects(const FolderObjects& objects, BuildResponse* response) {
-  response->mutable_reused_objects()->Add(objects.found().begin(), objects.found().end());
+// Moves the objects to the response. It has new objects only if all of them fit into it, because a message has at most
+// 2 GiB.
+void AddObjects(FolderObjects* objects, BuildResponse* response) {
+  response->mutable_reused_objects()->Add(objects->found().begin(), objects->found().end());
   size_t bytes = response->ByteSizeLong();
   constexpr size_t kOverhead = 100;  // An upper bound of the bytes of an object's key and of its framing.
-  for (const storage::FolderEntry& entry : objects.added()) bytes += entry.contents.size() + kOverhead;
+  std::vector<storage::FolderEntry> added = objects->TakeAdded();
+  for (const storage::FolderEntry& entry : added) bytes += entry.contents.size() + kOverhead;
   if (bytes > INT_MAX) return;
-  for (const storage::FolderEntry& entry : objects.added()) {
+  for (storage::FolderEntry& entry : added) {
     BuildResponse::Object* object = response->add_new_objects();
-    object->set_key(entry.key);
-    object->set_code(entry.contents);
+    object->set_key(std::move(entry.key));
+    object->set_code(std::move(entry.contents));
   }
 }
 
@@ -159,7 +162,8 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
 }
 
 int RunBuildChild(const std::string& objects_folder, const std::string& version) {
-  const std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+  CpuQuota();  // Is read here, because the sandbox hides the files of the control group.
   // The program is untrusted. From here on, it cannot make this process change anything outside of the process.
   const absl::Status sandbox = EnterSandbox(objects_folder);
   if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;
@@ -167,12 +171,14 @@ int RunBuildChild(const std::string& objects_folder, const std::string& version)
   BuildResponse response;
   const storage::EntryFolder folder(&RealFileSystem(), {objects_folder, version});
   FolderObjects objects(&folder);
-  if (!request.ParseFromString(input)) {
+  const bool is_parsed = request.ParseFromString(input);
+  std::string().swap(input);  // The build needs the memory.
+  if (!is_parsed) {
     response.set_error("the build request cannot be parsed");
     response.set_error_code(static_cast<int>(absl::StatusCode::kInternal));
   } else if (auto built = Build(request, objects_folder.empty() ? nullptr : &objects); built.ok()) {
     response = *std::move(built);
-    AddObjects(objects, &response);
+    AddObjects(&objects, &response);
   } else {
     response.set_error(std::string(built.status().message()));
     response.set_error_code(static_cast<int>(built.status().code()));
@@ -187,8 +193,8 @@ int RunBuildChild(const std::string& objects_folder, const std::string& version)
                                     "make large constants parameters of the program"));
     response.set_error_code(static_cast<int>(absl::StatusCode::kResourceExhausted));
   }
-  std::cout << response.SerializeAsString() << std::flush;
-  return std::cout.good() ? 0 : 1;
+  const bool written = response.SerializeToOstream(&std::cout);  // In pieces, without a copy of the whole response.
+  return written && std::cout.flush().good() ? 0 : 1;
 }
 
 }  // namespace xlad::service

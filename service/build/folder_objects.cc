@@ -1,5 +1,8 @@
 #include "service/build/folder_objects.h"
 
+#include <iterator>
+#include <utility>
+
 namespace xlad::service {
 
 std::optional<std::string> FolderObjects::Find(const std::string& key) {
@@ -13,8 +16,14 @@ std::optional<std::string> FolderObjects::Find(const std::string& key) {
 }
 
 void FolderObjects::Add(const std::string& key, absl::string_view object) {
+  if (folder_ == nullptr || std::ssize(object) > folder_->max_entry_bytes()) return;
   const std::lock_guard lock(mutex_);
   added_.push_back({key, std::string(object)});
+}
+
+std::vector<storage::FolderEntry> FolderObjects::TakeAdded() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(added_, {});
 }
 
 }  // namespace xlad::service
