@@ -1,18 +1,23 @@
 """Measures the time that the overlap of collectives with computation saves between two hosts on a slow network.
 
     sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
-    sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200 --devices 4
+    sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200,800 --devices 8
 
 Two network namespaces act as two hosts with half of the cores each. htb limits the rate at which each of them sends. A
-job is trained on one device per host, with --overlap never and by-cost in turn. The job's trace (xlad trace) gives
-these numbers, which are per step of device 0:
+job is trained on the devices of both hosts, with --overlap never and by-cost in turn. Before that, it is trained on one
+host that has all devices and all cores. The collectives of this run use mapped memory and take little time, so its step
+counts as the computation alone. The difference between its step and that with --overlap never is the time of the
+communication alone. The job's trace (xlad trace) gives these numbers, which are per step of device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
 beside       the share of the device's messages that are sent or received while it computes
 step         the time from the beginning of the first instruction to the end of the last
+messages     the number of messages that the device sends and receives
 
-The script prints step / computation for both settings of --overlap.
+The script prints step / computation and step / alone for both settings of --overlap, where `alone` is the step on one
+host. If several devices share a core, the times of kernels include those of other devices, so only step / alone has a
+meaning.
 """
 
 import argparse
@@ -53,8 +58,8 @@ class Hosts:
                             f"class add dev eth0 parent 1: classid 1:1 htb rate {mbit}mbit quantum 60000"):
                 subprocess.run(["ip", "netns", "exec", name, "tc", *command.split()], check=True, capture_output=True)
 
-    def argv(self, side, args):
-        return ["ip", "netns", "exec", self.names[side], "taskset", "-c", cores_of(side), "unshare", "--pid", "--fork",
+    def argv(self, side, args, cores):
+        return ["ip", "netns", "exec", self.names[side], "taskset", "-c", cores, "unshare", "--pid", "--fork",
                 "--kill-child", "--mount-proc", *map(str, args)]
 
     def close(self):
@@ -62,19 +67,18 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
-def cores_of(side):
-    """Returns half of the cores, which the host of this number uses."""
+def cores_of(side, hosts):
+    """Returns the cores of the host of this number: all cores are divided among the hosts."""
     cores = sorted(os.sched_getaffinity(0))
-    half = len(cores) // 2
-    return ",".join(map(str, cores[side * half:(side + 1) * half] if half > 0 else cores))
+    part = len(cores) // hosts
+    return ",".join(map(str, cores[side * part:(side + 1) * part] if part > 0 else cores))
 
 
 def read_trace(trace):
-    """Returns medians over the steps of device 0: milliseconds of computation, of waiting and of the step, and the
-    share of the messages that are sent or received during computation."""
+    """Returns medians over the steps of device 0: milliseconds of computation, of waiting and of the step, the share of
+    the messages that are sent or received during computation, and the number of messages."""
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] in ("X", "s", "f")]
-    devices = {e["pid"]: e["tid"] for e in events if e["ph"] == "X" and e["cat"] == "step"}
-    process = next(pid for pid, device in devices.items() if device == 0)
+    process = next(e["pid"] for e in events if e["ph"] == "X" and e["cat"] == "step" and e["tid"] == 0)
     own = [e for e in events if e["pid"] == process and e["tid"] == 0]
     rows = []
     # The first steps are left out, because their times include page faults.
@@ -87,23 +91,26 @@ def read_trace(trace):
         beside = [m for m in messages if any(c["ts"] < m["ts"] < c["ts"] + c["dur"] for c in compute)]
         rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in waits) / 1000,
                      (spans[-1]["ts"] + spans[-1]["dur"] - spans[0]["ts"]) / 1000,
-                     len(beside) / max(1, len(messages))))
+                     len(beside) / max(1, len(messages)), len(messages)))
     return [statistics.median(column) for column in zip(*rows)]
 
 
-def train(args, overlap, where):
+def train(args, overlap, where, mbit, sides):
+    """Trains on the hosts `sides`, which share all cores. Returns the numbers of the trace and the losses."""
     where.mkdir()
-    hosts = Hosts(args.mbit)
+    hosts = Hosts(mbit)
+    cores = [cores_of(side, len(sides)) for side in sides]
     processes = []
     environment = {**os.environ, "XDG_CONFIG_HOME": str(where / "config"), "OMP_NUM_THREADS": "1"}
 
     def start(side, name, *command):
         log = open(where / f"{name}.log", "wb")
-        processes.append(subprocess.Popen(hosts.argv(side, command), stdout=log, stderr=log, env=environment,
-                                          process_group=0))
+        processes.append(subprocess.Popen(hosts.argv(side, command, cores[side]), stdout=log, stderr=log,
+                                          env=environment, process_group=0))
 
     def run(*command):
-        done = subprocess.run(hosts.argv(0, command), capture_output=True, text=True, env=environment, timeout=600)
+        done = subprocess.run(hosts.argv(0, command, cores[0]), capture_output=True, text=True, env=environment,
+                              timeout=600)
         if done.returncode != 0:
             logs = "".join(p.read_text()[-2000:] for p in where.glob("*.log"))
             raise RuntimeError(f"{' '.join(map(str, command))}: {done.stdout}{done.stderr}{logs}")
@@ -116,10 +123,10 @@ def train(args, overlap, where):
             time.sleep(0.1)
         token = where / "worker.join"
         run(args.xlad, "token", "--data", where / "data", "--role", "worker", "-o", token)
-        for side in (0, 1):
+        for side in sides:
             start(side, f"worker{side}", args.xlad, "worker", "--join", token, "--listen", f"{SUBNET}.{side + 1}",
-                  "--devices", args.devices // 2, "--id", f"w{side}")
-        while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < 2:
+                  "--devices", args.devices // len(sides), "--id", f"w{side}")
+        while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < len(sides):
             time.sleep(0.2)
         submitted = run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps,
                         "--overlap", overlap, "--curve", where / "curve.json")
@@ -139,7 +146,7 @@ def main():
     examples = pathlib.Path(os.environ.get("XLAD_EXAMPLES", REPO / "examples"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--job", type=pathlib.Path, default=examples / "nano_gpt")
-    parser.add_argument("--mbit", type=float, default=400)
+    parser.add_argument("--mbit", default="400", help="one or more rates, separated by commas")
     parser.add_argument("--devices", type=int, default=2, help="of both hosts together")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
@@ -150,15 +157,23 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         where = args.keep or pathlib.Path(scratch) / "run"
         where.mkdir()
-        losses = []
-        print(f"{'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'step':>10} {'step/computation':>17}")
-        for overlap in ("never", "by-cost"):
-            (compute, waiting, step, beside), loss = train(args, overlap, where / overlap)
+        print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
+              f"{'step':>10} {'step/computation':>17} {'step/alone':>11}")
+        losses, alone = [], None
+        runs = [(None, "never", (0,))]
+        runs += [(mbit, overlap, (0, 1)) for mbit in args.mbit.split(",") for overlap in ("never", "by-cost")]
+        for mbit, overlap, sides in runs:
+            numbers, loss = train(args, overlap, where / f"{mbit}-{overlap}", mbit or 1000, sides)
+            compute, waiting, step, beside, messages = numbers
             losses.append(loss)
-            print(f"{overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} {step:7.2f} ms "
-                  f"{step / compute:17.2f}", flush=True)
-        print("losses: equal" if losses[0] == losses[1] else "losses: DIFFERENT")
-        return 0 if losses[0] == losses[1] else 1
+            alone = step if alone is None else alone
+            print(f"{mbit or 'alone':>7} {overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} "
+                  f"{messages:8.0f} {step:7.2f} ms {step / compute:17.2f} {step / alone:11.2f}", flush=True)
+            if mbit and overlap == "never":
+                print(f"{mbit:>7} communication / computation: {(step - alone) / alone:.2f}", flush=True)
+        equal = all(loss == losses[0] for loss in losses)
+        print("losses: equal" if equal else "losses: DIFFERENT")
+        return 0 if equal else 1
 
 
 if __name__ == "__main__":
