@@ -1,22 +1,39 @@
 #include "collectives/exec/host/host_communicator.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "collectives/exec/text_links.h"
+#include "collectives/plan/placed_plan.h"
 
 namespace xlad::collectives {
 namespace {
 
 constexpr char kEndOfAddress[] = "\t";  // Between the address of a device and its greeting.
 
+// Whether two processes are the same, or may share memory.
+bool AreOnOneHost(const HostAddress& a, const HostAddress& b) {
+  return a.process == b.process || (!a.machine.empty() && a.machine == b.machine);
+}
+
 }  // namespace
 
 class HostCommunicator::Meeting : public TextLinks {
  public:
   using TextLinks::TextLinks;
+  // Returns a number for each device, which is equal for devices of one host.
+  std::vector<int> HostsOf(const std::vector<int>& devices) const {
+    std::vector<int> hosts;
+    for (const int device : devices) {
+      const auto is_same = [&](int other) { return AreOnOneHost(addresses.at(device), addresses.at(other)); };
+      hosts.push_back(static_cast<int>(std::find_if(devices.begin(), devices.end(), is_same) - devices.begin()));
+    }
+    return hosts;
+  }
+
   std::map<int, HostAddress> addresses;  // The addresses by device, including this device.
 };
 
@@ -56,7 +73,8 @@ absl::Status HostCommunicator::FormGroups() {
         XLAD_ASSIGN_OR_RETURN(group, FormGroup(*devices, rank, &meeting));
       }
       if (group == nullptr) {
-        XLAD_RETURN_IF_ERROR(messages_->Prepare(spec));
+        const auto plan = PlanOverHosts(collectives[i].plan, collectives[i].spec, meeting.HostsOf(*devices));
+        XLAD_RETURN_IF_ERROR(messages_->Prepare(spec, plan.has_value() ? &*plan : nullptr));
         continue;
       }
       mapped_[i].group = group;
@@ -85,7 +103,7 @@ absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& d
   const HostAddress& own = options_.memory->address();
   for (const int member : devices) {
     const HostAddress& address = meeting->addresses[member];
-    if (address.process != own.process && (own.machine.empty() || address.machine != own.machine)) return nullptr;
+    if (!AreOnOneHost(own, address)) return nullptr;
     const std::string text = member == options_.messages.device ? absl::StrCat("device ", member)
                                                                 : options_.messages.transport->Describe(member);
     options.members.push_back({member, text, address});
