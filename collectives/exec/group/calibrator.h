@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,7 +35,7 @@ class Calibrator {
   struct Options {
     // In bytes, the most useful sizes first, because the last ones are not measured if the budget is used up.
     std::vector<int64_t> sizes;
-    // How many times an operation runs back to back per measurement. One that moves more than 1 MiB runs once.
+    // How many times an operation runs back to back per measurement, at most. One that takes long runs less often.
     int iterations = 1;
     std::function<std::vector<CollectivePlan>(const CollectiveSpec& spec, int64_t bytes)> plans_of;
     // If the plan is empty, the group chooses one.
@@ -60,8 +61,9 @@ class Calibrator {
     for (const int64_t bytes : options_.sizes) {
       for (const CollectiveKind kind : kKinds) {
         const CollectiveSpec spec = MeasuredSpec(kind, group_.ranks(), bytes);
+        double least_us = std::numeric_limits<double>::infinity();
         for (const CollectivePlan& plan : options_.plans_of(spec, bytes)) {
-          XLAD_RETURN_IF_ERROR(Measure(plan, spec));
+          XLAD_RETURN_IF_ERROR(Measure(plan, spec, &least_us));
         }
       }
     }
@@ -74,33 +76,54 @@ class Calibrator {
                                               CollectiveKind::kAllGather, CollectiveKind::kBroadcast,
                                               CollectiveKind::kAllToAll,  CollectiveKind::kReduce};
   static constexpr int kRepeats = 5;
-  static constexpr int64_t kLargeBytes = 1 << 20;
+  // A plan whose first run takes longer than the fastest first run by more than this factor is not measured again.
+  static constexpr double kMaxRatio = 2.5;
+  // The longest time of the runs between two barriers, unless one run takes longer.
+  static constexpr double kBatchUs = 4000;
 
-  // Measures the time of the slowest rank in each repeat, and keeps the median over the repeats.
-  absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec) {
+  // Measures a plan unless the budget is used up. `least_us` is the time of the fastest first run of the plans of this
+  // spec. The first run selects the plans that are worth more time. Their time is the median over several batches of
+  // runs, as in `xlad bench`. One run between two barriers would include the time in which the other ranks leave the
+  // first barrier. All decisions depend on times that are equal on all ranks.
+  absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec, double* least_us) {
     if (left_us_ <= 0) return absl::OkStatus();
     const int64_t begin_ns = clock_.NowNs();
     XLAD_ASSIGN_OR_RETURN(const auto operation, options_.prepare(spec, plan.ToString()));
     const int64_t width = tensor::ByteWidth(spec.type);
     input_.resize(std::max<size_t>(input_.size(), spec.input_elements() * width + 64));
     output_.resize(std::max<size_t>(output_.size(), spec.output_elements() * width + 64));
-    double own[kRepeats + 1], all[kRepeats + 1];
     XLAD_RETURN_IF_ERROR(group_.Run(*operation, input_.data(), output_.data()));
-    const int iterations = MovedBytes(spec) <= kLargeBytes ? options_.iterations : 1;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    XLAD_ASSIGN_OR_RETURN(std::vector<double> times, Batches(operation.get(), HasRoot(spec.kind), 1, 1, begin_ns));
+    const double first_us = std::max(times[0], 1e-3);
+    *least_us = std::min(*least_us, first_us);
+    if (first_us <= kMaxRatio * *least_us) {
+      const int iterations = std::clamp(static_cast<int>(kBatchUs / first_us), 1, options_.iterations);
+      XLAD_ASSIGN_OR_RETURN(times, Batches(operation.get(), HasRoot(spec.kind), kRepeats, iterations, clock_.NowNs()));
+    }
+    std::sort(times.begin(), times.end());
+    measured_.push_back({plan, spec, std::max(times[times.size() / 2], 1e-3)});
+    return absl::OkStatus();
+  }
+
+  // Returns the time of the slowest rank for one run, for each of `batches` batches of `iterations` runs. If the kind
+  // has a root, a barrier follows each run, because a root would otherwise be ahead of the other ranks. Subtracts the
+  // time since `begin_ns` from the budget.
+  absl::StatusOr<std::vector<double>> Batches(Operation* operation, bool has_root, int batches, int iterations,
+                                              int64_t begin_ns) {
+    double own[kRepeats + 1] = {}, all[kRepeats + 1] = {};
+    for (int batch = 0; batch < batches; ++batch) {
       XLAD_RETURN_IF_ERROR(group_.Barrier());
       const int64_t start_ns = clock_.NowNs();
       for (int i = 0; i < iterations; ++i) {
         XLAD_RETURN_IF_ERROR(group_.Run(*operation, input_.data(), output_.data()));
+        if (has_root) XLAD_RETURN_IF_ERROR(group_.Barrier());
       }
-      own[repeat] = static_cast<double>(clock_.NowNs() - start_ns) / 1e3 / iterations;
+      own[batch] = static_cast<double>(clock_.NowNs() - start_ns) / 1e3 / iterations;
     }
     own[kRepeats] = static_cast<double>(clock_.NowNs() - begin_ns) / 1e3;
     XLAD_RETURN_IF_ERROR(group_.Run(*slowest_, own, all));
     left_us_ -= all[kRepeats];
-    std::sort(all, all + kRepeats);
-    measured_.push_back({plan, spec, std::max(all[kRepeats / 2], 1e-3)});
-    return absl::OkStatus();
+    return std::vector<double>(all, all + batches);
   }
 
   Group& group_;

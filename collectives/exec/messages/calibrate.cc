@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kChunkedFromBytes = 64 << 10;
 constexpr int kChunks = 4;
+constexpr int kIterations = 5;
 
 std::vector<CollectivePlan> PlansOf(const CollectiveSpec& spec, int64_t bytes) {
   std::vector<CollectivePlan> plans;
@@ -24,8 +25,13 @@ absl::StatusOr<CostModel> Calibrate(MessageGroup* group, const Clock& clock, int
   const auto prepare = [group](const CollectiveSpec& spec, const std::string& plan) {
     return group->Prepare(spec, plan);
   };
-  return Calibrator<MessageGroup>(
-             group, clock, {{1 << 10, 64 << 10, 1 << 20, 8 << 10}, 1, PlansOf, prepare, CostParameters(), budget_ms})
+  return Calibrator<MessageGroup>(group, clock,
+                                  {{1 << 10, 64 << 10, 1 << 20, 256 << 10, 8 << 10},
+                                   kIterations,
+                                   PlansOf,
+                                   prepare,
+                                   CostParameters(),
+                                   budget_ms})
       .Run();
 }
 
