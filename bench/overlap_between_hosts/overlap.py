@@ -142,6 +142,32 @@ def train(args, overlap, where, mbit, sides):
         hosts.close()
 
 
+def measure(args, where):
+    """Trains in all ways, several times in turn, and prints medians. Returns whether all losses are equal."""
+    runs = [(None, "never", (0,))]
+    runs += [(mbit, overlap, (0, 1)) for mbit in args.mbit.split(",") for overlap in ("never", "by-cost")]
+    rows, losses = {run: [] for run in runs}, []
+    for number in range(args.rounds):
+        for mbit, overlap, sides in runs:
+            row, loss = train(args, overlap, where / f"{number}-{mbit}-{overlap}", mbit or 1000, sides)
+            rows[mbit, overlap, sides].append(row)
+            losses.append(loss)
+    print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
+          f"{'step':>10} {'step/computation':>17} {'step/alone':>11}")
+    # Other work on the machine changes all times of a round, so each step is compared with that of the same round.
+    alone = [row[2] for row in rows[runs[0]]]
+    for mbit, overlap, sides in runs:
+        columns = zip(*rows[mbit, overlap, sides])
+        compute, waiting, step, beside, messages = map(statistics.median, columns)
+        steps = [row[2] for row in rows[mbit, overlap, sides]]
+        relative = statistics.median(a / b for a, b in zip(steps, alone))
+        print(f"{mbit or 'alone':>7} {overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} {messages:8.0f} "
+              f"{step:7.2f} ms {step / compute:17.2f} {relative:11.2f}")
+        if mbit and overlap == "never":
+            print(f"{mbit:>7} communication / computation: {relative - 1:.2f}")
+    return all(loss == losses[0] for loss in losses)
+
+
 def main():
     examples = pathlib.Path(os.environ.get("XLAD_EXAMPLES", REPO / "examples"))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -149,6 +175,7 @@ def main():
     parser.add_argument("--mbit", default="400", help="one or more rates, separated by commas")
     parser.add_argument("--devices", type=int, default=2, help="of both hosts together")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--xlad", type=pathlib.Path, default=REPO / "build/release/bin/xlad")
     parser.add_argument("--keep", type=pathlib.Path, help="keep logs and traces in this new folder")
     args = parser.parse_args()
@@ -157,21 +184,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         where = args.keep or pathlib.Path(scratch) / "run"
         where.mkdir()
-        print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
-              f"{'step':>10} {'step/computation':>17} {'step/alone':>11}")
-        losses, alone = [], None
-        runs = [(None, "never", (0,))]
-        runs += [(mbit, overlap, (0, 1)) for mbit in args.mbit.split(",") for overlap in ("never", "by-cost")]
-        for mbit, overlap, sides in runs:
-            numbers, loss = train(args, overlap, where / f"{mbit}-{overlap}", mbit or 1000, sides)
-            compute, waiting, step, beside, messages = numbers
-            losses.append(loss)
-            alone = step if alone is None else alone
-            print(f"{mbit or 'alone':>7} {overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} "
-                  f"{messages:8.0f} {step:7.2f} ms {step / compute:17.2f} {step / alone:11.2f}", flush=True)
-            if mbit and overlap == "never":
-                print(f"{mbit:>7} communication / computation: {(step - alone) / alone:.2f}", flush=True)
-        equal = all(loss == losses[0] for loss in losses)
+        equal = measure(args, where)
         print("losses: equal" if equal else "losses: DIFFERENT")
         return 0 if equal else 1
 
