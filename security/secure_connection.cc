@@ -67,6 +67,51 @@ int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** sess
   return !found || *session != nullptr ? 1 : 0;
 }
 
+// The encrypted bytes between OpenSSL and the inner connection. OpenSSL's memory BIO would copy them once more in each
+// direction.
+struct Wire {
+  absl::Span<const std::byte> received;  // Bytes from the peer that OpenSSL has not read.
+  std::string unsent;                    // Bytes that OpenSSL has written.
+};
+
+int WriteToWire(BIO* bio, const char* bytes, int size) {
+  static_cast<Wire*>(BIO_get_data(bio))->unsent.append(bytes, size);
+  return size;
+}
+
+int ReadFromWire(BIO* bio, char* bytes, int size) {
+  absl::Span<const std::byte>& received = static_cast<Wire*>(BIO_get_data(bio))->received;
+  BIO_clear_retry_flags(bio);
+  if (received.empty()) {
+    BIO_set_retry_read(bio);
+    return -1;
+  }
+  const size_t n = std::min(received.size(), static_cast<size_t>(size));
+  std::memcpy(bytes, received.data(), n);
+  received.remove_prefix(n);
+  return static_cast<int>(n);
+}
+
+long ControlWire(BIO* /*bio*/, int command, long /*number*/, void* /*argument*/) {
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+// Returns a BIO that reads from and writes to `wire`, or null if there is no memory.
+BIO* MakeWireBio(Wire* wire) {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "wire");
+    BIO_meth_set_write(made, WriteToWire);
+    BIO_meth_set_read(made, ReadFromWire);
+    BIO_meth_set_ctrl(made, ControlWire);
+    return made;
+  }();
+  BIO* const bio = BIO_new(method);
+  if (bio == nullptr) return nullptr;
+  BIO_set_data(bio, wire);
+  BIO_set_init(bio, 1);
+  return bio;
+}
+
 SSL_CTX* Context() {
   static SSL_CTX* const context = [] {
     SSL_CTX* const made = SSL_CTX_new(TLS_method());
@@ -96,9 +141,10 @@ class SecureConnection final : public SecuredConnection {
 
   absl::Status Handshake(bool is_client) {
     tls_.reset(SSL_new(Context()));
-    if (tls_ == nullptr) return absl::InternalError(absl::StrCat("cannot begin TLS: ", LibraryText()));
+    BIO* const wire = tls_ == nullptr ? nullptr : MakeWireBio(&wire_);
+    if (wire == nullptr) return absl::InternalError(absl::StrCat("cannot begin TLS: ", LibraryText()));
     SSL_set_ex_data(tls_.get(), KeyIndex(), &key_);
-    SSL_set_bio(tls_.get(), BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_bio(tls_.get(), wire, wire);
     is_client ? SSL_set_connect_state(tls_.get()) : SSL_set_accept_state(tls_.get());
     while (true) {
       ERR_clear_error();
@@ -106,7 +152,7 @@ class SecureConnection final : public SecuredConnection {
       const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls_.get(), done);
       const std::string why = done == 1 ? "" : LibraryText();
       // If the handshake has failed, this is the alert that tells the other side why.
-      const absl::Status sent = Send(TakeEncrypted());
+      const absl::Status sent = Send(std::exchange(wire_.unsent, ""));
       if (done == 1) return sent;
       if (error != SSL_ERROR_WANT_READ) {
         return absl::UnauthenticatedError(absl::StrCat("the connection with ", inner_->Peer(),
@@ -144,8 +190,8 @@ class SecureConnection final : public SecuredConnection {
     if (!unwritten_.empty()) return absl::UnavailableError("the connection is broken: a record was written in part");
     while (!bytes.empty()) {
       const auto piece = bytes.subspan(0, kChunkBytes);
-      XLAD_ASSIGN_OR_RETURN(const std::string encrypted, Encrypt(piece));
-      XLAD_RETURN_IF_ERROR(Send(encrypted));
+      XLAD_RETURN_IF_ERROR(Encrypt(piece, &encrypted_));
+      XLAD_RETURN_IF_ERROR(Send(encrypted_));
       bytes.remove_prefix(piece.size());
     }
     return absl::OkStatus();
@@ -157,7 +203,7 @@ class SecureConnection final : public SecuredConnection {
     const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
     if (!writing.owns_lock()) return 0;
     if (unwritten_.empty()) {
-      XLAD_ASSIGN_OR_RETURN(unwritten_, Encrypt(bytes));
+      XLAD_RETURN_IF_ERROR(Encrypt(bytes, &unwritten_));
     }
     XLAD_ASSIGN_OR_RETURN(
         const size_t written,
@@ -176,32 +222,25 @@ class SecureConnection final : public SecuredConnection {
     return inner_->Write({reinterpret_cast<const std::byte*>(encrypted.data()), encrypted.size()});
   }
 
-  // Requires tls_mutex_, except during the handshake.
-  std::string TakeEncrypted() {
-    BIO* const out = SSL_get_wbio(tls_.get());
-    std::string bytes(BIO_ctrl_pending(out), '\0');
-    if (!bytes.empty()) bytes.resize(std::max(0, BIO_read(out, bytes.data(), static_cast<int>(bytes.size()))));
-    return bytes;
-  }
-
-  absl::StatusOr<std::string> Encrypt(absl::Span<const std::byte> bytes) {
+  // Replaces `encrypted` by the encrypted bytes. The memory of the old value is used for the next bytes.
+  absl::Status Encrypt(absl::Span<const std::byte> bytes, std::string* encrypted) {
+    encrypted->clear();
     const std::lock_guard<std::mutex> lock(tls_mutex_);
     ERR_clear_error();
     size_t n = 0;
     if (SSL_write_ex(tls_.get(), bytes.data(), bytes.size(), &n) != 1 || n != bytes.size()) {
       return absl::InternalError(absl::StrCat("cannot encrypt: ", LibraryText()));
     }
-    return TakeEncrypted();
+    encrypted->swap(wire_.unsent);
+    return absl::OkStatus();
   }
 
-  // Blocks until bytes have arrived. Called by the reader only.
+  // Blocks until bytes have arrived. Called by the reader only, when OpenSSL has read all bytes of before.
   absl::Status ReceiveEncrypted() {
     XLAD_ASSIGN_OR_RETURN(const size_t n, inner_->Read(absl::MakeSpan(received_)));
     const std::lock_guard<std::mutex> lock(tls_mutex_);
-    if (BIO_write(SSL_get_rbio(tls_.get()), received_.data(), static_cast<int>(n)) == static_cast<int>(n)) {
-      return absl::OkStatus();
-    }
-    return absl::ResourceExhaustedError(absl::StrCat("found no memory for ", n, " bytes from ", inner_->Peer()));
+    wire_.received = absl::MakeConstSpan(received_).first(n);
+    return absl::OkStatus();
   }
 
   Connection* const inner_;
@@ -209,7 +248,9 @@ class SecureConnection final : public SecuredConnection {
   SharedKey key_;
   std::mutex write_mutex_;  // Held while a record is written, so that records stay in order. Taken before tls_mutex_.
   std::string unwritten_;   // Guarded by write_mutex_: the rest of a record that TryWrite wrote in part.
-  std::mutex tls_mutex_;    // Guards tls_.
+  std::string encrypted_;   // Guarded by write_mutex_.
+  std::mutex tls_mutex_;    // Guards tls_ and wire_.
+  Wire wire_;               // Declared before tls_, which uses it.
   Tls tls_;
   std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
 };
