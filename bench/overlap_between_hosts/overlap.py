@@ -6,21 +6,24 @@
 Two network namespaces act as two hosts with half of the cores each. htb limits the rate at which each of them sends. A
 job is trained on the devices of both hosts, with --overlap never and by-cost in turn. Before that, it is trained on one
 host that has all devices and all cores. The collectives of this run use mapped memory and take little time, so its step
-counts as the computation alone. The difference between its step and that with --overlap never is the time of the
-communication alone. The job's trace (xlad trace) gives these numbers, which are per step of device 0:
+counts as the computation alone. The job's trace (xlad trace) gives these numbers, which are per step of device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
 beside       the share of the device's messages that are sent or received while it computes
 step         the time from the beginning of the first instruction to the end of the last
+tenth        the same for the fastest tenth of the steps, in which other processes of the machine run least
 messages     the number of messages that the device sends and receives
+wire         the time in which the second host sends its bytes of one step at the rate of the link, which the
+             communication alone takes at least
 
-The script prints step / computation and step / alone for both settings of --overlap, where `alone` is the step on one
-host. If several devices share a core, the times of kernels include those of other devices, so only step / alone has a
-meaning.
+The script prints step / computation for both settings of --overlap, and, for the fastest tenth of the steps, step /
+alone and wire / alone, where `alone` is the step on one host. If several devices share a core, the times of kernels
+include those of other devices, so step / computation has a meaning only with one device on each core.
 """
 
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -32,6 +35,7 @@ import tempfile
 import time
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
+Row = collections.namedtuple("Row", "compute waiting beside messages step tenth wire")
 SUBNET = "10.231.78"
 
 
@@ -39,6 +43,7 @@ def ip(*args):
     done = subprocess.run(["ip", *map(str, args)], capture_output=True, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"ip {' '.join(map(str, args))}: {done.stderr.strip()}")
+    return done.stdout
 
 
 class Hosts:
@@ -75,12 +80,11 @@ def cores_of(side, hosts):
 
 
 def read_trace(trace):
-    """Returns medians over the steps of device 0: milliseconds of computation, of waiting and of the step, the share of
-    the messages that are sent or received during computation, and the number of messages."""
+    """Returns the numbers of device 0."""
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] in ("X", "s", "f")]
     process = next(e["pid"] for e in events if e["ph"] == "X" and e["cat"] == "step" and e["tid"] == 0)
     own = [e for e in events if e["pid"] == process and e["tid"] == 0]
-    rows = []
+    rows, steps = [], []
     # The first steps are left out, because their times include page faults.
     for step in [e for e in own if e["ph"] == "X" and e["cat"] == "step"][2:]:
         inside = [e for e in own if step["ts"] <= e["ts"] <= step["ts"] + step["dur"] and e is not step]
@@ -89,10 +93,11 @@ def read_trace(trace):
         compute = [e for e in spans if e["cat"] not in ("collective", "wait")]
         messages = [e for e in inside if e["ph"] != "X"]
         beside = [m for m in messages if any(c["ts"] < m["ts"] < c["ts"] + c["dur"] for c in compute)]
+        steps.append((spans[-1]["ts"] + spans[-1]["dur"] - spans[0]["ts"]) / 1000)
         rows.append((sum(e["dur"] for e in compute) / 1000, sum(e["dur"] for e in waits) / 1000,
-                     (spans[-1]["ts"] + spans[-1]["dur"] - spans[0]["ts"]) / 1000,
                      len(beside) / max(1, len(messages)), len(messages)))
-    return [statistics.median(column) for column in zip(*rows)]
+    compute, waiting, beside, messages = [statistics.median(column) for column in zip(*rows)]
+    return Row(compute, waiting, beside, messages, statistics.median(steps), sorted(steps)[len(steps) // 10], 0)
 
 
 def train(args, overlap, where, mbit, sides):
@@ -133,7 +138,9 @@ def train(args, overlap, where, mbit, sides):
         time.sleep(0.5)
         loss = json.loads((where / "curve.json").read_text())["loss"]
         run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")
-        return read_trace(where / "trace.json"), loss
+        sent = int(ip("netns", "exec", hosts.names[1], "cat", "/sys/class/net/eth0/statistics/tx_bytes"))
+        row = read_trace(where / "trace.json")._replace(wire=sent * 8e-3 / args.steps / float(mbit))
+        return row, loss
     finally:
         for process in processes:  # The signal is for the whole process group, because unshare ignores it.
             os.killpg(process.pid, signal.SIGTERM)
@@ -153,18 +160,17 @@ def measure(args, where):
             rows[mbit, overlap, sides].append(row)
             losses.append(loss)
     print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
-          f"{'step':>10} {'step/computation':>17} {'step/alone':>11}")
+          f"{'step':>10} {'step/computation':>17} {'tenth':>10} {'tenth/alone':>12} {'wire/alone':>11}")
     # Other work on the machine changes all times of a round, so each step is compared with that of the same round.
-    alone = [row[2] for row in rows[runs[0]]]
+    alone = [row.tenth for row in rows[runs[0]]]
     for mbit, overlap, sides in runs:
-        columns = zip(*rows[mbit, overlap, sides])
-        compute, waiting, step, beside, messages = map(statistics.median, columns)
-        steps = [row[2] for row in rows[mbit, overlap, sides]]
-        relative = statistics.median(a / b for a, b in zip(steps, alone))
-        print(f"{mbit or 'alone':>7} {overlap:10} {compute:9.2f} ms {waiting:7.2f} ms {beside:7.0%} {messages:8.0f} "
-              f"{step:7.2f} ms {step / compute:17.2f} {relative:11.2f}")
-        if mbit and overlap == "never":
-            print(f"{mbit:>7} communication / computation: {relative - 1:.2f}")
+        found = rows[mbit, overlap, sides]
+        middle = Row(*map(statistics.median, zip(*found)))
+        relative = statistics.median(row.tenth / base for row, base in zip(found, alone))
+        wire = statistics.median(row.wire / base for row, base in zip(found, alone)) if mbit else 0
+        print(f"{mbit or 'alone':>7} {overlap:10} {middle.compute:9.2f} ms {middle.waiting:7.2f} ms "
+              f"{middle.beside:7.0%} {middle.messages:8.0f} {middle.step:7.2f} ms {middle.step / middle.compute:17.2f} "
+              f"{middle.tenth:7.2f} ms {relative:12.2f} {wire:11.2f}")
     return all(loss == losses[0] for loss in losses)
 
 
