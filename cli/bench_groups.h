@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,10 +83,17 @@ class MessageBench {
   absl::Status Barrier() { return group_.Barrier(); }
   absl::StatusOr<std::unique_ptr<collectives::MessageGroup>> Shrink() { return group_.Shrink(); }
 
-  // The plans that the group could run, with their predicted times, fastest first.
+  // The plans that the group could run, with their predicted times, fastest first. If plans have equal schedules, only
+  // the first of them is listed.
   std::vector<collectives::PlanCost> Candidates(const collectives::CollectiveSpec& spec,
                                                 const collectives::PrepareOptions&) const {
-    return collectives::RankPlans(spec, group_.costs()).value_or(std::vector<collectives::PlanCost>());
+    auto ranked = collectives::RankPlans(spec, group_.costs()).value_or(std::vector<collectives::PlanCost>());
+    std::set<uint64_t> seen;
+    std::erase_if(ranked, [&](const collectives::PlanCost& candidate) {
+      const auto schedules = collectives::BuildSchedules(candidate.plan, spec);
+      return schedules.ok() && !seen.insert(collectives::HashSchedules(*schedules)).second;
+    });
+    return ranked;
   }
   std::string WhyChosen(const collectives::CollectiveSpec& spec) const {
     const bool any_order = !collectives::Reduces(spec.kind) || spec.mode == collectives::ReductionMode::kFast;

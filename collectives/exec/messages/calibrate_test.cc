@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 
+#include "collectives/exec/group/calibrator.h"
 #include "collectives/exec/testing/reading_clock.h"
 #include "collectives/plan/calibration.h"
 
@@ -35,6 +37,27 @@ TEST(Calibrate, AllRanksHaveTheSamePositiveParameters) {
   const auto plans = RankPlans(spec, found[0]);
   ASSERT_TRUE(plans.ok()) << plans.status();
   for (const PlanCost& plan : *plans) EXPECT_GT(plan.predicted_us, 0) << plan.plan.ToString();
+}
+
+// Among two ranks, several algorithms have the same schedules. Their predicted times are equal, too.
+TEST(Calibrate, PlansWithEqualSchedulesHaveEqualTimes) {
+  auto groups = *MessageGroup::InProcess(2, {});
+  std::thread other([&] { EXPECT_TRUE(Calibrate(groups[1].get(), RealClock(), 200).ok()); });
+  const absl::StatusOr<CostModel> found = Calibrate(groups[0].get(), RealClock(), 200);
+  other.join();
+  ASSERT_TRUE(found.ok()) << found.status();
+  const CollectiveSpec spec = MeasuredSpec(CollectiveKind::kAllGather, 2, 1 << 10);
+  std::map<uint64_t, double> times;
+  int equal = 0;
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (algorithm.needs_windows || !Applies(algorithm, spec)) continue;
+    const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
+    const double us = *PredictUs(plan, spec, *found);
+    const auto [at, is_new] = times.emplace(HashSchedules(*BuildSchedules(plan, spec)), us);
+    EXPECT_NEAR(us, at->second, 1e-6 * us) << plan.ToString();
+    equal += is_new ? 0 : 1;
+  }
+  EXPECT_GT(equal, 1);
 }
 
 TEST(Calibrate, WithoutABudgetNoPlanIsMeasured) {
