@@ -82,6 +82,18 @@ absl::Status ExpectValues(const Module& module) {
   return absl::OkStatus();
 }
 
+// Whether the program may run on quickly compiled code. Optimized code replaces it only between two steps, so a step on
+// quickly compiled code must not take much longer than the time that compiling quickly saves.
+bool MayBeQuick(const std::vector<Step>& steps) {
+  // The work of less than a second: an operation on floats, or a byte, takes at most about 1 ns.
+  constexpr double kMostWork = 1e9;
+  double work = 0;
+  for (const Step& step : steps) {
+    if (step.has_kernel() || step.has_while_() || step.has_if_()) work += step.flops() + step.bytes();
+  }
+  return work <= kMostWork;
+}
+
 }  // namespace
 
 absl::StatusOr<Compilation> CompileToSteps(const CompileRequest& request, const CompileOptions& options) {
@@ -102,12 +114,14 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   FillProgram(request, compilation, donation, &result.executable);
   FillRematerialization(compilation, &result.executable);
   const int64_t start = RealClock().NowNs();
+  const bool quick = options.quick && MayBeQuick(compilation.steps.steps);
   XLAD_ASSIGN_OR_RETURN(EmittedCode code,
-                        EmitCode(request.target(), compilation.steps, {want_listings, options.objects}));
+                        EmitCode(request.target(), compilation.steps, {want_listings, options.objects, quick}));
   compilation.times.push_back({"emit-code", RealClock().NowNs() - start});
   *result.executable.mutable_target() = std::move(code.target);
   result.executable.mutable_steps()->Add(code.steps.begin(), code.steps.end());
   result.executable.set_object_code(std::move(code.object));
+  result.executable.set_quick(code.quick);
   result.ir = std::move(code.ir);
   result.compiled_objects = code.compiled;
   result.reused_objects = code.reused;

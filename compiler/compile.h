@@ -41,6 +41,9 @@ struct CompileOptions {
   // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs,
   // nor if listings are wanted.
   ObjectCache* objects = nullptr;
+  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick), unless a step would then take
+  // long. Executable.quick says whether there is such an object.
+  bool quick = false;
 };
 
 // Reads and verifies the module, runs the passes, assigns and checks buffers, and builds the steps.

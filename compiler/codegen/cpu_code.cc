@@ -158,8 +158,8 @@ class CpuCode {
     const bool reused = object.has_value();
     if (!reused) {
       if (options_.want_listings) part->ir = emitter->IrText();
-      XLAD_ASSIGN_OR_RETURN(object, emitter->Finish());
-      if (cache != nullptr) cache->Add(part->key, *object);
+      XLAD_ASSIGN_OR_RETURN(object, options_.quick ? emitter->FinishQuickly() : emitter->Finish());
+      if (cache != nullptr && !options_.quick) cache->Add(part->key, *object);
     }
     if (options_.want_listings) {
       XLAD_ASSIGN_OR_RETURN(part->assembly, emitter->AssemblyText());
@@ -182,6 +182,7 @@ class CpuCode {
     }
     code->compiled = compiled_;
     code->reused = reused_;
+    code->quick = options_.quick && compiled_ > 0;
     if (objects.empty()) return absl::OkStatus();
     XLAD_ASSIGN_OR_RETURN(code->object, BundleObjects(std::move(objects)));
     return absl::OkStatus();

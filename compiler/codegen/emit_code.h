@@ -12,6 +12,8 @@ namespace xlad::compiler {
 struct EmitOptions {
   bool want_listings = false;
   ObjectCache* objects = nullptr;  // Not used for GPUs, nor if listings are wanted. May be null.
+  // Objects that `objects` does not have are compiled quickly and not added to it. Ignored for GPUs.
+  bool quick = false;
 };
 
 struct EmittedCode {
@@ -21,6 +23,7 @@ struct EmittedCode {
   std::string ir, assembly;  // Empty unless `want_listings`.
   int64_t compiled = 0;      // The number of objects that LLVM has compiled.
   int64_t reused = 0;        // The number of objects that `objects` had.
+  bool quick = false;        // Whether an object was compiled quickly.
 };
 
 // For CPUs, every kernel and every native program is an object, whose symbols begin with a hash of its code before

@@ -74,12 +74,11 @@ void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* respons
 }
 
 // The serialized executable, with the times of its steps if the target is a simulated chip.
-absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, compiler::ObjectCache* objects,
+absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, const compiler::CompileOptions& options,
                                              BuildResponse* response) {
-  compiler::CompileOptions options;
-  options.objects = objects;
   XLAD_ASSIGN_OR_RETURN(compiler::CompileResult compiled, compiler::CompileWithListings(request, options, false));
   XLAD_RETURN_IF_ERROR(simulate::SetSimulatedTimes(*compiled.module, &compiled.executable));
+  response->set_quick(response->quick() || compiled.executable.quick());
   for (const std::string& warning : compiled.executable.simulated().warnings()) response->add_warnings(warning);
   const std::string changes = compiler::RematerializationText(compiled.executable);
   if (!changes.empty()) response->add_warnings(changes);
@@ -151,11 +150,14 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(CompileRequest compile, MakeCompileRequest(sharded.partitioned, spec, request.target()));
   compile.set_dump_directory(request.dump_directory());
-  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, objects, &response));
+  compiler::CompileOptions options;
+  options.objects = objects;
+  options.quick = request.quick();
+  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, options, &response));
   compile.clear_dump_directory();
   for (const Target& target : request.other_targets()) {
     *compile.mutable_target() = target;
-    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, objects, &response));
+    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, options, &response));
   }
   AddTiming("compile", since_ns, &response);
   return response;

@@ -3,6 +3,7 @@
 #include "compiler/codegen/llvm/code_generator.h"
 
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/InstIterator.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/IR/Verifier.h>
@@ -16,6 +17,7 @@
 #include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/IPO/GlobalDCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/ModuleUtils.h>
@@ -54,6 +56,18 @@ std::vector<llvm::Function*> InlinedLate(llvm::Module& module) {
   return functions;
 }
 
+// Whether the values that the module computes depend on how it is optimized.
+bool DependsOnOptimization(const llvm::Module& module) {
+  for (const llvm::Function& function : module) {
+    const bool is_external = function.isDeclaration() && !function.isIntrinsic();
+    if (is_external && function.getReturnType()->isFPOrFPVectorTy()) return true;
+    for (const llvm::Instruction& instruction : llvm::instructions(function)) {
+      if (llvm::isa<llvm::FPMathOperator>(instruction) && instruction.hasAllowReassoc()) return true;
+    }
+  }
+  return false;
+}
+
 class LlvmCodeGenerator final : public CodeGenerator {
  public:
   LlvmCodeGenerator(Target target, std::unique_ptr<llvm::TargetMachine> machine)
@@ -75,7 +89,25 @@ class LlvmCodeGenerator final : public CodeGenerator {
     if (absl::StrContains(target_.features(), "+avx512f")) function.addFnAttr("prefer-vector-width", "512");
   }
 
-  absl::Status Optimize(llvm::Module& module) override {
+  absl::Status Optimize(llvm::Module& module) override { return RunPasses(module, /*quick=*/false); }
+
+  absl::Status Simplify(llvm::Module& module) override {
+    XLAD_RETURN_IF_ERROR(RunPasses(module, !DependsOnOptimization(module)));
+    machine_->setOptLevel(llvm::CodeGenOptLevel::None);
+    machine_->setO0WantsFastISel(true);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::string> Object(llvm::Module& module) override {
+    return Emit(module, llvm::CodeGenFileType::ObjectFile);
+  }
+
+  absl::StatusOr<std::string> Assembly(llvm::Module& module) override {
+    return Emit(module, llvm::CodeGenFileType::AssemblyFile);
+  }
+
+ private:
+  absl::Status RunPasses(llvm::Module& module, bool quick) {
     std::string problem;
     llvm::raw_string_ostream stream(problem);
     if (llvm::verifyModule(module, &stream)) {
@@ -102,7 +134,7 @@ class LlvmCodeGenerator final : public CodeGenerator {
     builder.crossRegisterProxies(loops, functions, components, modules);
     const std::vector<llvm::Function*> late = InlinedLate(module);
     for (llvm::Function* function : late) Prepare(*function);
-    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+    Pipeline(&builder, quick).run(module, modules);
     if (late.empty()) return absl::OkStatus();
     llvm::removeFromUsedLists(module, [&](llvm::Constant* global) {
       return std::find(late.begin(), late.end(), global->stripPointerCasts()) != late.end();
@@ -123,15 +155,17 @@ class LlvmCodeGenerator final : public CodeGenerator {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<std::string> Object(llvm::Module& module) override {
-    return Emit(module, llvm::CodeGenFileType::ObjectFile);
+  // The quick passes only keep variables in registers and remove computations that the code generator has repeated.
+  static llvm::ModulePassManager Pipeline(llvm::PassBuilder* builder, bool quick) {
+    if (!quick) return builder->buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2);
+    llvm::FunctionPassManager functions;
+    functions.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+    functions.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+    llvm::ModulePassManager passes;
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
+    return passes;
   }
 
-  absl::StatusOr<std::string> Assembly(llvm::Module& module) override {
-    return Emit(module, llvm::CodeGenFileType::AssemblyFile);
-  }
-
- private:
   // Code generation changes the module, so it is done on a copy.
   absl::StatusOr<std::string> Emit(llvm::Module& module, llvm::CodeGenFileType type) {
     const std::unique_ptr<llvm::Module> copy = llvm::CloneModule(module);

@@ -32,6 +32,11 @@ class CodeGenerator {
   // Runs the O2 pipeline with the loop vectorizer, then inlines functions that are marked kInlineLate. Internal if the
   // module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
+  // The quick alternative of Optimize, after which Object generates code without optimizing it. The code computes the
+  // same bits, except for the signs and payloads of NaNs. Modules whose bits depend on the passes of Optimize get these
+  // passes here as well: modules in which sums may be reordered, and modules that call the C library, because LLVM
+  // replaces some of the calls by arithmetic.
+  virtual absl::Status Simplify(llvm::Module& module) = 0;
   // Returns a relocatable ELF object.
   virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;
   virtual absl::StatusOr<std::string> Assembly(llvm::Module& module) = 0;

@@ -15,6 +15,9 @@ class CpuEmitter : public ObjectEmitter {
   // Returns a hash (SHA-256, hexadecimal) of the target and of all code that has been emitted, before optimization. If
   // it is equal in two emitters of the same version of the compiler, Finish returns equal objects.
   virtual std::string Fingerprint() const = 0;
+  // Like Finish, but in a part of its time, and the code is slower. It computes the same bits, except for the signs and
+  // payloads of NaNs (CodeGenerator::Simplify).
+  virtual absl::StatusOr<std::string> FinishQuickly() = 0;
   // Adds a prefix to the symbols of all kernels and programs that have been emitted, but not of those declared.
   virtual void AddPrefix(const std::string& prefix) = 0;
 };

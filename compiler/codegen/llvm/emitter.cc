@@ -70,6 +70,12 @@ class LlvmEmitter final : public CpuEmitter {
     return module_.UnlessErrors(generator_->Object(*module_));
   }
 
+  absl::StatusOr<std::string> FinishQuickly() override {
+    XLAD_RETURN_IF_ERROR(module_.Finish());
+    XLAD_RETURN_IF_ERROR(generator_->Simplify(*module_));
+    return module_.UnlessErrors(generator_->Object(*module_));
+  }
+
   std::string IrText() const override { return module_.IrText(); }
 
   absl::StatusOr<std::string> AssemblyText() override {

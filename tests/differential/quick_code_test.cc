@@ -1,0 +1,104 @@
+// Code that is compiled quickly computes the same bits as optimized code, in every mixture of both.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+
+#include "base/hash.h"
+#include "base/testing/case_count.h"
+#include "compiler/compile.h"
+#include "compiler/testing/random_program.h"
+#include "hlo/text/text.h"
+#include "hlo/wire/proto.h"
+#include "tests/differential/run_on_devices.h"
+
+namespace xlad {
+namespace {
+
+// Keeps about half of the objects that are added.
+class HalfOfTheObjects final : public compiler::ObjectCache {
+ public:
+  std::optional<std::string> Find(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(key);
+    return found == objects_.end() ? std::nullopt : std::optional<std::string>(found->second);
+  }
+  void Add(const std::string& key, absl::string_view object) override {
+    const std::lock_guard lock(mutex_);
+    if (Hash64(key) % 2 == 0) objects_.emplace(key, object);
+  }
+  size_t size() const { return objects_.size(); }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> objects_;
+};
+
+Executable CompileWith(const hlo::Module& module, int devices, const compiler::CompileOptions& options) {
+  CompileRequest request;
+  request.set_partitioned_module(*hlo::SerializeProto(module));
+  request.add_mesh()->set_name("x");
+  request.mutable_mesh(0)->set_size(devices);
+  auto result = compiler::CompileWithListings(request, options, false);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return result.ok() ? std::move(result->executable) : Executable();
+}
+
+// Both must be equal, except that NaNs may have other signs and payloads where the program computes with floats.
+std::vector<compiler::Exactness> SameNumbers(std::vector<compiler::Exactness> exactness) {
+  for (compiler::Exactness& of_result : exactness) {
+    const bool keeps_nans = of_result.agreement == compiler::Agreement::kBits && of_result.error == 0;
+    of_result = {keeps_nans ? compiler::Agreement::kBits : compiler::Agreement::kNumbers, 0};
+  }
+  return exactness;
+}
+
+void ExpectSameBits(uint64_t seed, int instructions, int devices) {
+  const compiler::RandomModule made = compiler::RandomLocalProgram(seed, instructions, devices);
+  const auto random = SeededRandom(seed + 1);
+  DeviceArrays inputs;
+  for (int d = 0; d < devices; ++d) {
+    inputs.push_back(compiler::RandomInputs(*made.module, random.get(), made.special));
+  }
+  HalfOfTheObjects objects;
+  compiler::CompileOptions options;
+  options.objects = &objects;
+  Executable optimized = CompileWith(*made.module, devices, options);
+  EXPECT_FALSE(optimized.quick());
+  const auto expected = RunOnDevices(optimized, inputs);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  options.quick = true;
+  for (compiler::ObjectCache* const cache : {static_cast<compiler::ObjectCache*>(nullptr),
+                                            static_cast<compiler::ObjectCache*>(&objects)}) {
+    options.objects = cache;
+    const size_t kept = objects.size();
+    Executable quick = CompileWith(*made.module, devices, options);
+    EXPECT_EQ(objects.size(), kept) << "quickly compiled objects are not kept";
+    const auto found = RunOnDevices(quick, inputs);
+    ASSERT_TRUE(found.ok()) << found.status();
+    for (int d = 0; d < devices; ++d) {
+      const absl::Status same = compiler::CompareResults((*found)[d], (*expected)[d], SameNumbers(made.exactness));
+      ASSERT_TRUE(same.ok()) << "seed " << seed << ", device " << d << ": " << same << "\n"
+                             << hlo::PrintText(*made.module);
+    }
+    if (!quick.quick()) EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString()) << seed;
+    quick.clear_quick();
+    *quick.mutable_object_code() = optimized.object_code();
+    EXPECT_EQ(quick.SerializeAsString(), optimized.SerializeAsString()) << "only the code differs; seed " << seed;
+  }
+}
+
+TEST(QuickCode, OneDevice) {
+  for (uint64_t seed = 0; seed < CaseCount(60, 1000) && !HasFailure(); ++seed) {
+    ExpectSameBits(seed, 3 + static_cast<int>(seed % 40), 1);
+  }
+}
+
+TEST(QuickCode, ManyDevices) {
+  for (uint64_t seed = 0; seed < CaseCount(20, 200) && !HasFailure(); ++seed) {
+    ExpectSameBits(500'000 + seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4));
+  }
+}
+
+}  // namespace
+}  // namespace xlad
