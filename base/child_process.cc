@@ -44,7 +44,8 @@ class Communication {
                           .output = out_.write_end.get(),
                           .errors = err_.write_end.get(),
                           .memory_bytes = limits_.memory_bytes,
-                          .cpu_seconds = limits_.cpu_seconds});
+                          .cpu_seconds = limits_.cpu_seconds,
+                          .nice = limits_.nice});
     in_.read_end.Close();
     out_.write_end.Close();
     err_.write_end.Close();

@@ -72,6 +72,7 @@ struct ChildLimits {
   int64_t memory_bytes = 0;  // The limit on the address space (RLIMIT_AS), or 0 for none.
   int64_t cpu_seconds = 0;   // The limit on the processor time of all threads of the child together, or 0 for none.
   int64_t output_bytes = int64_t{2} << 30;  // The limit on standard output, which this process keeps in memory.
+  int nice = 0;  // Added to the niceness of the child (setpriority(2)); a nice child gets less processor time.
   CancelSignal* cancel = nullptr;  // If it is raised before the child has ended, the child is killed. May be null.
 };
 

@@ -51,6 +51,7 @@ struct Program {
   if (!options.keeps_descriptors) syscall(SYS_close_range, first_unused, ~0U, 0);
   if (options.memory_bytes > 0) Limit(RLIMIT_AS, options.memory_bytes);
   if (options.cpu_seconds > 0) Limit(RLIMIT_CPU, options.cpu_seconds);
+  if (options.nice > 0) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + options.nice);
   Limit(RLIMIT_CORE, 0);
   execve(program.path, program.argv, program.environment);
   _exit(127);

@@ -44,6 +44,7 @@ struct SpawnOptions {
   // Limits of the child, or 0 for none: its address space (RLIMIT_AS) in bytes, and its processor time in seconds.
   int64_t memory_bytes = 0;
   int64_t cpu_seconds = 0;
+  int nice = 0;  // Added to the niceness of the child.
 };
 
 struct SpawnedProcess {

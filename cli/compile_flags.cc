@@ -35,6 +35,18 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
       ->capture_default_str();
 }
 
+void AddTierFlag(CLI::App* app, CompileFlags* flags) {
+  app->add_option("--compile-tier", flags->tier,
+                  "quick-first: start on code that is compiled quickly, and replace it by optimized code between two "
+                  "steps (the same bits); optimized: start when the optimized code is compiled")
+      ->capture_default_str()
+      ->check(OneOf({"quick-first", "optimized"}));
+}
+
+JobSpec::CompileTier TierOf(const CompileFlags& flags) {
+  return flags.tier == "optimized" ? JobSpec::OPTIMIZED : JobSpec::QUICK_FIRST;
+}
+
 absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags) {
   CompilePolicy policy;
   policy.set_op_by_op(flags.executor == "op-by-op");

@@ -39,11 +39,15 @@ class History {
       columns_[c].push_back(static_cast<int>(c) < step.values_size() ? step.values(static_cast<int>(c)) : 0);
     }
     step_ms_.push_back(step.step_ms());
+    if (!step.quick_code()) optimized_step_ms_.push_back(step.step_ms());
     simulated_.push_back(step.simulated());
   }
 
   std::vector<float> losses() const { return loss_column_ < 0 ? std::vector<float>() : columns_[loss_column_]; }
-  const std::vector<double>& step_ms() const { return step_ms_; }
+  // The times of the steps on optimized code, or of all steps if there are none.
+  const std::vector<double>& step_ms() const { return optimized_step_ms_.empty() ? step_ms_ : optimized_step_ms_; }
+  // The number of steps on quickly compiled code.
+  int64_t quick_steps() const { return std::ssize(step_ms_) - std::ssize(optimized_step_ms_); }
   // The last step on simulated chips, or null.
   const SimulatedTime* simulated() const {
     return simulated_.empty() || simulated_.back().topology().empty() ? nullptr : &simulated_.back();
@@ -57,6 +61,7 @@ class History {
       if (static_cast<int>(c) != loss_column_) json["metrics"][names_[c]] = columns_[c];
     }
     json["step_ms"] = step_ms_;
+    json["quick_steps"] = quick_steps();
     json["compile_ms"] = status.compile_ms();
     json["launches"] = nlohmann::ordered_json::object();
     for (const auto& [kind, launches] : SortedLaunches(status)) json["launches"][kind] = launches;
@@ -87,7 +92,7 @@ class History {
   std::vector<std::string> names_;
   int loss_column_ = -1;
   std::vector<std::vector<float>> columns_;
-  std::vector<double> step_ms_;
+  std::vector<double> step_ms_, optimized_step_ms_;
   std::vector<SimulatedTime> simulated_;
 };
 
@@ -161,6 +166,9 @@ void PrintSummary(const JobStatus& status, const History& history) {
   const std::map<std::string, int64_t> launches = SortedLaunches(status);
   if (launches.size() > 1) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));
+  }
+  if (history.quick_steps() > 0) {
+    absl::StrAppend(&text, ", ", history.quick_steps(), " of them on quickly compiled code");
   }
   if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
   std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),

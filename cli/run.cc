@@ -191,6 +191,7 @@ int RunRun(RunOptions options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  job->spec.set_compile_tier(TierOf(options.compile));
   const std::string cache = CacheFolder(options.cache, UserCacheFolder());
   if (const absl::Status made = PrepareFolders(options, cache); !made.ok()) return Fail(made);
   job->spec.mutable_compile()->set_tuned_schedules(ReadTuned(cache));
@@ -256,6 +257,7 @@ void AddRun(CLI::App& parent, Action* action) {
   app->add_flag("--chart", options->follow.chart, "draw the loss in the terminal at the end");
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
+  AddTierFlag(app, &options->compile);
   app->add_option("--cache", options->cache, kCacheHelp);
   app->add_option("--data", options->data_folder, "keep logs and the partitioned program in this folder")
       ->check(NotEmpty());

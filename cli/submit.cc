@@ -30,6 +30,7 @@ int RunSubmit(const SubmitOptions& options) {
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
   *job->spec.mutable_compile() = *std::move(policy);
+  job->spec.set_compile_tier(TierOf(options.compile));
   ApplyRecoveryFlags(options.recovery, &job->spec);
   job->spec.set_devices(options.device_count);
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
@@ -72,6 +73,7 @@ void AddSubmit(CLI::App& parent, Action* action) {
       ->check(OutputFile());
   AddRecoveryFlags(app, &options->recovery);
   AddCompileFlags(app, &options->compile);
+  AddTierFlag(app, &options->compile);
   app->add_option("--key", options->client_key, "submitting again with the same key returns the same job")
       ->check(NotEmpty());
   AddEndpointFlags(app, &options->endpoint);

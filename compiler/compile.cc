@@ -86,12 +86,12 @@ absl::Status ExpectValues(const Module& module) {
 // quickly compiled code must not take much longer than the time that compiling quickly saves.
 bool MayBeQuick(const std::vector<Step>& steps) {
   // The work of less than a second: an operation on floats, or a byte, takes at most about 1 ns.
-  constexpr double kMostWork = 1e9;
+  constexpr double kMaxWork = 1e9;
   double work = 0;
   for (const Step& step : steps) {
     if (step.has_kernel() || step.has_while_() || step.has_if_()) work += step.flops() + step.bytes();
   }
-  return work <= kMostWork;
+  return work <= kMaxWork;
 }
 
 }  // namespace

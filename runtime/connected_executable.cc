@@ -1,11 +1,15 @@
 #include "runtime/connected_executable.h"
 
+#include <google/protobuf/util/field_comparator.h>
+#include <google/protobuf/util/message_differencer.h>
+
 #include <algorithm>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
 #include "runtime/host_threads.h"
@@ -27,6 +31,35 @@ absl::StatusOr<Device*> FindDevice(const Executable& executable, const std::vect
   return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found a target of kind ",
                                                  DeviceName(executable.target()),
                                                  ", expected one of this worker's: ", absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<Executable> Parse(const StoredExecutable& stored) {
+  if (Sha256Hex(stored.bytes) != stored.digest) {
+    return absl::DataLossError(
+        absl::StrCat("found an executable of ", stored.bytes.size(), " bytes whose SHA-256 is not ", stored.digest));
+  }
+  Executable executable;
+  if (!executable.ParseFromString(stored.bytes)) {
+    return absl::DataLossError(absl::StrCat("executable ", stored.digest, " cannot be parsed"));
+  }
+  return executable;
+}
+
+absl::Status CheckOnlyCodeDiffers(const Executable& now, const Executable& next) {
+  google::protobuf::util::DefaultFieldComparator comparator;
+  comparator.set_treat_nan_as_equal(true);
+  google::protobuf::util::MessageDifferencer differencer;
+  differencer.set_field_comparator(&comparator);
+  std::string differences;
+  differencer.ReportDifferencesToString(&differences);
+  for (const int field : {Executable::kObjectCodeFieldNumber, Executable::kQuickFieldNumber}) {
+    differencer.IgnoreField(Executable::descriptor()->FindFieldByNumber(field));
+  }
+  if (differencer.Compare(now, next)) return absl::OkStatus();
+  constexpr size_t kMaxText = 300;
+  const std::string first = differences.substr(0, std::min(differences.find('\n'), kMaxText));
+  return absl::InvalidArgumentError(absl::StrCat("executable '", next.name(), "': found another program (", first,
+                                                 "), expected one in which only the code of the kernels differs"));
 }
 
 }  // namespace
@@ -58,14 +91,7 @@ class ConnectedExecutable::CountingLauncher final : public Launcher {
 };
 
 absl::Status ConnectedExecutable::AddCode(const StoredExecutable& stored) {
-  if (Sha256Hex(stored.bytes) != stored.digest) {
-    return absl::DataLossError(
-        absl::StrCat("found an executable of ", stored.bytes.size(), " bytes whose SHA-256 is not ", stored.digest));
-  }
-  Executable executable;
-  if (!executable.ParseFromString(stored.bytes)) {
-    return absl::DataLossError(absl::StrCat("executable ", stored.digest, " cannot be parsed"));
-  }
+  XLAD_ASSIGN_OR_RETURN(Executable executable, Parse(stored));
   if (!codes_.empty()) XLAD_RETURN_IF_ERROR(CheckSameCollectives(executable));
   const int64_t devices = NumDevices(executable.mesh());
   for (const int position : positions_) {
@@ -148,9 +174,48 @@ absl::Status ConnectedExecutable::Prepare(int index) {
   XLAD_ASSIGN_OR_RETURN(shard.buffers, DeviceBuffers::Allocate(memory, shard.stream.get(), executable(index),
                                                                code.feeds, code.constants.addresses));
   XLAD_ASSIGN_OR_RETURN(shard.scratch, code.device->Allocate(code.steps->scratch_bytes()));
+  return MakeLauncher(index, code);
+}
+
+absl::Status ConnectedExecutable::MakeLauncher(int index, const Code& code) {
+  Shard& shard = *shards_[index];
   XLAD_ASSIGN_OR_RETURN(auto launcher, code.loaded->MakeLauncher(positions_[index], shard.stream.get()));
   shard.launcher = std::make_unique<CountingLauncher>(std::move(launcher), &shard.launches);
+  shard.code = &code;
   return absl::OkStatus();
+}
+
+absl::Status ConnectedExecutable::ReplaceCode(const StoredExecutable& stored) {
+  if (codes_.size() != 1) {
+    return absl::FailedPreconditionError(absl::StrCat("found shards that run ", codes_.size(),
+                                                      " executables, expected one: code is replaced only in jobs on "
+                                                      "one kind of device"));
+  }
+  XLAD_CHECK(replacement_ == nullptr);
+  XLAD_ASSIGN_OR_RETURN(Executable next, Parse(stored));
+  const Code& now = codes_[0];
+  XLAD_RETURN_IF_ERROR(CheckOnlyCodeDiffers(now.loaded->executable(), next));
+  // The shards keep their buffers, with the constants that are already there.
+  for (Allocation& allocation : *next.mutable_allocations()) allocation.clear_blob();
+  Code& code = replacement_code_;
+  code.device = now.device;
+  XLAD_ASSIGN_OR_RETURN(code.loaded, code.device->Load(std::move(next)));
+  XLAD_ASSIGN_OR_RETURN(code.steps, StepProgram::Prepare(*code.loaded));
+  replacement_ = &code;
+  return absl::OkStatus();
+}
+
+// If the code has been replaced, makes the shard use the new code. If that fails, the shard keeps its code.
+void ConnectedExecutable::UseNewCode(int index) {
+  Shard& shard = *shards_[index];
+  const Code* const code = replacement_;
+  if (code == nullptr || shard.code == code || shard.keeps_code) return;
+  absl::Status status = shard.stream->Synchronize();  // The old launcher must have no work left.
+  if (status.ok()) status = MakeLauncher(index, *code);
+  if (status.ok()) return;
+  shard.keeps_code = true;
+  LogWarn("the code of the attempt cannot be replaced; its steps continue",
+          {{"device", absl::StrCat(positions_[index])}, {"error", std::string(status.message())}});
 }
 
 absl::Status ConnectedExecutable::Connect(int index) {
@@ -162,6 +227,7 @@ absl::Status ConnectedExecutable::Connect(int index) {
 }
 
 absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* tracer) {
+  UseNewCode(index);
   const Shard& shard = *shards_[index];
   StepEnvironment environment;
   environment.stream = shard.stream.get();
@@ -177,7 +243,7 @@ absl::Status ConnectedExecutable::Run(int index, int64_t step, StepTracer* trace
   // Collectives by messages may run on a separate thread. When a step has succeeded, all of them have finished. After
   // an error, that thread may still write to the tracer's messages, which must then not be read.
   if (tracer != nullptr) MessageRecorder(index).KeepMessages(tracer->messages());
-  const absl::Status status = CodeOf(index).steps->Run(environment);
+  const absl::Status status = shard.code->steps->Run(environment);
   if (status.ok()) MessageRecorder(index).KeepMessages(nullptr);
   return status;
 }

@@ -1,6 +1,7 @@
 // An executable that is loaded on the devices of one worker and connected to its peers. Tasks and sessions run it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,14 @@ class ConnectedExecutable {
   // The same as above, but also records the step if `tracer` is not null.
   absl::Status Run(int index, int64_t step, StepTracer* tracer);
 
+  // Loads an executable that has the same program as the one that all shards run, but other code for its kernels. Each
+  // shard runs the new code from its next step on. Steps may run in the meantime. Must be called after Prepare of all
+  // shards, and at most once. FailedPrecondition if the shards run several executables, InvalidArgument with the first
+  // difference if anything but the code differs, and the errors of Load. After an error, the shards keep their code.
+  absl::Status ReplaceCode(const StoredExecutable& stored);
+  // Whether the last step of the shard ran quickly compiled code (Executable.quick).
+  bool RanQuickCode(int index) const { return shards_[index]->code->loaded->executable().quick(); }
+
   // Starts measuring the time of each part of a step. Must not be called while a step is running.
   void MeasureSteps(const Clock* clock);
   // The times of a shard since the call of MeasureSteps, which must have been made.
@@ -95,6 +104,8 @@ class ConnectedExecutable {
     ~Shard() {
       if (stream != nullptr) stream->Synchronize().IgnoreError();
     }
+    const Code* code = nullptr;  // The code that the launcher runs.
+    bool keeps_code = false;     // Whether the shard cannot use replacement_.
     std::unique_ptr<Stream> stream;
     std::unique_ptr<DeviceBuffers> buffers;
     std::unique_ptr<DeviceMemory> scratch;
@@ -110,6 +121,8 @@ class ConnectedExecutable {
     code_of_.resize(positions_.size());
   }
   absl::Status AddCode(const StoredExecutable& stored);
+  absl::Status MakeLauncher(int index, const Code& code);
+  void UseNewCode(int index);
   absl::Status CheckSameCollectives(const Executable& other) const;
   const Code& CodeOf(int index) const { return codes_[code_of_.empty() ? 0 : code_of_[index]]; }
   collectives::Recorder& MappedRecorder(size_t index) const { return *recorders_[index]; }
@@ -121,6 +134,8 @@ class ConnectedExecutable {
   const WorkerEnvironment& environment_;
   collectives::AbortSignal* const abort_;
   std::vector<Code> codes_;
+  Code replacement_code_;  // Only its device, executable and steps are set.
+  std::atomic<const Code*> replacement_ = nullptr;  // Null until replacement_code_ is complete.
   collectives::CollectiveSet collectives_;
   // Two recorders per shard, because collectives on mapped memory and collectives by messages may run at the same time.
   // First come the recorders of all shards for mapped memory, then those for messages.

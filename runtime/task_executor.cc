@@ -55,6 +55,7 @@ void TaskExecutor::Main() {
   absl::Status status = devices_.empty() ? absl::InvalidArgumentError("found a task without devices") : Load();
   if (status.ok()) status = RunDevices();
   if (!status.ok()) abort_.Raise({status, ""});
+  StopReplacing();
   const bool finished =
       finished_devices_ == static_cast<int>(devices_.size()) && !devices_.empty() && KeepLastState().ok();
   if (fabric_ != nullptr && finished && !abort_.raised()) {
@@ -199,6 +200,7 @@ absl::Status TaskExecutor::RunStep(int index, int64_t step, int64_t save_ns) {
     metrics.set_step(step);
     metrics.set_attempt(launch_.attempt());
     metrics.set_save_ms(static_cast<double>(save_ns) / kNsPerMs);
+    metrics.set_quick_code(executable_->RanQuickCode(index));
     XLAD_ASSIGN_OR_RETURN(const std::vector<float> values, data_->ReadScalars(buffers));
     if (launch_.spec().stop_when_not_finite()) XLAD_RETURN_IF_ERROR(CheckFinite(index, values));
     metrics.mutable_values()->Assign(values.begin(), values.end());
@@ -253,6 +255,32 @@ void TaskExecutor::CheckpointIsCommitted(int64_t step) {
     writer_->Committed(step);
   }
   ReportStop(step);
+}
+
+void TaskExecutor::ReplaceCode(const std::string& executable_digest) {
+  const std::lock_guard lock(replacing_mutex_);
+  const bool is_ready = ready_devices_ == static_cast<int>(devices_.size());
+  if (!may_replace_ || !is_ready || executable_digest == launch_.executable_digest()) return;
+  may_replace_ = false;
+  replacing_ = std::thread([this, executable_digest] {
+    absl::StatusOr<std::string> bytes = environment_.store->ReadBlob(executable_digest, &stop_replacing_);
+    absl::Status status = bytes.status();
+    if (status.ok()) status = executable_->ReplaceCode({*std::move(bytes), executable_digest});
+    if (status.ok() || stop_replacing_.raised()) return;
+    LogWarn("the code of the attempt cannot be replaced; its steps continue",
+            {{"error", std::string(status.message())}});
+  });
+}
+
+void TaskExecutor::StopReplacing() {
+  stop_replacing_.Raise({absl::CancelledError("the task ends"), ""});
+  std::thread replacing;
+  {
+    const std::lock_guard lock(replacing_mutex_);
+    may_replace_ = false;
+    replacing = std::move(replacing_);
+  }
+  if (replacing.joinable()) replacing.join();
 }
 
 absl::Status TaskExecutor::KeepLastState() {

@@ -49,6 +49,10 @@ class TaskExecutor {
   // longer. If the task has stopped before `step`, the stop is now reported. If the state is the last one, the task can
   // end.
   void CheckpointIsCommitted(int64_t step);
+  // Replaces the code of the kernels by that of the executable with this digest, which has the same program. It is read
+  // and loaded beside the steps, and each device runs it from its next step on. If that fails, the error is logged, and
+  // the steps continue. Ignored before the task is ready, after the first call, and if the executable already runs.
+  void ReplaceCode(const std::string& executable_digest);
   // Ends the task with this error, on this worker and on its peers, without waiting for the end.
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
 
@@ -71,6 +75,8 @@ class TaskExecutor {
   // Reports to the listener that the task has stopped before `step`, when all devices have stopped and the state is
   // committed.
   void ReportStop(int64_t step);
+  // Ends ReplaceCode, and ignores later calls.
+  void StopReplacing();
   // Waits until the last state is committed, if the spec keeps it.
   absl::Status KeepLastState();
 
@@ -91,6 +97,10 @@ class TaskExecutor {
   std::atomic<int> ready_devices_ = 0;
   std::atomic<int> finished_devices_ = 0;
   std::atomic<bool> dropped_ = false;
+  std::mutex replacing_mutex_;  // Guards the two following members.
+  bool may_replace_ = true;
+  std::thread replacing_;
+  collectives::AbortSignal stop_replacing_;
   std::thread main_;
 };
 

@@ -318,5 +318,116 @@ TEST(TaskExecutor, ErrorsNameWhatIsInconsistent) {
   EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr("that it feeds parameter 0"));
 }
 
+Executable QuickExecutable() {
+  Executable executable = MakeExecutable();
+  executable.set_quick(true);
+  return executable;
+}
+
+// Adds an executable to the store and returns its digest.
+std::string Add(const Executable& executable, TaskCluster* cluster) {
+  const std::string bytes = executable.SerializeAsString();
+  const std::string digest = Sha256Hex(bytes);
+  cluster->store.blobs[digest] = bytes;
+  return digest;
+}
+
+JobSpec LongSpec() {
+  JobSpec spec = MakeSpec();
+  spec.set_steps(1'000'000);
+  return spec;
+}
+
+// The new code is requested after each of the first steps. When device 0 runs it depends on the threads, so the task
+// runs until it does, and then a few steps more.
+TEST(TaskExecutor, NewCodeComputesTheSameStates) {
+  for (const auto& placement : kPlacements) {
+    for (int64_t requested = 0; requested < 6; ++requested) {
+      TaskCluster cluster(placement, QuickExecutable(), LongSpec());
+      const std::string digest = Add(MakeExecutable(), &cluster);
+      TestListener* first = nullptr;
+      cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+        listener.WaitFor([&] { return listener.ready; });
+        ASSERT_EQ(listener.failed_at, -1) << listener.failure.status;
+      });
+      for (size_t w = 0; w < placement.size(); ++w) {
+        for (const int device : placement[w]) first = device == 0 ? cluster.listeners[w].get() : first;
+      }
+      int64_t lease = requested;
+      const auto run = [&] {
+        cluster.ForAll([&](TaskExecutor& task, TestListener&) { task.Lease(lease); });
+        first->WaitFor([&] { return std::ssize(first->losses) >= lease; });
+        ASSERT_EQ(first->failed_at, -1) << first->failure.status;
+      };
+      run();
+      for (int repeated = 0; repeated < 2; ++repeated) {
+        cluster.ForAll([&](TaskExecutor& task, TestListener&) { task.ReplaceCode(digest); });
+      }
+      do {
+        ++lease;
+        run();
+      } while (first->quick_code.back());
+      const int64_t stop = lease + 3;
+      cluster.ForAll([&](TaskExecutor& task, TestListener&) {
+        EXPECT_TRUE(task.StopAt(stop));
+        task.Lease(stop + 1);
+      });
+      cluster.ForAll([&](TaskExecutor&, TestListener& listener) {
+        listener.WaitFor([&] { return listener.stopped_at == stop; });
+      });
+      for (int64_t step = 0; step < stop; ++step) {
+        const bool is_quick = first->quick_code[step];
+        if (step < requested) EXPECT_TRUE(is_quick) << step;
+        if (step > 0 && is_quick) EXPECT_TRUE(first->quick_code[step - 1]) << step;
+      }
+      EXPECT_EQ(first->losses, Reference(stop).losses);
+      CheckState(&cluster.store, stop);
+    }
+  }
+}
+
+TEST(TaskExecutor, AProgramThatDiffersIsRefusedAndTheStepsContinue) {
+  std::vector<Executable> others(5, MakeExecutable());
+  others[0].mutable_steps()->SwapElements(0, 2);
+  others[1].mutable_allocations(0)->set_bytes(32);
+  others[2].mutable_collectives(0)->set_reduction(xlad::CollectiveSpec::MAX);
+  others[3].mutable_steps(0)->mutable_kernel()->set_symbol("update");
+  others[4].set_program_hash("another");
+  for (size_t i = 0; i <= others.size() + 1; ++i) {
+    TaskCluster cluster({{0, 1}, {2, 3}}, QuickExecutable());
+    std::string digest = i < others.size() ? Add(others[i], &cluster) : "missing";
+    if (i > others.size()) {
+      digest = Add(MakeExecutable(), &cluster);
+      cluster.store.blobs[digest] = "damaged";
+    }
+    cluster.ForAll([&](TaskExecutor& task, TestListener& listener) {
+      listener.WaitFor([&] { return listener.ready; });
+      task.ReplaceCode(digest);
+    });
+    cluster.ForAll([](TaskExecutor& task, TestListener&) { task.Lease(kSteps); });
+    cluster.ForAll([](TaskExecutor&, TestListener& listener) {
+      listener.WaitForEnd();
+      EXPECT_TRUE(listener.finished) << listener.failure.status;
+      for (const bool is_quick : listener.quick_code) EXPECT_TRUE(is_quick);
+    });
+    CheckState(&cluster.store, kSteps);
+  }
+}
+
+// A task that ends while it reads the new code does not wait for it.
+TEST(TaskExecutor, TheEndOfATaskEndsTheReplacement) {
+  TaskCluster cluster({{0, 1, 2, 3}}, QuickExecutable());
+  cluster.store.blocked = "blocked";
+  cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
+    listener.WaitFor([&] { return listener.ready; });
+    task.ReplaceCode("blocked");
+    task.Lease(kSteps);
+    listener.WaitForEnd();
+    EXPECT_TRUE(listener.finished) << listener.failure.status;
+    task.ReplaceCode("blocked");
+  });
+  CheckState(&cluster.store, kSteps);
+}
+
 }  // namespace
 }  // namespace xlad::runtime

@@ -27,10 +27,11 @@ BuildQueue::~BuildQueue() {
   thread_.join();
 }
 
-void BuildQueue::Add(const std::string& job_id, Work work) {
+void BuildQueue::Add(const std::string& job_id, Work work, bool is_urgent) {
   auto build = std::make_unique<Build>();
   build->job_id = job_id;
   build->work = std::move(work);
+  build->is_urgent = is_urgent;
   std::lock_guard<std::mutex> lock(mutex_);
   if (ending_) return;
   waiting_.push_back(std::move(build));
@@ -47,14 +48,22 @@ void BuildQueue::Cancel(const std::string& job_id) {
 
 bool BuildQueue::HasRoom() const {
   const int64_t old_before_ns = options_.clock->NowNs() - options_.old_after_ms * kNsPerMs;
-  const auto is_young = [&](const auto& build) { return build->started_ns > old_before_ns; };
-  return std::ssize(running_) < options_.all &&
+  const auto is_urgent = [](const auto& build) { return build->is_urgent; };
+  const auto is_young = [&](const auto& build) { return build->is_urgent && build->started_ns > old_before_ns; };
+  return std::count_if(running_.begin(), running_.end(), is_urgent) < options_.all &&
          std::count_if(running_.begin(), running_.end(), is_young) < options_.young;
 }
 
+BuildQueue::Builds::iterator BuildQueue::Next() {
+  const auto is_urgent = [](const auto& build) { return build->is_urgent; };
+  const auto urgent = std::find_if(waiting_.begin(), waiting_.end(), is_urgent);
+  if (urgent != waiting_.end()) return HasRoom() ? urgent : waiting_.end();
+  return std::all_of(running_.begin(), running_.end(), is_urgent) ? waiting_.begin() : waiting_.end();
+}
+
 void BuildQueue::StartBuilds() {
-  while (!waiting_.empty() && HasRoom()) {
-    running_.splice(running_.end(), waiting_, waiting_.begin());
+  for (auto next = Next(); next != waiting_.end(); next = Next()) {
+    running_.splice(running_.end(), waiting_, next);
     Build* const build = running_.back().get();
     build->started_ns = options_.clock->NowNs();
     build->thread = std::thread([this, build] {

@@ -2,6 +2,9 @@
 //
 // Builds start in the order in which they were added. A build that has run for `old_after_ms` no longer counts toward
 // the limit `young`, so two programs that take minutes leave room for a small one that was added after them.
+//
+// An urgent build is one for which its job waits. Other builds start only when no urgent one waits, one at a time, and
+// do not count toward the limits.
 #pragma once
 
 #include <condition_variable>
@@ -35,7 +38,7 @@ class BuildQueue {
   // Drops the builds that have not started, cancels those that run, and waits for them.
   ~BuildQueue();
 
-  void Add(const std::string& job_id, Work work);
+  void Add(const std::string& job_id, Work work, bool is_urgent = true);
   // Drops the builds of this job that have not started, and raises the signal of those that run.
   void Cancel(const std::string& job_id);
 
@@ -43,6 +46,7 @@ class BuildQueue {
   struct Build {
     std::string job_id;
     Work work;
+    bool is_urgent = true;
     CancelSignal cancel;
     int64_t started_ns = 0;
     bool done = false;
@@ -53,6 +57,7 @@ class BuildQueue {
   void Run();
   // The caller of the following methods must hold mutex_.
   void StartBuilds();
+  Builds::iterator Next();  // The build to start now, or the end of waiting_.
   bool HasRoom() const;
   void TakeDone(Builds* done);
 

@@ -21,8 +21,8 @@ class BuildQueueTest : public ::testing::Test {
   }
 
   // Adds a build that ends when the test ends it or when it is cancelled.
-  void Add(const std::string& job) {
-    queue_.Add(job, [this, job](CancelSignal* cancel) {
+  void Add(const std::string& job, bool is_urgent = true) {
+    const auto work = [this, job](CancelSignal* cancel) {
       std::unique_lock<std::mutex> lock(mutex_);
       started_.push_back(job);
       changed_.notify_all();
@@ -31,7 +31,8 @@ class BuildQueueTest : public ::testing::Test {
       if (cancel->raised()) cancelled_.insert(job);
       ended_.insert(job);
       changed_.notify_all();
-    });
+    };
+    queue_.Add(job, work, is_urgent);
   }
   void LetEnd(const std::string& job) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -86,6 +87,25 @@ TEST_F(BuildQueueTest, CancelEndsRunningBuildsAndDropsWaitingBuilds) {
   LetEnd("d");
   std::lock_guard<std::mutex> lock(mutex_);
   EXPECT_THAT(cancelled_, ElementsAre("a"));
+}
+
+TEST_F(BuildQueueTest, BuildsThatAreNotUrgentWaitAndTakeNoRoom) {
+  Add("a");
+  Add("b");
+  WaitForStarted(2);
+  for (const char* job : {"later1", "later2"}) Add(job, /*is_urgent=*/false);
+  EXPECT_EQ(WaitForStarted(3)[2], "later1") << "one beside the urgent ones";
+  Add("c");
+  LetEnd("a");
+  EXPECT_EQ(WaitForStarted(4)[3], "c") << "later1 does not count toward the limit";
+  Add("d");
+  LetEnd("later1");
+  LetEnd("b");
+  EXPECT_EQ(WaitForStarted(5)[4], "d") << "d is urgent";
+  EXPECT_EQ(WaitForStarted(6)[5], "later2");
+  queue_.Cancel("later2");
+  LetEnd("c");
+  LetEnd("d");
 }
 
 TEST_F(BuildQueueTest, TheDestructorCancelsRunningBuilds) {

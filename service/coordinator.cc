@@ -134,6 +134,11 @@ void CoordinatorCore::OnBuilt(const JobId& id, const Mesh& mesh, const absl::Sta
   ForgetEnded();
 }
 
+void CoordinatorCore::OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built) {
+  jobs_.OnOptimized(request, built);
+  ForgetEnded();
+}
+
 void CoordinatorCore::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
   jobs_.OnPlanLoaded(digest, plan);
   ForgetEnded();

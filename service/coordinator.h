@@ -52,6 +52,7 @@ class CoordinatorCore {
   void OnWorkerMessage(ConnectionId connection, const WorkerMessage& message);
   void OnWorkerGone(ConnectionId connection);
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
+  void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnFreeBytes(int64_t free_bytes) { context_.free_bytes = free_bytes; }

@@ -244,6 +244,9 @@ void Engine::PerformOne(const Action& action) {
     if (outbox != outboxes_.end()) outbox->second->Close();
   } else if (const auto* build = std::get_if<StartBuild>(&action)) {
     builds_->Add(build->job.str(), [this, request = *build](CancelSignal* cancel) { BuildJob(request, cancel); });
+  } else if (const auto* optimize = std::get_if<StartOptimizing>(&action)) {
+    const auto work = [this, request = *optimize](CancelSignal* cancel) { OptimizeJob(request, cancel); };
+    builds_->Add(optimize->job.str(), work, /*is_urgent=*/false);
   } else if (const auto* stop = std::get_if<StopBuild>(&action)) {
     builds_->Cancel(stop->job.str());
   } else if (const auto* load = std::get_if<LoadPlan>(&action)) {

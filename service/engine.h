@@ -165,12 +165,15 @@ class Engine {
   void RunPool(Pool* pool);
   void Enqueue(Pool* pool, std::function<void()> work);
   void BuildJob(const StartBuild& request, CancelSignal* cancel);
+  void OptimizeJob(const StartOptimizing& request, CancelSignal* cancel);
   void Drop(const DropCheckpoint& request);
   void Clean(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
-  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, CancelSignal* cancel);
-  absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& job_id, CancelSignal* cancel);
+  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, const ChildLimits& limits);
+  ChildLimits LimitsOf(CancelSignal* cancel) const;  // The limits of a build that this signal cancels.
+  absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& job_id,
+                                        const ChildLimits& limits);
   // The code of kernels that earlier builds of this user have compiled. Nothing if there is no cache.
   std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
   // Runs RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.

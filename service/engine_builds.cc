@@ -13,6 +13,8 @@
 namespace xlad::service {
 namespace {
 
+constexpr int kOptimizingNice = 10;  // See setpriority(2).
+
 // Checks that the checkpoint has the state parameters of the job, because workers could never load another one.
 absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
   absl::flat_hash_map<absl::string_view, const ArrayShape*> shapes;
@@ -71,7 +73,7 @@ absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
   return source->Header();
 }
 
-absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, CancelSignal* cancel) {
+absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, const ChildLimits& limits) {
   BuildRequest build;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
   *build.mutable_spec()->mutable_mesh() = request.mesh;
@@ -84,7 +86,8 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
   build.set_data_header(*std::move(data));
   *build.mutable_target() = request.targets[0];
   for (size_t t = 1; t < request.targets.size(); ++t) *build.add_other_targets() = request.targets[t];
-  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), cancel));
+  build.set_quick(request.quick);
+  XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), limits));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.targets[0]));
   for (const BuiltExecutable& built_other : built.others) {
@@ -92,6 +95,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, Can
     XLAD_RETURN_IF_ERROR(CheckCompiledFor(other, built_other.target()));
     XLAD_RETURN_IF_ERROR(CheckSameProgram(executable, other));
   }
+  built.quick = executable.quick();
   built.plan.target = executable.target();
   XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
   built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);
@@ -109,7 +113,7 @@ std::optional<storage::EntryFolder> Engine::ObjectsFor(const std::string& user) 
 
 // Takes the executable from the cache or builds it. Writes the partitioned program to the job's folder for inspection.
 absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const std::string& job_id,
-                                              CancelSignal* cancel) {
+                                              const ChildLimits& limits) {
   const std::string folder = FolderOf(job_id);
   XLAD_RETURN_IF_ERROR(RealFileSystem().MakeDirectories(folder));
   XLAD_ASSIGN_OR_RETURN(const std::string user,
@@ -119,8 +123,6 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
                           return OwnerOfKey(job->client_key);
                         }));
   const int64_t start_ns = RealClock().NowNs();
-  ChildLimits limits = options_.build_limits;
-  limits.cancel = cancel;
   XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, user, [&](const BuildRequest& request) {
     std::optional<std::string> not_isolated;
     const std::optional<storage::EntryFolder> objects = ObjectsFor(user);
@@ -148,6 +150,12 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
       RealFileSystem().WriteAtomically(JoinPath(folder, "partitioned.hlo"), response.partitioned_text()));
   built.compile_ms = built.cached ? 0 : static_cast<double>(RealClock().NowNs() - start_ns) / kNsPerMs;
   return built;
+}
+
+ChildLimits Engine::LimitsOf(CancelSignal* cancel) const {
+  ChildLimits limits = options_.build_limits;
+  limits.cancel = cancel;
+  return limits;
 }
 
 void Engine::NoteIsolation(const std::string& not_isolated) {
@@ -181,16 +189,31 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
   auto result = std::make_shared<Result>();
   auto future = result->promise.get_future();
   builds_->Add(job_id, [this, job_id, build, result = std::move(result)](CancelSignal* cancel) {
-    result->Set(RunBuild(build, job_id, cancel));
+    result->Set(RunBuild(build, job_id, LimitsOf(cancel)));
   });
   return future.get();
 }
 
 void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
-  const absl::StatusOr<BuiltProgram> built = BuildProgram(request, cancel);
+  const absl::StatusOr<BuiltProgram> built = BuildProgram(request, LimitsOf(cancel));
   // The result of a cancelled build is not used. If the coordinator has stopped serving, it repeats the build later.
   if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
+}
+
+// The build uses the processors only as far as nothing else needs them: neither the first steps of the job nor builds
+// for which jobs wait are slowed down.
+void Engine::OptimizeJob(const StartOptimizing& request, CancelSignal* cancel) {
+  absl::StatusOr<BuiltProgram> built;
+  if (const absl::StatusOr<Executable> quick = LoadExecutable(request.executable_digest); quick.ok()) {
+    ChildLimits limits = LimitsOf(cancel);
+    limits.nice = kOptimizingNice;
+    built = BuildProgram({request.job, {quick->target()}, request.mesh, /*quick=*/false}, limits);
+  } else {
+    built = quick.status();
+  }
+  if (cancel->raised() || absl::IsUnavailable(built.status())) return;
+  Post([request, built](CoordinatorCore& coordinator) { coordinator.OnOptimized(request, built); });
 }
 
 absl::StatusOr<ResolvedResume> Engine::Resolve(const JobSpec& spec) {

@@ -25,7 +25,8 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
                      &JobSpec::clear_steps, &JobSpec::clear_start_step, &JobSpec::clear_max_attempts,
                      &JobSpec::clear_keep_final_state, &JobSpec::clear_checkpoint, &JobSpec::clear_resume,
                      &JobSpec::clear_on_loss, &JobSpec::clear_shrink_axes, &JobSpec::clear_stop_when_not_finite,
-                     &JobSpec::clear_device_name, &JobSpec::clear_devices}) {
+                     &JobSpec::clear_device_name, &JobSpec::clear_devices,
+                     &JobSpec::clear_compile_tier}) {
     (spec.*clear)();
   }
   // All URIs except the stream affect a build only through the data's header. A stream has no header.
@@ -47,12 +48,13 @@ std::string ExecutableCache::PathOf(const std::string& key) const { return JoinP
 absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const std::string& owner,
                                                  const BuildFunction& build) {
   const std::string key = owner.empty() ? KeyOf(request) : Sha256Hex(absl::StrCat(KeyOf(request), owner));
+  const std::string shared_key = request.quick() ? absl::StrCat(key, " quick") : key;
   std::promise<Outcome> promise;
   while (true) {
     std::unique_lock lock(mutex_);
-    const auto other = under_way_.find(key);
+    const auto other = under_way_.find(shared_key);
     if (other == under_way_.end()) {
-      under_way_[key] = promise.get_future().share();
+      under_way_[shared_key] = promise.get_future().share();
       break;
     }
     const std::shared_future<Outcome> future = other->second;
@@ -65,10 +67,10 @@ absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, co
   absl::StatusOr<BuildResponse> response = Read(key);
   const bool cached = response.ok();
   if (!cached) response = build(request);
-  if (!cached && response.ok()) Write(key, *response);
+  if (!cached && response.ok() && !response->quick()) Write(key, *response);
   {
     const std::lock_guard lock(mutex_);
-    under_way_.erase(key);
+    under_way_.erase(shared_key);
   }
   promise.set_value(response.ok() ? Outcome(std::make_shared<const BuildResponse>(*response)) : response.status());
   if (!response.ok()) return response.status();

@@ -35,7 +35,8 @@ class ExecutableCache {
 
   using BuildFunction = std::function<absl::StatusOr<BuildResponse>(const BuildRequest&)>;
   // Returns the response from the folder, from a concurrent call with an equal request, or from `build`. Errors are not
-  // stored, but concurrent calls share them. If the build of a concurrent call was cancelled, this call builds.
+  // stored, but concurrent calls share them. If the build of a concurrent call was cancelled, this call builds. A
+  // response with quickly compiled code is not stored, and is shared only with requests that set BuildRequest.quick.
   //
   // `owner` is the user of the job, or empty if users are not distinguished. Users share no entries, because a build
   // may contain kernels that an earlier build of the same user made.
@@ -43,7 +44,8 @@ class ExecutableCache {
 
   // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
   // the headers of state and data, all targets and the compiler. The hash does not depend on the job's name, the number
-  // of steps, the contents of state and data, or options that only decide when and where the job runs.
+  // of steps, the contents of state and data, BuildRequest.quick, or options that only decide when and where the job
+  // runs.
   std::string KeyOf(const BuildRequest& request) const;
 
  private:

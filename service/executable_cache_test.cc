@@ -58,6 +58,24 @@ TEST_F(ExecutableCacheTest, ASecondProcessBuildsNothing) {
   EXPECT_EQ(builds_, 1);
 }
 
+TEST_F(ExecutableCacheTest, QuicklyCompiledCodeIsNotStored) {
+  ExecutableCache cache({.folder = folder_});
+  BuildRequest quick = Request("p");
+  quick.set_quick(true);
+  EXPECT_EQ(cache.KeyOf(quick), cache.KeyOf(Request("p")));
+  const auto build = [&](const BuildRequest& request) -> absl::StatusOr<BuildResponse> {
+    absl::StatusOr<BuildResponse> response = Build()(request);
+    response->set_quick(request.quick());
+    return response;
+  };
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(cache.Get(quick, "", build)->cached);
+  EXPECT_FALSE(cache.Get(Request("p"), "", build)->cached);
+  const auto found = cache.Get(quick, "", build);
+  EXPECT_TRUE(found->cached) << "the optimized code is better";
+  EXPECT_FALSE(found->response.quick());
+  EXPECT_EQ(builds_, 3);
+}
+
 TEST_F(ExecutableCacheTest, UsersShareNoEntries) {
   ExecutableCache cache({.folder = folder_});
   for (const char* const owner : {"alice", "bob", ""}) {

@@ -60,6 +60,7 @@ class TaskRunner final : public Runner, private runtime::TaskListener {
     if (message.has_stop_at()) StopAt(message.stop_at().step());
     if (message.has_checkpoint_at()) CheckpointAt(message.checkpoint_at().step());
     if (message.has_committed()) executor_->CheckpointIsCommitted(message.committed().step());
+    if (message.has_replace_code()) executor_->ReplaceCode(message.replace_code().executable_digest());
   }
   void Abort(const collectives::Failure& failure) override { executor_->Abort(failure); }
   int64_t finished_steps() const override { return executor_->finished_steps(); }

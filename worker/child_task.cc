@@ -86,6 +86,13 @@ void ChildTask::CheckpointIsCommitted(int64_t step) {
   Forward(std::move(message));
 }
 
+void ChildTask::ReplaceCode(const std::string& executable_digest) {
+  CoordinatorMessage message;
+  SetKey(key_, message.mutable_replace_code());
+  message.mutable_replace_code()->set_executable_digest(executable_digest);
+  Forward(std::move(message));
+}
+
 void ChildTask::Abort(const collectives::Failure& failure) {
   AttemptCommand command;
   command.mutable_abort()->set_error_code(static_cast<int>(failure.status.code()));

@@ -31,6 +31,7 @@ class ChildTask final : public Task {
   void Abort(const collectives::Failure& failure) override;
   void CheckpointAt(int64_t step) override;
   void CheckpointIsCommitted(int64_t step) override;
+  void ReplaceCode(const std::string& executable_digest) override;
   int64_t finished_steps() const override { return finished_steps_; }
   std::vector<SilentPeer> silent_peers() const override;
 

@@ -68,6 +68,8 @@ About AboutOf(const CoordinatorMessage& message) {
       return AboutOf(message.checkpoint_at());
     case CoordinatorMessage::kCommitted:
       return AboutOf(message.committed());
+    case CoordinatorMessage::kReplaceCode:
+      return AboutOf(message.replace_code());
     default:
       return {};
   }
@@ -216,6 +218,8 @@ void WorkerCore::On(const CoordinatorMessage& message) {
       return OnCheckpointAt(message.checkpoint_at());
     case CoordinatorMessage::kCommitted:
       return OnCommitted(message.committed());
+    case CoordinatorMessage::kReplaceCode:
+      return OnReplaceCode(message.replace_code());
     case CoordinatorMessage::kAbort:
       return OnAbort(message.abort());
     case CoordinatorMessage::kAcknowledge:
@@ -367,6 +371,13 @@ void WorkerCore::OnCommitted(const CheckpointIsCommitted& message) {
   if (record == nullptr) return;
   record->shards.erase(record->shards.begin(), record->shards.upper_bound(message.step()));
   if (record->task != nullptr) record->task->CheckpointIsCommitted(message.step());
+}
+
+// The coordinator repeats the message after each registration.
+void WorkerCore::OnReplaceCode(const ReplaceCode& message) {
+  TaskRecord* record = Find(KeyOf(message));
+  if (record == nullptr || record->task == nullptr || record->end.has_value()) return;
+  record->task->ReplaceCode(message.executable_digest());
 }
 
 void WorkerCore::OnAbort(const AbortTask& message) {

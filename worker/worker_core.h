@@ -39,6 +39,8 @@ class Task {
   virtual void CheckpointAt(int64_t step) {}
   // Not for sessions. The checkpoint of the state before `step` is committed.
   virtual void CheckpointIsCommitted(int64_t step) {}
+  // Not for sessions. Runs the code of another executable with the same program, as soon as it is loaded.
+  virtual void ReplaceCode(const std::string& executable_digest) {}
   virtual int64_t finished_steps() const = 0;
   // The workers of the attempt whose machines do not answer.
   virtual std::vector<SilentPeer> silent_peers() const { return {}; }
@@ -212,6 +214,7 @@ class WorkerCore {
   void OnStopAt(const StopTaskAt& message);
   void OnCheckpointAt(const CheckpointAt& message);
   void OnCommitted(const CheckpointIsCommitted& message);
+  void OnReplaceCode(const ReplaceCode& message);
   void OnAbort(const AbortTask& message);
   void OnAcknowledge(const Acknowledge& message);
   void OnStart(const StartTask& message);

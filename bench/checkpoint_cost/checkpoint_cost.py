@@ -48,7 +48,8 @@ def wait_for_success(made, job_id):
 
 def run(made, job, mesh, steps, every):
     """Runs a job to its end; returns the seconds of its steps and the number of its checkpoints."""
-    job_id = made.submit(job, "--mesh", mesh, "--steps", steps, "--checkpoint-every", every)
+    job_id = made.submit(job, "--mesh", mesh, "--steps", steps, "--checkpoint-every", every, "--compile-tier",
+                         "optimized")
     wait_for_success(made, job_id)
     events = events_of(made, job_id)
     at = {event["kind"]: event["unix_ns"] for event in events}
@@ -110,7 +111,7 @@ def measure_leaves(arguments):
         run(made, where, "dp=8", 3, NEVER)  # This run fills the cache.
         for _ in range(arguments.rounds):
             time.sleep(1)  # The workers prepare a process for the next attempt.
-            job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1")
+            job_id = made.submit(where, "--mesh", "dp=8", "--steps", "1", "--compile-tier", "optimized")
             wait_for_success(made, job_id)
             at = {event["kind"]: event["unix_ns"] for event in events_of(made, job_id)}
             # The job has one step, which begins with "started" and ends before "ended".

@@ -56,7 +56,8 @@ def curve(job, flags):
     with tempfile.TemporaryDirectory() as where:
         path = pathlib.Path(where) / "curve.json"
         steps = ["--steps", flags.steps] if flags.steps else []
-        done = xlad(flags, "run", job, "--device", "cuda:1", "--workers", 1, "--curve", path, *steps)
+        done = xlad(flags, "run", job, "--device", "cuda:1", "--workers", 1, "--curve", path, "--compile-tier",
+                    "optimized", *steps)
         if done.returncode != 0:
             return {"error": (done.stdout + done.stderr).strip()[-300:]}
         found = json.loads(path.read_text())

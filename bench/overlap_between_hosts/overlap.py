@@ -134,7 +134,7 @@ def train(args, overlap, where, mbit, sides):
         while sum(len(n["workers"]) for n in json.loads(run(args.xlad, "nodes", "--format", "json"))) < len(sides):
             time.sleep(0.2)
         submitted = run(args.xlad, "submit", args.job, "--mesh", f"dp={args.devices}", "--steps", args.steps,
-                        "--overlap", overlap, "--curve", where / "curve.json")
+                        "--overlap", overlap, "--curve", where / "curve.json", "--compile-tier", "optimized")
         time.sleep(0.5)
         loss = json.loads((where / "curve.json").read_text())["loss"]
         run(args.xlad, "trace", submitted.split()[0], "-o", where / "trace.json")

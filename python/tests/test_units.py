@@ -193,6 +193,14 @@ class Data(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "found evaluate without evaluate_every"):
             Recovery().with_evaluation(len, None, 100)
 
+    def test_the_compile_tier_is_part_of_the_spec(self):
+        for tier, number in (("quick-first", 0), ("optimized", 1)):
+            spec = protos.message("JobSpec")()
+            Recovery(compile_tier=tier).fill(spec)
+            self.assertEqual(spec.compile_tier, number)
+        with self.assertRaisesRegex(ValueError, "found compile_tier='fast', expected one of quick-first, optimized"):
+            Recovery(compile_tier="fast").fill(protos.message("JobSpec")())
+
     def test_the_memory_limit_is_part_of_the_spec(self):
         for limit in (0, 1, 2**40):
             spec = protos.message("JobSpec")()

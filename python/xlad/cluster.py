@@ -67,6 +67,7 @@ class Cluster:
         stop_when_not_finite: bool = False,
         mode: str = "run-to-run",
         memory_limit: int = 0,
+        compile_tier: str = "quick-first",
         on_step: Callable[[Step], Any] | None = None,
         evaluate: Callable[[Any, int], Any] | None = None,
         evaluate_every: int | None = None,
@@ -103,6 +104,10 @@ class Cluster:
         `memory_limit` is the most bytes that a device may need for a step; 0 means no limit. If the program needs more,
         values are computed again instead of kept. A program that still needs more is refused.
 
+        With `compile_tier` "quick-first", the job starts on code that is compiled quickly if not all of its code is
+        cached; optimized code replaces it between two steps. With "optimized", it starts when the optimized code is
+        compiled. The bits are the same.
+
         While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
         with the state before every `evaluate_every`-th step, and with the final state if the number of steps is a
         multiple of it. The results of `evaluate` are in `run.evaluations`. A progress bar is drawn on a terminal or in
@@ -114,7 +119,7 @@ class Cluster:
         watching = Watching([], on_step=on_step, draws_steps=progress, progress=for_user(progress),
                             first_step=whole_number(start_step, "start_step"))
         recovery = Recovery(checkpoint_every, resume, watching.first_step, stop_when_not_finite=stop_when_not_finite,
-                            mode=mode, memory_limit=memory_limit)
+                            mode=mode, memory_limit=memory_limit, compile_tier=compile_tier)
         if isinstance(step, (str, pathlib.Path)):
             given = {"state": state, "data": data, "batch": batch, "in_shardings": in_shardings, "name": name,
                      "evaluate": evaluate, "evaluate_every": evaluate_every, "shuffle": shuffle or None,

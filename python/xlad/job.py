@@ -15,6 +15,7 @@ Axes = dict[str, int]
 MAX_KEPT = 64  # The number of checkpoints that are kept for evaluations that are slower than the training.
 
 _MODES = ("run-to-run", "fast", "canonical")  # Ordered by their numbers in proto/executable.proto.
+_TIERS = ("quick-first", "optimized")  # Ordered by their numbers in proto/job.proto.
 _PARAMETER_KINDS = {"state": 1, "rng": 1, "data": 2, "step": 3}
 _RESULT_KINDS = {"state": 1, "rng": 1, "loss": 2, "metric": 3}
 
@@ -54,6 +55,7 @@ class Recovery:
     stop_when_not_finite: bool = False
     mode: str = "run-to-run"
     memory_limit: int = 0  # In bytes; 0 means no limit.
+    compile_tier: str = "quick-first"
 
     def with_evaluation(self, evaluate: Any, every: int | None, steps: int) -> Recovery:
         """Returns these options, changed so that the checkpoints that evaluations need are saved and kept."""
@@ -81,6 +83,9 @@ class Recovery:
             raise ValueError(f"found mode={self.mode!r}, expected one of {', '.join(_MODES)}")
         spec.compile.reduction_mode = _MODES.index(self.mode)
         spec.compile.memory_limit_bytes = whole_number(self.memory_limit, "memory_limit")
+        if self.compile_tier not in _TIERS:
+            raise ValueError(f"found compile_tier={self.compile_tier!r}, expected one of {', '.join(_TIERS)}")
+        spec.compile_tier = _TIERS.index(self.compile_tier)
         spec.stop_when_not_finite = self.stop_when_not_finite
         spec.resume = self.resume or ""
         spec.start_step = self.start_step

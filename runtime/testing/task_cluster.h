@@ -176,7 +176,8 @@ struct Reference {
 // Keeps blobs in memory and assembles the written shards by step.
 class BlobsInMemory final : public TaskStore {
  public:
-  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal*) override {
+  absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
+    while (digest == blocked && !abort->raised()) std::this_thread::yield();
     const auto found = blobs.find(digest);
     if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
     return found->second;
@@ -220,6 +221,7 @@ class BlobsInMemory final : public TaskStore {
   bool IsCutOff() const override { return cut_off; }
 
   std::map<std::string, std::string> blobs;
+  std::string blocked;  // The blob that cannot be read until the read is aborted.
   std::map<std::string, Array> tensors;
   std::mutex mutex;
   std::map<std::pair<int64_t, std::string>, Array> written;
@@ -235,7 +237,10 @@ class TestListener final : public TaskListener {
     Note([&] { ready = true; });
   }
   void OnStep(const StepMetrics& metrics) override {
-    Note([&] { losses.push_back(metrics.values(0)); });
+    Note([&] {
+      losses.push_back(metrics.values(0));
+      quick_code.push_back(metrics.quick_code());
+    });
   }
   void OnShardWritten(int64_t step, const CheckpointShard& shard) override {
     // The shard is recorded first, because its commit may end the task on another thread.
@@ -279,6 +284,7 @@ class TestListener final : public TaskListener {
   int64_t stopped_at = -1, failed_at = -1;
   collectives::Failure failure;
   std::vector<float> losses;
+  std::vector<bool> quick_code;  // For each step, whether it ran quickly compiled code.
   std::vector<int64_t> shards;  // The steps of the shards that were written.
   int shard_failures = 0;       // The number of writes that have failed.
   std::function<void(int64_t)> on_shard;

@@ -156,6 +156,7 @@ void AttemptMachine::OnRegistered(const WorkerId& worker, const RegisterWorker& 
     if (has_it) {  // Messages to the worker may have been lost with its old connection.
       SendLease(worker, *job);
       SendStop(worker, *job);
+      SendNewCode(worker, *job);
       continue;
     }
     for (const Peer& peer : job->placed.peers()) {
@@ -196,6 +197,7 @@ void AttemptMachine::OnReady(const WorkerId& worker, const TaskReady& message) {
   start.mutable_start()->set_lease_until_step(attempt.lease_until);
   start.mutable_start()->mutable_places()->Assign(job->places.begin(), job->places.end());
   context_.Send(worker, std::move(start));
+  SendNewCode(worker, *job);
 }
 
 void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
@@ -220,11 +222,35 @@ void AttemptMachine::NoteReady(const WorkerId& worker, Job* job) {
   start.mutable_start()->set_lease_until_step(attempt.lease_until);
   start.mutable_start()->mutable_places()->Assign(attempt.places.begin(), attempt.places.end());
   context_.SendToAll(*job, start);
+  SendNewCode(*job);
   context_.Changed(job->id);
+}
+
+void AttemptMachine::SendNewCode(const WorkerId& worker, const Job& job) {
+  if (job.state != RUNNING || !job.HasNewCode()) return;
+  CoordinatorMessage message;
+  SetAttempt(job.current(), message.mutable_replace_code());
+  message.mutable_replace_code()->set_executable_digest(job.executable_digest);
+  context_.Send(worker, std::move(message));
+}
+
+void AttemptMachine::SendNewCode(const Job& job) {
+  for (const Peer& peer : job.placed.peers()) SendNewCode(WorkerId(peer.worker_id()), job);
 }
 
 void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& message) {
   checkpoints_.OnShardWritten(worker, message);
+}
+
+// Records the first of these steps on optimized code, if the attempt has run quickly compiled code until then.
+void AttemptMachine::NoteCode(const std::vector<StepMetrics>& steps, Job* job) {
+  const auto is_optimized = [](const StepMetrics& step) { return !step.quick_code(); };
+  const auto first = std::find_if(steps.begin(), steps.end(), is_optimized);
+  if (!job->RunsQuickCode() || first == steps.end()) return;
+  JobEvent event = context_.NewEvent(job->id);
+  event.mutable_code_replaced()->set_attempt(job->attempt);
+  event.mutable_code_replaced()->set_step(first->step());
+  context_.Record(std::move(event));
 }
 
 void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
@@ -235,6 +261,7 @@ void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
   const StepMetrics& last = rows.rows.back();
   job->step = std::max(job->step, last.step() + 1);
   NoteLoss(last, job);
+  NoteCode(rows.rows, job);
   context_.attempts.at(job->id).step_ms = last.step_ms();
   CoordinatorMessage acknowledge;
   SetAttempt(job->current(), acknowledge.mutable_acknowledge());

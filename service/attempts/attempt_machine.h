@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "service/attempts/checkpoints.h"
 #include "service/attempts/ending.h"
@@ -52,6 +53,9 @@ class AttemptMachine {
   // started is stopped at once. A session that runs fails, because its state cannot be saved.
   void Stop(Job* job, const std::string& reason);
 
+  // Sends the optimized code of a running attempt to its workers, if it was placed with quickly compiled code.
+  void SendNewCode(const Job& job);
+
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   void OnTick();
   // Restores the state of the running attempts after a restart of the coordinator.
@@ -67,6 +71,8 @@ class AttemptMachine {
   void CheckStart(Job* job);
   void RenewLease(Job* job, Attempt* attempt, int64_t step);
   void SendLease(const WorkerId& worker, const Job& job);
+  void SendNewCode(const WorkerId& worker, const Job& job);
+  void NoteCode(const std::vector<StepMetrics>& steps, Job* job);
   void NoteProgress(const WorkerId& worker, const RunningTask& task, Job* job, Attempt* attempt);
 
   Context& context_;

@@ -105,8 +105,7 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckGrowth(*job, DeviceCount(request.mesh()), absl::StrCat("mesh ", MeshText(request.mesh()))));
   JobEvent event = context_.NewEvent(job->id);
   *event.mutable_resized()->mutable_mesh() = request.mesh();
-  building_.erase(job->id);
-  context_.effects.actions.push_back(StopBuild{job->id});
+  StopBuilds(job->id);
   RecordResize(job, std::move(event));
   return absl::OkStatus();
 }
@@ -182,6 +181,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_attempt(job.attempt);
   status.set_compile_ms(job.compile_ms);
   status.set_cached(job.cached);
+  status.set_quick_code(job.RunsQuickCode());
   status.set_session(job.spec.session());
   status.set_final_state_blob(job.final_state_blob);
   if (job.state == SUCCEEDED) *status.mutable_report() = job.report;
@@ -254,8 +254,17 @@ ListJobsResponse JobMachine::List(const ListJobsRequest& request) const {
   return response;
 }
 
-void JobMachine::OnEnded(const JobId& id) {
+void JobMachine::StopBuilds(const JobId& id) {
   building_.erase(id);
+  optimizing_.erase(id);
+  quick_.erase(id);
+  context_.effects.actions.push_back(StopBuild{id});
+}
+
+void JobMachine::OnEnded(const JobId& id) {
+  if (optimizing_.contains(id)) StopBuilds(id);
+  building_.erase(id);
+  quick_.erase(id);
   refused_since_ns_.erase(id);
   const Job* job = context_.jobs.Find(id);
   if (job == nullptr) return;
@@ -264,7 +273,10 @@ void JobMachine::OnEnded(const JobId& id) {
 }
 
 void JobMachine::AfterRecovery() {
-  for (const Job* job : context_.jobs.Open()) due_[job->number] = job->id;
+  for (const Job* job : context_.jobs.Open()) {
+    due_[job->number] = job->id;
+    if (job->is_quick && job->optimizing_error.empty()) quick_.insert(job->id);
+  }
 }
 
 }  // namespace xlad::service

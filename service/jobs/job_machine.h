@@ -25,6 +25,7 @@ struct BuiltProgram {
   PlannedProgram plan;
   std::vector<std::string> batch_axes;
   std::vector<BuiltExecutable> others;  // The executables for the targets after the first one.
+  bool quick = false;                   // Whether a part of the code was compiled quickly.
 };
 
 // The checkpoint that a submission's `resume` names.
@@ -57,8 +58,10 @@ class JobMachine {
   void ScheduleNew(const std::vector<JobId>& jobs);
 
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
+  void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
-  // Reschedules when a pause between attempts is over.
+  // Reschedules when a pause between attempts is over. Starts the builds of optimized code, except for jobs that are
+  // starting, because the builds would slow the start down.
   void OnTick();
   void OnEnded(const JobId& id);
   // Makes the next pass visit all jobs that have not ended.
@@ -106,6 +109,9 @@ class JobMachine {
   Outcome Place(Job* job);
   Outcome PlaceSession(Job* job);
   Outcome Build(Job* job);
+  bool MayBeQuick(const Job& job) const;
+  void StartOptimizations();
+  void StopBuilds(const JobId& id);
   std::vector<Target> TargetsFor(Job* job);
   std::vector<Target> TargetsForSession(Job* job);
   bool IsRefusedForLong(const Job& job);
@@ -119,7 +125,9 @@ class JobMachine {
 
   Context& context_;
   AttemptMachine& attempts_;
-  std::set<JobId> building_;  // Jobs whose builds are running or queued.
+  std::set<JobId> building_;    // Jobs whose builds are running or queued.
+  std::set<JobId> optimizing_;  // Jobs with a quick executable whose optimized code is being built.
+  std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code is to be built.
   // By the executable whose plan is being read: the jobs that wait for the plan.
   std::map<std::string, std::vector<JobId>> loading_;
   std::map<JobId, int64_t> refused_since_ns_;  // The time since which the workers cannot run the job.

@@ -138,13 +138,33 @@ JobMachine::Outcome JobMachine::Build(Job* job) {
   if (building_.contains(job->id)) return Outcome::kWaitsForEvent;
   const std::vector<Target> targets = TargetsFor(job);
   if (targets.empty()) return HasEnded(*job) ? Outcome::kDone : Outcome::kWaitsForWorkers;
+  if (optimizing_.contains(job->id)) StopBuilds(job->id);
+  quick_.erase(job->id);
   building_.insert(job->id);
   context_.jobs.SetState(job, COMPILING);
   job->since_unix_ns = context_.wall_ns;
   job->reason = job->ending;
-  context_.effects.actions.push_back(StartBuild{job->id, targets, job->mesh});
+  context_.effects.actions.push_back(StartBuild{job->id, targets, job->mesh, targets.size() == 1 && MayBeQuick(*job)});
   context_.Changed(job->id);
   return Outcome::kDone;
+}
+
+// Whether the job may start on quickly compiled code. All workers must be able to replace it.
+bool JobMachine::MayBeQuick(const Job& job) const {
+  if (job.spec.compile_tier() != JobSpec::QUICK_FIRST) return false;
+  return std::all_of(context_.workers.begin(), context_.workers.end(), [&](const auto& worker) {
+    return !context_.TakesWork(worker.second) || worker.second.registration.replaces_code();
+  });
+}
+
+void JobMachine::StartOptimizations() {
+  std::erase_if(quick_, [&](const JobId& id) {
+    const Job& job = *context_.jobs.Find(id);
+    if (job.state == STARTING) return false;
+    optimizing_.insert(id);
+    context_.effects.actions.push_back(StartOptimizing{id, job.executable_digest, job.mesh});
+    return true;
+  });
 }
 
 // Returns whether the workers have been unable to run the job during the whole grace period, in which more workers may
@@ -325,8 +345,29 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   *event.mutable_built()->mutable_mesh() = mesh;
   for (const std::string& axis : built->batch_axes) event.mutable_built()->add_batch_axes(axis);
   for (const BuiltExecutable& other : built->others) *event.mutable_built()->add_others() = other;
+  event.mutable_built()->set_quick(built->quick);
   context_.Record(std::move(event));
   context_.Changed(id);
+  if (built->quick) quick_.insert(id);
+}
+
+void JobMachine::OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built) {
+  Job* job = context_.jobs.Find(request.job);
+  if (job == nullptr || HasEnded(*job) || job->executable_digest != request.executable_digest) return;
+  if (optimizing_.erase(request.job) == 0) return;
+  JobEvent event = context_.NewEvent(request.job);
+  if (!built.ok()) {
+    event.mutable_code_replaced()->set_attempt(job->attempt);
+    event.mutable_code_replaced()->set_error(std::string(built.status().message()));
+  } else {
+    context_.plans[built->executable_digest] = built->plan;
+    event.mutable_built()->set_executable_digest(built->executable_digest);
+    event.mutable_built()->set_compile_ms(built->compile_ms);
+    event.mutable_built()->set_only_code(true);
+  }
+  context_.Record(std::move(event));
+  attempts_.SendNewCode(*job);
+  context_.Changed(request.job);
 }
 
 void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan) {
@@ -348,6 +389,7 @@ void JobMachine::OnPlanLoaded(const std::string& digest, const absl::StatusOr<Pl
 }
 
 void JobMachine::OnTick() {
+  StartOptimizations();
   if (!timers_.empty() && context_.now_ns >= timers_.begin()->first) context_.reschedule = true;
 }
 

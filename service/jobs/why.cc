@@ -104,6 +104,7 @@ void ExplainRunning(const Context& context, const Job& job, WhyJobResponse* why)
   const auto found = context.attempts.find(job.id);
   if (found == context.attempts.end()) return;
   const Attempt& attempt = found->second;
+  if (job.RunsQuickCode()) why->add_evidence(absl::StrCat("it ", CodeText(job)));
   const int count = job.placed.peers_size();
   const std::string workers = absl::StrCat(count, count == 1 ? " worker has" : " workers have");
   if (attempt.awaiting_adoption) {

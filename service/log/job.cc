@@ -30,6 +30,8 @@ void ApplyPlaced(const AttemptPlaced& placed, Job* job) {
   job->placed_mesh = job->mesh;
   job->places.clear();
   job->placed_executable = job->executable_digest;
+  job->placed_quick = job->is_quick;
+  job->optimized_from = -1;
   job->resized = false;
   job->attempt_running = true;
   job->lost_worker.clear();
@@ -94,6 +96,7 @@ void ApplyResized(const JobResized& resized, Job* job) {
   } else {
     job->mesh = resized.mesh();
     job->executable_digest.clear();
+    job->is_quick = false;
     job->others.clear();
     job->batch_axes.clear();
   }
@@ -103,17 +106,28 @@ void ApplyResized(const JobResized& resized, Job* job) {
   job->reason = resized.reason();
 }
 
+void ApplyBuilt(const JobBuilt& built, Job* job) {
+  job->executable_digest = built.executable_digest();
+  job->is_quick = built.quick();
+  job->optimizing_error.clear();
+  if (built.only_code()) return;
+  job->others.assign(built.others().begin(), built.others().end());
+  job->compile_ms = built.compile_ms();
+  job->cached = built.cached();
+  job->batch_axes.assign(built.batch_axes().begin(), built.batch_axes().end());
+  if (!job->attempt_running) job->state = PENDING;
+}
+
+void ApplyCodeReplaced(const CodeReplaced& replaced, Job* job) {
+  job->optimizing_error = replaced.error();
+  if (replaced.error().empty()) job->optimized_from = replaced.step();
+}
+
 void ApplyByKind(const JobEvent& event, Job* job) {
   switch (event.event_case()) {
     case JobEvent::kSubmitted: return ApplySubmitted(event, job);
-    case JobEvent::kBuilt:
-      job->executable_digest = event.built().executable_digest();
-      job->others.assign(event.built().others().begin(), event.built().others().end());
-      job->compile_ms = event.built().compile_ms();
-      job->cached = event.built().cached();
-      job->batch_axes.assign(event.built().batch_axes().begin(), event.built().batch_axes().end());
-      if (!job->attempt_running) job->state = PENDING;
-      return;
+    case JobEvent::kBuilt: return ApplyBuilt(event.built(), job);
+    case JobEvent::kCodeReplaced: return ApplyCodeReplaced(event.code_replaced(), job);
     case JobEvent::kPlaced: return ApplyPlaced(event.placed(), job);
     case JobEvent::kStarted:
       job->state = RUNNING;
@@ -178,8 +192,18 @@ std::string DescribeSubmitted(const JobSpec& spec) {
 std::string DescribeBuilt(const JobBuilt& built) {
   std::string digests = built.executable_digest().substr(0, 12);
   for (const BuiltExecutable& other : built.others()) absl::StrAppend(&digests, ", ", other.digest().substr(0, 12));
+  const std::string time = absl::StrCat(static_cast<int64_t>(built.compile_ms()), " ms");
+  if (built.quick()) return absl::StrCat("compiled executable ", digests, " quickly in ", time);
+  if (built.only_code()) return absl::StrCat("optimized the code, now executable ", digests, ", in ", time);
   return absl::StrCat(built.cached() ? "found executable " : "built executable ", digests,
-                      built.cached() ? " in the cache in " : " in ", static_cast<int64_t>(built.compile_ms()), " ms");
+                      built.cached() ? " in the cache in " : " in ", time);
+}
+
+std::string DescribeCodeReplaced(const CodeReplaced& replaced) {
+  if (replaced.error().empty()) {
+    return absl::StrCat("training started on quickly compiled code; optimized code from step ", replaced.step());
+  }
+  return absl::StrCat("training continues on quickly compiled code; it could not be optimized: ", replaced.error());
 }
 
 }  // namespace
@@ -202,6 +226,7 @@ std::string Describe(const JobEvent& event) {
   switch (event.event_case()) {
     case JobEvent::kSubmitted: return DescribeSubmitted(event.submitted().spec());
     case JobEvent::kBuilt: return DescribeBuilt(event.built());
+    case JobEvent::kCodeReplaced: return DescribeCodeReplaced(event.code_replaced());
     case JobEvent::kPlaced: return DescribePlaced(event.placed());
     case JobEvent::kStarted: return absl::StrCat("attempt ", event.started().attempt(), " running");
     case JobEvent::kAdopted:
@@ -261,6 +286,10 @@ JobLogResponse::Event ForClients(const JobEvent& event) {
       out.set_attempt(event.attempt_ended().attempt());
       out.set_step(event.attempt_ended().step());
       out.set_worker(event.attempt_ended().lost_worker());
+      break;
+    case JobEvent::kCodeReplaced:
+      out.set_attempt(event.code_replaced().attempt());
+      if (event.code_replaced().error().empty()) out.set_step(event.code_replaced().step());
       break;
     case JobEvent::kCheckpoint:
       out.set_attempt(event.checkpoint().attempt());
@@ -336,6 +365,15 @@ std::string ModeText(const JobSpec& spec) {
     case FAST: return "fast";
     default: return "run-to-run";
   }
+}
+
+std::string CodeText(const Job& job) {
+  if (!job.RunsQuickCode()) return "";
+  if (!job.optimizing_error.empty()) {
+    return absl::StrCat("runs quickly compiled code, which could not be optimized: ", job.optimizing_error);
+  }
+  return job.is_quick ? "runs quickly compiled code until the optimized code is compiled"
+                      : "runs quickly compiled code until the workers have loaded the optimized code";
 }
 
 std::string MeshText(const Mesh& mesh) {

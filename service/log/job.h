@@ -47,6 +47,8 @@ struct Job {
   std::vector<BuiltExecutable> others;
   double compile_ms = 0;
   bool cached = false;                  // Whether the executable was in the cache.
+  bool is_quick = false;                // Whether the executable has quickly compiled code.
+  std::string optimizing_error;         // Why its optimized code could not be built, or empty.
   std::vector<std::string> batch_axes;  // The mesh axes that split only the batch.
 
   // The latest attempt, running or ended.
@@ -55,6 +57,8 @@ struct Job {
   Mesh placed_mesh;
   std::vector<SessionPlace> places;  // For sessions: the addresses of the attempt's workers.
   std::string placed_executable;
+  bool placed_quick = false;    // Whether placed_executable has quickly compiled code.
+  int64_t optimized_from = -1;  // If placed_quick: the first step on optimized code, or -1 if there is none yet.
   bool attempt_running = false;
   bool resized = false;  // Whether `mesh` or `devices` has changed since the placement.
   std::string lost_worker;
@@ -85,6 +89,13 @@ struct Job {
   RunReport report;  // The report of the attempt that finished the job.
   // The number of events in the log that only describe checkpoints that are no longer kept.
   int64_t surplus_events = 0;
+
+  // Whether the attempt runs quickly compiled code, although the optimized code may have been built.
+  bool RunsQuickCode() const { return attempt_running && placed_quick && optimized_from < 0; }
+  // Whether the running attempt was placed with quickly compiled code, and executable_digest has its optimized code.
+  bool HasNewCode() const {
+    return attempt_running && placed_quick && !is_quick && !resized && !executable_digest.empty();
+  }
 
   AttemptId current() const { return {id, attempt, Generation(placed.generation())}; }
 };
@@ -141,6 +152,8 @@ inline bool HasPeer(const Job& job, const std::string& worker_id) {
   }
   return false;
 }
+// Says that the attempt runs quickly compiled code, and until when; empty if it does not.
+std::string CodeText(const Job& job);
 // The mesh as text: "dp=2,tp=4".
 std::string MeshText(const Mesh& mesh);
 

@@ -11,8 +11,8 @@ namespace xlad::service {
 namespace {
 
 // Version 1 has events and metrics. Version 2 adds an index of events by job, and the attempt of metrics. Version 3
-// adds events about checkpoints that could not be stored.
-constexpr int kSchemaVersion = 3;
+// adds events about checkpoints that could not be stored, and version 4 events about the code that an attempt runs.
+constexpr int kSchemaVersion = 4;
 
 constexpr char kSchema[] = R"(
 CREATE TABLE IF NOT EXISTS events (

@@ -35,7 +35,8 @@ JobEvent Context::NewEvent(const JobId& job) const {
 void Context::Record(JobEvent event) {
   jobs.Apply(event);
   if (event.has_ended()) ended.emplace_back(event.job_id());
-  if (event.has_built() || event.has_attempt_ended() || event.has_resized()) {
+  const bool is_new_program = event.has_built() && !event.built().only_code();
+  if (is_new_program || event.has_attempt_ended() || event.has_resized()) {
     runnable.emplace_back(event.job_id());
     reschedule = true;
   }
@@ -76,6 +77,7 @@ std::string Context::ReasonOf(const Job& job) const {
   const Job* first = blocking.empty() ? nullptr : jobs.Find(blocking);
   const bool is_behind = first != nullptr && first->state == PENDING && job.state == PENDING && !job.attempt_running &&
                          job.number > first->number;
+  if (!is_behind && job.state == RUNNING && job.reason.empty()) return CodeText(job);
   if (!is_behind) return job.reason;
   return absl::StrCat("waits behind job ", first->id.str(), ", which is pending: ", first->reason);
 }

@@ -34,8 +34,16 @@ struct StartBuild {
   JobId job;
   std::vector<Target> targets;
   google::protobuf::RepeatedPtrField<MeshAxis> mesh;
+  bool quick = false;  // Whether kernels that are not in the cache are compiled quickly (BuildRequest.quick).
 };
-// Ends the job's build if it is running or queued. Its result is not used.
+// Builds the program of a quickly compiled executable again, with optimized code, for the same target and mesh. The
+// result is reported by CoordinatorCore::OnOptimized. Builds for which jobs wait come first.
+struct StartOptimizing {
+  JobId job;
+  std::string executable_digest;
+  google::protobuf::RepeatedPtrField<MeshAxis> mesh;
+};
+// Ends the job's builds that are running or queued. Their results are not used.
 struct StopBuild {
   JobId job;
 };
@@ -71,8 +79,8 @@ struct KeepTrace {
 struct JobChanged {
   JobId job;
 };
-using Action = std::variant<SendMessage, CloseConnection, StartBuild, StopBuild, LoadPlan, StoreIndex, DropCheckpoint,
-                            RemoveOldCheckpoints, CleanUp, KeepTrace, JobChanged>;
+using Action = std::variant<SendMessage, CloseConnection, StartBuild, StartOptimizing, StopBuild, LoadPlan, StoreIndex,
+                            DropCheckpoint, RemoveOldCheckpoints, CleanUp, KeepTrace, JobChanged>;
 using Actions = std::vector<Action>;
 
 struct Effects {

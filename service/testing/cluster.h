@@ -58,6 +58,7 @@ class Cluster {
         builds.push_back(*build);
         build_kinds.push_back(DeviceName(build->targets[0]));
       }
+      if (const auto* optimizing = std::get_if<StartOptimizing>(&action)) optimizings.push_back(*optimizing);
       if (const auto* load = std::get_if<LoadPlan>(&action)) loads.push_back(load->executable_digest);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes.push_back(*index);
       if (const auto* drop = std::get_if<DropCheckpoint>(&action)) dropped.push_back(drop->uri);
@@ -114,6 +115,7 @@ class Cluster {
     registration->set_pid(100 + connection);
     registration->set_devices(2);
     registration->set_protocol(protocol);
+    registration->set_replaces_code(replaces_code);
     for (const std::string& kind : kinds) {
       DeviceOffer* offer = registration->add_offers();
       offer->set_count(2 / static_cast<int>(kinds.size()));
@@ -176,7 +178,7 @@ class Cluster {
     *message.mutable_heartbeat()->add_running() = Task(job, step);
     Handle(connection, message);
   }
-  void Steps(int64_t connection, const std::string& job, int64_t from, int64_t to) {
+  void Steps(int64_t connection, const std::string& job, int64_t from, int64_t to, bool quick_code = false) {
     WorkerMessage message;
     Name(job, message.mutable_steps());
     for (int64_t step = from; step < to; ++step) {
@@ -184,6 +186,7 @@ class Cluster {
       metrics->set_step(step);
       metrics->add_values(static_cast<float>(step));
       metrics->set_step_ms(50);
+      metrics->set_quick_code(quick_code);
     }
     Handle(connection, message);
   }
@@ -246,11 +249,13 @@ class Cluster {
   }
 
   int32_t protocol = kProtocol;  // The protocol of workers that register.
+  bool replaces_code = false;   // Whether workers that register replace quickly compiled code.
   ManualClock clock{1};
   MemoryJobStore store;
   bool keeps_sent = true;
   std::vector<SendMessage> sent;  // Whole messages.
   std::vector<StartBuild> builds;
+  std::vector<StartOptimizing> optimizings;
   std::vector<std::string> build_kinds;
   std::vector<std::string> loads;
   std::vector<StoreIndex> indexes;

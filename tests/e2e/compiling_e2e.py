@@ -11,6 +11,7 @@ import unittest
 from harness import OWN_EXAMPLES, folder, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
+OPTIMIZED = ("--compile-tier", "optimized")  # Only optimized code is cached.
 
 # The program computes the sum of 2 log(w - t). One element is NaN from step 3 on.
 FADING = """HloModule fading
@@ -139,21 +140,21 @@ class Compiling(unittest.TestCase):
             changed = changed_job(where / "changed")
             usual = self.curve(where, "--cache", "off"), self.curve(where, "--cache", "off", job=changed)
             self.assertNotEqual(*usual)
-            self.assertEqual(self.curve(where, "--cache", cache), usual[0])
+            self.assertEqual(self.curve(where, *OPTIMIZED, "--cache", cache), usual[0])
             before = kernels_in(cache)
-            self.assertEqual(self.curve(where, "--cache", cache, job=changed), usual[1])
+            self.assertEqual(self.curve(where, *OPTIMIZED, "--cache", cache, job=changed), usual[1])
             after = kernels_in(cache)
             self.assertLessEqual(before.items(), after.items())
             self.assertGreaterEqual(len(after) - len(before), 1)
             self.assertLess(len(after) - len(before), len(before))
             forget_executables(cache)
-            self.assertEqual(self.curve(where, "--cache", cache), usual[0])
+            self.assertEqual(self.curve(where, *OPTIMIZED, "--cache", cache), usual[0])
             self.assertEqual(kernels_in(cache), after)
 
     def test_damaged_kernels_are_compiled_again(self):
         with folder() as where:
             cache = where / "cache"
-            usual = self.curve(where, "--cache", cache)
+            usual = self.curve(where, *OPTIMIZED, "--cache", cache)
             kernels = kernels_in(cache)
             self.assertTrue(kernels)
             others = list(kernels.values())
@@ -163,13 +164,13 @@ class Compiling(unittest.TestCase):
                 for path, old in kernels.items():
                     path.write_bytes(damage(old))
                 forget_executables(cache)
-                self.assertEqual(self.curve(where, "--cache", cache), usual)
+                self.assertEqual(self.curve(where, *OPTIMIZED, "--cache", cache), usual)
                 self.assertEqual(kernels_in(cache), kernels)
 
     def test_two_processes_share_kernels(self):
         with folder() as where, concurrent.futures.ThreadPoolExecutor(4) as pool:
             usual = self.curve(where, "--cache", "off")
-            curves = [pool.submit(self.curve, where, "--cache", where / "cache", name=f"curve{i}.json")
+            curves = [pool.submit(self.curve, where, *OPTIMIZED, "--cache", where / "cache", name=f"curve{i}.json")
                       for i in range(4)]
             self.assertEqual([curve.result() for curve in curves], [usual] * 4)
             self.assertFalse([path for path in kernels_in(where / "cache") if path.suffix == ".tmp"])

@@ -46,7 +46,7 @@ class Faults(unittest.TestCase):
 
     def test_a_job_continues_when_its_killed_worker_is_back(self):
         with cluster(workers=2, devices=2) as made:
-            job_id = made.submit(JOB, "--mesh", "dp=4", *LONG)
+            job_id = made.submit(JOB, "--mesh", "dp=4", *LONG, "--compile-tier", "optimized")
             made.wait_for_steps(job_id)
             made.workers["w1"].kill()
             job = wait_for(lambda: (j := made.job(job_id))["state"] == "PENDING" and j, "the attempt to end")
