@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/hash.h"
 #include "service/testing/whole_message.h"
 #include "tests/simulation/storm_clients.h"
@@ -278,12 +279,22 @@ void Storm::PerformOne(const service::Action& action) {
   } else if (const auto* close = std::get_if<service::CloseConnection>(&action)) {
     workers_->Close(close->connection.value());
   } else if (const auto* build = std::get_if<service::StartBuild>(&action)) {
-    later(Between(1, kBuildMs), [build = *build](Core& c) {
+    // In half of the builds, all kernels are in the cache.
+    later(Between(1, kBuildMs), [build = *build, quick = build->quick && random_->Below(2) == 0](Core& c) {
       service::BuiltProgram built;
-      built.executable_digest = absl::StrCat("executable of ", build.job.str(), " on ", service::MeshText(build.mesh));
+      built.quick = quick;
+      built.executable_digest = absl::StrCat(quick ? kQuick : "", "executable of ", build.job.str(), " on ",
+                                             service::MeshText(build.mesh));
       built.plan.target = build.targets[0];
       built.batch_axes = {"dp"};
       c.OnBuilt(build.job, build.mesh, built);
+    });
+  } else if (const auto* optimizing = std::get_if<service::StartOptimizing>(&action)) {
+    later(Between(1, 4 * kBuildMs), [request = *optimizing, fails = random_->Below(10) == 0](Core& c) {
+      service::BuiltProgram built;
+      built.executable_digest = std::string(absl::StripPrefix(request.executable_digest, kQuick));
+      if (fails) return c.OnOptimized(request, absl::InternalError("the compiler crashed"));
+      c.OnOptimized(request, built);
     });
   } else if (const auto* load = std::get_if<service::LoadPlan>(&action)) {
     // If the file of the executable is damaged, the program is built again.

@@ -102,7 +102,9 @@ void StormWorkers::FinishStep(Gang* gang) {
   ++gang->finished;
   for (const auto& [number, member] : gang->members) {
     Task* task = member.second;
-    if (task->is_first) task->metrics.push_back(metrics);
+    if (!task->is_first) continue;
+    metrics.set_quick_code(task->is_quick);
+    task->metrics.push_back(metrics);
   }
 }
 

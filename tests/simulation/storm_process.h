@@ -25,6 +25,7 @@ struct StormWorkers::Task {
   LaunchTask launch;
   std::shared_ptr<Gang> gang;
   bool is_first = false;  // Whether the task has device 0 and reports the metrics.
+  bool is_quick = false;  // Whether the task runs quickly compiled code.
   bool ready = false, started = false;
   int64_t lease_until = -1;
   int64_t stop_at = -1;

@@ -74,6 +74,7 @@ void StormWorkers::Connect(Process* process) {
   registration->set_pid(1000 + process->number);
   registration->set_devices(devices_each_);
   registration->set_protocol(kProtocol);
+  registration->set_replaces_code(true);
   for (auto& [key, task] : process->tasks) {
     RunningTask* running = registration->add_running();
     Name(task.launch, running);
@@ -206,6 +207,8 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
       return OnCommitted(process, message.committed());
     case CoordinatorMessage::kAcknowledge:
       return OnAcknowledge(process, message.acknowledge());
+    case CoordinatorMessage::kReplaceCode:
+      return OnReplaceCode(process, message.replace_code());
     case CoordinatorMessage::kAbort:
       return drop(message.abort());
     case CoordinatorMessage::kForget:
@@ -217,6 +220,16 @@ void StormWorkers::Handle(Process* process, const CoordinatorMessage& message) {
     default:
       return;
   }
+}
+
+void StormWorkers::OnReplaceCode(Process* process, const ReplaceCode& message) {
+  Task* task = Find(process, {message.job_id(), message.attempt()}, message.generation());
+  if (task == nullptr) return;
+  const std::string& launched = task->launch.executable_digest();
+  if (launched != absl::StrCat(kQuick, message.executable_digest())) {
+    storm_->Violate(absl::StrCat(message.executable_digest(), " replaces ", launched));
+  }
+  task->is_quick = false;
 }
 
 void StormWorkers::OnRegistered(Process* process) {
@@ -256,6 +269,7 @@ void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   }
   Task& task = process->tasks[key];
   task.launch = launch;
+  task.is_quick = absl::StartsWith(launch.executable_digest(), kQuick);
   task.gang = gang;
   task.saved_step = launch.checkpoint_uri().empty() ? -1 : launch.first_step();
   task.is_first = launch.peers(0).worker_id() == process->id;

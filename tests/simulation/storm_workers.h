@@ -21,6 +21,8 @@ namespace xlad::simulation {
 
 class Storm;
 
+inline constexpr char kQuick[] = "quick ";  // The names of executables with quickly compiled code begin with this.
+
 // The class has more than 25 methods: one for each message of the protocol and each fault.
 class StormWorkers {
  public:
@@ -81,6 +83,7 @@ class StormWorkers {
   void OnCheckpointAt(Process* process, const CheckpointAt& checkpoint);
   void OnCommitted(Process* process, const CheckpointIsCommitted& committed);
   void OnAcknowledge(Process* process, const Acknowledge& acknowledge);
+  void OnReplaceCode(Process* process, const ReplaceCode& message);
   Task* Find(Process* process, const TaskKey& key, int64_t generation);
   void Drop(Process* process, const TaskKey& key);
   void Step(const TaskKey& key);
