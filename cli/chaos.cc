@@ -99,7 +99,7 @@ class ChaosCluster {
   // Starts the coordinator and waits until it listens. When it is started again, it gets the port that it had before.
   absl::Status StartCoordinator() {
     const std::string log = JoinPath(folder_, absl::StrCat("coordinator-", ++coordinator_starts_, ".log"));
-    XLAD_ASSIGN_OR_RETURN(coordinator_, ChildProcess::Start({OwnExecutablePath(), "coordinator", "--listen",
+    XLAD_ASSIGN_OR_RETURN(coordinator_, ChildProcess::Start({kOwnProgram, "coordinator", "--listen",
                                                              address_.empty() ? "127.0.0.1:0" : address_, "--data",
                                                              JoinPath(folder_, "data")},
                                                             log));
@@ -127,7 +127,7 @@ class ChaosCluster {
     const std::string name = absl::StrCat("w", w);
     const int64_t devices = (DevicesOfMesh() + options_.workers - 1) / options_.workers;
     XLAD_ASSIGN_OR_RETURN(workers_[w],
-                          ChildProcess::Start({OwnExecutablePath(), "worker", "--coordinator", proxies_[w]->Address(),
+                          ChildProcess::Start({kOwnProgram, "worker", "--coordinator", proxies_[w]->Address(),
                                                "--id", name, "--devices", absl::StrCat(devices)},
                                               JoinPath(folder_, absl::StrCat(name, ".log"))));
     return absl::OkStatus();
@@ -293,7 +293,7 @@ struct RunResult {
 // client ends and is started again. It then follows the same job, because the key is the same.
 std::vector<std::string> SubmitCommand(const ChaosOptions& options, int64_t steps, const std::string& address,
                                        const std::string& folder) {
-  return {OwnExecutablePath(),
+  return {kOwnProgram,
           "submit",
           options.directory,
           "--mesh",

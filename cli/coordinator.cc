@@ -43,7 +43,7 @@ int RunCoordinator(const service::DaemonOptions& options) {
 
 void AddCoordinator(CLI::App& parent, Action* action) {
   auto options = std::make_shared<service::DaemonOptions>();
-  options->program_path = OwnExecutablePath();
+  options->program_path = kOwnProgram;
   options->data_folder = "xlad-data";
   auto cache = std::make_shared<std::string>();
   auto flags = std::make_shared<CoordinatorFlags>();

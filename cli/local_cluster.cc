@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
   daemon.http = options.http;
   daemon.advertise = options.advertise;
   daemon.data_folder = options.data_folder;
-  daemon.program_path = OwnExecutablePath();
+  daemon.program_path = kOwnProgram;
   daemon.cache_folder = options.cache_folder;
   daemon.coordinator = options.coordinator;
   daemon.build_limits = options.build_limits;
@@ -49,8 +49,9 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const LocalClu
     const int64_t share = std::max<int64_t>(1, threads * CountDevices(options.devices[w]) / all_devices);
     Worker& worker = cluster->workers_.emplace_back();
     worker.name = absl::StrCat("worker-", w);
-    worker.argv = {OwnExecutablePath(), "worker",    "--device",         DeviceFlagText(options.devices[w]), "--id",
-                   worker.name,         "--threads", absl::StrCat(share),   "--transport",    options.transport};
+    const std::string devices = DeviceFlagText(options.devices[w]);
+    worker.argv = {kOwnProgram, "worker",    "--device",          devices,       "--id",
+                   worker.name, "--threads", absl::StrCat(share), "--transport", options.transport};
     worker.argv.insert(worker.argv.end(), connection.begin(), connection.end());
     if (options.any_network) worker.argv.push_back("--insecure-network");
     if (options.workers_log_to_files) worker.log = JoinPath(options.data_folder, absl::StrCat(worker.name, ".log"));

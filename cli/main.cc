@@ -1,4 +1,6 @@
 // The `xlad` command: a table of subcommands, one file each.
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -176,6 +178,8 @@ int Main(int argc, char** argv) {
 }  // namespace xlad::cli
 
 int main(int argc, char** argv) {
+  // The system names a process after the path that it executes, which is /proc/self/exe if a daemon has started it.
+  prctl(PR_SET_NAME, "xlad");
   try {
     return xlad::cli::Main(argc, argv);
   } catch (const std::exception& error) {  // Only libraries throw; xlad's functions return errors.

@@ -67,7 +67,7 @@ int LaunchedRun::RunWorker(const WorkerPart& part) {
   options.devices = part.devices;
   options.worker_id = absl::StrCat("worker-", rank());
   options.threads = part.threads;
-  options.program_path = OwnExecutablePath();
+  options.program_path = kOwnProgram;
   options.version = XLAD_VERSION;
   options.transport = part.transport;
   options.any_network = part.any_network;

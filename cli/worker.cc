@@ -52,7 +52,7 @@ int RunWorkerCommand(WorkerFlags flags) {
 void AddWorker(CLI::App& parent, Action* action) {
   auto flags = std::make_shared<WorkerFlags>();
   worker::WorkerOptions* const options = &flags->options;
-  options->program_path = OwnExecutablePath();
+  options->program_path = kOwnProgram;
   options->version = XLAD_VERSION;
   options->cache_folder = storage::HostCache::DefaultFolder();
   CLI::App* app = parent.add_subcommand("worker", "run a worker daemon");

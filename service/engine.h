@@ -45,7 +45,8 @@ class Outbox {
 
 struct EngineOptions {
   std::string data_folder;   // The job log, the blobs and one folder per job. Readable only by its owner.
-  std::string program_path;  // The xlad program, run as "program_path __build" for each build.
+  // The xlad program, run as "program_path __build" for each build: kOwnProgram, except in tests.
+  std::string program_path;
   std::string cache_folder;  // The executable cache; empty for none.
   ChildLimits build_limits;
   CoordinatorOptions coordinator;

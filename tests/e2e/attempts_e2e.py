@@ -5,13 +5,14 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
 import unittest
 
 from grid import attempts, busiest, children, cpu_seconds
-from harness import OWN_EXAMPLES, Process, cluster, folder, wait_for, xlad
+from harness import OWN_EXAMPLES, XLAD, Process, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 LONG = ("--steps", "1000000")
@@ -22,6 +23,14 @@ def is_alive(pid):
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def name_of(pid):
+    """Returns the name of a process in ps and top, or None if it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def running_attempt(worker):
@@ -155,6 +164,20 @@ class Attempts(unittest.TestCase):
             idle = "w0" if busy == "w1" else "w1"
             self.assertEqual(made.workers[idle].terminate(), 0)
             self.assertEqual(made.workers[busy].terminate(), 75)
+
+    def test_daemons_start_processes_of_their_own_build_after_an_upgrade(self):
+        with folder() as where:
+            program = where / "xlad"
+            shutil.copy2(XLAD, program)
+            with cluster(1, 1, program) as made:
+                other = where / "other"
+                other.write_text("#!/bin/sh\nexit 9\n")
+                other.chmod(0o700)
+                other.rename(program)
+                for steps in (3, 4):  # The process of the first attempt was started before the upgrade.
+                    code, _, err = xlad("submit", JOB, "--steps", steps, "--wait", "--coordinator", made.address)
+                    self.assertEqual(code, 0, err)
+                wait_for(lambda: "xlad" in map(name_of, attempts(made.workers["w0"])), "a process with the name xlad")
 
     def test_up_replaces_a_killed_worker(self):
         with folder() as where:

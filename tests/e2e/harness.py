@@ -72,10 +72,10 @@ class CommunicationTest(unittest.TestCase):
 class Process:
     """A daemon that writes its log to a file."""
 
-    def __init__(self, log, *args):
+    def __init__(self, log, *args, program=XLAD):
         self.log_path = log
         self.log_file = open(log, "ab")
-        self.popen = subprocess.Popen([XLAD, *map(str, args)], stdout=self.log_file, stderr=self.log_file)
+        self.popen = subprocess.Popen([program, *map(str, args)], stdout=self.log_file, stderr=self.log_file)
 
     @property
     def pid(self):
@@ -106,10 +106,11 @@ class Process:
 
 
 class Cluster:
-    """A coordinator and workers as separate processes."""
+    """A coordinator and workers as separate processes of `program`."""
 
-    def __init__(self, where, workers, devices):
+    def __init__(self, where, workers, devices, program=XLAD):
         self.where = pathlib.Path(where)
+        self.program = program
         self.devices = devices
         self.coordinator = None
         self.address = None
@@ -125,7 +126,8 @@ class Cluster:
     def start_coordinator(self):
         listen = self.address or f"127.0.0.1:{free_ports(1)[0]}"  # A restarted coordinator needs the same port.
         self.coordinator = Process(
-            self.where / "coordinator.log", "coordinator", "--listen", listen, "--data", self.where / "data"
+            self.where / "coordinator.log", "coordinator", "--listen", listen, "--data", self.where / "data",
+            program=self.program
         )
         if self.address is None:
             self.address = wait_for(self._listening, "the coordinator to listen")
@@ -142,7 +144,7 @@ class Cluster:
         Other flags may follow."""
         self.workers[name] = Process(
             self.where / f"{name}.log", "worker", "--coordinator", self.address, "--id", name,
-            *(devices or ("--devices", self.devices))
+            *(devices or ("--devices", self.devices)), program=self.program
         )
 
     def wait_for_workers(self, count):
@@ -184,9 +186,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(workers, devices):
+def cluster(workers, devices, program=XLAD):
     with folder() as where:
-        made = Cluster(where, workers, devices)
+        made = Cluster(where, workers, devices, program)
         try:
             yield made
         except BaseException:
