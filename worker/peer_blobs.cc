@@ -144,17 +144,31 @@ void PeerBlobServer::Serve(Guest* guest) {
   Connection* const connection = guest->connection.get();
   while (!ending_) {
     const absl::StatusOr<std::string> block = collectives::ReadBlock(connection);
+    if (!block.ok()) return;  // The reader has closed the connection.
     PeerBlobRequest request;
-    if (!block.ok() || !request.ParseFromString(*block) || !SetIdle(false, guest)) return;
-    if (!Answer(request, guest).ok()) return;
+    absl::Status answered = absl::InvalidArgumentError("found a message that is not a PeerBlobRequest");
+    if (request.ParseFromString(*block)) {
+      if (!SetIdle(false, guest)) return;
+      answered = Answer(request, guest);
+    }
+    if (absl::IsInvalidArgument(answered)) {
+      LogWarn("a peer's request for a blob is refused", {{"error", std::string(answered.message())}});
+    }
+    if (!answered.ok()) return;
     SetIdle(true, guest);
   }
 }
 
-// If the request is invalid or a write fails, returns an error, and the connection is closed.
+// If the request is invalid, tells the reader so and returns InvalidArgument. If a write fails, returns its error. In
+// both cases the connection is closed.
 absl::Status PeerBlobServer::Answer(const PeerBlobRequest& request, Guest* guest) {
-  XLAD_RETURN_IF_ERROR(CheckRequest(request));
   Connection* const connection = guest->connection.get();
+  if (const absl::Status valid = CheckRequest(request); !valid.ok()) {
+    PeerBlobAnswer refused;
+    refused.set_missing(std::string(valid.message()));
+    collectives::WriteBlock(connection, refused.SerializeAsString()).IgnoreError();
+    return valid;
+  }
   std::vector<std::byte> buffer;
   const int64_t end = request.offset() + request.bytes();
   for (int64_t at = request.offset(); at < end; at += kBlockBytes) {

@@ -6,6 +6,9 @@
 
 #include <condition_variable>
 #include <fstream>
+#include <limits>
+#include <tuple>
+#include <vector>
 
 #include "worker/testing/two_workers_fixture.h"
 
@@ -101,6 +104,30 @@ TEST_F(PeerBlobsTest, WhatIsMissingOrDamagedIsNotSent) {
   file.close();
   EXPECT_TRUE(absl::IsNotFound(Read(&peers, 3 * kBlockBytes, 100, &read)));
   EXPECT_TRUE(Read(&peers, 2 * kBlockBytes, kBlockBytes, &read).ok());
+}
+
+TEST_F(PeerBlobsTest, AnInvalidRequestIsRefusedWithTheReason) {
+  Store();
+  Serve();
+  PeerBlobs peers(&TcpNetwork(), AttemptPeers(launch_, "b"));
+  for (const auto& [digest, offset, bytes] : std::vector<std::tuple<std::string, int64_t, int64_t>>{
+           {"../secret", 0, 100},
+           {info_.sha256, 1, 100},
+           {info_.sha256, -kBlockBytes, 100},
+           {info_.sha256, 0, 0},
+           {info_.sha256, 0, PeerBlobServer::kMaxRangeBytes + 1},
+           {info_.sha256, std::numeric_limits<int64_t>::max() / kBlockBytes * kBlockBytes, kBlockBytes}}) {
+    PeerBlobRequest request;
+    request.set_digest(digest);
+    request.set_offset(offset);
+    request.set_bytes(bytes);
+    std::string read(100, '\0');
+    const absl::Status status = peers.Read("a", request, {0}, AsSpan(&read), &abort_);
+    EXPECT_TRUE(absl::IsNotFound(status)) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("expected 1 to 67108864 bytes from the beginning"));
+  }
+  std::string read;
+  EXPECT_TRUE(Read(&peers, 0, kBlockBytes, &read).ok());
 }
 
 // The peer says that it has the bytes, but sends other bytes or only a part of them.
