@@ -257,6 +257,30 @@ absl::Status CheckFlags(const std::vector<std::string>& flags, bool is_launched)
   return absl::OkStatus();
 }
 
+// InvalidArgument if a flag is given that has no meaning with COLLECTIVE.
+absl::Status CheckFlagsOfCollective(const std::vector<std::string>& flags) {
+  static constexpr absl::string_view kDeviceFlags[] = {"--device", "--devices", "--max-bytes", "--repeats", "--format"};
+  for (const std::string& flag : flags) {
+    if (!absl::c_linear_search(kDeviceFlags, flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": found the flag with COLLECTIVE, expected none: only the benchmark of devices, without COLLECTIVE, ",
+        "uses it; with COLLECTIVE, -b and -e are the sizes, -n and --batches the repetitions, and --json writes JSON"));
+  }
+  return absl::OkStatus();
+}
+
+// InvalidArgument if a flag is given that has no meaning for --calibrate without COLLECTIVE.
+absl::Status CheckFlagsOfCalibration(const std::vector<std::string>& flags) {
+  static constexpr absl::string_view kFlags[] = {"--calibrate", "--ranks",  "--transport",   "--insecure-network",
+                                                 "--meet",      "--listen", "--deadline-ms", "--checksums"};
+  for (const std::string& flag : flags) {
+    if (absl::c_linear_search(kFlags, flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": found the flag with --calibrate and without COLLECTIVE, ",
+                                                   "expected none: the calibration does not use it"));
+  }
+  return absl::OkStatus();
+}
+
 // The names of the flags that are given, in the form "--ranks", or "-b" if there is a short form.
 std::vector<std::string> GivenFlags(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -341,7 +365,7 @@ int RunDeviceBench(DeviceBenchOptions options, const BenchOptions& bench) {
   const bool is_batch_script = absl::StrContains(launch.status().message(), "found the batch script of Slurm job");
   if (!launch.ok() && !is_batch_script) return Fail(launch.status());
   const bool is_launched = launch.ok() && launch->has_value();
-  if (const absl::Status status = CheckFlags(options.flags, is_launched); !status.ok()) return Fail(status);
+  if (const absl::Status status = CheckFlags(options.flags, is_launched); !status.ok()) return Fail(WrongUsage(status));
   if (is_launched && (*launch)->ranks > 1) return RunLaunchedDeviceBench(options, bench, **launch);
   if (options.explain) ExplainNccl();
   if (const absl::Status status = CheckDevices(&options.devices); !status.ok()) return Fail(WrongUsage(status));
@@ -396,8 +420,14 @@ void AddBench(CLI::App& parent, Action* action) {
     const bool has_mode = app->count("--mode") > 0;
     options->flags = GivenFlags(*app);
     *action = [=] {
-      if (!bench->collective.empty()) return RunBench(*bench);
-      if (bench->calibrate) return RunCalibration(*bench);
+      if (!bench->collective.empty()) {
+        const absl::Status flags = CheckFlagsOfCollective(options->flags);
+        return flags.ok() ? RunBench(*bench) : Fail(WrongUsage(flags));
+      }
+      if (bench->calibrate) {
+        const absl::Status flags = CheckFlagsOfCalibration(options->flags);
+        return flags.ok() ? RunCalibration(*bench) : Fail(WrongUsage(flags));
+      }
       const auto mode = ParseBenchMode(bench->mode);
       if (!mode.ok()) return Fail(WrongUsage(mode.status()));
       options->algorithm = bench->algorithm;

@@ -165,7 +165,7 @@ class DevicesTest(unittest.TestCase):
                 with self.subTest(position):
                     name = {"--op": "-o"}.get(flag[0], flag[0])
                     code, out, err = xlad("bench", *position)
-                    self.assertEqual((code, out), (1, ""))
+                    self.assertEqual((code, out), (2, ""))
                     self.assertIn(f"{name}: found the flag without COLLECTIVE", err)
                     self.assertEqual("no launcher" in err, flag in of_messages)
         for flag in (("--mode", "fast"), ("--algorithm", "ring"), ("--explain",), ("--format", "json")):
@@ -177,6 +177,19 @@ class DevicesTest(unittest.TestCase):
                 self.assertEqual(code, 0, err)
             code, _, err = xlad("bench", *fast, "--checksums")
             self.assertIn("--checksums: found the flag without COLLECTIVE", err)
+
+    def test_bench_of_collectives_refuses_flags_of_devices(self):
+        for flag in (("--device", "cpu:2"), ("--devices", "2"), ("--max-bytes", "1024"), ("--repeats", "3"),
+                     ("--format", "json")):
+            for position in (("all_reduce", *flag), (*flag, "all_reduce"), ("--calibrate", *flag)):
+                with self.subTest(position):
+                    code, out, err = xlad("bench", *position, "--ranks", "2")
+                    self.assertEqual((code, out), (2, ""))
+                    self.assertIn(f"{flag[0]}: found the flag with "
+                                  f"{'--calibrate and without ' if '--calibrate' in position else ''}COLLECTIVE", err)
+        code, _, err = xlad("bench", "--calibrate", "-b", "8")
+        self.assertEqual(code, 2)
+        self.assertIn("-b: found the flag with --calibrate and without COLLECTIVE", err)
 
 
 if __name__ == "__main__":
