@@ -173,6 +173,7 @@ void PrintSummary(const JobStatus& status, const History& history) {
   if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
   std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),
                status.compile_ms());
+  for (const std::string& warning : status.warnings()) std::fprintf(stderr, "xlad: note: %s\n", warning.c_str());
   const SimulatedTime* const time = history.simulated();
   if (time == nullptr) return;
   std::fprintf(stderr,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "proto/job.pb.h"
@@ -18,6 +20,7 @@ inline nlohmann::ordered_json JobToJson(const JobStatus& job) {
   json["steps"] = job.steps();
   json["loss"] = job.has_loss() ? nlohmann::ordered_json(job.loss()) : nlohmann::ordered_json(nullptr);
   json["reason"] = job.reason();
+  json["warnings"] = std::vector<std::string>(job.warnings().begin(), job.warnings().end());
   json["attempt"] = job.attempt();
   json["workers"] = nlohmann::ordered_json::array();
   for (const JobWorker& worker : job.workers()) {

@@ -182,6 +182,7 @@ JobStatus JobMachine::StatusOf(const Job& job) const {
   status.set_compile_ms(job.compile_ms);
   status.set_cached(job.cached);
   status.set_quick_code(job.RunsQuickCode());
+  for (const std::string& warning : job.warnings) status.add_warnings(warning);
   status.set_session(job.spec.session());
   status.set_final_state_blob(job.final_state_blob);
   if (job.state == SUCCEEDED) *status.mutable_report() = job.report;

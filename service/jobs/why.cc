@@ -211,6 +211,7 @@ WhyJobResponse WhyJob(const Context& context, const Job& job) {
     if (!is_waiting) why.add_evidence(job.checkpoint_error);
     why.add_advice(CheckpointAdvice(job, CheckpointErrorCode(context, job), is_waiting));
   }
+  for (const std::string& warning : job.warnings) why.add_done(absl::StrCat("its program was built: ", warning));
   if (!job.checkpoints.empty()) {
     why.add_done(absl::StrCat("its newest checkpoint is of step ", job.checkpoints.back().step));
   }

@@ -98,6 +98,7 @@ void ApplyResized(const JobResized& resized, Job* job) {
     job->executable_digest.clear();
     job->is_quick = false;
     job->others.clear();
+    job->warnings.clear();
     job->batch_axes.clear();
   }
   job->resized = true;
@@ -114,6 +115,7 @@ void ApplyBuilt(const JobBuilt& built, Job* job) {
   job->others.assign(built.others().begin(), built.others().end());
   job->compile_ms = built.compile_ms();
   job->cached = built.cached();
+  job->warnings.assign(built.warnings().begin(), built.warnings().end());
   job->batch_axes.assign(built.batch_axes().begin(), built.batch_axes().end());
   if (!job->attempt_running) job->state = PENDING;
 }
@@ -196,7 +198,8 @@ std::string DescribeBuilt(const JobBuilt& built) {
   if (built.quick()) return absl::StrCat("compiled executable ", digests, " quickly in ", time);
   if (built.only_code()) return absl::StrCat("optimized the code, now executable ", digests, ", in ", time);
   return absl::StrCat(built.cached() ? "found executable " : "built executable ", digests,
-                      built.cached() ? " in the cache in " : " in ", time);
+                      built.cached() ? " in the cache in " : " in ", time, built.warnings().empty() ? "" : "; ",
+                      absl::StrJoin(built.warnings(), "; "));
 }
 
 std::string DescribeCodeReplaced(const CodeReplaced& replaced) {

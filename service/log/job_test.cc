@@ -31,5 +31,26 @@ TEST(NoteLoss, FindsTheLossAmongTheMetrics) {
   }
 }
 
+TEST(Apply, TheWarningsOfTheBuildAreThoseOfTheCurrentExecutable) {
+  Job job;
+  const auto apply = [&](const JobEvent& event) { Apply(event, &job); };
+  JobEvent built;
+  built.mutable_built()->set_executable_digest("0123456789abcdef");
+  built.mutable_built()->set_compile_ms(12);
+  apply(built);
+  EXPECT_TRUE(job.warnings.empty());
+  EXPECT_EQ(Describe(built), "built executable 0123456789ab in 12 ms");
+  built.mutable_built()->add_warnings("3 operations are repeated");
+  built.mutable_built()->add_warnings("an axis is unused");
+  apply(built);
+  EXPECT_EQ(job.warnings, std::vector<std::string>({"3 operations are repeated", "an axis is unused"}));
+  EXPECT_EQ(Describe(built), "built executable 0123456789ab in 12 ms; 3 operations are repeated; an axis is unused");
+  EXPECT_EQ(ForClients(built).text(), Describe(built));
+  JobEvent resized;
+  resized.mutable_resized()->add_mesh()->set_size(2);
+  apply(resized);
+  EXPECT_TRUE(job.warnings.empty());
+}
+
 }  // namespace
 }  // namespace xlad::service

@@ -8,7 +8,7 @@ import shutil
 import struct
 import unittest
 
-from harness import OWN_EXAMPLES, folder, xlad
+from harness import OWN_EXAMPLES, cluster, folder, wait_for, xlad
 
 JOB = OWN_EXAMPLES / "spiral_mlp"
 OPTIMIZED = ("--compile-tier", "optimized")  # Only optimized code is cached.
@@ -218,6 +218,24 @@ class Compiling(unittest.TestCase):
                               r"values: ")
         self.run_ok("run", JOB, "--steps", 2, "--memory-limit", "1GB")
         self.assertEqual(xlad("compile", JOB, "--memory-limit", "100KB")[0], 1)
+
+    def test_what_a_memory_limit_changes_is_reported(self):
+        code, _, err = xlad("run", JOB, "--memory-limit", "100KB")
+        self.assertEqual(code, 1)
+        least = int(re.search(r"It needs at least (\d+) bytes if values are computed again", err)[1])
+        note = rf"because of the memory limit, the step needs {least} bytes on a device instead of \d+; \d+ operations are"
+        code, _, err = xlad("run", JOB, "--steps", 2, "--memory-limit", least)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(err, "xlad: note: " + note)
+        self.assertEqual(err.count("because of the memory limit"), 1)
+        with cluster(1, 1) as made:
+            job = made.submit(JOB, "--steps", 2, "--memory-limit", least)
+            wait_for(lambda: made.job(job)["state"] == "SUCCEEDED", "the job to end")
+            self.assertRegex(made.job(job)["warnings"][0], note)
+            for command in ("why", "logs"):
+                code, out, err = xlad(command, job, "--coordinator", made.address)
+                self.assertEqual(code, 0, err)
+                self.assertRegex(out, note)
 
     def test_the_memory_limit_counts_all_shards_of_a_device(self):
         code, _, err = xlad("run", JOB, "--mesh", "dp=8", "--memory-limit", 1)
