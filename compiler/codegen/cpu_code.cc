@@ -48,8 +48,8 @@ struct Part {
 
 class CpuCode {
  public:
-  CpuCode(Target target, const StepProgram& program, const EmitOptions& options)
-      : target_(std::move(target)), program_(program), options_(options), kernels_(program.kernels.size()) {
+  CpuCode(CpuEmitters emitters, const StepProgram& program, const EmitOptions& options)
+      : emitters_(std::move(emitters)), program_(program), options_(options), kernels_(program.kernels.size()) {
     for (size_t k = 0; k < program.kernels.size(); ++k) numbers_[program.kernels[k].symbol] = k;
   }
 
@@ -64,7 +64,7 @@ class CpuCode {
     XLAD_RETURN_IF_ERROR(ForEachInThreads(order.size(), [&](size_t i) { return CompileKernel(order[i]); }));
 
     EmittedCode code;
-    code.target = target_;
+    code.target = emitters_.target();
     code.steps = program_.steps;
     absl::flat_hash_map<std::string, EmittedKernel> facts;
     absl::flat_hash_map<std::string, std::string> symbols;
@@ -109,7 +109,7 @@ class CpuCode {
   }
 
   absl::Status CompileKernel(size_t k) {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target_));
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, emitters_.Make());
     KernelRequest request = program_.kernels[k];
     request.symbol = "kernel";
     XLAD_ASSIGN_OR_RETURN(kernels_[k].facts, emitter->EmitKernel(request));
@@ -120,7 +120,7 @@ class CpuCode {
   // Compiles a native program with the kernels that can be inlined into it. Inside, kernels are named by the order in
   // which they are called, so that the object depends only on what it contains.
   absl::Status CompileLoop(NativeProgramRequest request, Part* part) {
-    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target_));
+    XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, emitters_.Make());
     const bool inlines = InlinesKernels(request);
     request.symbol = "program";
     std::map<size_t, std::string> names;
@@ -188,7 +188,7 @@ class CpuCode {
     return absl::OkStatus();
   }
 
-  const Target target_;
+  const CpuEmitters emitters_;
   const StepProgram& program_;
   const EmitOptions options_;
   absl::flat_hash_map<std::string, size_t> numbers_;  // The kernels, by symbol.
@@ -202,8 +202,8 @@ class CpuCode {
 }  // namespace
 
 absl::StatusOr<EmittedCode> EmitCpuCode(const Target& target, const StepProgram& program, const EmitOptions& options) {
-  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<CpuEmitter> emitter, MakeCpuEmitter(target));
-  return CpuCode(emitter->target(), program, options).Run();
+  XLAD_ASSIGN_OR_RETURN(CpuEmitters emitters, CpuEmitters::Create(target));
+  return CpuCode(std::move(emitters), program, options).Run();
 }
 
 }  // namespace xlad::compiler

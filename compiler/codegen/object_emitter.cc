@@ -9,7 +9,8 @@ namespace xlad::compiler {
 
 absl::StatusOr<std::unique_ptr<ObjectEmitter>> ObjectEmitter::Create(const Target& target) {
   if (IsGpu(target)) return MakeGpuEmitter(target);
-  return MakeCpuEmitter(target);
+  XLAD_ASSIGN_OR_RETURN(const CpuEmitters emitters, CpuEmitters::Create(target));
+  return emitters.Make();
 }
 
 }  // namespace xlad::compiler

@@ -25,12 +25,14 @@ class CodeGenerator {
   virtual ~CodeGenerator() = default;
 
   virtual const Target& target() const = 0;
+  // The size of the vector registers of the CPU that the code uses. 0 for GPUs.
+  virtual int64_t vector_bytes() const = 0;
   // Sets the triple and the data layout. Must be called before any code is added to the module.
   virtual void Prepare(llvm::Module& module) const = 0;
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
-  // Runs the O2 pipeline with the loop vectorizer, then inlines functions that are marked kInlineLate. Internal if the
-  // module is malformed.
+  // Optimizes with the loop vectorizer, then inlines functions that are marked kInlineLate. For GPUs, the passes are
+  // those of O2; for CPUs, fewer. Internal if the module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
   // The quick alternative of Optimize, after which Object generates code without optimizing it. The code computes the
   // same bits, except for the signs and payloads of NaNs. Modules whose bits depend on the passes of Optimize get these

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "compiler/kernel/object_emitter.h"
 
@@ -22,8 +24,22 @@ class CpuEmitter : public ObjectEmitter {
   virtual void AddPrefix(const std::string& prefix) = 0;
 };
 
-// Errors are those of ObjectEmitter::Create.
-absl::StatusOr<std::unique_ptr<CpuEmitter>> MakeCpuEmitter(const Target& target);
+class CodeGenerators;
+
+// Makes emitters for one target. It takes about a millisecond to make LLVM's description of a CPU. Therefore an emitter
+// uses the one of an emitter that has been destroyed, if there is one. Thread-safe.
+class CpuEmitters {
+ public:
+  // Errors are those of ObjectEmitter::Create.
+  static absl::StatusOr<CpuEmitters> Create(const Target& target);
+  // The target, with all fields set.
+  const Target& target() const;
+  absl::StatusOr<std::unique_ptr<CpuEmitter>> Make() const;
+
+ private:
+  explicit CpuEmitters(std::shared_ptr<CodeGenerators> generators) : generators_(std::move(generators)) {}
+  std::shared_ptr<CodeGenerators> generators_;
+};
 
 // Whether LLVM may inline kernels of one tile into this program, if they are in the same object. Programs with many
 // calls of kernels only call them.

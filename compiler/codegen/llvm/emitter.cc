@@ -2,7 +2,9 @@
 #include <llvm/Bitcode/BitcodeWriter.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -16,6 +18,37 @@
 #include "compiler/kernel/object_emitter.h"
 
 namespace xlad::compiler {
+
+// The code generators of one target that no emitter uses.
+class CodeGenerators {
+ public:
+  explicit CodeGenerators(std::unique_ptr<CodeGenerator> first) : target_(first->target()) { Return(std::move(first)); }
+
+  const Target& target() const { return target_; }
+
+  absl::StatusOr<std::unique_ptr<CodeGenerator>> Take() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        std::unique_ptr<CodeGenerator> generator = std::move(idle_.back());
+        idle_.pop_back();
+        return generator;
+      }
+    }
+    return CodeGenerator::Create(target_);
+  }
+
+  void Return(std::unique_ptr<CodeGenerator> generator) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(generator));
+  }
+
+ private:
+  const Target target_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<CodeGenerator>> idle_;
+};
+
 namespace {
 
 using hlo::Instruction;
@@ -23,15 +56,17 @@ using hlo::Opcode;
 
 class LlvmEmitter final : public CpuEmitter {
  public:
-  explicit LlvmEmitter(std::unique_ptr<CodeGenerator> generator) : generator_(std::move(generator)) {
+  LlvmEmitter(std::shared_ptr<CodeGenerators> generators, std::unique_ptr<CodeGenerator> generator)
+      : generators_(std::move(generators)), generator_(std::move(generator)) {
     generator_->Prepare(*module_);
   }
+  ~LlvmEmitter() override { generators_->Return(std::move(generator_)); }
 
   const Target& target() const override { return generator_->target(); }
 
   absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) override {
     XLAD_RETURN_IF_ERROR(module_.CheckNewSymbol(request.symbol));
-    return Finished(request.symbol, EmitKernelFunction(module_.get(), request));
+    return Finished(request.symbol, EmitKernelFunction(module_.get(), request, generator_->vector_bytes()));
   }
 
   absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) override {
@@ -138,6 +173,7 @@ class LlvmEmitter final : public CpuEmitter {
     return entry;
   }
 
+  std::shared_ptr<CodeGenerators> generators_;
   std::unique_ptr<CodeGenerator> generator_;
   EmittedModule module_;
   EmittedFunctions functions_;
@@ -240,9 +276,16 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CpuEmitter>> MakeCpuEmitter(const Target& target) {
+absl::StatusOr<CpuEmitters> CpuEmitters::Create(const Target& target) {
   XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> generator, CodeGenerator::Create(target));
-  return std::make_unique<LlvmEmitter>(std::move(generator));
+  return CpuEmitters(std::make_shared<CodeGenerators>(std::move(generator)));
+}
+
+const Target& CpuEmitters::target() const { return generators_->target(); }
+
+absl::StatusOr<std::unique_ptr<CpuEmitter>> CpuEmitters::Make() const {
+  XLAD_ASSIGN_OR_RETURN(std::unique_ptr<CodeGenerator> generator, generators_->Take());
+  return std::make_unique<LlvmEmitter>(generators_, std::move(generator));
 }
 
 bool CanEmit(const Instruction& instruction, std::string* why_not) {

@@ -209,9 +209,11 @@ const Instruction* InnerRoot(const KernelFunction& kernel, const KernelRequest& 
   return outputs.empty() ? request.root : outputs[0].instruction;
 }
 
-absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request) {
+absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request,
+                                                   int64_t vector_bytes) {
   XLAD_ASSIGN_OR_RETURN(KernelFunction opened, OpenKernelFunction(module, request, request.symbol + ".body", {}));
   KernelContext& kernel = *opened.context;
+  kernel.SetVectorBytes(vector_bytes);
   const Instruction* inner = InnerRoot(opened, request);
   const KernelRule rule = FindKernelRule(inner->opcode());
   if (request.kernel != nullptr) {

@@ -46,6 +46,10 @@ class KernelContext {
   const TileRange& range() const { return range_; }
   int64_t tiles() const { return range_.is_whole() ? 1 : range_.thread != nullptr ? blocks_ : range_.tiling.tiles(); }
 
+  // The size of the CPU's vector registers, or 0 if the emitter must not use vectors, as on a GPU.
+  void SetVectorBytes(int64_t bytes) { vector_bytes_ = bytes; }
+  int64_t vector_bytes() const { return vector_bytes_; }
+
   // On a GPU a tile is a block of threads, and `thread` is the number of this thread in its block. If SetThread is not
   // called, as on a CPU, one thread computes a tile.
   void SetThread(llvm::Value* thread) { thread_ = thread; }
@@ -83,6 +87,7 @@ class KernelContext {
   llvm::Value* thread_ = nullptr;
   int64_t threads_ = 1;  // The size of a block.
   int64_t blocks_ = 1;
+  int64_t vector_bytes_ = 0;
 };
 
 // Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. A kernel with a kernel
@@ -151,7 +156,8 @@ absl::StatusOr<KernelFunction> OpenKernelFunction(llvm::Module* module, const Ke
 // The instruction whose opcode decides how a kernel is emitted: the root of its fusion, or the instruction itself.
 const hlo::Instruction* InnerRoot(const KernelFunction& kernel, const KernelRequest& request);
 
-// Emits a complete kernel.
-absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request);
+// Emits a complete kernel. `vector_bytes` is that of KernelContext.
+absl::StatusOr<EmittedFunction> EmitKernelFunction(llvm::Module* module, const KernelRequest& request,
+                                                   int64_t vector_bytes);
 
 }  // namespace xlad::compiler

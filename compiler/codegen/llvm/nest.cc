@@ -9,6 +9,7 @@
 
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
+#include "compiler/codegen/llvm/lanes.h"
 #include "compiler/codegen/llvm/reducer.h"
 
 namespace xlad::compiler {
@@ -128,7 +129,7 @@ class NestEmitter {
   }
 
   // The type of a reduction's accumulator.
-  llvm::Type* TypeOf(const Statement& reduction) {
+  llvm::Type* TypeOf(const Statement& reduction) const {
     return RegisterType(ir_.context(), kernel_.arrays[reduction.results[0]].type);
   }
   llvm::Value* Partial(int s, llvm::Value* lane) {
@@ -370,7 +371,21 @@ class NestEmitter {
     Running& running = running_[s][0];
     if (statement.lanes == 1) return running.lanes.Store(running.initial, LaneOrNull(statement, 0));
     const Values neutral = {Reducer(&combine, shapes[0].type).Neutral(ir_)};
+    if (UsesVectors(statement)) return FillLanes(ir_, LanesOf(s), neutral[0]);
     ir_.Loop(statement.lanes, [&](llvm::Value* lane) { running.lanes.Store(neutral, lane); });
+  }
+
+  // Whether the lanes of a reduction are filled and combined as vectors, without loops.
+  bool UsesVectors(const Statement& statement) const {
+    const ElementType type = kernel_.arrays[statement.results[0]].type;
+    return context_.vector_bytes() > 0 && statement.results.size() == 1 && statement.lanes > 1 &&
+           (type == ElementType::kF32 || type == ElementType::kF64) && IsReorderableFloat(*statement.combine->entry());
+  }
+  Lanes LanesOf(int s) const {
+    const Statement& statement = kernel_.statements[s];
+    const int64_t bytes = tensor::ByteWidth(kernel_.arrays[statement.results[0]].type);
+    return {running_[s][0].lanes.base(), TypeOf(statement), statement.lanes,
+            std::min(statement.lanes, context_.vector_bytes() / bytes)};
   }
 
   // Accumulators with one lane are single variables.
@@ -406,6 +421,11 @@ class NestEmitter {
     const auto combine = [&](const Values& x, const Values& y) {
       return running.reducer.Combine(context_.elements(), x, y);
     };
+    if (UsesVectors(statement)) {
+      const auto combine_vectors = [&](llvm::Value* x, llvm::Value* y) { return combine({x}, {y})[0]; };
+      const Values lanes = {CombineLanes(ir_, LanesOf(s), combine_vectors)};
+      return FinishWith(statement, combine(running.initial, lanes));
+    }
     for (int64_t half = statement.lanes / 2; half > 0; half /= 2) {
       ir_.Loop(half, [&](llvm::Value* lane) {
         llvm::Value* other = ir_.Add(lane, ir_.I64(half));
@@ -414,6 +434,10 @@ class NestEmitter {
     }
     Values total = running.lanes.Load(LaneOrNull(statement, 0));
     if (statement.lanes > 1) total = combine(running.initial, total);
+    FinishWith(statement, total);
+  }
+
+  void FinishWith(const Statement& statement, const Values& total) {
     Store(statement, total);
     Flush();
   }

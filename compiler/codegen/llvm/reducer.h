@@ -34,6 +34,7 @@ class Accumulators {
   Accumulators(Ir* ir, const std::vector<tensor::Shape>& leaves, int64_t count = 1);
   void Store(const Values& values, llvm::Value* at = nullptr);
   Values Load(llvm::Value* at = nullptr) const;
+  llvm::Value* base() const { return slots_[0]; }  // The address of the accumulators of the first leaf.
 
  private:
   llvm::Value* Address(size_t leaf, llvm::Value* at) const;

@@ -1,0 +1,28 @@
+// The lanes of a reduction in memory, read and written as vectors. This is straight code. The loops that do the same
+// take LLVM several times as long, because it analyzes and vectorizes every loop by itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "compiler/codegen/llvm/ir.h"
+
+namespace xlad::compiler {
+
+// `count` elements of a floating-point type in memory, 64-byte aligned. Both numbers are powers of two.
+struct Lanes {
+  llvm::Value* base;
+  llvm::Type* type;
+  int64_t count;
+  int64_t width;  // The number of elements of a vector register. At most `count`.
+};
+
+// Writes the value to all lanes.
+void FillLanes(Ir& ir, const Lanes& lanes, llvm::Value* value);
+
+// Combines the lanes by halves, as a loop over half of the lanes would: lane i with lane i + count / 2, then the first
+// half of the results in the same way, down to one value. `combine` is applied to vectors and, at the end, to elements.
+llvm::Value* CombineLanes(Ir& ir, const Lanes& lanes,
+                          const std::function<llvm::Value*(llvm::Value*, llvm::Value*)>& combine);
+
+}  // namespace xlad::compiler
