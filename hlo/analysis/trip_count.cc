@@ -49,7 +49,7 @@ class Counter {
   explicit Counter(const Instruction& loop)
       : init_(loop.operand(0)), condition_(*loop.called()[0]), body_(*loop.called()[1]) {}
 
-  std::optional<int64_t> Count();
+  std::optional<CountedLoop> Count();
 
  private:
   // The residue of `x` if it is the same constant in every iteration, otherwise nullopt. `computation` is the condition
@@ -58,6 +58,7 @@ class Counter {
   std::optional<Wide> ConstantBits(const Instruction* x) const;
   // The residue that the body adds to the induction variable.
   std::optional<Wide> Step() const;
+  int64_t Number(Wide residue) const;
   std::optional<int64_t> CountFrom(Wide init, Wide step, Comparison comparison, Wide bound) const;
 
   const Instruction* init_;
@@ -157,7 +158,13 @@ std::optional<int64_t> Counter::CountFrom(Wide init, Wide step, Comparison compa
   return static_cast<int64_t>(*count);
 }
 
-std::optional<int64_t> Counter::Count() {
+// The residue as a number of the induction variable's type.
+int64_t Counter::Number(Wide residue) const {
+  const bool negative = tensor::IsSigned(type_) && residue >= modulus_ / 2;
+  return static_cast<int64_t>(negative ? residue - modulus_ : residue);
+}
+
+std::optional<CountedLoop> Counter::Count() {
   const Instruction* compare = Resolve(condition_.root());
   if (compare->opcode() != Opcode::kCompare) return std::nullopt;
   type_ = compare->operand(0)->shape().type();
@@ -171,16 +178,27 @@ std::optional<int64_t> Counter::Count() {
     const std::optional<Wide> init = start == nullptr ? std::nullopt : ConstantBits(start), step = Step();
     if (!init || !step) continue;
     const Comparison comparison = compare->attributes().comparison;
-    return CountFrom(*init, *step, side == 0 ? comparison : Mirrored(comparison), *bound);
+    const std::optional<int64_t> trips =
+        CountFrom(*init, *step, side == 0 ? comparison : Mirrored(comparison), *bound);
+    if (!trips) return std::nullopt;
+    // A step of more than half the modulus counts down.
+    const Wide down = modulus_ - *step;
+    const int64_t signed_step = static_cast<int64_t>(*step > modulus_ / 2 ? -down : *step);
+    return CountedLoop{element_, Number(*init), signed_step, *trips};
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<int64_t> TripCount(const Instruction& loop) {
+std::optional<CountedLoop> FindCountedLoop(const Instruction& loop) {
   if (loop.opcode() != Opcode::kWhile || loop.called().size() != 2) return std::nullopt;
   return Counter(loop).Count();
+}
+
+std::optional<int64_t> TripCount(const Instruction& loop) {
+  const std::optional<CountedLoop> counted = FindCountedLoop(loop);
+  return counted.has_value() ? std::optional<int64_t>(counted->trips) : std::nullopt;
 }
 
 int64_t TripCountOrAssumed(const Instruction& loop) { return TripCount(loop).value_or(kAssumedTripCount); }

@@ -29,6 +29,18 @@ inline constexpr int64_t kAssumedTripCount = 8;
 // runs for i = 3, 2, 1, 0 and stops at i = 255, so its trip count is 4. Returns nullopt for a loop that never ends.
 std::optional<int64_t> TripCount(const Instruction& loop);
 
+// A loop whose trip count is known. In iteration k, from 0, the induction variable is start + k * step, if that does
+// not overflow its type.
+struct CountedLoop {
+  int64_t element = 0;  // The tuple element that is the induction variable, or -1 if it is the loop's whole state.
+  int64_t start = 0;
+  int64_t step = 0;
+  int64_t trips = 0;
+};
+
+// The induction variable and trip count of a kWhile instruction, or nullopt if TripCount is.
+std::optional<CountedLoop> FindCountedLoop(const Instruction& loop);
+
 // The trip count for cost models: TripCount, or kAssumedTripCount if that is not known.
 int64_t TripCountOrAssumed(const Instruction& loop);
 

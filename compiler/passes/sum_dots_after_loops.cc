@@ -1,0 +1,172 @@
+// Replaces sums of dots over the iterations of a loop by one dot after the loop. The gradient of the weights of a
+// recurrent network is such a sum:
+//
+//   body:   sum' = sum + dot(x[t], y), and ys[t] = y        // x and ys are arrays with one element for each iteration
+//   after:  sum  = initial sum + dot(x, ys)                 // also sums over t
+//
+// Each iteration would read and write the whole sum, and sum only a few terms for each of its elements.
+//
+// Needs: simplified loops; canonical dots. Leaves: no carried element that is only the sum of dots of operands that are
+// slices of loop-invariant arrays or that the loop stores in an array, if the operands have at most three times as many
+// elements as the sum. Every carried element of a changed loop is used.
+#include <algorithm>
+#include <optional>
+
+#include "compiler/analysis/clone.h"
+#include "compiler/analysis/loop_indices.h"
+#include "compiler/analysis/step_computations.h"
+#include "compiler/passes/drop_dead_elements.h"
+#include "compiler/passes/passes.h"
+#include "hlo/analysis/constants.h"
+#include "hlo/build/builder.h"
+
+namespace xlad::compiler {
+namespace {
+
+// An array with one element for each iteration of a loop: the values that an instruction of the body has.
+struct Stacked {
+  int64_t element = -1;                // The loop's tuple element that is the array.
+  bool is_computed = false;            // Whether the loop writes the array. Otherwise the array is loop-invariant.
+  const Instruction* index = nullptr;  // The scalar of the body that is the position in the array.
+};
+
+const Instruction* WithoutReshapes(const Instruction* x) {
+  while (x->opcode() == Opcode::kReshape) x = x->operand(0);
+  return x;
+}
+
+std::optional<Stacked> FindStacked(const Instruction& loop, const Instruction* x, LoopIndices* indices) {
+  x = WithoutReshapes(x);
+  const Computation& body = *loop.called()[1];
+  if (x->opcode() == Opcode::kDynamicSlice && IsOneOfFirstDimension(*x)) {
+    const Instruction* array = x->operand(0);
+    const bool is_carried = array->opcode() == Opcode::kGetTupleElement && array->operand(0) == body.parameter(0);
+    if (is_carried && IsInvariant(loop, array->number()) &&
+        indices->VisitsAll(x->operand(1), array->shape().dim(0))) {
+      return Stacked{array->number(), false, x->operand(1)};
+    }
+  }
+  for (int64_t i = 0; i < body.root()->operand_count(); ++i) {
+    const Instruction* next = body.root()->operand(i);
+    if (next->opcode() != Opcode::kDynamicUpdateSlice || WithoutReshapes(next->operand(1)) != x) continue;
+    if (indices->StackingUpdate(i) != nullptr) return Stacked{i, true, next->operand(2)};
+  }
+  return std::nullopt;
+}
+
+// A carried element that is a sum of dots.
+struct SumOfDots {
+  int64_t element = -1;
+  Instruction* add = nullptr;
+  Instruction* dot = nullptr;
+  Stacked lhs, rhs;
+};
+
+// An iteration writes the dot, reads and writes the sum, and reads the operands. After the loop, the operands are read
+// again, maybe from slower memory. That is worthwhile unless they are much larger than the sum.
+bool IsWorthwhile(const Instruction& dot) {
+  const int64_t operands = dot.operand(0)->shape().elements() + dot.operand(1)->shape().elements();
+  return operands <= 3 * dot.shape().elements();
+}
+
+std::optional<SumOfDots> MatchSum(const Instruction& loop, int64_t element, LoopIndices* indices) {
+  const Computation& body = *loop.called()[1];
+  Instruction* add = body.root()->operand(element);
+  if (add->opcode() != Opcode::kAdd || add->users().size() != 1 || !add->shape().is_array()) return std::nullopt;
+  const auto& results = body.root()->operands();
+  if (std::count(results.begin(), results.end(), add) != 1) return std::nullopt;
+  const Instruction* sum = FindElement(body, element);
+  const Instruction* in_condition = FindElement(*loop.called()[0], element);
+  if (sum == nullptr || sum->users().size() != 1) return std::nullopt;
+  if (in_condition != nullptr && !in_condition->users().empty()) return std::nullopt;
+  const int64_t side = add->operand(0) == sum ? 1 : 0;
+  Instruction* dot = add->operand(side);
+  if (add->operand(1 - side) != sum || dot->opcode() != Opcode::kDot || dot->operand_count() != 2) return std::nullopt;
+  if (dot->users().size() != 1 || !IsWorthwhile(*dot)) return std::nullopt;
+  const std::optional<Stacked> lhs = FindStacked(loop, dot->operand(0), indices);
+  const std::optional<Stacked> rhs = FindStacked(loop, dot->operand(1), indices);
+  if (!lhs.has_value() || !rhs.has_value() || !indices->AreEqual(lhs->index, rhs->index)) return std::nullopt;
+  return SumOfDots{element, add, dot, *lhs, *rhs};
+}
+
+Dims Incremented(Dims dimensions) {
+  for (int64_t& d : dimensions) ++d;
+  return dimensions;
+}
+
+// The get-tuple-element of a loop's result with this index. Appends one if there is none.
+Instruction* ElementAfter(Instruction* loop, int64_t element, hlo::Builder* builder) {
+  for (Instruction* user : loop->users()) {
+    if (user->number() == element) return user;
+  }
+  return builder->GetTupleElement(loop, element);
+}
+
+// Appends the dot of whole arrays, and replaces the uses of the sum after the loop.
+void MoveAfter(Instruction* loop, const SumOfDots& sum) {
+  hlo::Builder builder(loop->parent());
+  builder.set_template(sum.dot);
+  const auto whole = [&](const Stacked& stacked, const Instruction* operand) {
+    Instruction* array = stacked.is_computed ? ElementAfter(loop, stacked.element, &builder)
+                                             : loop->operand(0)->operand(stacked.element);
+    Dims dims = operand->shape().dims();
+    dims.insert(dims.begin(), array->shape().dim(0));
+    return dims == array->shape().dims() ? array : builder.Reshape(array, dims);
+  };
+  Instruction* lhs = whole(sum.lhs, sum.dot->operand(0));
+  Instruction* rhs = whole(sum.rhs, sum.dot->operand(1));
+  Instruction* dot = CloneWithOperands(*sum.dot, {lhs, rhs}, loop->parent());
+  hlo::DotDimensions dims = *sum.dot->attributes().dot;
+  for (Dims* list : {&dims.lhs_batch, &dims.rhs_batch, &dims.lhs_contracting, &dims.rhs_contracting}) {
+    *list = Incremented(*list);
+  }
+  dims.lhs_contracting.insert(dims.lhs_contracting.begin(), 0);
+  dims.rhs_contracting.insert(dims.rhs_contracting.begin(), 0);
+  dot->mutable_attributes().dot = dims;
+  Instruction* initial = loop->operand(0)->operand(sum.element);
+  Instruction* total = hlo::IsZero(*initial) ? dot : builder.Binary(Opcode::kAdd, initial, dot);
+  for (Instruction* user : std::vector<Instruction*>(loop->users().begin(), loop->users().end())) {
+    if (user->number() == sum.element) user->ReplaceAllUsesWith(total);
+  }
+  Computation* body = loop->called()[1];
+  body->root()->ReplaceOperand(sum.element, FindElement(*body, sum.element));
+}
+
+bool MoveSums(Instruction* loop) {
+  if (!HasTupleForm(*loop) || loop->parent()->root() == loop) return false;
+  for (const Instruction* user : loop->users()) {
+    if (user->opcode() != Opcode::kGetTupleElement) return false;
+  }
+  LoopIndices indices(*loop);
+  if (indices.trips() < 2) return false;
+  bool changed = false;
+  for (int64_t i = 0; i < loop->operand(0)->operand_count(); ++i) {
+    const std::optional<SumOfDots> sum = MatchSum(*loop, i, &indices);
+    if (!sum.has_value()) continue;
+    MoveAfter(loop, *sum);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace
+
+absl::Status SumDotsAfterLoops(hlo::Module& module, PassContext&) {
+  for (Computation* computation : StepComputations(module)) {
+    std::vector<Instruction*> loops;
+    for (Instruction* loop : Snapshot(*computation)) {
+      if (loop->opcode() != Opcode::kWhile || !MoveSums(loop)) continue;
+      FinishEdits(loop->called()[1]);
+      loops.push_back(loop);
+    }
+    if (loops.empty()) continue;
+    FinishEdits(computation);  // Removes the elements of the sums, and loops that computed nothing else.
+    for (Instruction* loop : Snapshot(*computation)) {
+      if (std::find(loops.begin(), loops.end(), loop) != loops.end()) DropDeadElements(loop);
+    }
+    FinishEdits(computation);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace xlad::compiler
