@@ -60,4 +60,19 @@ std::optional<int64_t> NotedTripCount(const Instruction& loop) {
   return absl::SimpleAtoi(TextOf(loop, kTripCountKey), &count) ? std::optional(count) : std::nullopt;
 }
 
+void NoteUnreadInits(Instruction* loop, const std::vector<int64_t>& elements) {
+  StringMap& attributes = loop->mutable_frontend_attributes();
+  attributes.erase(kUnreadInitsKey);
+  if (!elements.empty()) attributes[kUnreadInitsKey] = absl::StrJoin(elements, ",");
+}
+
+std::vector<int64_t> NotedUnreadInits(const Instruction& loop) {
+  std::vector<int64_t> elements;
+  for (const absl::string_view text : absl::StrSplit(TextOf(loop, kUnreadInitsKey), ',', absl::SkipEmpty())) {
+    int64_t element = 0;
+    if (absl::SimpleAtoi(text, &element)) elements.push_back(element);
+  }
+  return elements;
+}
+
 }  // namespace xlad::hlo

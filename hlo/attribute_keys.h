@@ -59,6 +59,9 @@ inline constexpr char kOpKey[] = "xlad.op";
 inline constexpr char kBecauseKey[] = "xlad.because";
 // The trip count of a loop, recorded before fusion hides the induction variable.
 inline constexpr char kTripCountKey[] = "xlad.trip_count";
+// The carried elements ("3,5") of a loop that the loop writes completely before anything reads them, so that their
+// initial values do not matter.
+inline constexpr char kUnreadInitsKey[] = "xlad.unread_inits";
 
 // The value of an attribute, or null if it is not set. The pointer is valid until the map changes.
 const std::string* FindAttribute(const StringMap& attributes, const char* key);
@@ -87,5 +90,10 @@ CollectiveOrigin ReadOrigin(const Instruction& collective);
 // was written.
 void NoteTripCount(Instruction* loop, std::optional<int64_t> count);
 std::optional<int64_t> NotedTripCount(const Instruction& loop);
+
+// Writes the numbers of the tuple elements of a loop whose initial values are not read, or erases the attribute if the
+// list is empty. NotedUnreadInits returns the list.
+void NoteUnreadInits(Instruction* loop, const std::vector<int64_t>& elements);
+std::vector<int64_t> NotedUnreadInits(const Instruction& loop);
 
 }  // namespace xlad::hlo

@@ -10,7 +10,8 @@
 //   w = f32[2,2] while(r), ...             // copy v2 -> v4, then a while whose carried value is v4
 //
 // Most values are written once, with three exceptions. A loop-carried value is written before the loop and again at the
-// end of the body. The result of a conditional is written once in every branch. A donated parameter is written again
+// end of the body. If its initial value is not read (hlo::NotedUnreadInits), an operation of kind kReserve stands for
+// the first write. The result of a conditional is written once in every branch. A donated parameter is written again
 // when the result that is aliased with it is stored.
 #pragma once
 
@@ -35,7 +36,8 @@ struct BufferValue {
 
 // One operation of the program.
 struct LinearOp {
-  enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kWhile, kIf };
+  // kReserve does nothing: its outputs have memory from there on, which holds any bytes.
+  enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kReserve, kWhile, kIf };
   Kind kind = Kind::kKernel;
   const Instruction* instruction = nullptr;    // For a copy: the instruction for which the copy is made.
   int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
@@ -61,10 +63,10 @@ struct LinearProgram {
   std::vector<const hlo::Literal*> constants;  // By constant number. Owned by the module.
 };
 
-// Operations are in the order of the instructions. Unimplemented, naming the instruction, if there is no operation for
-// an instruction that is not removed. The error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if
-// an array or the whole program is larger than any memory. The result refers to instructions and literals of `module`,
-// which must outlive it.
+// Operations are in the order of the instructions. Kernels whose results are not read are left out. Unimplemented,
+// naming the instruction, if there is no operation for an instruction that is not removed. The error of LapackCallOf if
+// a call to LAPACK is malformed. ResourceExhausted if an array or the whole program is larger than any memory. The
+// result refers to instructions and literals of `module`, which must outlive it.
 absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
 
 // The text for display, with one operation per line.

@@ -12,6 +12,7 @@ std::string ValuesText(const LinearProgram& program, const std::vector<int>& val
 
 std::string NameOf(const LinearOp& op) {
   if (op.kind == LinearOp::Kind::kCopy) return "copy";
+  if (op.kind == LinearOp::Kind::kReserve) return "reserve";
   const absl::string_view opcode = hlo::ToString(op.instruction->opcode());
   if (op.is_repeated) return absl::StrCat(opcode, " again");
   if (op.request == 0) return std::string(opcode);

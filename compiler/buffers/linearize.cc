@@ -11,6 +11,8 @@
 #include "compiler/kernel/object_emitter.h"
 #include "hlo/analysis/lapack.h"
 #include "hlo/analysis/leaves.h"
+#include "hlo/attribute_keys.h"
+#include "hlo/side_effect.h"
 
 namespace xlad::compiler {
 namespace {
@@ -220,6 +222,11 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeWhile(const Instruction& loop, con
   const Computation& body = *loop.called()[1];
   ValueIds carried;
   std::vector<std::pair<int, int>> moves;
+  std::vector<bool> is_unread(init.size(), false);
+  for (const int64_t element : hlo::NotedUnreadInits(loop)) is_unread[FirstLeaf(loop.shape(), element)] = true;
+  LinearOp reserve;
+  reserve.kind = LinearOp::Kind::kReserve;
+  reserve.instruction = &loop;
   for (int64_t i = 0; i < std::ssize(init); ++i) {
     const int from = init[i];
     if (ParameterLeaf(body.root(), i) == i) {  // The leaf is loop-invariant, and needs no memory of its own.
@@ -227,9 +234,14 @@ absl::StatusOr<ValueIds> Linearizer::LinearizeWhile(const Instruction& loop, con
       continue;
     }
     carried.push_back(Temporary(loop, program_->values[from].bytes));
-    moves.emplace_back(from, carried.back());
+    if (is_unread[i]) {
+      reserve.outputs.push_back(carried.back());
+    } else {
+      moves.emplace_back(from, carried.back());
+    }
   }
   AddMoves(moves, loop, ops);
+  if (!reserve.outputs.empty()) ops->push_back(std::move(reserve));
   LinearOp op;
   op.kind = LinearOp::Kind::kWhile;
   op.instruction = &loop;
@@ -274,6 +286,33 @@ std::pair<const Instruction*, int64_t> OperandLeaf(const LinearOp& op, int input
     leaf -= count;
   }
   return {nullptr, input};
+}
+
+// Counts the reads of each value.
+void CountReads(const std::vector<LinearOp>& ops, std::vector<int>* reads) {
+  for (const LinearOp& op : ops) {
+    for (const int value : op.inputs) ++(*reads)[value];
+    if (op.predicate >= 0) ++(*reads)[op.predicate];
+    CountReads(op.condition, reads);
+    for (const std::vector<LinearOp>& body : op.bodies) CountReads(body, reads);
+  }
+}
+
+// Removes kernels whose results are not read: they computed initial values of loops. `reads` is the number of reads of
+// each value.
+void RemoveUnread(std::vector<LinearOp>* ops, std::vector<int>* reads) {
+  std::vector<LinearOp> kept;
+  for (auto op = ops->rbegin(); op != ops->rend(); ++op) {
+    const bool is_read =
+        std::any_of(op->outputs.begin(), op->outputs.end(), [&](int value) { return (*reads)[value] > 0; });
+    if (op->kind == LinearOp::Kind::kKernel && !is_read && !hlo::HasSideEffect(*op->instruction)) {
+      for (const int value : op->inputs) --(*reads)[value];
+      continue;
+    }
+    for (std::vector<LinearOp>& body : op->bodies) RemoveUnread(&body, reads);
+    kept.push_back(std::move(*op));
+  }
+  ops->assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
 }
 
 }  // namespace
@@ -321,6 +360,10 @@ absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& do
     moves.emplace_back(roots[r], target);
   }
   lowering.AddMoves(moves, root, &program.ops);
+  std::vector<int> reads(program.values.size(), 0);
+  CountReads(program.ops, &reads);
+  for (const int result : program.results) ++reads[result];
+  RemoveUnread(&program.ops, &reads);
   double total = 0;  // Offsets in the arena are sums of sizes, which must not overflow.
   for (const BufferValue& value : program.values) total += value.bytes;
   if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));

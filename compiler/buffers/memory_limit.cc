@@ -92,7 +92,9 @@ std::string PeakText(const Liveness& liveness, const Peak& peak) {
   while (at > 0 && (at >= liveness.op_at.size() || liveness.op_at[at] == nullptr)) --at;
   const LinearOp* const op = at < liveness.op_at.size() ? liveness.op_at[at] : nullptr;
   if (op == nullptr || op->instruction == nullptr) return "";
-  const auto is_op = [](const LinearOp* other) { return other != nullptr && other->kind != LinearOp::Kind::kCopy; };
+  const auto is_op = [](const LinearOp* other) {
+    return other != nullptr && other->kind != LinearOp::Kind::kCopy && other->kind != LinearOp::Kind::kReserve;
+  };
   const auto before = std::count_if(liveness.op_at.begin(), liveness.op_at.begin() + at + 1, is_op);
   const auto all = std::count_if(liveness.op_at.begin(), liveness.op_at.end(), is_op);
   return absl::StrCat("; the most temporaries are needed at ", op->instruction->name(), LineOf(op->instruction),

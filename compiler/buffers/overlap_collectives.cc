@@ -37,8 +37,9 @@ Accesses AccessesOf(const LinearOp& op, const ValueSet& values) {
 }
 
 double NsOf(const LinearOp& op) {
-  const bool is_copy = op.kind == LinearOp::Kind::kCopy || op.kind == LinearOp::Kind::kCollectiveDone;
-  return is_copy ? 0 : ComputeNs(*op.instruction);
+  const bool computes = op.kind != LinearOp::Kind::kCopy && op.kind != LinearOp::Kind::kReserve &&
+                        op.kind != LinearOp::Kind::kCollectiveDone;
+  return computes ? ComputeNs(*op.instruction) : 0;
 }
 
 // Merges each result of a collective with an operand, if the collective can run in place on it.

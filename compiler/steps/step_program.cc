@@ -61,7 +61,7 @@ class StepBuilder {
   const BufferSlice& slice(int value) const { return assignment_.slices[value]; }
 
   // Sets the fields of an operation's step. Returns false if the operation needs no step, because it copies a buffer
-  // onto itself or copies no bytes.
+  // onto itself, copies no bytes or only reserves memory.
   absl::StatusOr<bool> Fill(const LinearOp& op, Step* step) {
     switch (op.kind) {
       case LinearOp::Kind::kKernel:
@@ -75,6 +75,8 @@ class StepBuilder {
         *step->mutable_copy()->mutable_from() = slice(op.inputs[0]);
         *step->mutable_copy()->mutable_to() = slice(op.outputs[0]);
         return slice(op.inputs[0]).bytes() > 0;
+      case LinearOp::Kind::kReserve:
+        return false;
       case LinearOp::Kind::kCollective:
         XLAD_RETURN_IF_ERROR(FillCollective(op, step->mutable_collective()));
         return true;
