@@ -22,8 +22,8 @@
 
 namespace xlad::service {
 
-// The coordinator's logic: passes each event and request to a state machine. Not thread-safe. The class has more than 25
-// methods because it has one for each event and each request.
+// The coordinator's logic: passes each event and request to a state machine. Not thread-safe. The class has more than
+// 25 methods because it has one for each event and each request.
 class CoordinatorCore {
  public:
   CoordinatorCore(const CoordinatorOptions& options, Random* random);
