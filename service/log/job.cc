@@ -195,11 +195,12 @@ std::string DescribeBuilt(const JobBuilt& built) {
   std::string digests = built.executable_digest().substr(0, 12);
   for (const BuiltExecutable& other : built.others()) absl::StrAppend(&digests, ", ", other.digest().substr(0, 12));
   const std::string time = absl::StrCat(static_cast<int64_t>(built.compile_ms()), " ms");
-  if (built.quick()) return absl::StrCat("compiled executable ", digests, " quickly in ", time);
   if (built.only_code()) return absl::StrCat("optimized the code, now executable ", digests, ", in ", time);
+  const std::string warnings =
+      absl::StrCat(built.warnings().empty() ? "" : "; ", absl::StrJoin(built.warnings(), "; "));
+  if (built.quick()) return absl::StrCat("compiled executable ", digests, " quickly in ", time, warnings);
   return absl::StrCat(built.cached() ? "found executable " : "built executable ", digests,
-                      built.cached() ? " in the cache in " : " in ", time, built.warnings().empty() ? "" : "; ",
-                      absl::StrJoin(built.warnings(), "; "));
+                      built.cached() ? " in the cache in " : " in ", time, warnings);
 }
 
 std::string DescribeCodeReplaced(const CodeReplaced& replaced) {
