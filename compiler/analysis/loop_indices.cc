@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "hlo/analysis/constants.h"
 
 namespace xlad::compiler {
 namespace {
 
-// Loops with more iterations are not analyzed, to limit the time and the memory of the analysis.
-constexpr int64_t kMaxTrips = 1 << 16;
+// Limits of the time, the memory and the stack of the analysis: the iterations of a loop, the values of all of its
+// scalars together, and the length of a chain of instructions. Scalars beyond them have unknown values.
+constexpr int64_t kMaxTrips = 1 << 16, kMaxValues = 1 << 22;
+constexpr int kMaxChain = 64;
 // The largest number of operands of the opcodes that Evaluate knows.
 constexpr int64_t kMaxScalarOperands = 3;
 
@@ -72,8 +75,9 @@ bool HasTupleForm(const Instruction& loop) {
   if (!loop.shape().is_tuple() || loop.operand(0)->opcode() != Opcode::kTuple) return false;
   if (loop.called()[1]->root()->opcode() != Opcode::kTuple) return false;
   for (const Computation* computation : loop.called()) {
+    absl::flat_hash_set<int64_t> elements;
     for (const Instruction* user : computation->parameter(0)->users()) {
-      if (user->opcode() != Opcode::kGetTupleElement) return false;
+      if (user->opcode() != Opcode::kGetTupleElement || !elements.insert(user->number()).second) return false;
     }
     if (computation->parameter(0) == computation->root()) return false;
   }
@@ -99,17 +103,21 @@ LoopIndices::LoopIndices(const Instruction& loop) : loop_(loop), counted_(hlo::F
   if (counted_.has_value() && counted_->element >= 0 && counted_->trips <= kMaxTrips) trips_ = counted_->trips;
 }
 
-const LoopIndices::Values& LoopIndices::ValuesOf(const Instruction* scalar) {
+const LoopIndices::Values& LoopIndices::ValuesOf(const Instruction* scalar, int chain) {
   const auto found = known_.find(scalar);
   if (found != known_.end()) return found->second;
-  Values values = trips_ == 0 || !IsIntegerScalar(*scalar) ? Values() : Compute(scalar);
+  if (trips_ == 0 || !IsIntegerScalar(*scalar) || chain == kMaxChain || computed_values_ > kMaxValues - trips_) {
+    return known_[scalar] = Values();
+  }
+  computed_values_ += trips_;
+  const Values values = Compute(scalar, chain);
   for (const int64_t value : values) {
     if (!Holds(scalar->shape().type(), value)) return known_[scalar] = Values();
   }
-  return known_[scalar] = std::move(values);
+  return known_[scalar] = values;
 }
 
-LoopIndices::Values LoopIndices::Compute(const Instruction* scalar) {
+LoopIndices::Values LoopIndices::Compute(const Instruction* scalar, int chain) {
   Values values(static_cast<size_t>(trips_));
   if (const std::optional<int64_t> constant = hlo::ConstantInteger(*scalar)) {
     std::fill(values.begin(), values.end(), *constant);
@@ -117,7 +125,11 @@ LoopIndices::Values LoopIndices::Compute(const Instruction* scalar) {
   }
   if (scalar->opcode() == Opcode::kGetTupleElement) {
     if (scalar->operand(0) != loop_.called()[1]->parameter(0) || scalar->number() != counted_->element) return {};
-    for (int64_t k = 0; k < trips_; ++k) values[k] = counted_->start + k * counted_->step;
+    for (int64_t k = 0; k < trips_; ++k) {
+      int64_t offset = 0;
+      if (__builtin_mul_overflow(k, counted_->step, &offset)) return {};
+      if (__builtin_add_overflow(counted_->start, offset, &values[k])) return {};
+    }
     return values;
   }
   const int64_t count = scalar->operand_count();
@@ -126,7 +138,7 @@ LoopIndices::Values LoopIndices::Compute(const Instruction* scalar) {
   if (!Evaluate(*scalar, none).has_value()) return {};  // An opcode whose operands need not be analyzed.
   std::vector<Values> operands;
   for (const Instruction* operand : scalar->operands()) {
-    operands.push_back(ValuesOf(operand));
+    operands.push_back(ValuesOf(operand, chain + 1));
     if (operands.back().empty()) return {};
   }
   for (int64_t k = 0; k < trips_; ++k) {

@@ -19,7 +19,7 @@
 namespace xlad::compiler {
 
 // Whether the initial and the next state of a while are tuples, and all computations read the state only by
-// get-tuple-elements.
+// get-tuple-elements, at most one of each element.
 bool HasTupleForm(const Instruction& loop);
 
 // The get-tuple-element with this index of the computation's parameter, or null.
@@ -49,12 +49,14 @@ class LoopIndices {
  private:
   // One value for each iteration. Empty if the values are not known.
   using Values = std::vector<int64_t>;
-  const Values& ValuesOf(const Instruction* scalar);
-  Values Compute(const Instruction* scalar);
+  // `chain` is the number of instructions between `scalar` and the one that a caller asked for.
+  const Values& ValuesOf(const Instruction* scalar, int chain = 0);
+  Values Compute(const Instruction* scalar, int chain);
 
   const Instruction& loop_;
   std::optional<hlo::CountedLoop> counted_;
   int64_t trips_ = 0;
+  int64_t computed_values_ = 0;
   absl::flat_hash_map<const Instruction*, Values> known_;
 };
 

@@ -143,10 +143,7 @@ class LlvmCodeGenerator final : public CodeGenerator {
     if (absl::StrContains(target_.features(), "+avx512f")) function.addFnAttr("prefer-vector-width", "512");
   }
 
-  absl::Status Optimize(llvm::Module& module) override {
-    machine_->setOptLevel(llvm::CodeGenOptLevel::Default);
-    return RunPasses(module, /*quick=*/false);
-  }
+  absl::Status Optimize(llvm::Module& module) override { return RunPasses(module, /*quick=*/false); }
 
   absl::Status Simplify(llvm::Module& module) override {
     XLAD_RETURN_IF_ERROR(RunPasses(module, !DependsOnOptimization(module)));
@@ -165,6 +162,8 @@ class LlvmCodeGenerator final : public CodeGenerator {
 
  private:
   absl::Status RunPasses(llvm::Module& module, bool quick) {
+    machine_->setOptLevel(llvm::CodeGenOptLevel::Default);  // An earlier module may have been simplified.
+    machine_->setFastISel(false);
     std::string problem;
     llvm::raw_string_ostream stream(problem);
     if (llvm::verifyModule(module, &stream)) {
