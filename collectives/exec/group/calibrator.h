@@ -58,6 +58,7 @@ class Calibrator {
     slowest.reduction = Reduction::kMax;
     slowest.type = tensor::ElementType::kF64;
     slowest.counts = {kRepeats + 1};
+    counted_ns_ = clock_.NowNs();
     XLAD_ASSIGN_OR_RETURN(slowest_, options_.prepare(slowest, ""));
     for (const int64_t bytes : options_.sizes) {
       for (const CollectiveKind kind : kKinds) {
@@ -80,11 +81,13 @@ class Calibrator {
   static constexpr double kBatchUs = 4000;
 
   // Measures all plans of a spec. Plans with equal schedules get the time of the first one, so that the choice between
-  // them does not depend on noise. Among two ranks, for example, rings and grids are equal.
+  // them does not depend on noise. Among two ranks, for example, rings and grids are equal. When the budget is used up,
+  // schedules are built only to find plans that are equal to those of this spec that have been measured.
   absl::Status MeasureAll(const std::vector<CollectivePlan>& plans, const CollectiveSpec& spec) {
     double least_us = std::numeric_limits<double>::infinity();
     std::map<uint64_t, double> known;  // The time by the hash of the schedules.
     for (const CollectivePlan& plan : plans) {
+      if (left_us_ <= 0 && known.empty()) return absl::OkStatus();
       XLAD_ASSIGN_OR_RETURN(const std::vector<Schedule> schedules, BuildSchedules(plan, spec));
       const uint64_t hash = HashSchedules(schedules);
       if (const auto found = known.find(hash); found != known.end()) {
@@ -103,18 +106,17 @@ class Calibrator {
   // runs, as in `xlad bench`. One run between two barriers would include the time in which the other ranks leave the
   // first barrier. All decisions depend on times that are equal on all ranks.
   absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec, double* least_us) {
-    const int64_t begin_ns = clock_.NowNs();
     XLAD_ASSIGN_OR_RETURN(const auto operation, options_.prepare(spec, plan.ToString()));
     const int64_t width = tensor::ByteWidth(spec.type);
     input_.resize(std::max<size_t>(input_.size(), spec.input_elements() * width + 64));
     output_.resize(std::max<size_t>(output_.size(), spec.output_elements() * width + 64));
     XLAD_RETURN_IF_ERROR(group_.Run(*operation, input_.data(), output_.data()));
-    XLAD_ASSIGN_OR_RETURN(std::vector<double> times, Batches(operation.get(), HasRoot(spec.kind), 1, 1, begin_ns));
+    XLAD_ASSIGN_OR_RETURN(std::vector<double> times, Batches(operation.get(), HasRoot(spec.kind), 1, 1));
     const double first_us = std::max(times[0], 1e-3);
     *least_us = std::min(*least_us, first_us);
     if (first_us <= kMaxRatio * *least_us) {
       const int iterations = std::clamp(static_cast<int>(kBatchUs / first_us), 1, options_.iterations);
-      XLAD_ASSIGN_OR_RETURN(times, Batches(operation.get(), HasRoot(spec.kind), kRepeats, iterations, clock_.NowNs()));
+      XLAD_ASSIGN_OR_RETURN(times, Batches(operation.get(), HasRoot(spec.kind), kRepeats, iterations));
     }
     std::sort(times.begin(), times.end());
     measured_.push_back({plan, spec, std::max(times[times.size() / 2], 1e-3)});
@@ -122,10 +124,9 @@ class Calibrator {
   }
 
   // Returns the time of the slowest rank for one run, for each of `batches` batches of `iterations` runs. If the kind
-  // has a root, a barrier follows each run, because a root would otherwise be ahead of the other ranks. Subtracts the
-  // time since `begin_ns` from the budget.
-  absl::StatusOr<std::vector<double>> Batches(Operation* operation, bool has_root, int batches, int iterations,
-                                              int64_t begin_ns) {
+  // has a root, a barrier follows each run, because a root would otherwise be ahead of the other ranks. Subtracts all
+  // time since the last call from the budget, which includes the time in which schedules were built.
+  absl::StatusOr<std::vector<double>> Batches(Operation* operation, bool has_root, int batches, int iterations) {
     double own[kRepeats + 1] = {}, all[kRepeats + 1] = {};
     for (int batch = 0; batch < batches; ++batch) {
       XLAD_RETURN_IF_ERROR(group_.Barrier());
@@ -136,7 +137,9 @@ class Calibrator {
       }
       own[batch] = static_cast<double>(clock_.NowNs() - start_ns) / 1e3 / iterations;
     }
-    own[kRepeats] = static_cast<double>(clock_.NowNs() - begin_ns) / 1e3;
+    const int64_t now_ns = clock_.NowNs();
+    own[kRepeats] = static_cast<double>(now_ns - counted_ns_) / 1e3;
+    counted_ns_ = now_ns;
     XLAD_RETURN_IF_ERROR(group_.Run(*slowest_, own, all));
     left_us_ -= all[kRepeats];
     return std::vector<double>(all, all + batches);
@@ -145,7 +148,8 @@ class Calibrator {
   Group& group_;
   const Clock& clock_;
   const Options options_;
-  double left_us_;  // The rest of the budget, which is equal on all ranks.
+  double left_us_;          // The rest of the budget, which is equal on all ranks.
+  int64_t counted_ns_ = 0;  // The time until which the time of this rank has been subtracted from the budget.
   std::unique_ptr<Operation> slowest_;
   std::vector<std::byte> input_, output_;
   std::vector<MeasuredPlan> measured_;
