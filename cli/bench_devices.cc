@@ -83,7 +83,9 @@ absl::StatusOr<CollectiveSet> MakeSet(const DeviceBenchOptions& options, int dev
   XLAD_ASSIGN_OR_RETURN(const collectives::CollectivePlan plan, PlanOf(options, spec));
   google::protobuf::RepeatedPtrField<CollectivePlanProto> plans;
   *plans.Add() = collectives::PlanToProto<CollectivePlanProto>(plan, 0);
-  return collectives::MakeCollectiveSet(executable.collectives(), plans, devices);
+  XLAD_ASSIGN_OR_RETURN(CollectiveSet set, collectives::MakeCollectiveSet(executable.collectives(), plans, devices));
+  set.collectives[0].is_given = !options.algorithm.empty() && options.algorithm != collectives::nccl::kNcclEngine;
+  return set;
 }
 
 // The state that the threads of one measurement share.

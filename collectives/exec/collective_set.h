@@ -18,7 +18,8 @@ struct Collective {
   CollectiveSpec spec;
   std::vector<std::vector<int>> groups;  // Rank r of group g is the device groups[g][r].
   CollectivePlan plan;
-  uint64_t hash = 0;  // ScheduleHash(plan, spec).
+  uint64_t hash = 0;      // ScheduleHash(plan, spec).
+  bool is_given = false;  // Whether the user has chosen the plan, which is then not replaced by PlacementRules.
   // "all-reduce.7: all_reduce(sum) f32[8] over 4 ranks"
   std::string ToString() const;
 };

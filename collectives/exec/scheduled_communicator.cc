@@ -228,13 +228,13 @@ absl::StatusOr<ScheduleLink*> ScheduledCommunicator::OpenLink(int peer, int chan
   return links_.by_peer.emplace(std::make_pair(peer, channel), std::move(link)).first->second.get();
 }
 
-absl::Status ScheduledCommunicator::Prepare(int spec, const CollectivePlan* other) {
-  const Collective& collective = options_.collectives->collectives[spec];
+absl::Status ScheduledCommunicator::Prepare(int spec, const Collective* other) {
+  const Collective& collective = other != nullptr ? *other : options_.collectives->collectives[spec];
   const auto [group, rank] = FindGroup(collective, options_.device);
   if (group == nullptr) return absl::OkStatus();
   const std::vector<int>& devices = *group;
-  const CollectivePlan& plan = other != nullptr ? *other : collective.plan;
-  XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(plan, collective.spec, rank));
+  links_.texts.emplace(collective.hash, collective.ToString());
+  XLAD_ASSIGN_OR_RETURN(Schedule schedule, BuildSchedule(collective.plan, collective.spec, rank));
   const int64_t scratch = schedule.scratch * tensor::ByteWidth(collective.spec.type);
   Compiler compiler(collective, std::move(schedule), [this, &devices](int peer_rank, int channel) {
     return OpenLink(devices[peer_rank], kFirstDataChannel + channel);

@@ -38,9 +38,9 @@ class ScheduledCommunicator final : public Communicator {
 
   // Builds the schedule of this device for a collective and opens its links. Does nothing if the device takes no part.
   // Unimplemented, naming the operation, if the schedule needs mapped memory. Must be called before the first launch.
-  // `other`, if it is not null, is the plan to use in place of the collective's. It must be the same on all devices of
-  // the group and use no other channels.
-  absl::Status Prepare(int spec, const CollectivePlan* other = nullptr);
+  // `other`, if it is not null, is the same collective with another plan and its hash, which is used instead. The plan
+  // must be the same on all devices of the group and use no other channels. `other` must outlive the communicator.
+  absl::Status Prepare(int spec, const Collective* other = nullptr);
   absl::Status PrepareAll();
   absl::Status Launch(const CollectiveLaunch& launch) override;
 

@@ -55,4 +55,6 @@ std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const Co
                         .grid = {local, num_hosts}};
 }
 
+PlacementRules RulesOverHosts() { return {"host_chain 1", PlanOverHosts}; }
+
 }  // namespace xlad::collectives

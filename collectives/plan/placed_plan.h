@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "collectives/plan/plan.h"
@@ -17,5 +18,17 @@ namespace xlad::collectives {
 // of the bytes that "direct" sends.
 std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const CollectiveSpec& spec,
                                             const std::vector<int>& hosts);
+
+// The rules by which the ranks of a group replace plans.
+struct PlacementRules {
+  // Rules of equal names replace the same plans by the same plans. Empty if no plan is replaced.
+  std::string name;
+  std::optional<CollectivePlan> (*replace)(const CollectivePlan& plan, const CollectiveSpec& spec,
+                                           const std::vector<int>& hosts) = nullptr;
+};
+
+// Returns the rules of PlanOverHosts. Their name must be changed with each change after which the function returns
+// another plan, because the workers of a task may be of different versions.
+PlacementRules RulesOverHosts();
 
 }  // namespace xlad::collectives

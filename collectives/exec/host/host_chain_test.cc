@@ -1,4 +1,5 @@
 // Reductions among devices of several hosts, which use other schedules than the plan of the coordinator.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "collectives/exec/host/host_communicator.h"
 #include "collectives/exec/testing/everything.h"
 #include "collectives/exec/testing/test_world.h"
 
@@ -29,27 +31,52 @@ Bytes RandomValues(int64_t count, uint64_t seed) {
 }
 
 struct Result {
-  Bytes bytes;                        // The same on all devices.
+  Bytes bytes;                        // Those of the first group, the same on all of its devices.
   std::set<std::pair<int, int>> met;  // The pairs of devices that exchange messages of the collective.
 };
 
-// Runs an AllReduce over all devices of workers that do not share memory, twice in place and once out of place.
+// The rules of some devices. The other devices have those of this version.
+using RulesOfDevices = std::map<int, PlacementRules>;
+// Workers without rules send the texts of workers of the versions that had none.
+const PlacementRules kNoRules;
+
+CollectiveSet SetOf(const CollectiveSpec& spec, int devices) {
+  CollectiveSet set;
+  set.num_devices = devices;
+  set.max_message_bytes = 1 << 24;
+  set.collectives.push_back(MakeCollective(spec, {.algorithm = "direct", .chunks = 2}, devices));
+  return set;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Form(TestWorld* world, int device, const CollectiveSet& set,
+                                                   Recorder* recorder, const RulesOfDevices& rules) {
+  TestWorld::Worker& worker = world->worker_of(device);
+  const auto other = rules.find(device);
+  if (other == rules.end()) return worker.fabric->MakeCommunicator({device, &set, recorder});
+  HostCommunicator::Options options;
+  options.messages = {device, 0, &set, &world->transport(device), &worker.abort, recorder};
+  options.memory = std::shared_ptr<HostMemory>(std::shared_ptr<void>(), &worker.fabric->memory());
+  options.recorder = recorder;
+  options.rules = other->second;
+  return HostCommunicator::Form(options);
+}
+
+// Runs an AllReduce over groups of devices of workers that do not share memory, twice in place and once out of place.
 template <typename T>
-Result RunAllReduce(const DevicesOfWorkers& placement, const CollectiveSpec& spec) {
+Result RunAllReduce(const DevicesOfWorkers& placement, const CollectiveSpec& spec, const RulesOfDevices& rules = {},
+                    bool is_given = false) {
   TestWorld::Options options;
   options.transport.shares_memory = false;
   TestWorld world(placement, options);
   const int n = world.num_devices();
   const int64_t count = spec.input_elements();
-  CollectiveSet set;
-  set.num_devices = n;
-  set.max_message_bytes = 1 << 24;
-  set.collectives.push_back(MakeCollective(spec, {.algorithm = "direct", .chunks = 2}, n));
+  CollectiveSet set = SetOf(spec, n);
+  set.collectives[0].is_given = is_given;
   std::vector<Bytes> results(n);
   std::vector<MessageLog> logs(n);
   world.Run([&](int device) {
     Recorder recorder(device, &set, &RealClock());
-    auto formed = world.worker_of(device).fabric->MakeCommunicator({device, &set, &recorder});
+    auto formed = Form(&world, device, set, &recorder, rules);
     ASSERT_TRUE(formed.ok()) << formed.status();
     recorder.KeepMessages(&logs[device]);
     for (int step = 0; step < 3; ++step) {
@@ -62,7 +89,7 @@ Result RunAllReduce(const DevicesOfWorkers& placement, const CollectiveSpec& spe
       results[device].insert(results[device].end(), out, out + input.size());
     }
   });
-  for (const Bytes& result : results) EXPECT_EQ(result, results[0]);
+  for (int device = 0; device < n; ++device) EXPECT_EQ(results[device], results[device / spec.ranks * spec.ranks]);
   Result result{results[0], {}};
   std::map<uint64_t, int> senders;
   for (int device = 0; device < n; ++device) {
@@ -126,6 +153,87 @@ TEST(HostChain, OnlyNeighborsExchangeMessages) {
   EXPECT_EQ(RunAllReduce<float>({{0, 1}, {2, 3}, {4, 5}}, large).met, expected);
   const CollectiveSpec small = Over(6, 100, tensor::ElementType::kF32, Reduction::kSum);
   EXPECT_EQ(RunAllReduce<float>({{0, 1}, {2, 3}, {4, 5}}, small).met.size(), 30U);
+}
+
+const DevicesOfWorkers kPairs = {{0, 1}, {2, 3}, {4, 5}};
+
+// A group keeps the plan if the rules of one member have another name or none. It is then as if no member had rules.
+TEST(HostChain, AMemberWithoutTheRulesKeepsThePlanOfItsGroup) {
+  const CollectiveSpec spec = Over(6, 20'000, tensor::ElementType::kF32, Reduction::kSum);
+  const Bytes expected = RunAllReduce<float>(kOneWorker, spec).bytes;
+  PlacementRules renamed = RulesOverHosts();
+  renamed.name += "0";
+  for (int device = 0; device < 6; ++device) {
+    for (const PlacementRules& rules : {kNoRules, renamed}) {
+      const Result result = RunAllReduce<float>(kPairs, spec, {{device, rules}});
+      EXPECT_EQ(result.met.size(), 30U) << "device " << device << ", rules " << rules.name;
+      EXPECT_EQ(result.bytes, expected);
+    }
+  }
+  RulesOfDevices none;
+  for (int device = 0; device < 6; ++device) none[device] = kNoRules;
+  EXPECT_EQ(RunAllReduce<float>(kPairs, spec, none).met.size(), 30U);
+  for (auto& [device, rules] : none) rules = RulesOverHosts();
+  EXPECT_EQ(RunAllReduce<float>(kPairs, spec, none).met.size(), 14U);
+}
+
+// Each group decides for itself: the group of devices 0 to 3 replaces the plan, and the group of device 7 does not.
+TEST(HostChain, OtherGroupsReplaceThePlan) {
+  const CollectiveSpec spec = Over(4, 20'000, tensor::ElementType::kF32, Reduction::kSum);
+  const auto met = RunAllReduce<float>({{0, 1}, {2, 3}, {4, 5}, {6, 7}}, spec, {{7, kNoRules}}).met;
+  std::set<std::pair<int, int>> expected;
+  for (int a = 0; a < 8; ++a) {
+    for (int b = 0; b < 8; ++b) {
+      const bool are_neighbors = a / 2 == b / 2 || std::abs(a - b) == 2;
+      if (a != b && a / 4 == b / 4 && (a >= 4 || are_neighbors)) expected.insert({a, b});
+    }
+  }
+  EXPECT_EQ(met, expected);
+}
+
+TEST(HostChain, APlanThatTheUserHasGivenRemains) {
+  const CollectiveSpec spec = Over(6, 20'000, tensor::ElementType::kF32, Reduction::kSum);
+  EXPECT_EQ(RunAllReduce<float>(kPairs, spec, {}, /*is_given=*/true).met.size(), 30U);
+}
+
+std::optional<CollectivePlan> ReplaceNothing(const CollectivePlan&, const CollectiveSpec&, const std::vector<int>&) {
+  return std::nullopt;
+}
+std::optional<CollectivePlan> ReplaceWithOneChunk(const CollectivePlan& plan, const CollectiveSpec& spec,
+                                                  const std::vector<int>& hosts) {
+  std::optional<CollectivePlan> other = PlanOverHosts(plan, spec, hosts);
+  if (other.has_value()) other->chunks = 1;
+  return other;
+}
+
+// If rules of the same name replace plans differently, no device gets a communicator, and the errors have both plans.
+TEST(HostChain, DifferentPlansAreAnErrorOnAllDevices) {
+  const std::pair<PlacementRules, std::string> cases[] = {
+      {{RulesOverHosts().name, ReplaceNothing}, "\"direct chunks=2"},
+      {{RulesOverHosts().name, ReplaceWithOneChunk}, "\"host_chain chunks=1 "}};
+  const CollectiveSpec spec = Over(6, 100'000, tensor::ElementType::kF32, Reduction::kSum);
+  for (const auto& [rules, text] : cases) {
+    for (const std::set<int>& others : {std::set<int>{0}, {3}, {5}, {2, 3}, {0, 3, 4}}) {
+      RulesOfDevices of_devices;
+      for (const int device : others) of_devices[device] = rules;
+      TestWorld::Options options;
+      options.transport.shares_memory = false;
+      TestWorld world(kPairs, options);
+      const CollectiveSet set = SetOf(spec, 6);
+      std::vector<absl::Status> statuses(6);
+      world.Run([&](int device) {
+        Recorder recorder(device, &set, &RealClock());
+        statuses[device] = Form(&world, device, set, &recorder, of_devices).status();
+      });
+      for (const absl::Status& status : statuses) {
+        EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+        EXPECT_THAT(std::string(status.message()),
+                    ::testing::AllOf(::testing::HasSubstr("all_reduce"), ::testing::HasSubstr(text),
+                                     ::testing::HasSubstr("\"host_chain chunks=6 "), ::testing::HasSubstr("expected"),
+                                     ::testing::HasSubstr("device ")));
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,18 +1,19 @@
 #include "collectives/exec/host/host_communicator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
 #include "collectives/exec/text_links.h"
-#include "collectives/plan/placed_plan.h"
 
 namespace xlad::collectives {
 namespace {
 
-constexpr char kEndOfAddress[] = "\t";  // Between the address of a device and its greeting.
+// Between the address of a device, its greeting, and the name of its rules.
+constexpr char kSeparator = '\t';
 
 // Whether two processes are the same, or may share memory.
 bool AreOnOneHost(const HostAddress& a, const HostAddress& b) {
@@ -34,7 +35,14 @@ class HostCommunicator::Meeting : public TextLinks {
     return hosts;
   }
 
-  std::map<int, HostAddress> addresses;  // The addresses by device, including this device.
+  // Whether the rules of all devices have this name.
+  bool HaveRules(const std::vector<int>& devices, const std::string& name) const {
+    return std::all_of(devices.begin(), devices.end(), [&](int device) { return rules.at(device) == name; });
+  }
+
+  // By device, including this device.
+  std::map<int, HostAddress> addresses;
+  std::map<int, std::string> rules;  // The names of the rules. Empty for a worker of a version without rules.
 };
 
 absl::StatusOr<std::unique_ptr<HostCommunicator>> HostCommunicator::Form(const Options& options) {
@@ -50,35 +58,28 @@ absl::StatusOr<std::unique_ptr<HostCommunicator>> HostCommunicator::Form(const O
 // groups.
 absl::Status HostCommunicator::FormGroups() {
   const std::vector<Collective>& collectives = options_.messages.collectives->collectives;
-  const int device = options_.messages.device;
   mapped_.resize(collectives.size());
   Meeting meeting(options_.messages.transport, options_.messages.first_channel + kHostChannel);
   const absl::Status status = [&]() -> absl::Status {
-    const std::vector<int> peers = messages_->Peers();
-    meeting.addresses[device] = options_.memory->address();
-    const std::string own = absl::StrCat(options_.memory->address().Encode(), kEndOfAddress, options_.greeting);
-    for (const int peer : peers) XLAD_RETURN_IF_ERROR(meeting.Send(peer, own));
-    for (const int peer : peers) {
-      XLAD_ASSIGN_OR_RETURN(const std::string text, meeting.Receive(peer));
-      const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(kEndOfAddress, 1));
-      XLAD_ASSIGN_OR_RETURN(meeting.addresses[peer], HostAddress::Decode(parts.first));
-      greetings_[peer] = parts.second;
-    }
+    XLAD_RETURN_IF_ERROR(Greet(&meeting));
     for (size_t i = 0; i < collectives.size(); ++i) {
       const int spec = static_cast<int>(i);
-      const auto [devices, rank] = FindGroup(collectives[i], device);
+      const auto [devices, rank] = FindGroup(collectives[i], options_.messages.device);
       if (devices == nullptr) continue;
       HostGroup* group = nullptr;
       if (HostGroup::CanRun(collectives[i])) {
         XLAD_ASSIGN_OR_RETURN(group, FormGroup(*devices, rank, &meeting));
       }
       if (group == nullptr) {
-        const auto plan = PlanOverHosts(collectives[i].plan, collectives[i].spec, meeting.HostsOf(*devices));
-        XLAD_RETURN_IF_ERROR(messages_->Prepare(spec, plan.has_value() ? &*plan : nullptr));
+        XLAD_RETURN_IF_ERROR(PlacePlan(spec, *devices, meeting));
         continue;
       }
       mapped_[i].group = group;
       XLAD_ASSIGN_OR_RETURN(mapped_[i].operation, group->Prepare(collectives[i], spec));
+    }
+    XLAD_RETURN_IF_ERROR(ComparePlans(&meeting));
+    for (int spec = 0; spec < std::ssize(collectives); ++spec) {
+      if (!IsMapped(spec)) XLAD_RETURN_IF_ERROR(messages_->Prepare(spec, &PlacedAs(spec)));
     }
     return meeting.WaitUntilReceived();
   }();
@@ -86,6 +87,86 @@ absl::Status HostCommunicator::FormGroups() {
   options_.messages.abort->Raise({status, ""});
   meeting.Revoke();
   return status;
+}
+
+// Exchanges addresses, greetings and the names of rules with all peers. A worker of a version without rules sends no
+// name, and takes the name that it receives as a part of the greeting, whose end it ignores.
+absl::Status HostCommunicator::Greet(Meeting* meeting) {
+  const int device = options_.messages.device;
+  const std::vector<int> peers = messages_->Peers();
+  meeting->addresses[device] = options_.memory->address();
+  meeting->rules[device] = options_.rules.name;
+  std::string own = options_.memory->address().Encode();
+  absl::StrAppend(&own, std::string(1, kSeparator), options_.greeting);
+  if (!options_.rules.name.empty()) absl::StrAppend(&own, std::string(1, kSeparator), options_.rules.name);
+  for (const int peer : peers) XLAD_RETURN_IF_ERROR(meeting->Send(peer, own));
+  for (const int peer : peers) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, meeting->Receive(peer));
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits(kSeparator, 1));
+    XLAD_ASSIGN_OR_RETURN(meeting->addresses[peer], HostAddress::Decode(parts.first));
+    const size_t end = parts.second.rfind(kSeparator);
+    greetings_[peer] = parts.second.substr(0, end);
+    meeting->rules[peer] = end == std::string::npos ? "" : parts.second.substr(end + 1);
+  }
+  return absl::OkStatus();
+}
+
+const Collective& HostCommunicator::PlacedAs(int spec) const {
+  const auto found = placed_.find(spec);
+  return found != placed_.end() ? found->second : options_.messages.collectives->collectives[spec];
+}
+
+// Decides whether a group replaces the plan of a collective. All members know the addresses and the rules of all
+// members, so they decide alike.
+absl::Status HostCommunicator::PlacePlan(int spec, const std::vector<int>& devices, const Meeting& meeting) {
+  const Collective& collective = options_.messages.collectives->collectives[spec];
+  const PlacementRules& rules = options_.rules;
+  if (collective.is_given || rules.name.empty() || !meeting.HaveRules(devices, rules.name)) return absl::OkStatus();
+  std::optional<CollectivePlan> plan = rules.replace(collective.plan, collective.spec, meeting.HostsOf(devices));
+  if (!plan.has_value()) return absl::OkStatus();
+  Collective placed = collective;
+  placed.name = absl::StrCat(collective.name, " (plan ", plan->ToString(), ")");
+  placed.plan = *std::move(plan);
+  XLAD_ASSIGN_OR_RETURN(placed.hash, ScheduleHash(placed.plan, placed.spec));
+  placed_[spec] = std::move(placed);
+  return absl::OkStatus();
+}
+
+// Compares the hashes of all plans with those of each peer whose rules have the same name. If a plan differs, both
+// devices send each other their plan. Each device does this only with its first peer that differs, so devices do not
+// wait for each other in a cycle.
+absl::Status HostCommunicator::ComparePlans(Meeting* meeting) const {
+  const std::vector<Collective>& collectives = options_.messages.collectives->collectives;
+  const int device = options_.messages.device;
+  std::vector<int> peers = messages_->Peers();
+  std::erase_if(
+      peers, [&](int peer) { return options_.rules.name.empty() || !meeting->HaveRules({peer}, options_.rules.name); });
+  std::vector<uint64_t> own, theirs(collectives.size());
+  for (int spec = 0; spec < std::ssize(collectives); ++spec) own.push_back(PlacedAs(spec).hash);
+  const size_t bytes = own.size() * sizeof(uint64_t);
+  for (const int peer : peers) {
+    XLAD_RETURN_IF_ERROR(meeting->Send(peer, std::string(reinterpret_cast<const char*>(own.data()), bytes)));
+  }
+  for (const int peer : peers) {
+    XLAD_ASSIGN_OR_RETURN(const std::string text, meeting->Receive(peer));
+    if (text.size() != bytes) {
+      return absl::DataLossError(absl::StrCat("found ", text.size(), " bytes of hashes of plans of ",
+                                              options_.messages.transport->Describe(peer), ", expected ", bytes));
+    }
+    if (bytes > 0) std::memcpy(theirs.data(), text.data(), bytes);
+    for (int spec = 0; spec < std::ssize(collectives); ++spec) {
+      const std::vector<int>* const group = FindGroup(collectives[spec], device).first;
+      const bool are_together = group != nullptr && std::find(group->begin(), group->end(), peer) != group->end();
+      if (!are_together || own[spec] == theirs[spec]) continue;
+      const std::string plan = PlacedAs(spec).plan.ToString();
+      XLAD_RETURN_IF_ERROR(meeting->Send(peer, plan));
+      XLAD_ASSIGN_OR_RETURN(const std::string other, meeting->Receive(peer));
+      return absl::FailedPreconditionError(absl::StrCat(
+          collectives[spec].ToString(), ": found plan \"", other, "\" on ", options_.messages.transport->Describe(peer),
+          ", expected \"", plan, "\" as on device ", device, ": start the same version of xlad on all workers"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Rank 0 creates the area and sends its name to the others. They answer whether they can map the area and each other's

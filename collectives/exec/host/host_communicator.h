@@ -13,6 +13,7 @@
 #include "collectives/exec/host/host_group.h"
 #include "collectives/exec/progress_thread.h"
 #include "collectives/exec/scheduled_communicator.h"
+#include "collectives/plan/placed_plan.h"
 
 namespace xlad::collectives {
 
@@ -26,11 +27,15 @@ class HostCommunicator final : public Communicator {
     // run while the device computes.
     Recorder* recorder = nullptr;
     std::string greeting;  // A text of at most about 1000 bytes that each peer gets.
+    // Replaces plans of collectives that use messages. If the rules of the members of a group have different names, the
+    // group keeps the plan.
+    PlacementRules rules = RulesOverHosts();
   };
 
   // Forms a ScheduledCommunicator. Then forms a HostGroup for each group of devices that can reach each other's memory
   // and has a collective that HostGroup can run. The members of a group decide together: if one of them cannot map the
-  // memory, all use messages. Only results in mode kFast depend on this. Blocks until the peers call Form too.
+  // memory, all use messages. Only results in mode kFast depend on this. FailedPrecondition, with both plans, if two
+  // members with rules of the same name run a collective with different plans. Blocks until the peers call Form too.
   static absl::StatusOr<std::unique_ptr<HostCommunicator>> Form(const Options& options);
 
   absl::Status Launch(const CollectiveLaunch& launch) override;
@@ -47,11 +52,17 @@ class HostCommunicator final : public Communicator {
 
   explicit HostCommunicator(const Options& options) : options_(options) {}
   absl::Status FormGroups();
+  absl::Status Greet(Meeting* meeting);
+  absl::Status PlacePlan(int spec, const std::vector<int>& devices, const Meeting& meeting);
+  absl::Status ComparePlans(Meeting* meeting) const;
+  // The collective with the plan that runs if the collective uses messages.
+  const Collective& PlacedAs(int spec) const;
   absl::StatusOr<HostGroup*> FormGroup(const std::vector<int>& devices, int rank, Meeting* meeting);
   bool IsMapped(int spec) const { return spec >= 0 && spec < std::ssize(mapped_) && mapped_[spec].group != nullptr; }
   absl::Status Check(const HostOperation& operation, const CollectiveLaunch& launch) const;
 
   const Options options_;
+  std::map<int, Collective> placed_;  // The collectives whose plans are replaced, by spec.
   std::unique_ptr<ScheduledCommunicator> messages_;
   std::map<int, std::string> greetings_;
   std::map<std::vector<int>, std::unique_ptr<HostGroup>> groups_;  // By devices; null if the group uses messages.

@@ -114,5 +114,18 @@ TEST(NcclRulesTest, VersionsOfBothNumberings) {
   EXPECT_EQ(VersionText(22809), "2.28.9");
 }
 
+// Later versions send more text after the endpoint, separated by a tab.
+TEST(NcclRulesTest, TextAfterAnEndpointDoesNotChangeWhatItCanDo) {
+  Endpoint endpoint;
+  endpoint.machine = "boot host";
+  endpoint.gpu = "0000:01:00.0";
+  endpoint.version = 22304;
+  const Endpoint decoded = Endpoint::Decode(endpoint.Encode() + "\t" + "more");
+  EXPECT_EQ(decoded.gpu, endpoint.gpu);
+  EXPECT_EQ(decoded.machine, endpoint.machine);
+  EXPECT_EQ(decoded.version, endpoint.version);
+  EXPECT_EQ(Endpoint::Decode("\tmore").gpu, "");
+}
+
 }  // namespace
 }  // namespace xlad::collectives::nccl
