@@ -1,5 +1,7 @@
 #include "compiler/compile.h"
 
+#include <algorithm>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/kernel_abi.h"
@@ -82,9 +84,42 @@ absl::Status ExpectValues(const Module& module) {
   return absl::OkStatus();
 }
 
+// Whether a loop, which may be inside of another loop or of a branch, has no known number of iterations.
+template <typename Steps>
+bool HasUncountedLoop(const Steps& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const Step& step) {
+    const WhileStep& loop = step.while_();
+    if (step.has_while_() && loop.trip_count() < 0) return true;
+    if (HasUncountedLoop(loop.condition()) || HasUncountedLoop(loop.body())) return true;
+    return std::any_of(step.if_().branches().begin(), step.if_().branches().end(),
+                       [](const IfStep::Branch& branch) { return HasUncountedLoop(branch.steps()); });
+  });
+}
+
+// Whether a number of the module depends on the sign or payload of a NaN. LLVM does not define them, so optimized code
+// may compute others than quickly compiled code.
+bool ObservesNans(const Module& module) {
+  const auto observes = [](const Instruction& i) {
+    if (i.opcode() == Opcode::kTopk) return true;  // It uses the total order of floats.
+    if (i.opcode() == Opcode::kCompare) {
+      return i.attributes().comparison_type == hlo::ComparisonType::kFloatTotalOrder;
+    }
+    if (i.opcode() != Opcode::kBitcastConvert) return false;
+    const ElementType from = i.operand(0)->shape().type();
+    return from != i.shape().type() && (tensor::IsFloating(from) || tensor::IsComplex(from));
+  };
+  for (const auto& computation : module.computations()) {
+    for (const auto& i : computation->instructions()) {
+      if (observes(*i)) return true;
+    }
+  }
+  return false;
+}
+
 // Whether the program may run on quickly compiled code. Optimized code replaces it only between two steps, so a step on
 // quickly compiled code must not take much longer than the time that compiling quickly saves.
-bool MayBeQuick(const std::vector<Step>& steps) {
+bool MayBeQuick(const Module& module, const std::vector<Step>& steps) {
+  if (HasUncountedLoop(steps) || ObservesNans(module)) return false;
   // The work of less than a second: an operation on floats, or a byte, takes at most about 1 ns.
   constexpr double kMaxWork = 1e9;
   double work = 0;
@@ -114,7 +149,7 @@ absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request,
   FillProgram(request, compilation, donation, &result.executable);
   FillRematerialization(compilation, &result.executable);
   const int64_t start = RealClock().NowNs();
-  const bool quick = options.quick && MayBeQuick(compilation.steps.steps);
+  const bool quick = options.quick && MayBeQuick(*compilation.module, compilation.steps.steps);
   XLAD_ASSIGN_OR_RETURN(EmittedCode code,
                         EmitCode(request.target(), compilation.steps, {want_listings, options.objects, quick}));
   compilation.times.push_back({"emit-code", RealClock().NowNs() - start});

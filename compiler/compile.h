@@ -41,8 +41,8 @@ struct CompileOptions {
   // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs,
   // nor if listings are wanted.
   ObjectCache* objects = nullptr;
-  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick), unless a step would then take
-  // long. Executable.quick says whether there is such an object.
+  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick), unless a step could then take
+  // long or the program observes the signs or payloads of NaNs. Executable.quick says whether there is such an object.
   bool quick = false;
 };
 

@@ -54,6 +54,110 @@ TEST(Compile, FillsTheExecutable) {
   EXPECT_NE(BuffersText(*executable).find("donated"), std::string::npos);
 }
 
+bool IsQuick(const std::string& text) {
+  CompileOptions options;
+  options.quick = true;
+  const auto result = CompileWithListings(RequestFor(text), options, false);
+  EXPECT_TRUE(result.ok()) << result.status() << text;
+  return result.ok() && result->executable.quick();
+}
+
+// A loop that computes sin(x) n times, where n is `count`: a computation `run` and what it calls.
+std::string Loop(const std::string& count) {
+  return R"(HloModule loop
+body {
+  t = (s32[], s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] get-tuple-element(t), index=1
+  x = f32[64] get-tuple-element(t), index=2
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  y = f32[64] sine(x)
+  ROOT r = (s32[], s32[], f32[64]) tuple(j, n, y)
+}
+condition {
+  t = (s32[], s32[], f32[64]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] get-tuple-element(t), index=1
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+run {
+  a = (s32[], f32[64]) parameter(0)
+  given = s32[] get-tuple-element(a), index=0
+  x = f32[64] get-tuple-element(a), index=1
+  n = s32[] )" +
+         count + R"(
+  zero = s32[] constant(0)
+  t = (s32[], s32[], f32[64]) tuple(zero, n, x)
+  w = (s32[], s32[], f32[64]) while(t), condition=condition, body=body
+  y = f32[64] get-tuple-element(w), index=2
+  ROOT r = (s32[], f32[64]) tuple(given, y)
+}
+)";
+}
+
+// A step may only be on quick code if it cannot take long.
+TEST(Compile, LoopsOfUnknownLengthAreNotCompiledQuickly) {
+  const std::string called = R"(ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[64] parameter(1)
+  a = (s32[], f32[64]) tuple(n, x)
+  ROOT r = (s32[], f32[64]) call(a), to_apply=run
+})";
+  const std::string in_branch = R"(skip {
+  ROOT a = (s32[], f32[64]) parameter(0)
+}
+ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[64] parameter(1)
+  p = pred[] parameter(2)
+  a = (s32[], f32[64]) tuple(n, x)
+  ROOT r = (s32[], f32[64]) conditional(p, a, a), true_computation=skip, false_computation=run
+})";
+  const std::string in_loop = R"(outer {
+  t = (s32[], (s32[], f32[64])) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  a = (s32[], f32[64]) get-tuple-element(t), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  b = (s32[], f32[64]) call(a), to_apply=run
+  ROOT r = (s32[], (s32[], f32[64])) tuple(j, b)
+}
+twice {
+  t = (s32[], (s32[], f32[64])) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  two = s32[] constant(2)
+  ROOT c = pred[] compare(i, two), direction=LT
+}
+ENTRY e {
+  n = s32[] parameter(0)
+  x = f32[64] parameter(1)
+  a = (s32[], f32[64]) tuple(n, x)
+  zero = s32[] constant(0)
+  t = (s32[], (s32[], f32[64])) tuple(zero, a)
+  ROOT w = (s32[], (s32[], f32[64])) while(t), condition=twice, body=outer
+})";
+  for (const std::string& entry : {called, in_branch, in_loop}) {
+    EXPECT_TRUE(IsQuick(Loop("constant(5)") + entry)) << entry;
+    EXPECT_FALSE(IsQuick(Loop("copy(given)") + entry)) << entry;
+  }
+}
+
+// The signs and payloads of NaNs are not the same in quick and optimized code.
+TEST(Compile, ProgramsThatObserveNansAreNotCompiledQuickly) {
+  const auto program = [](const std::string& result) {
+    return absl::StrCat("HloModule m\nENTRY e {\n  x = f32[64] parameter(0)\n  y = f32[64] parameter(1)\n",
+                        "  i = s32[64] parameter(2)\n  z = f32[64] multiply(x, y)\n  ROOT r = ", result, "\n}");
+  };
+  EXPECT_TRUE(IsQuick(program("pred[64] compare(z, y), direction=LT")));
+  EXPECT_TRUE(IsQuick(program("f32[64] bitcast-convert(i)")));
+  EXPECT_TRUE(IsQuick(program("s32[64] convert(z)")));
+  EXPECT_FALSE(IsQuick(program("pred[64] compare(z, y), direction=LT, type=TOTALORDER")));
+  EXPECT_FALSE(IsQuick(program("s32[64] bitcast-convert(z)")));
+  EXPECT_FALSE(IsQuick(program("u16[64,2] bitcast-convert(z)")));
+  EXPECT_FALSE(IsQuick(program("bf16[64,2] bitcast-convert(z)")));
+}
+
 // x + 1 as TensorFlow writes it has eight instructions. The compiled program has one fused addition.
 constexpr char kXPlusOne[] = R"(HloModule cluster_0.9, alias_passthrough_params=true
 
