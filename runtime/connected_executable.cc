@@ -1,8 +1,5 @@
 #include "runtime/connected_executable.h"
 
-#include <google/protobuf/util/field_comparator.h>
-#include <google/protobuf/util/message_differencer.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +9,7 @@
 #include "base/log.h"
 #include "proto/device_name.h"
 #include "proto/mesh.h"
+#include "proto/only_code.h"
 #include "runtime/host_threads.h"
 #include "runtime/index_text.h"
 
@@ -46,19 +44,9 @@ absl::StatusOr<Executable> Parse(const StoredExecutable& stored) {
 }
 
 absl::Status CheckOnlyCodeDiffers(const Executable& now, const Executable& next) {
-  google::protobuf::util::DefaultFieldComparator comparator;
-  comparator.set_treat_nan_as_equal(true);
-  google::protobuf::util::MessageDifferencer differencer;
-  differencer.set_field_comparator(&comparator);
-  std::string differences;
-  differencer.ReportDifferencesToString(&differences);
-  for (const int field : {Executable::kObjectCodeFieldNumber, Executable::kQuickFieldNumber}) {
-    differencer.IgnoreField(Executable::descriptor()->FindFieldByNumber(field));
-  }
-  if (differencer.Compare(now, next)) return absl::OkStatus();
-  constexpr size_t kMaxText = 300;
-  const std::string first = differences.substr(0, std::min(differences.find('\n'), kMaxText));
-  return absl::InvalidArgumentError(absl::StrCat("executable '", next.name(), "': found another program (", first,
+  const std::string difference = FirstDifferenceBesidesCode(now, next);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("executable '", next.name(), "': found another program (", difference,
                                                  "), expected one in which only the code of the kernels differs"));
 }
 
@@ -185,7 +173,7 @@ absl::Status ConnectedExecutable::MakeLauncher(int index, const Code& code) {
   return absl::OkStatus();
 }
 
-absl::Status ConnectedExecutable::ReplaceCode(const StoredExecutable& stored) {
+absl::Status ConnectedExecutable::ReplaceCode(StoredExecutable stored) {
   if (codes_.size() != 1) {
     return absl::FailedPreconditionError(absl::StrCat("found shards that run ", codes_.size(),
                                                       " executables, expected one: code is replaced only in jobs on "
@@ -193,6 +181,7 @@ absl::Status ConnectedExecutable::ReplaceCode(const StoredExecutable& stored) {
   }
   XLAD_CHECK(replacement_ == nullptr);
   XLAD_ASSIGN_OR_RETURN(Executable next, Parse(stored));
+  stored.bytes = std::string();  // Frees the memory of the constants in it.
   const Code& now = codes_[0];
   XLAD_RETURN_IF_ERROR(CheckOnlyCodeDiffers(now.loaded->executable(), next));
   // The shards keep their buffers, with the constants that are already there.

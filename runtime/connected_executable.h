@@ -69,7 +69,7 @@ class ConnectedExecutable {
   // shard runs the new code from its next step on. Steps may run in the meantime. Must be called after Prepare of all
   // shards, and at most once. FailedPrecondition if the shards run several executables, InvalidArgument with the first
   // difference if anything but the code differs, and the errors of Load. After an error, the shards keep their code.
-  absl::Status ReplaceCode(const StoredExecutable& stored);
+  absl::Status ReplaceCode(StoredExecutable stored);
   // Whether the last step of the shard ran quickly compiled code (Executable.quick).
   bool RanQuickCode(int index) const { return shards_[index]->code->loaded->executable().quick(); }
 

@@ -414,6 +414,28 @@ TEST(TaskExecutor, AProgramThatDiffersIsRefusedAndTheStepsContinue) {
   }
 }
 
+TEST(TaskExecutor, NewCodeCanBeRequestedAgainAfterAnError) {
+  for (const bool is_damaged : {false, true}) {
+    TaskCluster cluster({{0, 1, 2, 3}}, QuickExecutable(), LongSpec());
+    const std::string digest = Add(MakeExecutable(), &cluster);
+    TestListener& listener = *cluster.listeners[0];
+    listener.WaitFor([&] { return listener.ready; });
+    cluster.store.blobs["damaged"] = "damaged";
+    cluster.ForAll([&](TaskExecutor& task, TestListener&) { task.ReplaceCode(is_damaged ? "damaged" : "missing"); });
+    int64_t lease = 0;
+    do {
+      ++lease;
+      cluster.ForAll([&](TaskExecutor& task, TestListener&) {
+        task.ReplaceCode(digest);
+        task.Lease(lease);
+      });
+      listener.WaitFor([&] { return std::ssize(listener.losses) >= lease; });
+      ASSERT_EQ(listener.failed_at, -1) << listener.failure.status;
+    } while (listener.quick_code.back());
+    EXPECT_EQ(listener.losses, Reference(lease).losses);
+  }
+}
+
 // A task that ends while it reads the new code does not wait for it.
 TEST(TaskExecutor, TheEndOfATaskEndsTheReplacement) {
   TaskCluster cluster({{0, 1, 2, 3}}, QuickExecutable());
