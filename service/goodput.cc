@@ -25,7 +25,8 @@ class TimeSheet {
     const int64_t ns = event.unix_ns() - since_ns_;
     switch (event.event_case()) {
       case JobEvent::kBuilt: {
-        if (phase_ != Phase::kWaiting || ns < 0) return;
+        // No job waits for the build of optimized code (only_code).
+        if (phase_ != Phase::kWaiting || ns < 0 || event.built().only_code()) return;
         const auto compile_ns = static_cast<int64_t>(event.built().compile_ms() * kNsPerMs);
         Take("compile", std::clamp<int64_t>(compile_ns, 0, ns));
         return;

@@ -75,6 +75,33 @@ TEST(GoodputTest, AFailureAndADrain) {
                                            {"wait", 1.5 + 1}}));
 }
 
+// The second build, for which the job does not wait, may end before, during and after its first attempt.
+TEST(GoodputTest, OptimizedCodeThatReplacesQuickCodeIsNotWaitedFor) {
+  const std::map<int64_t, AttemptTime> steps = {{1, {8000, 500}}, {2, {9000, 0}}};
+  Events quick;
+  quick.Submitted(0);
+  quick.Built(1, 800);
+  quick.Placed(4, 1);
+  quick.Started(5, 1);
+  quick.Failed(15);
+  quick.Placed(16, 2);
+  quick.Started(17, 2);
+  quick.Ended(27);
+  for (const double optimized : {3.5, 4.5, 10.0, 15.5, 16.5}) {
+    Events both;
+    for (const JobEvent& event : quick.list) {
+      const auto at_ns = kStart + static_cast<int64_t>(optimized * kNsPerSecond);
+      if (event.unix_ns() > at_ns && both.list.back().unix_ns() < at_ns) {
+        both.Built(optimized, 600);
+        both.list.back().mutable_built()->set_only_code(true);
+      }
+      both.list.push_back(event);
+    }
+    ASSERT_EQ(both.list.size(), quick.list.size() + 1);
+    EXPECT_EQ(Measured(both, steps), Measured(quick, steps)) << optimized;
+  }
+}
+
 TEST(GoodputTest, AnOpenJobThatWaits) {
   Events events;
   EXPECT_TRUE(Measured(events, {}).empty());
