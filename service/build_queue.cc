@@ -54,11 +54,19 @@ bool BuildQueue::HasRoom() const {
          std::count_if(running_.begin(), running_.end(), is_young) < options_.young;
 }
 
+bool BuildQueue::HasRoomForLater() const {
+  const int64_t old_before_ns = options_.clock->NowNs() - options_.old_after_ms * kNsPerMs;
+  const auto is_later = [](const auto& build) { return !build->is_urgent; };
+  const auto is_young = [&](const auto& build) { return !build->is_urgent && build->started_ns > old_before_ns; };
+  return std::count_if(running_.begin(), running_.end(), is_later) < options_.not_urgent &&
+         std::none_of(running_.begin(), running_.end(), is_young);
+}
+
 BuildQueue::Builds::iterator BuildQueue::Next() {
   const auto is_urgent = [](const auto& build) { return build->is_urgent; };
   const auto urgent = std::find_if(waiting_.begin(), waiting_.end(), is_urgent);
   if (urgent != waiting_.end()) return HasRoom() ? urgent : waiting_.end();
-  return std::all_of(running_.begin(), running_.end(), is_urgent) ? waiting_.begin() : waiting_.end();
+  return HasRoomForLater() ? waiting_.begin() : waiting_.end();
 }
 
 void BuildQueue::StartBuilds() {

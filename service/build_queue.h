@@ -3,8 +3,9 @@
 // Builds start in the order in which they were added. A build that has run for `old_after_ms` no longer counts toward
 // the limit `young`, so two programs that take minutes leave room for a small one that was added after them.
 //
-// An urgent build is one for which its job waits. Other builds start only when no urgent one waits, one at a time, and
-// do not count toward the limits.
+// An urgent build is one for which its job waits. Other builds start only when no urgent one waits. They do not count
+// toward these limits, but have limits of their own: one at a time, not counting those that have run for
+// `old_after_ms`, and `not_urgent` of all ages.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +25,7 @@ namespace xlad::service {
 struct BuildQueueOptions {
   int young = 2;  // The maximum number of running builds, not counting those that have run for `old_after_ms`.
   int all = 8;    // The maximum number of running builds, counting all.
+  int not_urgent = 3;  // The maximum number of running builds that are not urgent.
   int64_t old_after_ms = 3000;
   const Clock* clock = &RealClock();
 };
@@ -58,7 +60,8 @@ class BuildQueue {
   // The caller of the following methods must hold mutex_.
   void StartBuilds();
   Builds::iterator Next();  // The build to start now, or the end of waiting_.
-  bool HasRoom() const;
+  bool HasRoom() const;          // Whether one more urgent build may run.
+  bool HasRoomForLater() const;  // Whether one more build that is not urgent may run.
   void TakeDone(Builds* done);
 
   const BuildQueueOptions options_;

@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 class BuildQueueTest : public ::testing::Test {
  protected:
   static BuildQueueOptions Options(const Clock* clock) {
-    return {.young = 2, .all = 4, .old_after_ms = 1000, .clock = clock};
+    return {.young = 2, .all = 4, .not_urgent = 2, .old_after_ms = 1000, .clock = clock};
   }
 
   // Adds a build that ends when the test ends it or when it is cancelled.
@@ -106,6 +106,19 @@ TEST_F(BuildQueueTest, BuildsThatAreNotUrgentWaitAndTakeNoRoom) {
   queue_.Cancel("later2");
   LetEnd("c");
   LetEnd("d");
+}
+
+TEST_F(BuildQueueTest, LongBuildsThatAreNotUrgentLeaveRoomForFewOthers) {
+  for (const char* job : {"long1", "long2", "long3"}) Add(job, /*is_urgent=*/false);
+  EXPECT_THAT(WaitForStarted(1), ElementsAre("long1"));
+  clock_.Advance(1001 * kNsPerMs);
+  EXPECT_THAT(WaitForStarted(2), ElementsAre("long1", "long2"));
+  clock_.Advance(1001 * kNsPerMs);
+  Add("urgent");
+  EXPECT_THAT(WaitForStarted(3), ElementsAre("long1", "long2", "urgent")) << "at most two that are not urgent";
+  LetEnd("long1");
+  EXPECT_EQ(WaitForStarted(4)[3], "long3");
+  for (const char* job : {"urgent", "long2", "long3"}) LetEnd(job);
 }
 
 TEST_F(BuildQueueTest, TheDestructorCancelsRunningBuilds) {

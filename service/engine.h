@@ -172,6 +172,8 @@ class Engine {
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, const ChildLimits& limits);
+  // Builds the program of a quick executable with optimized code that may replace it.
+  absl::StatusOr<BuiltProgram> BuildOptimized(const StartOptimizing& request, const ChildLimits& limits);
   ChildLimits LimitsOf(CancelSignal* cancel) const;  // The limits of a build that this signal cancels.
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& job_id,
                                         const ChildLimits& limits);

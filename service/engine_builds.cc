@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "service/access.h"
 #include "service/engine.h"
+#include "service/new_code.h"
 #include "service/placement/device_mix.h"
 #include "storage/job_uris.h"
 #include "tensor/safetensors.h"
@@ -13,7 +14,9 @@
 namespace xlad::service {
 namespace {
 
-constexpr int kOptimizingNice = 10;  // See setpriority(2).
+// See setpriority(2). If the steps of jobs use all cores, a thread of such a build gets about a third of the time of a
+// thread of theirs.
+constexpr int kOptimizingNice = 5;
 
 // Checks that the checkpoint has the state parameters of the job, because workers could never load another one.
 absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
@@ -96,6 +99,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
     XLAD_RETURN_IF_ERROR(CheckSameProgram(executable, other));
   }
   built.quick = executable.quick();
+  built.compiler = BuildId(options_.program_path);
   built.plan.target = executable.target();
   XLAD_ASSIGN_OR_RETURN(built.plan.plans, PlanCollectives(executable, DeviceCount(request.mesh)));
   built.batch_axes = BatchAxes(executable, build.spec(), request.mesh);
@@ -123,14 +127,16 @@ absl::StatusOr<BuiltProgram> Engine::RunBuild(const BuildRequest& build, const s
                           return OwnerOfKey(job->client_key);
                         }));
   const int64_t start_ns = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, user, [&](const BuildRequest& request) {
+  const auto build_in_child = [&](const BuildRequest& request) {
     std::optional<std::string> not_isolated;
     const std::optional<storage::EntryFolder> objects = ObjectsFor(user);
     auto response = BuildInChild(options_.program_path, request, limits, &not_isolated,
                                  objects.has_value() ? &*objects : nullptr);
     if (not_isolated.has_value()) NoteIsolation(*not_isolated);  // Without a response, it is not known.
     return response;
-  }));
+  };
+  const bool is_urgent = limits.nice == 0;
+  XLAD_ASSIGN_OR_RETURN(const CachedBuild found, cache_.Get(build, user, build_in_child, is_urgent));
   BuiltProgram built;
   built.cached = found.cached;
   const BuildResponse& response = found.response;
@@ -201,17 +207,20 @@ void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }
 
-// The build uses the processors only as far as nothing else needs them: neither the first steps of the job nor builds
-// for which jobs wait are slowed down.
+absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& request, const ChildLimits& limits) {
+  XLAD_ASSIGN_OR_RETURN(const Executable quick, LoadExecutable(request.executable_digest));
+  XLAD_ASSIGN_OR_RETURN(BuiltProgram built,
+                        BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits));
+  XLAD_ASSIGN_OR_RETURN(const Executable optimized, LoadExecutable(built.executable_digest));
+  XLAD_RETURN_IF_ERROR(CheckReplaces(quick, optimized));
+  return built;
+}
+
+// Neither the first steps of the job nor builds for which jobs wait should be slowed down much.
 void Engine::OptimizeJob(const StartOptimizing& request, CancelSignal* cancel) {
-  absl::StatusOr<BuiltProgram> built;
-  if (const absl::StatusOr<Executable> quick = LoadExecutable(request.executable_digest); quick.ok()) {
-    ChildLimits limits = LimitsOf(cancel);
-    limits.nice = kOptimizingNice;
-    built = BuildProgram({request.job, {quick->target()}, request.mesh, /*quick=*/false}, limits);
-  } else {
-    built = quick.status();
-  }
+  ChildLimits limits = LimitsOf(cancel);
+  limits.nice = kOptimizingNice;
+  const absl::StatusOr<BuiltProgram> built = BuildOptimized(request, limits);
   if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnOptimized(request, built); });
 }

@@ -46,9 +46,9 @@ std::string ExecutableCache::KeyOf(const BuildRequest& request) const {
 std::string ExecutableCache::PathOf(const std::string& key) const { return JoinPath(options_.folder, key); }
 
 absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, const std::string& owner,
-                                                 const BuildFunction& build) {
+                                                 const BuildFunction& build, bool is_urgent) {
   const std::string key = owner.empty() ? KeyOf(request) : Sha256Hex(absl::StrCat(KeyOf(request), owner));
-  const std::string shared_key = request.quick() ? absl::StrCat(key, " quick") : key;
+  const std::string shared_key = absl::StrCat(key, request.quick() ? " quick" : "", is_urgent ? "" : " not urgent");
   std::promise<Outcome> promise;
   while (true) {
     std::unique_lock lock(mutex_);

@@ -40,7 +40,11 @@ class ExecutableCache {
   //
   // `owner` is the user of the job, or empty if users are not distinguished. Users share no entries, because a build
   // may contain kernels that an earlier build of the same user made.
-  absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const std::string& owner, const BuildFunction& build);
+  //
+  // Calls share builds only with calls of the same `is_urgent`, because a build for which no job waits runs slowly, and
+  // a call cannot be cancelled while it waits for the build of another one.
+  absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const std::string& owner, const BuildFunction& build,
+                                  bool is_urgent = true);
 
   // Returns the hash of everything that the response depends on: the program, the parts of the spec that describe it,
   // the headers of state and data, all targets and the compiler. The hash does not depend on the job's name, the number

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -74,6 +75,29 @@ TEST_F(ExecutableCacheTest, QuicklyCompiledCodeIsNotStored) {
   EXPECT_TRUE(found->cached) << "the optimized code is better";
   EXPECT_FALSE(found->response.quick());
   EXPECT_EQ(builds_, 3);
+}
+
+// An urgent build does not wait for an equal one that is not urgent, and the later one of the two finds the other's
+// entry.
+TEST_F(ExecutableCacheTest, UrgentBuildsWaitForNoOthers) {
+  ExecutableCache cache({.folder = folder_});
+  std::promise<void> started, may_end;
+  std::thread slow([&] {
+    const auto build = [&](const BuildRequest& request) {
+      started.set_value();
+      may_end.get_future().wait();
+      return Build()(request);
+    };
+    const auto built = cache.Get(Request("p"), "", build, /*is_urgent=*/false);
+    EXPECT_TRUE(built.ok() && !built->cached);
+  });
+  started.get_future().wait();
+  EXPECT_FALSE(Cached(cache, Request("p"))) << "it would wait endlessly";
+  may_end.set_value();
+  slow.join();
+  const auto later = cache.Get(Request("p"), "", Build(), /*is_urgent=*/false);
+  EXPECT_TRUE(later.ok() && later->cached);
+  EXPECT_EQ(builds_, 2);
 }
 
 TEST_F(ExecutableCacheTest, UsersShareNoEntries) {

@@ -29,6 +29,7 @@ class Target {
     registration->set_incarnation(1);
     registration->set_devices(4);
     registration->set_protocol(kProtocol);
+    registration->set_replaces_code(true);
     Do([&](Core& core) { core.OnWorkerMessage(ConnectionId(1), message); });
     SubmitJobRequest submit;
     submit.set_client_key("key");
@@ -43,6 +44,7 @@ class Target {
     XLAD_CHECK(actions.ok()) << actions.status();
     for (const Action& action : *actions) {
       if (const auto* build = std::get_if<StartBuild>(&action)) builds_.push_back(*build);
+      if (const auto* optimize = std::get_if<StartOptimizing>(&action)) optimizings_.push_back(*optimize);
       if (const auto* index = std::get_if<StoreIndex>(&action)) indexes_.push_back(*index);
     }
   }
@@ -52,7 +54,15 @@ class Target {
       BuiltProgram built;
       built.executable_digest = "digest";
       built.plan.target = build.targets[0];
+      built.quick = build.quick;
+      built.compiler = "compiler";
       Do([&](Core& core) { core.OnBuilt(build.job, build.mesh, built); });
+    }
+    for (const StartOptimizing& request : std::exchange(optimizings_, {})) {
+      BuiltProgram built;
+      built.executable_digest = "optimized";
+      built.compiler = "compiler";
+      Do([&](Core& core) { core.OnOptimized(request, built); });
     }
     for (const StoreIndex& index : std::exchange(indexes_, {})) {
       Do([&](Core& core) { core.OnIndexStored(index, Checkpoint{index.index.step(), "uri", "digest"}); });
@@ -88,6 +98,7 @@ class Target {
   std::unique_ptr<GroupCommit> commit_;
   std::string job_;
   std::vector<StartBuild> builds_;
+  std::vector<StartOptimizing> optimizings_;
   std::vector<StoreIndex> indexes_;
 };
 

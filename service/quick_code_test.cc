@@ -18,16 +18,19 @@ class QuickCodeTest : public ::testing::Test {
   }
 
   // Reports the result of the latest build.
-  void Built(const std::string& digest, bool quick) {
+  void Built(const std::string& digest, bool quick, const std::string& compiler = "compiler") {
     const StartBuild build = cluster_.builds.back();
-    const BuiltProgram built{digest, 200, {}, false, {build.targets[0], {}}, {"dp"}, {}, quick};
+    const BuiltProgram built{digest, 200, {}, false, {build.targets[0], {}}, {"dp"}, {}, quick, compiler};
     cluster_.Do([&](CoordinatorCore& c) { c.OnBuilt(build.job, build.mesh, built); });
+  }
+  static BuiltProgram OptimizedProgram(const std::string& digest, const std::string& compiler = "compiler") {
+    return {digest, 700, {}, false, {}, {}, {}, false, compiler};
   }
   void Optimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built) {
     cluster_.Do([&](CoordinatorCore& c) { c.OnOptimized(request, built); });
   }
   void Optimized(const std::string& digest) {
-    Optimized(cluster_.optimizings.back(), BuiltProgram{digest, 700, {}, false, {}, {}, {}});
+    Optimized(cluster_.optimizings.back(), OptimizedProgram(digest));
   }
   std::string StartedJob() {
     const size_t before = cluster_.optimizings.size();
@@ -142,13 +145,102 @@ TEST_F(QuickCodeTest, TrainingContinuesIfTheSecondBuildFails) {
   EXPECT_THAT(cluster_.optimizings, SizeIs(1)) << "the error would be the same";
 }
 
+// A coordinator of another version compiles code whose bits may differ.
+TEST_F(QuickCodeTest, CodeOfAnotherCompilerDoesNotReplaceQuickCode) {
+  for (const auto& [first, second] : {std::pair("1", "2"), std::pair("", "2"), std::pair("1", ""), std::pair("", "")}) {
+    cluster_.sent.clear();
+    const std::string job = cluster_.Submit(4, absl::StrCat(first, "to", second));
+    Built("quick", /*quick=*/true, first);
+    cluster_.Start(job, {1, 2});
+    cluster_.Restart();
+    cluster_.Register(1, "a", 1, {Task(job, 5)});
+    cluster_.Register(2, "b", 1, {Task(job, 5)});
+    cluster_.Advance(100);
+    Optimized(cluster_.optimizings.back(), OptimizedProgram("optimized", second));
+    EXPECT_THAT(Receivers("optimized"), IsEmpty());
+    EXPECT_EQ(cluster_.Status(job).state(), RUNNING);
+    EXPECT_EQ(cluster_.JobOf(job).executable_digest, "quick") << "later attempts start on the same code";
+    EXPECT_THAT(Why(job), HasSubstr("could not be optimized: found code that build "));
+    cluster_.Restart();
+    cluster_.Register(1, "a", 1, {Task(job, 5)});
+    cluster_.Register(2, "b", 1, {Task(job, 5)});
+    cluster_.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Cancel(JobId(job)).ok()); });
+  }
+}
+
+// The result of a build that was stopped arrives after the start of the next one.
+TEST_F(QuickCodeTest, AResultOfAnEarlierBuildIsNotUsed) {
+  const std::string job = StartedJob();
+  const StartOptimizing old = cluster_.optimizings.back();
+  ResizeJobRequest request;
+  request.set_job_id(job);
+  *request.add_mesh() = cluster_.Spec(2).mesh(0);
+  cluster_.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Resize(request).ok()); });
+  cluster_.Fail(1, job, 3, absl::UnavailableError("lost"), "");
+  cluster_.RunFor(2000, {1, 2});
+  Built("smaller", /*quick=*/true);
+  cluster_.Start(job, {1});
+  cluster_.Advance(100);
+  EXPECT_EQ(cluster_.optimizings.back().executable_digest, "smaller");
+  Optimized(old, OptimizedProgram("optimized"));
+  EXPECT_EQ(cluster_.JobOf(job).executable_digest, "smaller");
+  Optimized("smaller-optimized");
+  EXPECT_EQ(cluster_.JobOf(job).executable_digest, "smaller-optimized");
+  EXPECT_THAT(Receivers("smaller-optimized"), ElementsAre(1));
+}
+
+// A worker of an older version may register after the build. The job then waits until its optimized code is built.
+TEST_F(QuickCodeTest, WorkersThatCannotReplaceCodeGetNoQuickCode) {
+  const std::string first = StartedJob();
+  const std::string job = cluster_.Submit(4, "second");
+  Built("second-quick", /*quick=*/true);
+  cluster_.Advance(100);
+  const size_t optimizings = cluster_.optimizings.size();
+  cluster_.replaces_code = false;
+  cluster_.Register(3, "c");
+  cluster_.Register(4, "d");
+  EXPECT_EQ(LaunchedDigest(), "quick");
+  EXPECT_EQ(cluster_.Status(job).state(), COMPILING);
+  EXPECT_THAT(cluster_.stopped_builds, ElementsAre(job));
+  EXPECT_EQ(cluster_.builds.back().job, JobId(job));
+  EXPECT_FALSE(cluster_.builds.back().quick);
+  Built("second-optimized", /*quick=*/false);
+  EXPECT_EQ(LaunchedDigest(), "second-optimized");
+  cluster_.Start(job, {3, 4});
+  cluster_.Advance(100);
+  EXPECT_THAT(cluster_.optimizings, SizeIs(optimizings));
+  EXPECT_FALSE(cluster_.Status(job).quick_code());
+}
+
+// Such a worker does not say which code a step has run.
+TEST_F(QuickCodeTest, StepsOfWorkersThatCannotReplaceCodeAreNotOnOptimizedCode) {
+  const std::string job = StartedJob();
+  Optimized("optimized");
+  cluster_.replaces_code = false;
+  cluster_.Register(3, "a", 1, {Task(job, 5)});
+  cluster_.Steps(3, job, 0, 5);
+  EXPECT_TRUE(cluster_.Status(job).quick_code());
+  cluster_.Steps(2, job, 5, 6);
+  EXPECT_FALSE(cluster_.Status(job).quick_code());
+}
+
+TEST_F(QuickCodeTest, StepsDoNotHideTheErrorOfTheSecondBuild) {
+  const std::string job = StartedJob();
+  cluster_.Steps(1, job, 0, 5);
+  EXPECT_TRUE(cluster_.Status(job).quick_code()) << "there is no optimized code yet";
+  Optimized(cluster_.optimizings.back(), absl::InternalError("the compiler crashed"));
+  cluster_.Steps(1, job, 5, 9);
+  EXPECT_TRUE(cluster_.Status(job).quick_code());
+  EXPECT_THAT(Why(job), HasSubstr("could not be optimized: the compiler crashed"));
+}
+
 TEST_F(QuickCodeTest, TheSecondBuildEndsWithTheJob) {
   const std::string job = StartedJob();
   const StartOptimizing request = cluster_.optimizings.back();
   cluster_.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Cancel(JobId(job)).ok()); });
   EXPECT_THAT(cluster_.stopped_builds, ElementsAre(job));
   const size_t events = Events(job).size();
-  Optimized(request, BuiltProgram{"optimized", 700, {}, false, {}, {}, {}});
+  Optimized(request, OptimizedProgram("optimized"));
   EXPECT_EQ(Events(job).size(), events);
 }
 
@@ -183,7 +275,7 @@ TEST_F(QuickCodeTest, AResizedJobIsBuiltAgain) {
   *request.add_mesh() = cluster_.Spec(2).mesh(0);
   cluster_.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Resize(request).ok()); });
   EXPECT_THAT(cluster_.stopped_builds, ElementsAre(job));
-  Optimized(old, BuiltProgram{"optimized", 700, {}, false, {}, {}, {}});
+  Optimized(old, OptimizedProgram("optimized"));
   EXPECT_THAT(Receivers("optimized"), IsEmpty());
   EXPECT_EQ(cluster_.JobOf(job).executable_digest, "") << "there is no executable for the new mesh yet";
 }

@@ -242,11 +242,13 @@ void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& 
   checkpoints_.OnShardWritten(worker, message);
 }
 
-// Records the first of these steps on optimized code, if the attempt has run quickly compiled code until then.
-void AttemptMachine::NoteCode(const std::vector<StepMetrics>& steps, Job* job) {
+// Records the first of these steps on optimized code, if the attempt has run quickly compiled code until then. Workers
+// of an older version do not report which code they run, and until there is optimized code, no worker runs it.
+void AttemptMachine::NoteCode(const WorkerId& worker, const std::vector<StepMetrics>& steps, Job* job) {
   const auto is_optimized = [](const StepMetrics& step) { return !step.quick_code(); };
   const auto first = std::find_if(steps.begin(), steps.end(), is_optimized);
-  if (!job->RunsQuickCode() || first == steps.end()) return;
+  if (!job->RunsQuickCode() || job->is_quick || first == steps.end()) return;
+  if (!context_.FindWorker(worker)->registration.replaces_code()) return;
   JobEvent event = context_.NewEvent(job->id);
   event.mutable_code_replaced()->set_attempt(job->attempt);
   event.mutable_code_replaced()->set_step(first->step());
@@ -261,7 +263,7 @@ void AttemptMachine::OnSteps(const WorkerId& worker, const TaskSteps& message) {
   const StepMetrics& last = rows.rows.back();
   job->step = std::max(job->step, last.step() + 1);
   NoteLoss(last, job);
-  NoteCode(rows.rows, job);
+  NoteCode(worker, rows.rows, job);
   context_.attempts.at(job->id).step_ms = last.step_ms();
   CoordinatorMessage acknowledge;
   SetAttempt(job->current(), acknowledge.mutable_acknowledge());

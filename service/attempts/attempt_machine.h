@@ -72,7 +72,7 @@ class AttemptMachine {
   void RenewLease(Job* job, Attempt* attempt, int64_t step);
   void SendLease(const WorkerId& worker, const Job& job);
   void SendNewCode(const WorkerId& worker, const Job& job);
-  void NoteCode(const std::vector<StepMetrics>& steps, Job* job);
+  void NoteCode(const WorkerId& worker, const std::vector<StepMetrics>& steps, Job* job);
   void NoteProgress(const WorkerId& worker, const RunningTask& task, Job* job, Attempt* attempt);
 
   Context& context_;

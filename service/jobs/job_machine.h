@@ -26,6 +26,7 @@ struct BuiltProgram {
   std::vector<std::string> batch_axes;
   std::vector<BuiltExecutable> others;  // The executables for the targets after the first one.
   bool quick = false;                   // Whether a part of the code was compiled quickly.
+  std::string compiler;                 // The build id of the program that compiled the executables.
 };
 
 // The checkpoint that a submission's `resume` names.
@@ -126,7 +127,8 @@ class JobMachine {
   Context& context_;
   AttemptMachine& attempts_;
   std::set<JobId> building_;    // Jobs whose builds are running or queued.
-  std::set<JobId> optimizing_;  // Jobs with a quick executable whose optimized code is being built.
+  // Jobs with a quick executable whose optimized code is being built, and this executable.
+  std::map<JobId, std::string> optimizing_;
   std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code is to be built.
   // By the executable whose plan is being read: the jobs that wait for the plan.
   std::map<std::string, std::vector<JobId>> loading_;

@@ -15,6 +15,17 @@ bool WaitsForItsWorkers(const Job& job) {
   return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
 }
 
+// FailedPrecondition if the optimized code was compiled by another version of the compiler, after an update of the
+// coordinator. It may compute other bits. Workers change to it at different steps, so their states would differ.
+absl::Status CheckSameCompiler(const Job& job, const std::string& compiler) {
+  if (!compiler.empty() && compiler == job.compiler) return absl::OkStatus();
+  const auto build = [](const std::string& id) { return id.empty() ? "unknown" : id; };
+  return absl::FailedPreconditionError(absl::StrCat(
+      "found code that build ", build(compiler), " of xlad has compiled, expected build ", build(job.compiler),
+      ", which has compiled the quick code: the coordinator was updated in between, and other builds may compute other "
+      "bits; to run optimized code, submit the job again with --resume ", job.id.str()));
+}
+
 }  // namespace
 
 void JobMachine::SetReason(Job* job, const std::string& reason) {
@@ -161,7 +172,7 @@ void JobMachine::StartOptimizations() {
   std::erase_if(quick_, [&](const JobId& id) {
     const Job& job = *context_.jobs.Find(id);
     if (job.state == STARTING) return false;
-    optimizing_.insert(id);
+    optimizing_[id] = job.executable_digest;
     context_.effects.actions.push_back(StartOptimizing{id, job.executable_digest, job.mesh});
     return true;
   });
@@ -226,6 +237,7 @@ bool JobMachine::TryShrink(Job* job, int64_t devices) {
   const std::vector<std::string> named(job->spec.shrink_axes().begin(), job->spec.shrink_axes().end());
   const Mesh smaller = ShrunkMesh(job->mesh, named.empty() ? job->batch_axes : named, devices);
   if (smaller.empty()) return false;
+  StopBuilds(job->id);
   JobEvent event = context_.NewEvent(job->id);
   *event.mutable_resized()->mutable_mesh() = smaller;
   event.mutable_resized()->set_reason(reason);
@@ -240,6 +252,8 @@ std::vector<Peer> JobMachine::TakeFree(const FreeDevices::MayHave& may_have, con
 }
 
 JobMachine::Outcome JobMachine::Place(Job* job) {
+  // A worker that cannot replace code may have registered after the build.
+  if (job->is_quick && !MayBeQuick(*job)) return Build(job);
   const auto plan = context_.plans.find(job->executable_digest);
   if (plan == context_.plans.end()) {
     std::vector<JobId>& waiting = loading_[job->executable_digest];
@@ -346,24 +360,29 @@ void JobMachine::OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr
   for (const std::string& axis : built->batch_axes) event.mutable_built()->add_batch_axes(axis);
   for (const BuiltExecutable& other : built->others) *event.mutable_built()->add_others() = other;
   event.mutable_built()->set_quick(built->quick);
+  event.mutable_built()->set_compiler(built->compiler);
   context_.Record(std::move(event));
   context_.Changed(id);
   if (built->quick) quick_.insert(id);
 }
 
 void JobMachine::OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built) {
+  const auto under_way = optimizing_.find(request.job);
+  if (under_way == optimizing_.end() || under_way->second != request.executable_digest) return;
+  optimizing_.erase(under_way);
   Job* job = context_.jobs.Find(request.job);
   if (job == nullptr || HasEnded(*job) || job->executable_digest != request.executable_digest) return;
-  if (optimizing_.erase(request.job) == 0) return;
   JobEvent event = context_.NewEvent(request.job);
-  if (!built.ok()) {
+  const absl::Status status = built.ok() ? CheckSameCompiler(*job, built->compiler) : built.status();
+  if (!status.ok()) {
     event.mutable_code_replaced()->set_attempt(job->attempt);
-    event.mutable_code_replaced()->set_error(std::string(built.status().message()));
+    event.mutable_code_replaced()->set_error(std::string(status.message()));
   } else {
     context_.plans[built->executable_digest] = built->plan;
     event.mutable_built()->set_executable_digest(built->executable_digest);
     event.mutable_built()->set_compile_ms(built->compile_ms);
     event.mutable_built()->set_only_code(true);
+    event.mutable_built()->set_compiler(built->compiler);
   }
   context_.Record(std::move(event));
   attempts_.SendNewCode(*job);

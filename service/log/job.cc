@@ -110,6 +110,7 @@ void ApplyResized(const JobResized& resized, Job* job) {
 void ApplyBuilt(const JobBuilt& built, Job* job) {
   job->executable_digest = built.executable_digest();
   job->is_quick = built.quick();
+  job->compiler = built.compiler();
   job->optimizing_error.clear();
   if (built.only_code()) return;
   job->others.assign(built.others().begin(), built.others().end());
@@ -121,8 +122,11 @@ void ApplyBuilt(const JobBuilt& built, Job* job) {
 }
 
 void ApplyCodeReplaced(const CodeReplaced& replaced, Job* job) {
-  job->optimizing_error = replaced.error();
-  if (replaced.error().empty()) job->optimized_from = replaced.step();
+  if (replaced.error().empty()) {
+    job->optimized_from = replaced.step();
+  } else {
+    job->optimizing_error = replaced.error();
+  }
 }
 
 void ApplyByKind(const JobEvent& event, Job* job) {

@@ -48,6 +48,7 @@ struct Job {
   double compile_ms = 0;
   bool cached = false;                  // Whether the executable was in the cache.
   bool is_quick = false;                // Whether the executable has quickly compiled code.
+  std::string compiler;                 // JobBuilt.compiler
   std::string optimizing_error;         // Why its optimized code could not be built, or empty.
   std::vector<std::string> warnings;    // What the build has to say.
   std::vector<std::string> batch_axes;  // The mesh axes that split only the batch.

@@ -136,7 +136,7 @@ class Cluster {
   void Built(const std::string& digest = "digest", const std::vector<std::string>& batch_axes = {}) {
     ASSERT_FALSE(builds.empty());
     const StartBuild build = builds.back();
-    BuiltProgram built{digest, 12, {}, false, {build.targets[0], {}}, batch_axes, {}};
+    BuiltProgram built{digest, 12, {}, false, {build.targets[0], {}}, batch_axes, {}, false, "compiler"};
     for (size_t t = 1; t < build.targets.size(); ++t) {
       BuiltExecutable& other = built.others.emplace_back();
       *other.mutable_target() = build.targets[t];

@@ -1,0 +1,20 @@
+#include "service/new_code.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/only_code.h"
+
+namespace xlad::service {
+
+absl::Status CheckReplaces(const Executable& quick, const Executable& optimized) {
+  if (optimized.quick()) {
+    return absl::InvalidArgumentError(absl::StrCat("executable '", optimized.name(),
+                                                   "': found quickly compiled code, expected optimized code"));
+  }
+  const std::string difference = FirstDifferenceBesidesCode(quick, optimized);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("executable '", optimized.name(), "': found another program (",
+                                                 difference,
+                                                 "), expected one in which only the code of the kernels differs"));
+}
+
+}  // namespace xlad::service
