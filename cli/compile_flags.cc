@@ -38,7 +38,8 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
 void AddTierFlag(CLI::App* app, CompileFlags* flags) {
   app->add_option("--compile-tier", flags->tier,
                   "quick-first: start on code that is compiled quickly, and replace it by optimized code between two "
-                  "steps (the same bits); optimized: start when the optimized code is compiled")
+                  "steps (with the same bits, except the signs and payloads of NaNs); optimized: start when the "
+                  "optimized code is compiled")
       ->capture_default_str()
       ->check(OneOf({"quick-first", "optimized"}));
 }

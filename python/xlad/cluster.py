@@ -106,7 +106,7 @@ class Cluster:
 
         With `compile_tier` "quick-first", the job starts on code that is compiled quickly if not all of its code is
         cached; optimized code replaces it between two steps. With "optimized", it starts when the optimized code is
-        compiled. The bits are the same.
+        compiled. The bits are the same, except the signs and payloads of NaNs.
 
         While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
         with the state before every `evaluate_every`-th step, and with the final state if the number of steps is a
