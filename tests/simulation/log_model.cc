@@ -53,6 +53,7 @@ std::string KindOf(const JobEvent& event) {
       event.GetReflection()->GetOneofFieldDescriptor(event, event.GetDescriptor()->FindOneofByName("event"));
   if (kind == nullptr) return "none";
   if (event.has_ended()) return JobState_Name(event.ended().state());
+  if (event.has_code_replaced() && !event.code_replaced().error().empty()) return "not_optimized";
   return event.has_attempt_ended() && event.attempt_ended().stopped() ? "stopped" : kind->name();
 }
 

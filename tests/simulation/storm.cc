@@ -283,6 +283,7 @@ void Storm::PerformOne(const service::Action& action) {
     later(Between(1, kBuildMs), [build = *build, quick = build->quick && random_->Below(2) == 0](Core& c) {
       service::BuiltProgram built;
       built.quick = quick;
+      built.compiler = "compiler";
       built.executable_digest = absl::StrCat(quick ? kQuick : "", "executable of ", build.job.str(), " on ",
                                              service::MeshText(build.mesh));
       built.plan.target = build.targets[0];
@@ -293,6 +294,7 @@ void Storm::PerformOne(const service::Action& action) {
     later(Between(1, 4 * kBuildMs), [request = *optimizing, fails = random_->Below(10) == 0](Core& c) {
       service::BuiltProgram built;
       built.executable_digest = std::string(absl::StripPrefix(request.executable_digest, kQuick));
+      built.compiler = "compiler";
       if (fails) return c.OnOptimized(request, absl::InternalError("the compiler crashed"));
       c.OnOptimized(request, built);
     });

@@ -7,6 +7,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kStepMs = 20;
+constexpr int64_t kMaxQuickSteps = 100;  // The optimized code of a job is built and sent in the time of these steps.
 constexpr int64_t kStallMs = 3000;  // Peers abort an attempt if one of its members has stalled for this long.
 
 }  // namespace
@@ -89,7 +90,22 @@ void StormWorkers::WriteShards(Gang* gang) {
   }
 }
 
+// After the storm, the optimized code of a job is soon built and sent to all of its workers, unless its build fails.
+void StormWorkers::CheckCode(Gang* gang) {
+  if (!storm_->is_calm() || storm_->core() == nullptr) return;
+  const service::Job* const job = storm_->core()->context().jobs.Find(service::JobId(gang->key.first));
+  bool is_quick = false, are_connected = true;
+  for (const auto& [number, member] : gang->members) {
+    is_quick = is_quick || member.second->is_quick;
+    are_connected = are_connected && member.first->registered;
+  }
+  if (!is_quick || !are_connected || job == nullptr || !job->optimizing_error.empty()) return;
+  if (++gang->quick_steps != kMaxQuickSteps) return;
+  storm_->Violate(absl::StrCat(gang->key.first, " still runs ", gang->launch.executable_digest()));
+}
+
 void StormWorkers::FinishStep(Gang* gang) {
+  CheckCode(gang);
   const std::string job_key = storm_->KeyOf(gang->key.first);
   StepMetrics metrics;
   metrics.set_step(gang->finished);

@@ -45,6 +45,7 @@ struct StormWorkers::Gang {
   int64_t finished = 0;
   uint64_t contents = 0;  // The contents of the state before step `finished`.
   int64_t stalled_since_ns = -1;
+  int64_t quick_steps = 0;  // The steps on quickly compiled code after the storm, while all were connected.
   bool scheduled = false, over = false;
   std::string suspect;  // The process that ended the gang.
 };
@@ -53,6 +54,7 @@ struct StormWorkers::Process {
   int number = 0;
   std::string id;
   uint64_t incarnation = 0;
+  bool replaces_code = true;  // False for an older version.
   int64_t life = 0;  // The number of times that it was started.
   bool up = false;
   bool stays_away = false;  // Whether it stays down until the end of the storm.

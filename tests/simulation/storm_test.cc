@@ -60,8 +60,8 @@ TEST(StormTest, NothingAcknowledgedIsLostAndEveryJobEnds) {
   EXPECT_GT(sum.checkpoints, 0);
   // Checks that each kind of record occurred often.
   for (const char* kind : {"submitted", "built", "placed", "started", "adopted", "attempt_ended", "stopped", "resized",
-                           "code_replaced", "checkpoint", "dropped", "drain_changed", "SUCCEEDED", "FAILED",
-                           "CANCELLED"}) {
+                           "code_replaced", "not_optimized", "checkpoint", "dropped", "drain_changed", "SUCCEEDED",
+                           "FAILED", "CANCELLED"}) {
     EXPECT_GT(sum.records[kind], static_cast<int64_t>(count) / 4) << kind;
   }
   EXPECT_GT(sum.records["SUCCEEDED"], 2 * static_cast<int64_t>(count)) << "of 6 jobs of each seed";

@@ -35,6 +35,7 @@ StormWorkers::StormWorkers(Storm* storm, int workers, int devices_each) : storm_
 StormWorkers::~StormWorkers() = default;
 
 void StormWorkers::Start() {
+  has_old_versions_ = storm_->random().Below(2) == 0;
   for (const auto& process : processes_) StartProcess(process.get());
 }
 
@@ -45,6 +46,7 @@ void StormWorkers::StartProcess(Process* process) {
   process->up = true;
   process->trouble_ns = storm_->NowNs();
   process->incarnation = next_incarnation_++;
+  process->replaces_code = !has_old_versions_ || storm_->random().Below(8) != 0;
   const int64_t life = ++process->life;
   process->stopped_until_ns = 0;
   process->term = 0;
@@ -74,7 +76,7 @@ void StormWorkers::Connect(Process* process) {
   registration->set_pid(1000 + process->number);
   registration->set_devices(devices_each_);
   registration->set_protocol(kProtocol);
-  registration->set_replaces_code(true);
+  registration->set_replaces_code(process->replaces_code);
   for (auto& [key, task] : process->tasks) {
     RunningTask* running = registration->add_running();
     Name(task.launch, running);
@@ -270,6 +272,9 @@ void StormWorkers::OnLaunch(Process* process, const LaunchTask& launch) {
   Task& task = process->tasks[key];
   task.launch = launch;
   task.is_quick = absl::StartsWith(launch.executable_digest(), kQuick);
+  if (task.is_quick && !process->replaces_code) {
+    storm_->Violate(absl::StrCat(process->id, ", which cannot replace code, gets ", launch.executable_digest()));
+  }
   task.gang = gang;
   task.saved_step = launch.checkpoint_uri().empty() ? -1 : launch.first_step();
   task.is_first = launch.peers(0).worker_id() == process->id;

@@ -90,6 +90,7 @@ class StormWorkers {
   bool CanStep(Gang* gang);
   void WriteShards(Gang* gang);
   void FinishStep(Gang* gang);
+  void CheckCode(Gang* gang);
   void EndGang(Gang* gang, const std::string& suspect);
   void FailTask(Process* process, Task* task);
   void FailProgram(Gang* gang);
@@ -112,6 +113,7 @@ class StormWorkers {
   int64_t next_connection_ = 1;
   uint64_t next_incarnation_ = 1;
   bool has_lost_ids_ = false;
+  bool has_old_versions_ = false;  // Whether some processes are of a version that does not replace code.
   bool one_is_gone_ = false;  // Whether one process never comes back.
 };
 
