@@ -53,7 +53,8 @@ std::vector<compiler::Exactness> SameNumbers(std::vector<compiler::Exactness> ex
   return exactness;
 }
 
-void ExpectSameBits(uint64_t seed, int instructions, int devices) {
+// Counts the programs with quickly compiled code.
+void ExpectSameBits(uint64_t seed, int instructions, int devices, int* quick_programs) {
   const compiler::RandomModule made = compiler::RandomLocalProgram(seed, instructions, devices);
   const auto random = SeededRandom(seed + 1);
   DeviceArrays inputs;
@@ -74,6 +75,7 @@ void ExpectSameBits(uint64_t seed, int instructions, int devices) {
     const size_t kept = objects.size();
     Executable quick = CompileWith(*made.module, devices, options);
     EXPECT_EQ(objects.size(), kept) << "quickly compiled objects are not kept";
+    if (cache == nullptr && quick.quick()) ++*quick_programs;
     const auto found = RunOnDevices(quick, inputs);
     ASSERT_TRUE(found.ok()) << found.status();
     for (int d = 0; d < devices; ++d) {
@@ -89,15 +91,21 @@ void ExpectSameBits(uint64_t seed, int instructions, int devices) {
 }
 
 TEST(QuickCode, OneDevice) {
-  for (uint64_t seed = 0; seed < CaseCount(60, 1000) && !HasFailure(); ++seed) {
-    ExpectSameBits(seed, 3 + static_cast<int>(seed % 40), 1);
+  const uint64_t cases = CaseCount(60, 1000);
+  int quick_programs = 0;
+  for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
+    ExpectSameBits(seed, 3 + static_cast<int>(seed % 40), 1, &quick_programs);
   }
+  EXPECT_GT(quick_programs, cases / 2);
 }
 
 TEST(QuickCode, ManyDevices) {
-  for (uint64_t seed = 0; seed < CaseCount(20, 200) && !HasFailure(); ++seed) {
-    ExpectSameBits(500'000 + seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4));
+  const uint64_t cases = CaseCount(20, 200);
+  int quick_programs = 0;
+  for (uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
+    ExpectSameBits(500'000 + seed, 3 + static_cast<int>(seed % 25), 2 + static_cast<int>(seed % 4), &quick_programs);
   }
+  EXPECT_GT(quick_programs, cases / 2);
 }
 
 }  // namespace
