@@ -7,8 +7,10 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_replace.h"
 #include "base/file_system.h"
 #include "compiler/report.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
 
@@ -64,36 +66,7 @@ bool IsQuick(const std::string& text) {
 
 // A loop that computes sin(x) n times, where n is `count`: a computation `run` and what it calls.
 std::string Loop(const std::string& count) {
-  return R"(HloModule loop
-body {
-  t = (s32[], s32[], f32[64]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] get-tuple-element(t), index=1
-  x = f32[64] get-tuple-element(t), index=2
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  y = f32[64] sine(x)
-  ROOT r = (s32[], s32[], f32[64]) tuple(j, n, y)
-}
-condition {
-  t = (s32[], s32[], f32[64]) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  n = s32[] get-tuple-element(t), index=1
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-run {
-  a = (s32[], f32[64]) parameter(0)
-  given = s32[] get-tuple-element(a), index=0
-  x = f32[64] get-tuple-element(a), index=1
-  n = s32[] )" +
-         count + R"(
-  zero = s32[] constant(0)
-  t = (s32[], s32[], f32[64]) tuple(zero, n, x)
-  w = (s32[], s32[], f32[64]) while(t), condition=condition, body=body
-  y = f32[64] get-tuple-element(w), index=2
-  ROOT r = (s32[], f32[64]) tuple(given, y)
-}
-)";
+  return absl::StrReplaceAll(hlo::TestText("compiler/testdata/quick_loop.template"), {{"COUNT", count}});
 }
 
 // A step may only be on quick code if it cannot take long.
@@ -114,29 +87,7 @@ ENTRY e {
   a = (s32[], f32[64]) tuple(n, x)
   ROOT r = (s32[], f32[64]) conditional(p, a, a), true_computation=skip, false_computation=run
 })";
-  const std::string in_loop = R"(outer {
-  t = (s32[], (s32[], f32[64])) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  a = (s32[], f32[64]) get-tuple-element(t), index=1
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  b = (s32[], f32[64]) call(a), to_apply=run
-  ROOT r = (s32[], (s32[], f32[64])) tuple(j, b)
-}
-twice {
-  t = (s32[], (s32[], f32[64])) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  two = s32[] constant(2)
-  ROOT c = pred[] compare(i, two), direction=LT
-}
-ENTRY e {
-  n = s32[] parameter(0)
-  x = f32[64] parameter(1)
-  a = (s32[], f32[64]) tuple(n, x)
-  zero = s32[] constant(0)
-  t = (s32[], (s32[], f32[64])) tuple(zero, a)
-  ROOT w = (s32[], (s32[], f32[64])) while(t), condition=twice, body=outer
-})";
+  const std::string in_loop = hlo::TestText("compiler/testdata/quick_loop_in_loop.template");
   for (const std::string& entry : {called, in_branch, in_loop}) {
     EXPECT_TRUE(IsQuick(Loop("constant(5)") + entry)) << entry;
     EXPECT_FALSE(IsQuick(Loop("copy(given)") + entry)) << entry;
