@@ -291,7 +291,7 @@ void Storm::PerformOne(const service::Action& action) {
       c.OnBuilt(build.job, build.mesh, built);
     });
   } else if (const auto* optimizing = std::get_if<service::StartOptimizing>(&action)) {
-    later(Between(1, 4 * kBuildMs), [request = *optimizing, fails = random_->Below(10) == 0](Core& c) {
+    later(Between(1, 4 * kBuildMs), [request = *optimizing, fails = random_->Below(4) == 0](Core& c) {
       service::BuiltProgram built;
       built.executable_digest = std::string(absl::StripPrefix(request.executable_digest, kQuick));
       built.compiler = "compiler";
