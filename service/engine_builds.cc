@@ -14,8 +14,8 @@
 namespace xlad::service {
 namespace {
 
-// See setpriority(2). If the steps of jobs use all cores, a thread of such a build gets about a third of the time of a
-// thread of theirs.
+// See setpriority(2). If the steps of jobs use all cores, a thread of such a build gets about a third of the processor
+// time that a thread of a step gets.
 constexpr int kOptimizingNice = 5;
 
 // Checks that the checkpoint has the state parameters of the job, because workers could never load another one.
