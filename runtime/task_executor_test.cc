@@ -328,7 +328,7 @@ Executable QuickExecutable() {
 std::string Add(const Executable& executable, TaskCluster* cluster) {
   const std::string bytes = executable.SerializeAsString();
   const std::string digest = Sha256Hex(bytes);
-  cluster->store.blobs[digest] = bytes;
+  cluster->store.Put(digest, bytes);
   return digest;
 }
 
@@ -398,7 +398,7 @@ TEST(TaskExecutor, AProgramThatDiffersIsRefusedAndTheStepsContinue) {
     std::string digest = i < others.size() ? Add(others[i], &cluster) : "missing";
     if (i > others.size()) {
       digest = Add(MakeExecutable(), &cluster);
-      cluster.store.blobs[digest] = "damaged";
+      cluster.store.Put(digest, "damaged");
     }
     cluster.ForAll([&](TaskExecutor& task, TestListener& listener) {
       listener.WaitFor([&] { return listener.ready; });
@@ -420,7 +420,7 @@ TEST(TaskExecutor, NewCodeCanBeRequestedAgainAfterAnError) {
     const std::string digest = Add(MakeExecutable(), &cluster);
     TestListener& listener = *cluster.listeners[0];
     listener.WaitFor([&] { return listener.ready; });
-    cluster.store.blobs["damaged"] = "damaged";
+    cluster.store.Put("damaged", "damaged");
     cluster.ForAll([&](TaskExecutor& task, TestListener&) { task.ReplaceCode(is_damaged ? "damaged" : "missing"); });
     int64_t lease = 0;
     do {
@@ -439,7 +439,7 @@ TEST(TaskExecutor, NewCodeCanBeRequestedAgainAfterAnError) {
 // A task that ends while it reads the new code does not wait for it.
 TEST(TaskExecutor, TheEndOfATaskEndsTheReplacement) {
   TaskCluster cluster({{0, 1, 2, 3}}, QuickExecutable());
-  cluster.store.blocked = "blocked";
+  cluster.store.Block("blocked");
   cluster.ForAll([](TaskExecutor& task, TestListener& listener) {
     listener.WaitFor([&] { return listener.ready; });
     task.ReplaceCode("blocked");

@@ -177,7 +177,8 @@ struct Reference {
 class BlobsInMemory final : public TaskStore {
  public:
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, AbortSignal* abort) override {
-    while (digest == blocked && !abort->raised()) std::this_thread::yield();
+    while (IsBlocked(digest) && !abort->raised()) std::this_thread::yield();
+    std::lock_guard<std::mutex> lock(mutex);
     const auto found = blobs.find(digest);
     if (found == blobs.end()) return absl::NotFoundError(absl::StrCat("no blob ", digest));
     return found->second;
@@ -219,6 +220,20 @@ class BlobsInMemory final : public TaskStore {
     return written;
   }
   bool IsCutOff() const override { return cut_off; }
+
+  // These may be called while tasks read.
+  void Put(const std::string& digest, const std::string& bytes) {
+    std::lock_guard<std::mutex> lock(mutex);
+    blobs[digest] = bytes;
+  }
+  void Block(const std::string& digest) {
+    std::lock_guard<std::mutex> lock(mutex);
+    blocked = digest;
+  }
+  bool IsBlocked(const std::string& digest) {
+    std::lock_guard<std::mutex> lock(mutex);
+    return digest == blocked;
+  }
 
   std::map<std::string, std::string> blobs;
   std::string blocked;  // The blob that cannot be read until the read is aborted.
@@ -314,10 +329,10 @@ class TaskCluster {
     SetLogLevel(LogLevel::kWarn);
     const std::string bytes = executable.SerializeAsString();
     const std::string digest = Sha256Hex(bytes);
-    store.blobs[digest] = bytes;
+    store.Put(digest, bytes);
     const std::string other_bytes = other == nullptr ? "" : other->SerializeAsString();
     const std::string other_digest = Sha256Hex(other_bytes);
-    store.blobs[other_digest] = other_bytes;
+    store.Put(other_digest, other_bytes);
     store.tensors["state/w"] = Floats({1, 2, 3, 4});
     store.tensors["state/v"] = Floats({0, 0, 0, 0, 0, 0, 0});
     store.tensors["data/x"] = Floats(Rows());
