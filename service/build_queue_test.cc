@@ -99,12 +99,14 @@ TEST_F(BuildQueueTest, BuildsThatAreNotUrgentWaitAndTakeNoRoom) {
   LetEnd("a");
   EXPECT_EQ(WaitForStarted(4)[3], "c") << "later1 does not count toward the limit";
   Add("d");
+  Add("e");  // Waits after d has started, so that later2 cannot start at the same time as d.
   LetEnd("later1");
   LetEnd("b");
   EXPECT_EQ(WaitForStarted(5)[4], "d") << "d is urgent";
+  queue_.Cancel("e");
+  LetEnd("c");
   EXPECT_EQ(WaitForStarted(6)[5], "later2");
   queue_.Cancel("later2");
-  LetEnd("c");
   LetEnd("d");
 }
 
