@@ -86,8 +86,7 @@ struct ChildResult {
 // Runs `argv` (argv[0] is a path) on `input` and waits until the child has ended. A child that fails is a result, not
 // an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of
 // the signal, ResourceExhausted if it was killed because of output_bytes, or if the system cannot create another pipe
-// or process. Makes this process ignore SIGPIPE.
-// Thread-safe.
+// or process. Makes this process ignore SIGPIPE. Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 }  // namespace xlad

@@ -101,10 +101,10 @@ class Calibrator {
     return absl::OkStatus();
   }
 
-  // Measures a plan. `least_us` is the time of the fastest first run of the plans of this
-  // spec. The first run selects the plans that are worth more time. Their time is the median over several batches of
-  // runs, as in `xlad bench`. One run between two barriers would include the time in which the other ranks leave the
-  // first barrier. All decisions depend on times that are equal on all ranks.
+  // Measures a plan. `least_us` is the time of the fastest first run of the plans of this spec. The first run selects
+  // the plans that are worth more time. Their time is the median over several batches of runs, as in `xlad bench`. One
+  // run between two barriers would include the time in which the other ranks leave the first barrier. All decisions
+  // depend on times that are equal on all ranks.
   absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec, double* least_us) {
     XLAD_ASSIGN_OR_RETURN(const auto operation, options_.prepare(spec, plan.ToString()));
     const int64_t width = tensor::ByteWidth(spec.type);
