@@ -46,27 +46,19 @@ void BuildQueue::Cancel(const std::string& job_id) {
   }
 }
 
-bool BuildQueue::HasRoom() const {
+bool BuildQueue::HasRoom(bool for_urgent) const {
   const int64_t old_before_ns = options_.clock->NowNs() - options_.old_after_ms * kNsPerMs;
-  const auto is_urgent = [](const auto& build) { return build->is_urgent; };
-  const auto is_young = [&](const auto& build) { return build->is_urgent && build->started_ns > old_before_ns; };
-  return std::count_if(running_.begin(), running_.end(), is_urgent) < options_.all &&
-         std::count_if(running_.begin(), running_.end(), is_young) < options_.young;
-}
-
-bool BuildQueue::HasRoomForLater() const {
-  const int64_t old_before_ns = options_.clock->NowNs() - options_.old_after_ms * kNsPerMs;
-  const auto is_later = [](const auto& build) { return !build->is_urgent; };
-  const auto is_young = [&](const auto& build) { return !build->is_urgent && build->started_ns > old_before_ns; };
-  return std::count_if(running_.begin(), running_.end(), is_later) < options_.not_urgent &&
-         std::none_of(running_.begin(), running_.end(), is_young);
+  const auto counts = [&](const auto& build) { return build->is_urgent == for_urgent; };
+  const auto is_young = [&](const auto& build) { return counts(build) && build->started_ns > old_before_ns; };
+  return std::count_if(running_.begin(), running_.end(), counts) < (for_urgent ? options_.all : options_.not_urgent) &&
+         std::count_if(running_.begin(), running_.end(), is_young) < (for_urgent ? options_.young : 1);
 }
 
 BuildQueue::Builds::iterator BuildQueue::Next() {
   const auto is_urgent = [](const auto& build) { return build->is_urgent; };
   const auto urgent = std::find_if(waiting_.begin(), waiting_.end(), is_urgent);
-  if (urgent != waiting_.end()) return HasRoom() ? urgent : waiting_.end();
-  return HasRoomForLater() ? waiting_.begin() : waiting_.end();
+  if (urgent != waiting_.end()) return HasRoom(true) ? urgent : waiting_.end();
+  return HasRoom(false) ? waiting_.begin() : waiting_.end();
 }
 
 void BuildQueue::StartBuilds() {

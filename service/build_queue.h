@@ -59,9 +59,8 @@ class BuildQueue {
   void Run();
   // The caller of the following methods must hold mutex_.
   void StartBuilds();
-  Builds::iterator Next();  // The build to start now, or the end of waiting_.
-  bool HasRoom() const;          // Whether one more urgent build may run.
-  bool HasRoomForLater() const;  // Whether one more build that is not urgent may run.
+  Builds::iterator Next();              // The build to start now, or the end of waiting_.
+  bool HasRoom(bool for_urgent) const;  // Whether one more build of this urgency may run.
   void TakeDone(Builds* done);
 
   const BuildQueueOptions options_;
