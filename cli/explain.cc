@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/program.h"
@@ -58,7 +59,7 @@ std::string ToTable(sharding::Explanation explanation) {
     if (because.size() > 1) absl::StrAppend(&out, "    because ", because.back(), "\n");
   }
   const size_t count = explanation.collectives.size();
-  absl::StrAppend(&out, count, count == 1 ? " collective, " : " collectives, ", explanation.bytes_per_device,
+  absl::StrAppend(&out, Counted(count, "collective"), ", ", explanation.bytes_per_device,
                   " bytes sent per device and step\n");
   return out;
 }

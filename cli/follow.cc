@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "cli/command.h"
 #include "cli/plot.h"
@@ -159,10 +160,9 @@ class CheckpointNotice {
 
 void PrintSummary(const JobStatus& status, const History& history) {
   const std::vector<float> losses = history.losses();
-  std::string text =
-      absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ", status.workers_size(),
-                   status.workers_size() == 1 ? " worker" : " workers", ": ", JobState_Name(status.state()), " after ",
-                   status.step(), " of ", status.steps(), status.steps() == 1 ? " step" : " steps");
+  std::string text = absl::StrCat(status.name(), " (", status.id(), ") on ", MeshText(status.mesh()), ", ",
+                                  Counted(status.workers_size(), "worker"), ": ", JobState_Name(status.state()),
+                                  " after ", status.step(), " of ", Counted(status.steps(), "step"));
   const std::map<std::string, int64_t> launches = SortedLaunches(status);
   if (launches.size() > 1) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/network.h"
@@ -29,11 +30,6 @@ namespace {
 constexpr size_t kMaxRows = 40;
 
 double Milliseconds(int64_t ns) { return static_cast<double>(ns) / kNsPerMs; }
-
-// Returns "1 step" or "2 steps".
-std::string Counted(int64_t count, absl::string_view noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
 
 // Returns "" for loops and branches, because their time is that of the steps inside them.
 std::string KindOf(const Executable& executable, const Step& step) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/cache_folder.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/command.h"
@@ -158,7 +159,7 @@ int RunRank(const RunOptions& options, const client::Job& job, const collectives
   const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
   if (std::ssize(devices) < launch.ranks) {
     return Fail(absl::InvalidArgumentError(absl::StrCat("found ", launch.ranks, " ranks of ", launch.launcher, " for ",
-                                                        devices.size(), devices.size() == 1 ? " device" : " devices",
+                                                        Counted(devices.size(), "device"),
                                                         ", expected a device for each rank")));
   }
   if (launch.rank > 0) {

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "cli/command.h"
 #include "cli/job_json.h"
 #include "cli/worker_json.h"
@@ -73,8 +74,7 @@ class Top {
                      status.serving() ? "serving" : absl::StrCat("not serving: ", status.reason()), "\n");
     absl::StrAppend(&text, "workers:");
     for (const auto& [state, count] : states) {
-      absl::StrAppend(&text, " ", count, " ", state, " with ", devices[state],
-                      devices[state] == 1 ? " device;" : " devices;");
+      absl::StrAppend(&text, " ", count, " ", state, " with ", Counted(devices[state], "device"), ";");
     }
     absl::StrAppend(&text, states.empty() ? " none" : "", "\njobs:");
     for (const auto& [state, count] : status.jobs()) absl::StrAppend(&text, " ", count, " ", state, ";");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "tensor/wire.h"
 
 namespace xlad::runtime {
@@ -75,9 +76,9 @@ int64_t Session::AddInline(const tensor::Shape& shape, const std::string& bytes)
 
 absl::Status Session::CheckArguments(const Program& program, const CallProgramRequest& request) {
   if (request.arguments_size() != program.parameters.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", request.arguments_size(), request.arguments_size() == 1 ? " argument" : " arguments",
-                     ", expected ", program.parameters.size(), ", one per parameter of the program"));
+    return absl::InvalidArgumentError(absl::StrCat("found ", Counted(request.arguments_size(), "argument"),
+                                                   ", expected ", program.parameters.size(),
+                                                   ", one per parameter of the program"));
   }
   for (int p = 0; p < request.arguments_size(); ++p) {
     const CallProgramRequest::Argument& argument = request.arguments(p);

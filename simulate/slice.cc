@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 
 namespace xlad::simulate {
 namespace {
@@ -104,10 +105,9 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
     XLAD_ASSIGN_OR_RETURN(slice.chip, machine::BuiltInChip(name));
   }
   if (std::ssize(slice.grid) != slice.chip.ici_dimensions) {
-    return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology, "\" of ", slice.grid.size(),
-                                                   slice.grid.size() == 1 ? " dimension" : " dimensions",
-                                                   ", expected the ", slice.chip.ici_dimensions, " dimensions of chip ",
-                                                   slice.chip.name));
+    return absl::InvalidArgumentError(absl::StrCat("found topology \"", topology, "\" of ",
+                                                   Counted(slice.grid.size(), "dimension"), ", expected the ",
+                                                   slice.chip.ici_dimensions, " dimensions of chip ", slice.chip.name));
   }
   if (slices == 1) return slice;
   if (slice.chip.dcn_bytes_per_s == 0) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/log.h"
 
 namespace xlad::worker {
@@ -168,10 +169,10 @@ void WorkerCore::On(const Tick&) {
   } else if (now_ns_ >= *drain_until_ns_ && tasks_.empty()) {
     actions_.push_back(Exit{absl::OkStatus(), work_moved_});
   } else if (now_ns_ >= *drain_until_ns_) {
-    actions_.push_back(Exit{absl::DeadlineExceededError(absl::StrCat(
-        tasks_.size(), tasks_.size() == 1 ? " task" : " tasks", " did not stop within the grace period of ",
-        options_.grace_ms, " ms", registered_ ? "" : ", in which the coordinator could not be reached",
-        "; the jobs continue from their last saved state"))});
+    actions_.push_back(Exit{absl::DeadlineExceededError(
+        absl::StrCat(Counted(tasks_.size(), "task"), " did not stop within the grace period of ", options_.grace_ms,
+                     " ms", registered_ ? "" : ", in which the coordinator could not be reached",
+                     "; the jobs continue from their last saved state"))});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "collectives/plan/algorithm.h"
 #include "collectives/plan/grid.h"
 
@@ -228,9 +229,8 @@ class Simulation {
 
 absl::Status CheckRanks(const CollectiveSpec& spec, const Network& network) {
   if (network.ranks() >= spec.ranks) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("found a topology of ", network.ranks(),
-                                                 network.ranks() == 1 ? " rank for " : " ranks for ", spec.ToString(),
-                                                 ", expected at least ", spec.ranks));
+  return absl::InvalidArgumentError(absl::StrCat("found a topology of ", Counted(network.ranks(), "rank"), " for ",
+                                                 spec.ToString(), ", expected at least ", spec.ranks));
 }
 
 absl::Status CheckSendsMessages(const Schedule& schedule) {

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "hlo/graph/graph.h"
+#include "base/counted.h"
 #include "hlo/graph/drawing.h"
+#include "hlo/graph/graph.h"
 
 namespace xlad::hlo {
 namespace {
@@ -144,11 +145,10 @@ void AppendComputation(const Computation& computation, size_t* left, std::string
   *left -= drawn.size();
   const size_t all = computation.instructions().size();
   const bool is_entry = &computation == module.entry();
-  absl::StrAppend(out, "<details id=\"c-", EscapeXml(computation.name()), "\"", is_entry ? " open=\"open\"" : "",
-                  "><summary>", EscapeXml(computation.name()), is_entry ? " (entry)" : "", ": ", all,
-                  all == 1 ? " instruction, " : " instructions, ",
-                  EscapeXml(Shortened(computation.root()->shape().ToString(false), kMaxShardingLength)),
-                  "</summary>\n");
+  absl::StrAppend(
+      out, "<details id=\"c-", EscapeXml(computation.name()), "\"", is_entry ? " open=\"open\"" : "", "><summary>",
+      EscapeXml(computation.name()), is_entry ? " (entry)" : "", ": ", Counted(all, "instruction"), ", ",
+      EscapeXml(Shortened(computation.root()->shape().ToString(false), kMaxShardingLength)), "</summary>\n");
   if (drawn.size() < all) {
     absl::StrAppend(out, "<p>", all - drawn.size(), " of ", all,
                     " instructions are not drawn; xlad opt --emit text prints them all.</p>\n");

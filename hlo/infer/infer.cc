@@ -168,10 +168,6 @@ std::string Brief(const Shape& shape) {
   return text;
 }
 
-std::string Counted(int64_t count, absl::string_view what) {
-  return absl::StrCat(count, " ", what, count == 1 ? "" : "s");
-}
-
 std::string Setting(absl::string_view name, absl::string_view value) {
   return value.empty() ? absl::StrCat("no ", name) : absl::StrCat(name, "=", value);
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/containers.h"
+#include "base/counted.h"
 #include "base/status.h"
 #include "hlo/module.h"
 
@@ -25,7 +26,6 @@ absl::Status Violation(absl::string_view label, absl::string_view found, absl::s
 std::string Brief(const Shape& shape);
 std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"
-std::string Counted(int64_t count, absl::string_view what);            // "1 operand", "2 operands"
 
 int KindOf(ElementType type);  // The bit of TypeSet for a type.
 std::string TypeSetName(int set);          // "element type float or complex"

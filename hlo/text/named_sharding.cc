@@ -4,6 +4,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "hlo/text/parse.h"
 #include "hlo/text/print.h"
 
@@ -140,9 +141,8 @@ bool ParseDeviceIds(Lexer& lexer, NamedSharding* named) {
   }
   if (!ParseIntsUntil(lexer, ')', &named->device_ids)) return false;
   return std::ssize(named->device_ids) == devices ||
-         lexer.Fail(at, absl::StrCat("found ", named->device_ids.size(),
-                                     named->device_ids.size() == 1 ? " device id" : " device ids",
-                                     ", expected the mesh's ", devices));
+         lexer.Fail(at, absl::StrCat("found ", Counted(named->device_ids.size(), "device id"), ", expected the mesh's ",
+                                     devices));
 }
 
 bool ParseNamedSharding(Lexer& lexer, NamedSharding* named) {

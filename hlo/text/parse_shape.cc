@@ -1,5 +1,6 @@
 // HLO text: shapes and layouts.
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "hlo/text/parse.h"
 
 namespace xlad::hlo {
@@ -80,8 +81,8 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout) {
   }
   if (std::ssize(layout->minor_to_major) != ndim) {
     const size_t found = layout->minor_to_major.size();
-    return lexer.Fail(at, absl::StrCat("found a layout of ", found, found == 1 ? " dimension" : " dimensions",
-                                       ", expected the shape's ", ndim));
+    return lexer.Fail(at,
+                      absl::StrCat("found a layout of ", Counted(found, "dimension"), ", expected the shape's ", ndim));
   }
   if (lexer.Accept(':') && !ParseLayoutSuffix(lexer, &layout->suffix)) return false;
   return lexer.Expect('}');

@@ -1,5 +1,6 @@
 // HLO text: sharding={...} in its three generations, and replica groups in their three forms.
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "hlo/replica_groups.h"
 #include "hlo/text/named_sharding.h"
 #include "hlo/text/parse.h"
@@ -63,8 +64,7 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
     if (!lexer.Integer(&sharding->devices.back())) return false;
   } while (lexer.Accept(','));
   return std::ssize(sharding->devices) == expected ||
-         lexer.Fail(at, absl::StrCat("found ", sharding->devices.size(),
-                                     sharding->devices.size() == 1 ? " device" : " devices",
+         lexer.Fail(at, absl::StrCat("found ", Counted(sharding->devices.size(), "device"),
                                      " for a tile assignment, expected ", expected));
 }
 
@@ -189,14 +189,12 @@ bool CheckIota(Lexer& lexer, const char* at, int64_t devices, const Dims& reshap
   int64_t count = 0;
   if (!CheckDeviceCount(lexer, at, reshape, &count)) return false;
   if (count != devices) {
-    const char* const noun = count == 1 ? " device" : " devices";
-    return lexer.Fail(at, absl::StrCat("found an iota of ", count, noun, ", expected ", devices));
+    return lexer.Fail(at, absl::StrCat("found an iota of ", Counted(count, "device"), ", expected ", devices));
   }
   const std::string expected =
       absl::StrCat(" in a transposition, expected a permutation of the iota's ", reshape.size(), " dimensions");
   if (!transpose.empty() && transpose.size() != reshape.size()) {
-    const char* const noun = transpose.size() == 1 ? " dimension" : " dimensions";
-    return lexer.Fail(at, absl::StrCat("found ", transpose.size(), noun, expected));
+    return lexer.Fail(at, absl::StrCat("found ", Counted(transpose.size(), "dimension"), expected));
   }
   std::vector<bool> seen(reshape.size(), false);
   for (const int64_t d : transpose) {

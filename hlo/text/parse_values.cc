@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/counted.h"
 #include "hlo/text/parse.h"
 
 namespace xlad::hlo {
@@ -56,8 +57,7 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
     *first_key = name;
     window->resize(parts.size());
   } else if (parts.size() != window->size()) {
-    return lexer.Fail(value_at, absl::StrCat("found ", name, " of ", parts.size(),
-                                             parts.size() == 1 ? " dimension, expected " : " dimensions, expected ",
+    return lexer.Fail(value_at, absl::StrCat("found ", name, " of ", Counted(parts.size(), "dimension"), ", expected ",
                                              window->size(), " as in ", *first_key));
   }
   Dims numbers;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "service/attempts/checkpoints.h"
 
 namespace xlad::service {
@@ -18,8 +19,7 @@ std::string OrderText(const Job& job) {
   const std::string mode = absl::StrCat(" (mode ", ModeText(job.spec));
   if (!IsCanonical(job.spec)) return absl::StrCat(mode, ")");
   const int64_t shards = DeviceCount(job.placed_mesh);
-  return absl::StrCat(mode, ", ", shards, shards == 1 ? " logical shard on " : " logical shards on ",
-                      DeviceCountText(devices), ")");
+  return absl::StrCat(mode, ", ", Counted(shards, "logical shard"), " on ", DeviceCountText(devices), ")");
 }
 
 void ExplainWorkers(const Context& context, const Job& job, WhyJobResponse* why) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "base/status.h"
 
 namespace xlad::service {
@@ -188,11 +189,10 @@ std::string DescribeSubmitted(const JobSpec& spec) {
   }
   const int64_t shards = DeviceCount(spec.mesh());
   const std::string mode = absl::StrCat(", mode ", ModeText(spec));
-  const std::string steps =
-      absl::StrCat("submitted \"", spec.name(), "\", ", spec.steps(), spec.steps() == 1 ? " step on " : " steps on ");
+  const std::string steps = absl::StrCat("submitted \"", spec.name(), "\", ", Counted(spec.steps(), "step"), " on ");
   if (!IsCanonical(spec)) return absl::StrCat(steps, DeviceCountText(shards), mode);
   const std::string devices = spec.devices() > 0 ? DeviceCountText(spec.devices()) : "any number of devices";
-  return absl::StrCat(steps, devices, ", ", shards, shards == 1 ? " logical shard" : " logical shards", mode);
+  return absl::StrCat(steps, devices, ", ", Counted(shards, "logical shard"), mode);
 }
 
 std::string DescribeBuilt(const JobBuilt& built) {

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "sharding/import/mesh_translation.h"
 #include "sharding/import/named_annotations.h"
 #include "sharding/import/tile_sharding.h"
@@ -129,8 +130,7 @@ absl::Status CheckNotPartitioned(const hlo::Module& module) {
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
     status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
-                                 "found collectives in a program for ", module.num_partitions,
-                                 module.num_partitions == 1 ? " device" : " devices",
+                                 "found collectives in a program for ", Counted(module.num_partitions, "device"),
                                  " without a mesh: it is partitioned already, expected the unpartitioned program with "
                                  "its shardings")));
   });

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "base/counted.h"
 #include "sharding/model/axes.h"
 
 namespace xlad::sharding {
@@ -311,9 +312,8 @@ absl::StatusOr<AxisList> ResolveAxes(const Mesh& mesh, const std::vector<SdyAxis
 
 absl::StatusOr<TensorSharding> Resolve(const Mesh& mesh, const SdySharding& sharding, int64_t ndim) {
   if (std::ssize(sharding.dims) != ndim) {
-    return absl::InvalidArgumentError(absl::StrCat("found a sharding of ", sharding.dims.size(),
-                                                   sharding.dims.size() == 1 ? " dimension" : " dimensions",
-                                                   ", expected ", ndim));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found a sharding of ", Counted(sharding.dims.size(), "dimension"), ", expected ", ndim));
   }
   TensorSharding result = TensorSharding::Open(ndim);
   AxisList used;

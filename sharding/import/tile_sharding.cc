@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/counted.h"
 #include "sharding/model/axes.h"
 
 namespace xlad::sharding {
@@ -80,8 +81,8 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
     digits.push_back(in_order[from]);
   }
   if (digits.size() != sizes.size()) {
-    return Malformed(absl::StrCat("found a transpose of ", digits.size(),
-                                  digits.size() == 1 ? " dimension" : " dimensions", ", expected ", sizes.size()));
+    return Malformed(
+        absl::StrCat("found a transpose of ", Counted(digits.size(), "dimension"), ", expected ", sizes.size()));
   }
   return digits;
 }

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/rounding.h"
 #include "collectives/exec/group/meeting.h"
@@ -187,8 +188,8 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
   XLAD_ASSIGN_OR_RETURN(const std::string path, rendezvous->Get(0, kPathKey));
   XLAD_ASSIGN_OR_RETURN(control, ControlFile::Open(path));
   if (control->ranks() == ranks) return control;
-  return absl::FailedPreconditionError(absl::StrCat("found that rank 0 has formed a group of ", control->ranks(),
-                                                    control->ranks() == 1 ? " rank" : " ranks", ", expected ", ranks));
+  return absl::FailedPreconditionError(absl::StrCat("found that rank 0 has formed a group of ",
+                                                    Counted(control->ranks(), "rank"), ", expected ", ranks));
 }
 
 std::string OperationText(const RankBlock& block, uint64_t operation) {

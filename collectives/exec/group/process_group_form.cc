@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/cores.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "collectives/exec/group/cores.h"
@@ -158,9 +159,8 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
                                                                       const PrepareOptions& options) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   if (spec.ranks != ranks_) {
-    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", spec.ranks,
-                                                   spec.ranks == 1 ? " rank" : " ranks", ", expected ", ranks_,
-                                                   ", the size of the group"));
+    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", Counted(spec.ranks, "rank"),
+                                                   ", expected ", ranks_, ", the size of the group"));
   }
   if (spec.counts.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat("found ", spec.counts.size(), " operands, expected one"));

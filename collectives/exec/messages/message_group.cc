@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/file_system.h"
 #include "base/hash.h"
 #include "base/random.h"
@@ -181,9 +182,8 @@ absl::StatusOr<std::unique_ptr<MessageGroup::Operation>> MessageGroup::Prepare(c
                                                                                const std::string& plan) {
   XLAD_RETURN_IF_ERROR(ValidateSpec(spec));
   if (spec.ranks != ranks()) {
-    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", spec.ranks,
-                                                   spec.ranks == 1 ? " rank" : " ranks", ", expected ", ranks(),
-                                                   ", the size of the group"));
+    return absl::InvalidArgumentError(absl::StrCat("found a collective over ", Counted(spec.ranks, "rank"),
+                                                   ", expected ", ranks(), ", the size of the group"));
   }
   auto operation = std::make_unique<Operation>();
   CollectiveSet& set = operation->set_;
