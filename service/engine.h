@@ -171,7 +171,9 @@ class Engine {
   void Clean(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
-  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, const ChildLimits& limits);
+  // If `quick` is not null, the built executable must be able to replace it.
+  absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, const ChildLimits& limits,
+                                            const Executable* quick = nullptr);
   // Builds the program of a quick executable with optimized code that may replace it.
   absl::StatusOr<BuiltProgram> BuildOptimized(const StartOptimizing& request, const ChildLimits& limits);
   ChildLimits LimitsOf(CancelSignal* cancel) const;  // The limits of a build that this signal cancels.

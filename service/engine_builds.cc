@@ -76,7 +76,8 @@ absl::StatusOr<std::string> Engine::ReadHeader(const std::string& uri) const {
   return source->Header();
 }
 
-absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, const ChildLimits& limits) {
+absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, const ChildLimits& limits,
+                                                  const Executable* quick) {
   BuildRequest build;
   XLAD_ASSIGN_OR_RETURN(*build.mutable_spec(), SpecOf(request.job));
   *build.mutable_spec()->mutable_mesh() = request.mesh;
@@ -93,6 +94,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildProgram(const StartBuild& request, con
   XLAD_ASSIGN_OR_RETURN(BuiltProgram built, RunBuild(build, request.job.str(), limits));
   XLAD_ASSIGN_OR_RETURN(const Executable executable, LoadExecutable(built.executable_digest));
   XLAD_RETURN_IF_ERROR(CheckCompiledFor(executable, request.targets[0]));
+  if (quick != nullptr) XLAD_RETURN_IF_ERROR(CheckReplaces(*quick, executable));
   for (const BuiltExecutable& built_other : built.others) {
     XLAD_ASSIGN_OR_RETURN(const Executable other, LoadExecutable(built_other.digest()));
     XLAD_RETURN_IF_ERROR(CheckCompiledFor(other, built_other.target()));
@@ -209,11 +211,7 @@ void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
 
 absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& request, const ChildLimits& limits) {
   XLAD_ASSIGN_OR_RETURN(const Executable quick, LoadExecutable(request.executable_digest));
-  XLAD_ASSIGN_OR_RETURN(BuiltProgram built,
-                        BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits));
-  XLAD_ASSIGN_OR_RETURN(const Executable optimized, LoadExecutable(built.executable_digest));
-  XLAD_RETURN_IF_ERROR(CheckReplaces(quick, optimized));
-  return built;
+  return BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits, &quick);
 }
 
 // Neither the first steps of the job nor builds for which jobs wait should be slowed down much.
