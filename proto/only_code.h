@@ -1,4 +1,4 @@
-// The difference between two executables of one program whose kernels may have different code.
+// The check of an executable that replaces another one of the same program while it runs.
 #pragma once
 
 #include <google/protobuf/util/field_comparator.h>
@@ -7,13 +7,15 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "proto/executable.pb.h"
 
 namespace xlad {
 
-// Returns the first difference, or an empty text if only the code of the kernels differs. Then shards that run the one
-// can change to the other between two steps and keep their buffers, connections and collectives.
-inline std::string FirstDifferenceBesidesCode(const Executable& now, const Executable& next) {
+// OK if only the code of the kernels differs. Then shards that run `now` can change to `next` between two steps and
+// keep their buffers, connections and collectives. Otherwise InvalidArgument with the first difference.
+inline absl::Status CheckOnlyCodeDiffers(const Executable& now, const Executable& next) {
   google::protobuf::util::DefaultFieldComparator comparator;
   comparator.set_treat_nan_as_equal(true);
   google::protobuf::util::MessageDifferencer differencer;
@@ -23,9 +25,11 @@ inline std::string FirstDifferenceBesidesCode(const Executable& now, const Execu
   for (const int field : {Executable::kObjectCodeFieldNumber, Executable::kQuickFieldNumber}) {
     differencer.IgnoreField(Executable::descriptor()->FindFieldByNumber(field));
   }
-  if (differencer.Compare(now, next)) return "";
+  if (differencer.Compare(now, next)) return absl::OkStatus();
   constexpr size_t kMaxText = 300;
-  return differences.substr(0, std::min(differences.find('\n'), kMaxText));
+  return absl::InvalidArgumentError(absl::StrCat("executable '", next.name(), "': found another program (",
+                                                 differences.substr(0, std::min(differences.find('\n'), kMaxText)),
+                                                 "), expected one in which only the code of the kernels differs"));
 }
 
 }  // namespace xlad

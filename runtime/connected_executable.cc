@@ -43,13 +43,6 @@ absl::StatusOr<Executable> Parse(const StoredExecutable& stored) {
   return executable;
 }
 
-absl::Status CheckOnlyCodeDiffers(const Executable& now, const Executable& next) {
-  const std::string difference = FirstDifferenceBesidesCode(now, next);
-  if (difference.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("executable '", next.name(), "': found another program (", difference,
-                                                 "), expected one in which only the code of the kernels differs"));
-}
-
 }  // namespace
 
 std::vector<int> MeshPositions(const LaunchTask& launch) {

@@ -10,11 +10,7 @@ absl::Status CheckReplaces(const Executable& quick, const Executable& optimized)
     return absl::InvalidArgumentError(absl::StrCat("executable '", optimized.name(),
                                                    "': found quickly compiled code, expected optimized code"));
   }
-  const std::string difference = FirstDifferenceBesidesCode(quick, optimized);
-  if (difference.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("executable '", optimized.name(), "': found another program (",
-                                                 difference,
-                                                 "), expected one in which only the code of the kernels differs"));
+  return CheckOnlyCodeDiffers(quick, optimized);
 }
 
 }  // namespace xlad::service
