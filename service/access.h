@@ -1,9 +1,9 @@
 // Identifies the caller of a request and checks that the caller may make it: the rules of security/roles.h applied to
 // the coordinator's calls.
 //
-// A job belongs to the user who has submitted it. The log records the job under its client key, which begins with the
-// owner ("@alice/KEY"), so the keys of different users never collide. Keys of the user who runs the coordinator have no
-// such prefix.
+// A job belongs to the user who submitted it. The log records the job under its client key, which begins with the owner
+// ("@alice/KEY"), so the keys of different users never collide. Keys of the user who runs the coordinator have no such
+// prefix.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@
 
 namespace xlad::service {
 
-// The access of a caller to a call that it may make.
+// A caller that may make a call, and what the call may access.
 struct CallerAccess {
   security::Caller caller;
   bool own_only = false;  // The call has access only to jobs and sessions of this caller.
 };
 
-// How callers are identified. Thread-safe.
+// Identifies callers. Thread-safe.
 class AccessControl {
  public:
   struct Options {
@@ -34,16 +34,17 @@ class AccessControl {
   explicit AccessControl(Options options) : options_(std::move(options)) {}
 
   // Returns the caller who connects from `peer` ("127.0.0.1:4711") and sends these bearer tokens. If the options have
-  // neither a shared token nor a token store, the tokens are ignored, and a caller on loopback whose process runs as
-  // root or as the coordinator's user is the owner. If the caller cannot be identified, the error is Unauthenticated or
-  // PermissionDenied, with the reason.
+  // neither a shared token nor a token store, the tokens are ignored. The owner is then any caller on loopback whose
+  // process runs as root or as the coordinator's user. Returns Unauthenticated or PermissionDenied, with the reason, if
+  // the caller cannot be identified.
   absl::StatusOr<security::Caller> Identify(const std::string& peer, const std::vector<std::string>& bearers) const;
 
  private:
   const Options options_;
 };
 
-// Returns the caller's access, or PermissionDenied, which names the caller's role and the roles that may make the call.
+// Returns the caller's access to the call. PermissionDenied names the caller's role and the roles that may make the
+// call.
 absl::StatusOr<CallerAccess> Authorize(const security::Caller& caller, absl::string_view call);
 
 // The key under which a submission of this caller is recorded.
@@ -51,8 +52,8 @@ std::string OwnedKey(const security::Caller& caller, const std::string& client_k
 // The user at the beginning of a key that OwnedKey returned, or "" if the key names no user.
 std::string OwnerOfKey(absl::string_view key);
 
-// NotFound if the caller sees only its own jobs and `key` is not the key of one of these. The error does not reveal
-// whether the job exists.
+// NotFound if the caller may see only its own jobs, and the job's client key `key` has another owner. The error does
+// not reveal whether the job exists.
 absl::Status CheckOwner(const CallerAccess& access, const std::string& job_id, absl::string_view key);
 
 // PermissionDenied if the caller is a submitter and the spec has URIs other than "xlad:" and "stream:". Such URIs can

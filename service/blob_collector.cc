@@ -15,8 +15,7 @@ std::string DigestOf(const std::string& uri) {
   return parsed.ok() && parsed->scheme == storage::Uri::Scheme::kBlob ? parsed->rest : "";
 }
 
-// Whether the error says that the blob is not an index, or that it no longer exists. In both cases it names no other
-// blobs.
+// Whether the error means that the blob is not an index or no longer exists. Either way, it names no other blobs.
 bool IsNoIndex(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsDataLoss(status) || absl::IsInvalidArgument(status);
 }
@@ -80,7 +79,7 @@ void BlobCollector::Drop(const std::string& uri) {
 absl::Status BlobCollector::CollectDropped(const AskState& ask) {
   for (const std::string& uri : std::exchange(unread_, {})) Drop(uri);
   if (dropped_.empty()) return absl::OkStatus();
-  // The time is taken before the state is read, because a blob that is used meanwhile may be missing in the state.
+  // The time is taken before the state is read, because the state may lack a blob that is first used in between.
   const int64_t unused_since_ns = Before(options_.dropped_ms);
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::set<std::string> kept;
@@ -94,7 +93,7 @@ absl::Status BlobCollector::CollectDropped(const AskState& ask) {
 }
 
 absl::StatusOr<int64_t> BlobCollector::CollectAll(const AskState& ask) {
-  const int64_t unused_since_ns = Before(options_.unnamed_ms);  // First, as in CollectDropped.
+  const int64_t unused_since_ns = Before(options_.unnamed_ms);  // Read first, as in CollectDropped.
   XLAD_ASSIGN_OR_RETURN(const std::set<std::string> needed, NeededBlobs(ask));
   std::erase_if(blobs_of_, [&](const auto& known) { return !needed.contains(DigestOf(known.first)); });
   return blobs_.Collect([&](const std::string& digest) { return needed.contains(digest); }, unused_since_ns);

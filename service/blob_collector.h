@@ -1,8 +1,8 @@
 // Removes the blobs that no job needs any more.
 //
-// A blob exists before the log names it: it is uploaded first, and a submission, a checkpoint or an executable names it
-// later. So an unnamed blob is kept for a while after its upload, and after a client was told that it exists. The blobs
-// of a checkpoint that was dropped are removed much sooner, because checkpoints of large models soon fill a disk.
+// A blob is uploaded before a submission, a checkpoint or the record of a build names it in the log. An unnamed blob is
+// therefore kept for `unnamed_ms` after its upload, and after a client was told that the blob exists. The blobs of a
+// dropped checkpoint are kept only for `dropped_ms`, because checkpoints of large models soon fill a disk.
 #pragma once
 
 #include <functional>
@@ -17,9 +17,9 @@
 
 namespace xlad::service {
 
-// Returns the blobs that a state needs: the blob that `uri` names and, if that blob is the index of a checkpoint, the
-// blobs that the index names. The result is empty if `uri` is not an "xlad:" URI. An error means that the blob exists
-// but cannot be read now.
+// Returns the digests of the blobs that a state needs: the blob that `uri` names and, if that blob is the index of a
+// checkpoint, the blobs that the index names. The result is empty if `uri` is not an "xlad:" URI. An error means that
+// the blob exists but cannot be read now.
 absl::StatusOr<std::vector<std::string>> BlobsNamedBy(const BlobStore& blobs, const std::string& uri);
 
 struct BlobCollectorOptions {

@@ -179,7 +179,8 @@ TEST_F(BlobCollectorTest, AFailureAtAnyOperationLosesNoNeededBlob) {
   }
 }
 
-// One read fails, for each read in turn. The error says nothing about the blob, so the blobs that it names must stay.
+// One read fails, for each read in turn. The error says nothing about the index, so the blobs that the index names must
+// stay.
 TEST_F(BlobCollectorTest, AReadThatFailsOnceLosesNoNeededBlob) {
   for (const bool dropped : {false, true}) {
     for (int64_t fail_after = 0;; ++fail_after) {

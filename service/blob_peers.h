@@ -1,6 +1,6 @@
-// Decides from which worker a worker reads a block of a blob. If many workers of an attempt need the same bytes, the
-// coordinator sends each block once, and every worker passes the blocks that it has read to a few others
-// (docs/decisions/0042-blobs-from-worker-to-worker.md).
+// Decides whether a worker reads a block of a blob from another worker or from the coordinator. If many workers of an
+// attempt need the same bytes, the coordinator sends each block once, and every worker passes the blocks that it has
+// read to at most `readers_of_each` others (docs/decisions/0042-blobs-from-worker-to-worker.md).
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class BlobPeers {
     // recently used blobs are dropped first.
     int64_t max_entries = 1 << 20;
     int64_t max_failed = 4096;  // Failed workers per blob; further ones are not recorded.
-    // How long a worker is not returned after a failure. The pause doubles with each further failure, because the
-    // worker may only have been busy, but may also be broken.
+    // How long a worker is not returned after a failure. The pause doubles with each further failure: a busy worker
+    // recovers soon, but a broken one does not.
     int64_t failure_pause_ms = 10'000;
     const Clock* clock = &RealClock();
   };
@@ -38,15 +38,16 @@ class BlobPeers {
     std::string job_id;
     int64_t attempt = 0;
     std::string worker_id;
-    // Workers from which the reader could not read. They are not returned to readers of this attempt for a while, and
-    // later only for blocks that the failed worker has asked for after that time.
+    // Workers from which the reader could not read. During the pause after the failure, Choose does not return them to
+    // readers of this attempt. Later it returns such a worker only for blocks that the worker asked for after the
+    // pause.
     std::vector<std::string> failed;
   };
-  // Returns the worker from which `reader` must read the blocks [first, last) of a blob, or an empty text for the
-  // coordinator. The returned worker has the blocks or is about to read them. `reader` counts as a holder of the blocks
-  // from now on. A reader that reports a failure, or that has asked for some of the blocks before, reads from the
-  // coordinator: the workers that could be named may be waiting for this reader. Therefore two workers never wait for
-  // each other.
+  // Returns the worker from which `reader` must read the blocks [first, last) of a blob, or "" if it must read them
+  // from the coordinator. The returned worker has the blocks or is about to read them. From now on, `reader` counts as
+  // a holder of the blocks, unless it is in the pause after a failure. A reader that reports a failure, or that has
+  // asked for some of the blocks before, reads from the coordinator: the holders may be waiting for this reader, and
+  // two workers must never wait for each other.
   std::string Choose(const Reader& reader, const std::string& digest, int64_t first, int64_t last);
 
   int64_t entries() const;
@@ -58,7 +59,7 @@ class BlobPeers {
   };
   using Key = std::tuple<std::string, int64_t, std::string>;  // Job id, attempt, digest.
   struct Block {
-    std::deque<Holder> holders;   // Those that may have more readers, oldest first.
+    std::deque<Holder> holders;   // The holders that may have more readers, oldest first.
     std::set<std::string> asked;  // All workers that have asked for the block.
   };
   struct Failures {

@@ -35,8 +35,8 @@ absl::Status ReadAll(RangeReader& reader) {
   return absl::OkStatus();
 }
 
-// An error of the store's folder that a caller could take for an error of its request becomes FailedPrecondition: only
-// the operator of the coordinator can repair the folder.
+// Turns an error of the store's folder into FailedPrecondition if a caller could mistake it for an error of the
+// request. Only the coordinator's operator can repair the folder.
 absl::Status OfFolder(const absl::Status& status) {
   const bool is_like_refusal =
       absl::IsPermissionDenied(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
@@ -71,8 +71,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     return *opened.sums;
   }
 
-  // Sets a blob aside if `status` says that it is damaged. The reader that has found the damage may be older than the
-  // present file, because the damaged blob has been replaced by an upload. So the present file is read first.
+  // Sets a blob aside if `status` says that it is damaged. An upload may have replaced the damaged file since the
+  // reader opened it, so the present file is read first.
   void NoteError(const std::string& digest, const absl::Status& status) {
     if (!absl::IsDataLoss(status)) return;
     const std::lock_guard lock(ReplaceMutex(digest));
@@ -83,8 +83,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
     Forget(digest);
   }
 
-  // Must be called after each change of the blob's files, so that later readers open them again. A reader that is being
-  // opened meanwhile may have opened the files before the change, and is not kept either.
+  // Must be called after each change of the blob's files. Later readers then open the files again. Find does not keep a
+  // reader that it opens during this call, because the reader may have opened the files before the change.
   void Forget(const std::string& digest) {
     const std::lock_guard lock(mutex_);
     open_.erase(digest);
@@ -140,7 +140,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
       used_ns_[digest] = options_.clock->NowNs();
     }
   }
-  // use_mutex_ is held while files are removed, so a caller that uses the blob afterwards finds it missing.
+  // use_mutex_ is held while files are removed. A concurrent Touch or Hold therefore either keeps the blob, or returns
+  // only after the blob is gone.
   absl::StatusOr<bool> RemoveIfUnused(const std::string& digest, int64_t unused_since_ns) {
     const std::lock_guard lock(use_mutex_);
     const auto use = used_ns_.find(digest);
@@ -250,8 +251,8 @@ class BlobStore::Files : public std::enable_shared_from_this<Files> {
   std::map<std::string, Opened> open_;
   int64_t changes_ = 0;  // The number of calls of Forget.
 
-  // Each is locked while a blob whose digest selects it is replaced or set aside. This may take as long as reading the
-  // blob. There are many, so that different blobs seldom share one.
+  // The digest of a blob selects the mutex that is locked while the blob is replaced or set aside. This may take as
+  // long as reading the blob, so there are many mutexes: different blobs seldom share one.
   std::array<std::mutex, 64> replace_mutexes_;
   std::mutex use_mutex_;      // Must be locked before mutex_ if both are needed.
   std::map<std::string, int64_t> used_ns_;

@@ -4,8 +4,8 @@
 // verified when it is read. A blob that is found to be damaged is set aside: it then counts as missing, and an upload
 // of the same contents replaces it.
 //
-// Blobs may be larger than memory: they are written and read in pieces. Thread-safe; copies of a BlobStore are the same
-// store. One process at a time writes to a store.
+// Blobs may be larger than memory: they are written and read in pieces. Thread-safe. Copies of a BlobStore share one
+// store. Only one process at a time may write to a store.
 #pragma once
 
 #include <functional>
@@ -56,8 +56,9 @@ class BlobStore {
   absl::StatusOr<std::string> Put(const std::string& bytes);
   absl::StatusOr<std::string> Get(const std::string& digest) const;
 
-  // An upload of unknown size. Used by one thread. If the folder refuses it, because it is read-only for example, the
-  // error is FailedPrecondition. PermissionDenied, NotFound and InvalidArgument are thus errors of a request.
+  // An upload of unknown size. Used by one thread. If the store's folder refuses a write, for example because the
+  // folder is read-only, the error is FailedPrecondition. So PermissionDenied, NotFound and InvalidArgument always mean
+  // an error of the request.
   class Upload {
    public:
     virtual ~Upload() = default;  // Removes the written bytes unless Finish succeeded.
@@ -72,9 +73,10 @@ class BlobStore {
 
   // --- Collection of blobs that are no longer needed.
 
-  // These blobs are not collected while the result exists. Its end counts as a use of them. The blobs need not exist.
+  // Protects these blobs from collection until the result is destroyed, which counts as a use of them. The blobs need
+  // not exist.
   std::shared_ptr<void> Hold(const std::vector<std::string>& digests);
-  // Removes the blob unless it is held, or was uploaded, verified or held at or after `unused_since_ns` of the clock.
+  // Removes the blob unless it is held now, or was uploaded, verified or held at or after the time `unused_since_ns`.
   // Opening the store counts as a use of every blob. Returns false if the blob is kept.
   absl::StatusOr<bool> RemoveIfUnused(const std::string& digest, int64_t unused_since_ns);
   // Calls RemoveIfUnused for all blobs that are not needed, and for the remaining files of blobs that were removed or

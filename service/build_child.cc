@@ -84,7 +84,7 @@ absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, cons
   }
   std::string().swap(child.output);
   if (not_isolated != nullptr) *not_isolated = response.not_isolated();
-  response.clear_not_isolated();  // The response may be stored, but this concerns only the build on this machine.
+  response.clear_not_isolated();  // The response may be stored, but this field describes only the present build.
   if (objects != nullptr) KeepObjects(*objects, &response);
   response.clear_new_objects();
   if (!response.error().empty()) {

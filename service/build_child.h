@@ -12,17 +12,21 @@
 
 namespace xlad::service {
 
-// Runs `program_path __build` and waits for it. A daemon uses kOwnProgram (base/spawn.h), so that the version of the
-// objects is that of the child, even if the file of the program was replaced while the daemon runs. Returns the
-// response, or the error of a failed build. Other errors: ResourceExhausted if the request or the response is larger
-// than 2 GiB, or if the child needed more memory than `limits` allows; Cancelled if `limits.cancel` was raised, which
-// kills the child at once; Internal if the response cannot be parsed, or if the child died otherwise, with its exit
-// code or signal and the last lines of its standard error. If `limits` has no limit of processor time, a build may use
-// one hour of it.
-// Sets `not_isolated`, if it is not null and the child has answered, to BuildResponse.not_isolated.
-// If `objects` is not null, the child takes the code of kernels from this folder, and the code that it has compiled is
-// added to the folder. Failures of the folder are logged. A malicious program that takes the child over can add any
-// code under any key, so builds of users who do not trust each other must have different folders.
+// Runs `program_path __build` and waits for it. A daemon passes kOwnProgram (base/spawn.h), so that the child has the
+// daemon's version even if the program's file was replaced while the daemon runs. Returns the response, or the error of
+// a failed build. Other errors are:
+//
+//   ResourceExhausted  the request or the response is larger than 2 GiB, or the child needed more memory than `limits`
+//                      allows
+//   Cancelled          `limits.cancel` was raised, which kills the child at once
+//   Internal           the response cannot be parsed, or the child died for another reason: the message has its exit
+//                      code or signal and the end of its standard error
+//
+// If `limits` does not limit processor time, a build may use one hour of it.
+// If `not_isolated` is not null and the child has answered, sets it to BuildResponse.not_isolated.
+// If `objects` is not null, the child reuses compiled kernels from this folder, and the kernels that it compiles are
+// added to the folder. Failures to read or write the folder are only logged. A malicious program that takes over the
+// child can add any code under any key, so users who do not trust each other must have different folders.
 absl::StatusOr<BuildResponse> BuildInChild(const std::string& program_path, const BuildRequest& request,
                                            const ChildLimits& limits,
                                            std::optional<std::string>* not_isolated = nullptr,

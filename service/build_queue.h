@@ -3,9 +3,8 @@
 // Builds start in the order in which they were added. A build that has run for `old_after_ms` no longer counts toward
 // the limit `young`, so two programs that take minutes leave room for a small one that was added after them.
 //
-// An urgent build is one for which its job waits. Other builds start only when no urgent one waits. They do not count
-// toward these limits, but have limits of their own: one at a time, not counting those that have run for
-// `old_after_ms`, and `not_urgent` of all ages.
+// An urgent build is one for which its job waits. Other builds start only when no urgent one waits. They have limits of
+// their own: at most `not_urgent` of them run, and at most one of these has run for less than `old_after_ms`.
 #pragma once
 
 #include <condition_variable>
@@ -23,8 +22,8 @@
 namespace xlad::service {
 
 struct BuildQueueOptions {
-  int young = 2;  // The maximum number of running builds, not counting those that have run for `old_after_ms`.
-  int all = 8;    // The maximum number of running builds, counting all.
+  int young = 2;  // The maximum number of running urgent builds, not counting those that have run for `old_after_ms`.
+  int all = 8;    // The maximum number of running urgent builds of any age.
   int not_urgent = 3;  // The maximum number of running builds that are not urgent.
   int64_t old_after_ms = 3000;
   const Clock* clock = &RealClock();

@@ -21,7 +21,7 @@ absl::Status CoordinatorCore::Recover(JobLog* log, const std::string& reason) {
     return absl::OkStatus();
   }));
   for (const auto& [number, job] : context_.jobs.by_number()) {
-    // The steps of an earlier attempt do not count for a running attempt that continues from an earlier checkpoint.
+    // A running attempt repeats the steps after its checkpoint, so metrics of earlier attempts do not count.
     XLAD_ASSIGN_OR_RETURN(const auto last, log->LastMetrics(job->id, job->attempt_running ? job->attempt : 0));
     if (!last.has_value()) continue;
     job->step = std::max(job->attempt_running ? job->placed.first_step() : job->first_step, last->step() + 1);

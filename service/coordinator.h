@@ -1,6 +1,6 @@
 // The coordinator: the state machines of jobs, attempts, sessions and workers over one log.
 //
-// Pure logic without I/O, used by one thread at a time. At sets the time. Every other method handles one event and adds
+// Pure logic without I/O, used by one thread at a time. At sets the time. The methods for requests and events add
 // records and actions to the effects, which Take returns. The caller (group_commit.h) appends the records of one or
 // more events to the log, and carries out the actions only when the records are durable. If the append fails, the
 // coordinator is dropped and a new one recovers from the log.
@@ -34,8 +34,8 @@ class CoordinatorCore {
   // once, after At and before any other method.
   absl::Status Recover(JobLog* log, const std::string& reason);
 
-  // Sets the time of the following events. If the last call was long ago, this process itself was not running; all
-  // deadlines then move by the length of the pause.
+  // Sets the time of the following events. If the last call was at least own_lag_ms ago, this process itself was not
+  // running, and all deadlines move by the length of the pause.
   void At(const Clock& clock);
   // Decides what runs now and returns the effects of all events since the last call.
   Effects Take();

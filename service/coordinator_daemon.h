@@ -24,8 +24,8 @@ struct DaemonOptions {
   // loopback address, the daemon makes a certificate authority, a certificate and tokens in the data folder
   // (managed_security.h).
   std::string tls_cert_file, tls_key_file, token_file;
-  // Every `certificate_check_ms` the daemon renews a certificate that it has made, if less than a third of its validity
-  // is left by this clock.
+  // Every `certificate_check_ms`, the daemon renews a certificate that it has made if less than a third of the validity
+  // is left according to this clock.
   const Clock* certificate_clock = &RealClock();
   int64_t certificate_check_ms = 60'000;
   std::string advertise;  // The host by which other machines reach the coordinator; empty for the host of `listen`.
@@ -39,8 +39,8 @@ class CoordinatorDaemon {
   static absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> Start(const DaemonOptions& options);
   virtual ~CoordinatorDaemon() = default;
 
-  // The HOST:PORT on which the daemon listens. If it has made its own certificate, the HOST:PORT by which other
-  // machines reach it.
+  // The HOST:PORT on which the daemon listens. If the daemon has made its own certificate, this is the HOST:PORT by
+  // which other machines reach it.
   virtual std::string Address() const = 0;
   // The HOST:PORT of metrics, health and dashboard, or empty if they are disabled.
   virtual std::string HttpAddress() const = 0;

@@ -42,7 +42,8 @@ TEST(DeviceKinds, AJobOfAKindThatNoWorkerHasIsRefused) {
             "no worker has devices of kind opaque; the workers have cpu: 2 on w1; start a worker with --device opaque");
 }
 
-// `xlad run` waits for long until its own workers have registered, but only for those.
+// `xlad run` waits longer than other commands for a missing kind, because its own workers may still register. Jobs with
+// other problems must not wait that long.
 TEST(DeviceKinds, ALongWaitForAMissingKindDelaysNothingElse) {
   CoordinatorOptions options;
   options.missing_kind_grace_ms = 60'000;

@@ -117,8 +117,8 @@ class Engine {
   ConnectionId Attach(Outbox* outbox);
   // Returns when the message is queued. Blocks while the queue is full.
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
-  // Queues a heartbeat, which is handled together with the next other event or tick. So the engine's thread does not
-  // wake for each heartbeat of thousands of workers. Returns false if the queue is full. Does not block.
+  // Queues a heartbeat until the next tick or other event, so the engine's thread does not wake for each heartbeat of
+  // thousands of workers. Returns false if the queue is full. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
 
@@ -171,27 +171,28 @@ class Engine {
   void Clean(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
-  // If `quick` is not null, the built executable must be able to replace it.
+  // If `quick` is not null, returns an error unless the built executable can replace it.
   absl::StatusOr<BuiltProgram> BuildProgram(const StartBuild& request, const ChildLimits& limits,
                                             const Executable* quick = nullptr);
-  // Builds the program of a quick executable with optimized code that may replace it.
+  // Builds the program of a quick executable again, with optimized code that can replace it.
   absl::StatusOr<BuiltProgram> BuildOptimized(const StartOptimizing& request, const ChildLimits& limits);
   ChildLimits LimitsOf(CancelSignal* cancel) const;  // The limits of a build that this signal cancels.
   absl::StatusOr<BuiltProgram> RunBuild(const BuildRequest& build, const std::string& job_id,
                                         const ChildLimits& limits);
-  // The code of kernels that earlier builds of this user have compiled. Nothing if there is no cache.
+  // The folder of kernels that earlier builds of this user have compiled, or nullopt if there is no cache.
   std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
-  // Runs RunBuild in the queue of builds. Cancelled if the job's builds are cancelled.
+  // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are cancelled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
-  // Records why the latest build was not isolated, or that it was (empty). The first time, it is also logged.
+  // Records why the latest build was not isolated; the text is empty if it was isolated. Logs a warning when a build is
+  // not isolated and the one before it was.
   void NoteIsolation(const std::string& not_isolated);
   void RemoveBatchesIfEnded(const std::string& job_id);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;
   absl::StatusOr<PlannedProgram> PlanFor(const std::string& digest) const;
   absl::StatusOr<ResolvedResume> Resolve(const JobSpec& spec);
-  // Holds the blobs that a submission names while the result exists. FailedPrecondition if a blob is missing.
+  // Holds the blobs that a submission names until the result is destroyed. FailedPrecondition if a blob is missing.
   absl::StatusOr<std::shared_ptr<void>> HoldBlobs(const JobSpec& spec, const ResolvedResume& resume);
-  // The header of a safetensors file with the tensors of this URI; empty if the URI is empty.
+  // The header of a safetensors file with the tensors of this URI; empty if the URI is empty or names a stream.
   absl::StatusOr<std::string> ReadHeader(const std::string& uri) const;
   storage::Store OpenStore() const;
   absl::StatusOr<JobSpec> SpecOf(const JobId& id);

@@ -14,11 +14,12 @@
 namespace xlad::service {
 namespace {
 
-// See setpriority(2). If the steps of jobs use all cores, a thread of such a build gets about a third of the processor
-// time that a thread of a step gets.
+// The niceness of builds of optimized code (setpriority(2)). If the steps of jobs use all cores, a thread of such a
+// build gets about a third of the processor time of a thread of a step.
 constexpr int kOptimizingNice = 5;
 
-// Checks that the checkpoint has the state parameters of the job, because workers could never load another one.
+// Checks that the checkpoint has every state parameter of the job in its shape. Workers could never load another
+// checkpoint.
 absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
   absl::flat_hash_map<absl::string_view, const ArrayShape*> shapes;
   for (const CheckpointTensor& tensor : index.tensors()) shapes[tensor.name()] = &tensor.shape();
@@ -176,8 +177,8 @@ void Engine::NoteIsolation(const std::string& not_isolated) {
     if (reason.empty() || !was_isolated) return;
   }
   LogWarn(
-      "builds are not isolated: a malicious program could take over the coordinator; let its kernel or container allow "
-      "Landlock and seccomp, or accept programs only from users that you trust",
+      "builds are not isolated: a malicious program could take over the coordinator; use a kernel or container that "
+      "allows Landlock and seccomp, or accept programs only from users that you trust",
       {{"missing", reason}});
 }
 
@@ -214,7 +215,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& reque
   return BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits, &quick);
 }
 
-// Neither the first steps of the job nor builds for which jobs wait should be slowed down much.
+// The build has a low priority, so that it slows down neither the job's first steps nor builds for which jobs wait.
 void Engine::OptimizeJob(const StartOptimizing& request, CancelSignal* cancel) {
   ChildLimits limits = LimitsOf(cancel);
   limits.nice = kOptimizingNice;
@@ -234,7 +235,7 @@ absl::StatusOr<ResolvedResume> Engine::Resolve(const JobSpec& spec) {
     XLAD_ASSIGN_OR_RETURN(const ResolvedResume newest, Ask<ResolvedResume>([&](CoordinatorCore& coordinator) {
                             return coordinator.jobs().NewestCheckpoint(JobId(resume));
                           }));
-    // If the place of the checkpoint does not answer now, the job waits for it.
+    // If the checkpoint cannot be read now, the job is accepted unchecked and waits until it can be read.
     const absl::StatusOr<CheckpointIndex> index = OpenStore().ReadIndex(newest.uri);
     if (index.ok()) XLAD_RETURN_IF_ERROR(CheckTensors(spec, *index, newest.uri));
     return newest;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
 
-// Creates the folder `to` with the files of the folder `from`, which never change: as hard links, or as copies if `to`
-// is on another disk. Files that are still being written are left out.
+// Creates the folder `to` with the files of the folder `from`. They never change, so they are hard links, or copies if
+// `to` is on another disk. Files that are still being written are left out.
 absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
   FileSystem& files = RealFileSystem();
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(to));
@@ -116,7 +116,7 @@ absl::StatusOr<BackupResponse> Engine::Backup(const std::string& folder) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> present, files.List(folder));
   if (!present.empty()) {
-    return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected an empty or a new folder"));
+    return absl::AlreadyExistsError(absl::StrCat("found files in ", folder, ", expected a new or empty folder"));
   }
   BackupResponse response;
   const std::lock_guard lock(collecting_);

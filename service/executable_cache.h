@@ -41,8 +41,8 @@ class ExecutableCache {
   // `owner` is the user of the job, or empty if users are not distinguished. Users share no entries, because a build
   // may contain kernels that an earlier build of the same user made.
   //
-  // Calls share builds only with calls of the same `is_urgent`, because a build for which no job waits runs slowly, and
-  // a call cannot be cancelled while it waits for the build of another one.
+  // Calls share builds only if their `is_urgent` is the same: a build for which no job waits is slow, and a call that
+  // waits for the build of another call cannot be cancelled.
   absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const std::string& owner, const BuildFunction& build,
                                   bool is_urgent = true);
 

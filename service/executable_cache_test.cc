@@ -77,8 +77,7 @@ TEST_F(ExecutableCacheTest, QuicklyCompiledCodeIsNotStored) {
   EXPECT_EQ(builds_, 3);
 }
 
-// An urgent build does not wait for an equal one that is not urgent, and the later one of the two finds the other's
-// entry.
+// An urgent build does not wait for an equal one that is not urgent. Later calls of either kind find the stored entry.
 TEST_F(ExecutableCacheTest, UrgentBuildsWaitForNoOthers) {
   ExecutableCache cache({.folder = folder_});
   std::promise<void> started, may_end;

@@ -22,8 +22,8 @@ struct AttemptTime {
   double save_ms = 0;
 };
 
-// Splits the time from a job's submission to its end (to `now_unix_ns` if the job is open) by cause. The causes are
-// listed in proto/job.proto, and the result is in that order. The seconds add up to that time. `events` are the
+// Splits the time from a job's submission to its end (to `now_unix_ns` if the job is open) by cause. The result lists
+// the causes in the order of proto/job.proto, and its seconds add up to the whole time. `events` are the
 // events of the job, in order.
 std::vector<JobTime> TimeByCause(const std::vector<JobEvent>& events, const std::map<int64_t, AttemptTime>& steps,
                                  int64_t now_unix_ns);

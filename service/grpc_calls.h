@@ -34,9 +34,8 @@ class CallStream {
   // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message
   // cannot be parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
-  // Holds the message until the next Write, or until the handler returns OK, and then sends it; the message is dropped
-  // if the handler returns an error. Waits while an earlier message is still being sent. The errors are the Cancelled
-  // and DeadlineExceeded of Read.
+  // The message is sent at the next Write or when the handler returns OK, and is dropped if the handler returns an
+  // error. Waits while an earlier message is still being sent. Returns Cancelled and DeadlineExceeded as Read does.
   virtual absl::Status Write(const google::protobuf::MessageLite& message) = 0;
   virtual const CallerAccess& access() const = 0;
   // NotFound unless the caller may see this job or session.
@@ -87,8 +86,8 @@ struct CallTable {
 // jobs.
 absl::Status CheckJobOf(const CallerAccess& access, const KeyOfJob& key_of_job, const std::string& job_id);
 
-// Adds details to an Unavailable status. An Unavailable without details comes from gRPC itself, when it cannot reach a
-// server.
+// Converts a status. An Unavailable status gets details, which distinguish it from the Unavailable that gRPC itself
+// returns if it cannot reach a server.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 grpc::ByteBuffer ToByteBuffer(const google::protobuf::MessageLite& message);
 // InvalidArgument if `buffer` is larger than max_bytes or cannot be parsed.

@@ -33,7 +33,7 @@ constexpr size_t kMaxGrpcBytes = size_t{1} << 30;
 constexpr int kMaxStreamsPerConnection = 1024;
 constexpr int kHandshakeMs = 5000;
 constexpr int kLookaheadBytes = 1 << 20;
-// This interval can be long, because workers and clients send often and notice themselves that a connection is broken.
+// This interval can be long, because workers and clients send often and detect broken connections themselves.
 constexpr int kKeepaliveMs = 30'000;
 
 // The server's credentials and the tokens that it accepts.
@@ -100,11 +100,11 @@ absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
   if (!options.tls_cert_file.empty()) {
     if (options.token_file.empty() && !IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("found --tls-cert without --token-file, and --listen ", options.listen,
-                       ", which is not a loopback address, expected both or neither; add --token-file, or remove "
+          absl::StrCat("found --tls-cert without --token-file for --listen ", options.listen,
+                       ", which is not a loopback address; add --token-file, or remove "
                        "--tls-cert and --tls-key so that xlad makes certificates and tokens itself"));
     }
-    // An error now is better than one at each connection.
+    // Reports an unreadable file now and not at each connection.
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_cert_file).status());
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_key_file).status());
     protection.credentials = TlsCredentials(options.tls_cert_file, options.tls_key_file);
@@ -163,7 +163,7 @@ class GrpcDaemon final : public CoordinatorDaemon {
     // call was interrupted at that moment.
     static const bool kept = (grpc_init(), true);
     (void)kept;
-    // gRPC takes many locks, and the Abseil packages of Linux distributions check for deadlocks at each one.
+    // gRPC takes many locks, and Abseil as packaged by Linux distributions would check for deadlocks at each one.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kMinPassInterval{5};
 // A pass is made at least this often, because the reason why a job waits can change without an event of the job.
 constexpr std::chrono::milliseconds kMaxPassInterval{1000};
 
-// The bytes of `common`, which are not copied, and then those of `own`.
+// Returns the bytes of `common`, without copying them, followed by those of `own`.
 grpc::ByteBuffer Joined(std::shared_ptr<const std::string> common, const grpc::ByteBuffer& own) {
   auto* const hold = new std::shared_ptr<const std::string>(std::move(common));
   const auto release = [](void* held) { delete static_cast<std::shared_ptr<const std::string>*>(held); };

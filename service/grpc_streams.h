@@ -47,8 +47,8 @@ struct Update {
   bool last = false;
 };
 
-// A client that follows a job or a session. Next makes its next update. Called on one thread, after each change and
-// after each sent message, but not while a message is being sent.
+// A client that follows a job or a session. Next returns its next update. It is called on one thread, after each change
+// and after each sent message, but not while a message is being sent.
 class Follower {
  public:
   virtual ~Follower() = default;

@@ -9,8 +9,9 @@
 namespace xlad::service {
 
 // Stores the index as a blob and, if the shards are files, also in the folder of the shards. DataLoss if a shard that
-// is a blob is missing. Unavailable if the blob cannot be written: the folder of the blobs is the coordinator's, and
-// errors there say nothing about the place that the job has named. Other errors are those of the folder of the shards.
+// is a blob is missing. If the blob cannot be written, an error for shards in the coordinator's store keeps its code,
+// unless it is DataLoss. All other such errors become Unavailable, because they say nothing about the place that the
+// job has named. Errors of the folder of the shards are returned unchanged.
 absl::StatusOr<Checkpoint> WriteIndex(FileSystem& files, const StoreIndex& request, BlobStore* blobs);
 
 }  // namespace xlad::service

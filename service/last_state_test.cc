@@ -105,7 +105,7 @@ TEST(LastState, AJobWhoseStateAtAStopIsRefusedFails) {
   }
 }
 
-// For example, its token was revoked.
+// For example, the token of a worker was revoked.
 TEST(LastState, ACoordinatorThatDoesNotAcceptTheStateIsNotWaitedFor) {
   for (const absl::Status& error :
        {absl::PermissionDeniedError("found a token of role reader, which may not call PutBlob"),
@@ -132,7 +132,7 @@ TEST(LastState, ACoordinatorThatDoesNotAcceptTheStateIsNotWaitedFor) {
   }
 }
 
-// For example, its file system has become read-only after an error of the disk.
+// For example, the file system of the data folder has become read-only after a disk error.
 TEST(LastState, ADataFolderOfTheCoordinatorThatRefusesIsWaitedFor) {
   const absl::Status read_only = absl::FailedPreconditionError("cannot write /data/blobs/x: Read-only file system");
   for (const char* place : {"", "xlad:"}) {

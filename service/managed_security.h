@@ -40,14 +40,14 @@ class ManagedCertificate {
   int64_t issued_unix_s_ = 0;
 };
 
-// Stores the address, which later join files contain.
+// Stores the address for later join files.
 absl::Status StoreAddress(const std::string& data_folder, const std::string& address);
 
 // The folder of the tokens.
 std::string TokenFolder(const std::string& data_folder);
 
-// Issues a token and returns its join file. FailedPrecondition if no coordinator with this data folder has listened off
-// loopback.
+// Issues a token and returns its join file. FailedPrecondition if no coordinator with this data folder has listened on
+// an address other than loopback.
 absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, const security::Caller& caller,
                                                 int64_t valid_s);
 

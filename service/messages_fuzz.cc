@@ -18,7 +18,7 @@ namespace {
 
 using Core = std::remove_pointer_t<decltype(std::declval<GroupCommit&>().coordinator())>;
 
-// A coordinator with one job and one worker, whose further messages are arbitrary.
+// A coordinator with one job and one worker. The messages that follow are arbitrary.
 class Target {
  public:
   Target() : random_(SeededRandom(1)) {

@@ -212,7 +212,7 @@ TEST_F(QuickCodeTest, WorkersThatCannotReplaceCodeGetNoQuickCode) {
   EXPECT_FALSE(cluster_.Status(job).quick_code());
 }
 
-// Such a worker does not say which code a step has run.
+// A worker of an older version does not say which code a step has run.
 TEST_F(QuickCodeTest, StepsOfWorkersThatCannotReplaceCodeAreNotOnOptimizedCode) {
   const std::string job = StartedJob();
   Optimized("optimized");

@@ -28,7 +28,7 @@ absl::StatusOr<int64_t> RestoreBackup(const std::string& backup, const std::stri
     return absl::NotFoundError(absl::StrCat("found no jobs.sqlite in ", backup, ", expected a folder that xlad backup "
                                             "has written"));
   }
-  if (IsWithin(data_folder, backup)) {  // The copy would contain copies of itself, until a path is too long.
+  if (IsWithin(data_folder, backup)) {  // The copy would contain copies of itself until a path is too long.
     return absl::InvalidArgumentError(absl::StrCat("found the data folder ", data_folder, " in the backup ", backup,
                                                    ", expected a folder elsewhere"));
   }

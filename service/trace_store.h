@@ -39,8 +39,8 @@ class TraceStore {
   // Keeps the record in memory until the next Flush. Does not block for long.
   void Add(const std::string& job_id, const TraceRecord& record);
   // Returns the last recorded step of each device in the last recorded attempt. Steps and programs are lost when this
-  // process restarts. When the memory for them is full, those of the job whose last record is the oldest are removed. A
-  // step is ignored if the program of its worker is lost, because a worker sends its program only once.
+  // process restarts. If they exceed the limit on memory, those of the job with the oldest last record are removed. A
+  // worker sends its program only once, so its later steps are ignored if the program is lost.
   std::map<int, StepShare> Shares(const std::string& job_id);
   // Writes the added records to the files.
   void Flush();

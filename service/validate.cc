@@ -13,8 +13,8 @@ namespace xlad::service {
 namespace {
 
 constexpr int kMaxDimensions = 64;
-constexpr int kMaxEntries = 1 << 20;  // The most entries in a repeated field.
-constexpr int kMaxKinds = 64;  // The most kinds of device in a report.
+constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
+constexpr int kMaxKinds = 64;  // The maximum number of kinds of device in a report.
 constexpr int kMaxOffers = 1024;
 constexpr int kMaxFailedPeers = 16;
 constexpr int kMaxSilentPeers = 1 << 16;
@@ -119,7 +119,7 @@ absl::Status CheckDevices(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckRange("devices", spec.devices(), 0, shards));
   if (spec.devices() == 0) return absl::OkStatus();
   if (spec.compile().reduction_mode() != CANONICAL) {
-    return Bad("devices", absl::StrCat(spec.devices(), " in another mode than canonical"),
+    return Bad("devices", absl::StrCat(spec.devices(), " in a mode other than canonical"),
                "0, because every logical shard has a device of its own in this mode");
   }
   if (shards % spec.devices() == 0) return absl::OkStatus();
@@ -137,7 +137,7 @@ absl::Status CheckEntries(absl::string_view field, const google::protobuf::Repea
   return absl::OkStatus();
 }
 
-// A message about one attempt of a job.
+// Checks the fields that name an attempt.
 template <typename Message>
 absl::Status CheckAttempt(absl::string_view field, const Message& message) {
   XLAD_RETURN_IF_ERROR(CheckId(absl::StrCat(field, ".job_id"), message.job_id()));

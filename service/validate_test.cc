@@ -86,7 +86,7 @@ TEST(Validate, DevicesOfAJobDivideItsShards) {
   SubmitJobRequest request = GoodJob();
   JobSpec& spec = *request.mutable_spec();
   spec.set_devices(4);
-  ExpectBad(Validate(request), "devices: found 4 in another mode than canonical");
+  ExpectBad(Validate(request), "devices: found 4 in a mode other than canonical");
   spec.mutable_compile()->set_reduction_mode(CANONICAL);
   for (const int64_t devices : {0, 1, 2, 4, 8}) {
     spec.set_devices(devices);

@@ -27,8 +27,8 @@ bool IsProgramError(int32_t code) {
 }
 
 // Sends the launch of the job's attempt to this peer. The part that is the same for all workers lists all peers. If
-// each launch had its own copy, the copies of a job on 2,000 workers would take gigabytes. The part is therefore kept,
-// also for workers that register again while the attempt starts.
+// each launch had its own copy, the copies of a job on 2,000 workers would take gigabytes. The part is therefore
+// serialized once, and kept for workers that register again while the attempt starts.
 void SendLaunch(Context& context, const Job& job, const Peer& peer) {
   Attempt& attempt = context.attempts.at(job.id);
   if (attempt.common_launch == nullptr) {
@@ -51,9 +51,9 @@ void Suspect(Context& context, const std::string& worker_id, const WorkerId& rep
   worker->reason = absl::StrCat("worker ", reporter.str(), " has lost its connection to it");
 }
 
-// Returns the worker without a connection for which a starting attempt has waited long enough, or null if there is
-// none. The worker may have been dead when it was chosen. The wait is shorter if the worker has not reported the
-// attempt, because its peers then do not notice that it is gone.
+// Returns a worker of a starting attempt that has been without a connection for too long, or null if there is none. The
+// worker may have been dead when it was chosen. The wait is shorter if the worker has not reported the attempt, because
+// its peers then do not notice that it is gone.
 const Worker* MissingWorker(const Context& context, const Job& job, const Attempt& attempt) {
   for (const Peer& peer : job.placed.peers()) {
     const auto found = context.workers.find(WorkerId(peer.worker_id()));
@@ -242,8 +242,9 @@ void AttemptMachine::OnShardWritten(const WorkerId& worker, const ShardWritten& 
   checkpoints_.OnShardWritten(worker, message);
 }
 
-// Records the first of these steps on optimized code, if the attempt has run quickly compiled code until then. Workers
-// of an older version do not report which code they run, and until there is optimized code, no worker runs it.
+// Records the first of these steps on optimized code, if the attempt has run quickly compiled code until then. Steps
+// before there is optimized code are ignored, and so are steps of older workers, which do not report what code they
+// run.
 void AttemptMachine::NoteCode(const WorkerId& worker, const std::vector<StepMetrics>& steps, Job* job) {
   const auto is_optimized = [](const StepMetrics& step) { return !step.quick_code(); };
   const auto first = std::find_if(steps.begin(), steps.end(), is_optimized);
@@ -364,7 +365,7 @@ void AttemptMachine::OnFinished(const WorkerId& worker, const TaskFinished& mess
   Complete(job);
 }
 
-// Ends an attempt that all workers have finished or stopped, as soon as its state is saved. Every tick repeats this.
+// Ends an attempt that all workers have finished or stopped if its state is saved. Called again at every tick.
 void AttemptMachine::Complete(Job* job) {
   if (job->state != RUNNING) return;
   Attempt& attempt = context_.attempts.at(job->id);
@@ -382,7 +383,7 @@ void AttemptMachine::Complete(Job* job) {
   if (attempt.shards.contains(step)) return;
   FailAttempt(context_, job,
               {absl::StrCat("found no shards of the state before step ", step,
-                            ", expected one of each worker before it ended; the next attempt continues from the newest "
+                            ", expected one from each worker before it ended; the next attempt continues from the newest "
                             "checkpoint"),
                "", "", -1});
 }
@@ -437,7 +438,7 @@ void AttemptMachine::OnExited(const WorkerId& worker, const AttemptExited& messa
                "", is_program_error ? absl::StrCat(message.signal(), "/", message.exit_code()) : "", message.step()});
 }
 
-// Ends an attempt that has reported a failure as soon as the cause is known, or after the grace period.
+// Ends an attempt with a reported failure as soon as the cause is known, or after the grace period.
 void AttemptMachine::CheckFailure(Job* job) {
   const Attempt& attempt = context_.attempts.at(job->id);
   if (attempt.failure.empty()) return;

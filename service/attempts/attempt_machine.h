@@ -1,10 +1,10 @@
 // Handles what the workers report about running attempts: starts, progress, failures and ends.
 //
-// When an attempt ends: The exit of the attempt's process ends the attempt at once. So does a failed task, unless it
-// names a suspect, the worker that may have caused the failure. If it does, the attempt ends as soon as the suspect is
-// known to be gone, or after a grace period. A silent worker ends the attempt when the worker counts as lost. A closed
+// An attempt ends at once if its process on a worker exits, or if a task fails without naming a suspect. A suspect is
+// the worker that may have caused the failure. If a failure names one, the attempt ends when the suspect is known to be
+// gone, or after a grace period. If a worker is silent, the attempt ends when the worker counts as lost. A closed
 // connection alone ends only an attempt that has not started, and only after a wait: the worker's peers cannot report
-// yet whether the worker is alive, and no work would be lost.
+// yet whether the worker is alive, and no work is lost.
 #pragma once
 
 #include <string>
@@ -38,8 +38,9 @@ class AttemptMachine {
   void OnFinished(const WorkerId& worker, const TaskFinished& message);
   void OnFailed(const WorkerId& worker, const TaskFailed& message);
   void OnExited(const WorkerId& worker, const AttemptExited& message);
-  // Called when the worker has registered. Repeats messages about the attempts that `message` lists. If an attempt is
-  // not listed, sends the launch again if the worker has never reported the attempt; otherwise, the attempt fails.
+  // Called when the worker has registered. Repeats the messages about the attempts that `message` lists. An attempt on
+  // the worker that is not listed is launched again if this process of the worker has never reported it, and fails
+  // otherwise.
   void OnRegistered(const WorkerId& worker, const RegisterWorker& message);
 
   // Ends the attempts of a worker that is lost. After a restart of the coordinator, attempts whose workers have not all
@@ -49,8 +50,8 @@ class AttemptMachine {
   void OnWorkerGone(const WorkerId& worker);
   // Stops the attempts on the worker, so that their jobs continue elsewhere. Sessions that run there fail.
   void VacateWorker(const WorkerId& worker, const std::string& why);
-  // Stops the attempt, with its state saved, before a step that the workers have not begun. An attempt that has not
-  // started is stopped at once. A session that runs fails, because its state cannot be saved.
+  // Saves the state and stops the attempt before a step that no worker has begun. An attempt that has not started is
+  // stopped at once. A session that runs fails, because its state cannot be saved.
   void Stop(Job* job, const std::string& reason);
 
   // Sends the optimized code of a running attempt to its workers, if it was placed with quickly compiled code.

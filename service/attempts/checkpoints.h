@@ -44,10 +44,11 @@ class Checkpoints {
   Context& context_;
 };
 
-// Returns whether an error with this absl::StatusCode persists until a user changes the place of the checkpoints, for
-// example because the place is not a folder or may not be written, or because the coordinator does not accept the token
-// of a worker. A full or unreachable disk may recover by itself. Errors of the coordinator's data folder are not
-// refusals (see BlobStore::Upload): the job has not chosen that folder, and all jobs wait until it is repaired.
+// Returns whether an error with this absl::StatusCode is a refusal, which persists until a user acts. For example, the
+// place of the checkpoints is not a folder or may not be written, or the coordinator does not accept a worker's token.
+// An error of a full or unreachable disk is not a refusal, because the disk may recover by itself. Neither is an error
+// of the coordinator's data folder (see BlobStore::Upload): the job has not chosen that folder, and all jobs wait until
+// it is repaired.
 bool IsRefusal(int32_t code);
 
 // The number of steps from the step of the furthest worker to the step at which all workers are told to act. These

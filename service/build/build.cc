@@ -85,12 +85,11 @@ absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, cons
   return compiler::SerializeExecutable(compiled.executable);
 }
 
-// Moves the objects to the response. It has new objects only if all of them fit into it, because a message has at most
-// 2 GiB.
+// Moves the objects to the response. New objects are left out unless all of them fit: a message has at most 2 GiB.
 void AddObjects(FolderObjects* objects, BuildResponse* response) {
   response->mutable_reused_objects()->Add(objects->found().begin(), objects->found().end());
   size_t bytes = response->ByteSizeLong();
-  constexpr size_t kOverhead = 100;  // An upper bound of the bytes of an object's key and of its framing.
+  constexpr size_t kOverhead = 100;  // An upper bound on the bytes of an object's key and its framing.
   std::vector<storage::FolderEntry> added = objects->TakeAdded();
   for (const storage::FolderEntry& entry : added) bytes += entry.contents.size() + kOverhead;
   if (bytes > INT_MAX) return;
@@ -165,7 +164,7 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
 
 int RunBuildChild(const std::string& objects_folder, const std::string& version) {
   std::string input((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-  CpuQuota();  // Is read here, because the sandbox hides the files of the control group.
+  CpuQuota();  // Read here, because the sandbox hides the files of the control group.
   // The program is untrusted. From here on, it cannot make this process change anything outside of the process.
   const absl::Status sandbox = EnterSandbox(objects_folder);
   if (!sandbox.ok()) std::cerr << "the build is not isolated: " << sandbox.message() << std::endl;

@@ -22,12 +22,12 @@ absl::StatusOr<CompileRequest> MakeCompileRequest(const sharding::PartitionedPro
 
 // The child process: reads a BuildRequest from standard input and writes a BuildResponse to standard output. After
 // reading, the process enters a sandbox (base/sandbox.h) without files, network and access to other processes, because
-// a malicious program may take the process over. If the machine does not allow a sandbox, the process warns on standard
+// a malicious program may take over the process. If the machine does not allow a sandbox, the process warns on standard
 // error and in the response, and continues. In a sandbox, BuildRequest.dump_directory has no effect. Returns the exit
 // code: 0 if a response was written, even if the response has an error.
 //
-// If `objects_folder` is not empty, it is a storage::EntryFolder with the objects of earlier builds, of which those of
-// `version` are used. The sandbox allows that its files are read. Objects that are not found there are compiled, and
+// If `objects_folder` is not empty, it is a storage::EntryFolder with the objects of earlier builds. Only those of
+// `version` are used. The sandbox permits reading the folder. Objects that are not found there are compiled, and
 // returned in the response.
 int RunBuildChild(const std::string& objects_folder, const std::string& version);
 

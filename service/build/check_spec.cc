@@ -29,7 +29,7 @@ absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& 
   if (parameter.kind() == JobSpec::Parameter::STEP) {
     if (!expected.dims.empty() || !tensor::IsInteger(expected.type)) {
       return Bad(absl::StrCat(place, ": found kind step with shape ", expected.ToString(),
-                              ", expected an integer scalar, as s32[]"));
+                              ", expected an integer scalar, such as s32[]"));
     }
     return absl::OkStatus();
   }

@@ -15,8 +15,8 @@ absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const ten
                        const tensor::SafetensorsIndex& data);
 
 // Completes the spec of a session's program: sets the parameters and results to those of the program. If `spec` already
-// has results, each keeps its `feeds`. InvalidArgument if their number is not that of the program's results, or if a
-// parameter or result of the program is not an array.
+// has results, each keeps its `feeds`. InvalidArgument if their number differs from the number of the program's
+// results, or if a parameter or result of the program is not an array.
 absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec);
 
 }  // namespace xlad::service

@@ -40,7 +40,7 @@ absl::StatusOr<SubmitJobResponse> JobMachine::Submit(const SubmitJobRequest& req
   if (first_step > request.spec().steps()) {  // The last state of such a job could never be saved.
     return absl::InvalidArgumentError(
         absl::StrCat("steps: found ", request.spec().steps(), " for a job that starts from step ", first_step,
-                     ", expected ", first_step, " or more: the steps before the start are counted, too"));
+                     ", expected ", first_step, " or more: the steps before the start count, too"));
   }
   if (context_.free_bytes < context_.options.min_free_bytes) {
     return absl::ResourceExhaustedError(
@@ -73,7 +73,7 @@ absl::Status JobMachine::Cancel(const JobId& id) {
   if (job->state == CANCELLED) return absl::OkStatus();
   if (HasEnded(*job)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", id.str(), " has ended already: ", JobState_Name(job->state)));
+        absl::StrCat("job ", id.str(), " has already ended: ", JobState_Name(job->state)));
   }
   EndJob(context_, job, CANCELLED, "cancelled by a client");
   return absl::OkStatus();
@@ -84,7 +84,7 @@ absl::Status JobMachine::Resize(const ResizeJobRequest& request) {
   if (job == nullptr) return NoSuchJob(request.job_id());
   if (HasEnded(*job) || job->spec.session()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has ended already"));
+        "job ", request.job_id(), job->spec.session() ? " is a session, which keeps its mesh" : " has already ended"));
   }
   if (request.devices() > 0) return ResizeDevices(job, request);
   if (IsCanonical(job->spec)) {

@@ -48,7 +48,8 @@ class JobMachine {
   absl::Status Resize(const ResizeJobRequest& request);
   absl::StatusOr<JobStatus> Status(const JobId& id) const;
   ListJobsResponse List(const ListJobsRequest& request) const;
-  // Returns the newest checkpoint of a job that another job resumes. FailedPrecondition if the job has no checkpoint.
+  // Returns the newest checkpoint of the job, for another job that resumes it. FailedPrecondition if the job has no
+  // checkpoint.
   absl::StatusOr<ResolvedResume> NewestCheckpoint(const JobId& id) const;
 
   // Places pending jobs, oldest first, and starts builds. A job that needs more devices than the cluster has does not
@@ -91,7 +92,7 @@ class JobMachine {
   void Visit(std::map<int64_t, JobId>::iterator at);  // Visits the jobs in due_, beginning with `at`.
   void Wake(const JobId& id);
   void WakeJobs();
-  // The job that is being visited is visited again at this time.
+  // Requests another visit, at this time, to the job that is being visited.
   void WakeAt(int64_t ns) { wake_ns_ = std::min(wake_ns_, ns); }
   const std::vector<WorkerDevices>& AllOffers();
   FreeDevices& Free();
@@ -127,9 +128,9 @@ class JobMachine {
   Context& context_;
   AttemptMachine& attempts_;
   std::set<JobId> building_;    // Jobs whose builds are running or queued.
-  // Jobs with a quick executable whose optimized code is being built, and this executable.
+  // By job: the quick executable whose optimized code is being built.
   std::map<JobId, std::string> optimizing_;
-  std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code is to be built.
+  std::set<JobId> quick_;       // Jobs with a quick executable whose optimized code must still be built.
   // By the executable whose plan is being read: the jobs that wait for the plan.
   std::map<std::string, std::vector<JobId>> loading_;
   std::map<JobId, int64_t> refused_since_ns_;  // The time since which the workers cannot run the job.

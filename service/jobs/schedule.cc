@@ -15,14 +15,14 @@ bool WaitsForItsWorkers(const Job& job) {
   return job.spec.on_loss() == JobSpec::WAIT && !job.lost_worker.empty() && !job.resized;
 }
 
-// FailedPrecondition if the optimized code was compiled by another version of the compiler, after an update of the
-// coordinator. It may compute other bits. Workers change to it at different steps, so their states would differ.
+// FailedPrecondition if another build of xlad compiled the optimized code, because the coordinator was updated in
+// between. That code may compute other bits, and workers change to it at different steps, so their states would differ.
 absl::Status CheckSameCompiler(const Job& job, const std::string& compiler) {
   if (!compiler.empty() && compiler == job.compiler) return absl::OkStatus();
   const auto build = [](const std::string& id) { return id.empty() ? "unknown" : id; };
   return absl::FailedPreconditionError(absl::StrCat(
-      "found code that build ", build(compiler), " of xlad has compiled, expected build ", build(job.compiler),
-      ", which has compiled the quick code: the coordinator was updated in between, and other builds may compute other "
+      "found code compiled by build ", build(compiler), " of xlad, expected build ", build(job.compiler),
+      ", which compiled the quick code: the coordinator was updated in between, and other builds may compute other "
       "bits; to run optimized code, submit the job again with --resume ", job.id.str()));
 }
 
@@ -286,8 +286,8 @@ JobMachine::Outcome JobMachine::Place(Job* job) {
   return Outcome::kBlocks;
 }
 
-// Called for a job that needs more devices than `parts`, the targets of its executables, have. Compiles the job for
-// other targets if only those have had enough devices during the grace period.
+// Called for a job that needs more devices than the workers have for `parts`, the targets of its executables. Compiles
+// the job for other targets if only those have had enough devices during the grace period.
 JobMachine::Outcome JobMachine::WaitForTargets(Job* job, const Parts& parts) {
   const TargetSelection& selection = SelectionFor(*job);
   const bool are_same =

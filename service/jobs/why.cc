@@ -143,8 +143,8 @@ void ExplainEnded(const Job& job, WhyJobResponse* why) {
   if (job.state == FAILED) why->add_advice(absl::StrCat("xlad logs ", job.id.str(), " shows all events of the job"));
 }
 
-// Advice for an error with this absl::StatusCode, or 0 if the code is not known. `is_waiting`: the attempt cannot end
-// before its state is stored.
+// Returns advice for an error with this absl::StatusCode; `code` is 0 if it is not known. `is_waiting` says whether the
+// attempt cannot end before its state is stored.
 std::string CheckpointAdvice(const Job& job, int32_t code, bool is_waiting) {
   const std::string& uri = job.spec.checkpoint().uri();
   const bool in_folder = !uri.empty() && uri != "xlad:";
@@ -163,7 +163,7 @@ std::string CheckpointAdvice(const Job& job, int32_t code, bool is_waiting) {
   return absl::StrCat("remove the cause that the evidence names", then);
 }
 
-// Returns the code of the error because of which the attempt cannot end yet: the coordinator's error, or that of the
+// Returns the code of the error that keeps the attempt from ending: the coordinator's error, or else the error of the
 // first worker by name. If there is none, returns the code of the latest checkpoint that could not be stored.
 int32_t CheckpointErrorCode(const Context& context, const Job& job) {
   const auto attempt = context.attempts.find(job.id);

@@ -50,7 +50,7 @@ struct Job {
   bool is_quick = false;                // Whether the executable has quickly compiled code.
   std::string compiler;                 // JobBuilt.compiler
   std::string optimizing_error;         // Why its optimized code could not be built, or empty.
-  std::vector<std::string> warnings;    // What the build has to say.
+  std::vector<std::string> warnings;    // The build's warnings about the program.
   std::vector<std::string> batch_axes;  // The mesh axes that split only the batch.
 
   // The latest attempt, running or ended.
@@ -74,7 +74,7 @@ struct Job {
   // Whether the two latest attempts that failed ended with the same program error at the same step.
   bool program_error_repeated = false;
 
-  // The start of the next attempt, unless there is a later checkpoint.
+  // The first step of the next attempt, unless there is a later checkpoint.
   int64_t first_step = 0;
   std::string state_blob;               // If empty, the initial state of the spec.
   std::vector<Checkpoint> checkpoints;  // The checkpoints that are kept, oldest first.

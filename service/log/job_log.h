@@ -39,9 +39,9 @@ struct LogCompaction {
 class JobLog {
  public:
   virtual ~JobLog() = default;
-  // Appends the batch atomically, with one sync, and sets the sequence numbers of the events, which begin with 1 and
-  // count the events of all jobs. If a later attempt has run a step again, its metrics replace those of the earlier
-  // attempt. Otherwise, a recorded step keeps its first values.
+  // Appends the batch atomically, with one sync. Sets the sequence numbers of the events, which start at 1 and count
+  // the events of all jobs. If a later attempt has run a step again, its metrics replace those of the earlier attempt.
+  // Otherwise, a recorded step keeps its first values.
   virtual absl::Status Append(LogBatch* batch) = 0;
   // Calls `visit` with every event in order, until it returns an error.
   virtual absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) = 0;

@@ -29,7 +29,8 @@ CREATE TABLE IF NOT EXISTS metrics (
   PRIMARY KEY (job_id, step)) WITHOUT ROWID;
 )";
 
-constexpr int64_t kRowsPerTransaction = 2000;  // The most rows that one transaction of a compaction deletes.
+// The maximum number of rows that one transaction of a compaction deletes.
+constexpr int64_t kRowsPerTransaction = 2000;
 
 constexpr char kInsertEvent[] = "INSERT INTO events (job_id, unix_ns, event) VALUES (?, ?, ?)";
 constexpr char kInsertMetrics[] =

@@ -8,7 +8,7 @@
 namespace xlad::service {
 namespace {
 
-// Each level of the search leaves out one worker of a pair, so at most 2^6 choices are tried.
+// Each level of the search leaves out one worker of a pair, so at most 2^7 - 1 choices are tried.
 constexpr int kMaxLeftOut = 6;
 
 using Ids = std::set<std::string>;

@@ -1,7 +1,7 @@
 // The free devices of all workers, from which one job after another takes devices. Pure data.
 //
-// The cost of taking devices grows with the number of workers that the job gets, and not with the size of the cluster,
-// unless the job may have only some workers.
+// The time to take devices grows with the number of workers that the job gets and not with the size of the cluster. The
+// exception is a job that may have only some workers.
 #pragma once
 
 #include <cstdint>

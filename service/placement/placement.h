@@ -48,11 +48,12 @@ struct TargetSelection {
   bool is_last_resort = false;  // Whether there are several targets although the job does not name several kinds.
 };
 
-// Selects one target, which is one kind of device and one model of CPU, if a target has enough devices. If there are
-// several such targets, it is the first one that `allowed` names, or the one with the most devices if `allowed` is
-// empty. Otherwise selects as many targets as are needed, or none if even all devices are too few. An exception: the
-// only target of the cluster is selected even if it has too few devices, unless `allowed` names several. `workers` has
-// every offer in the cluster with all of its devices. `allowed` is JobSpec.device_name, whose syntax must be valid.
+// Selects the targets of a job that needs `devices` devices. A target is one kind of device and one model of CPU. If a
+// target alone has enough devices, it is selected: of several such targets, the first one that `allowed` names, or the
+// one with the most devices if `allowed` is empty. If no target has enough, as many targets as are needed are selected,
+// or none if all devices are too few. One exception: the only target of the cluster is selected even if it has too few
+// devices, unless `allowed` names several. `workers` has every offer in the cluster with all of its devices. `allowed`
+// is JobSpec.device_name, whose syntax must be valid.
 TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
 
 // The number of devices that a job may take if `allowed` names several kinds, each with its limit. 0 if `allowed` does
@@ -78,8 +79,8 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
 std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,
                                    const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);
 
-// Returns the largest mesh with at most `devices` devices that differs from `mesh` only in that one of `axes` is
-// smaller, or an empty mesh if there is none.
+// Returns the largest mesh with at most `devices` devices that results if one of `axes` of `mesh` becomes smaller, or
+// an empty mesh if there is none.
 google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh,
                                                         const std::vector<std::string>& axes, int64_t devices);
 

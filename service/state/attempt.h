@@ -39,8 +39,8 @@ struct Attempt {
   int64_t failed_index_step = -1;  // The step of the last index that could not be stored, or -1 if there is none.
   int64_t index_failures = 0;      // The number of times in a row that this index could not be stored.
   int64_t store_from_ns = 0;   // No index is stored before this time.
-  // Why a state with which the attempt ends, the last one or the one at a stop, is not stored yet: by worker. The key
-  // "" is the coordinator, which stores the index.
+  // Why the state with which the attempt ends (the last one, or the one at a stop) is not stored yet, by worker. The
+  // key "" is the coordinator, which stores the index.
   struct Unstored {
     int64_t step = 0;
     std::string error;

@@ -27,8 +27,8 @@ struct CoordinatorOptions {
   // A job that no combination of the registered workers can run fails after this time. A job that only devices of other
   // targets can run is compiled for them after this time.
   int64_t device_kind_grace_ms = 3000;
-  // A job that names a kind of device which no registered worker has fails after this time: a worker that registers
-  // later may have it.
+  // A job fails after this time if it names a kind of device that no registered worker has. Until then, a worker with
+  // this kind may register.
   int64_t missing_kind_grace_ms = 3000;
   // The pause after the second failure in a row. It doubles with each further failure, up to max_retry_pause_ms.
   int64_t retry_pause_ms = 1000;

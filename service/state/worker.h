@@ -29,8 +29,9 @@ struct Worker {
   ConnectionId connection;
   int64_t last_message_ns = 0;
   int64_t gone_ns = 0;  // When its connection closed. Valid if it has no connection.
-  // The time from which silence on its links counts. A link to a peer that was cut together with the link to the
-  // coordinator may take as long to recover as it was cut, because TCP doubles the time between retransmissions.
+  // Silence on the worker's links to its peers counts only from this time on. If these links were cut together with the
+  // link to the coordinator, they may take as long to recover as they were cut, because TCP doubles the time between
+  // retransmissions.
   int64_t links_count_from_ns = 0;
   bool leaving = false;  // Whether it has asked to be drained (SIGTERM). Reset when a new process registers.
   WorkerState state = WorkerState::kAlive;

@@ -68,7 +68,7 @@ class Cluster {
       if (const auto* clean = std::get_if<CleanUp>(&action)) clean_ups.push_back(*clean);
     }
   }
-  // Deletes the events from the log that the latest clean-up allows to delete.
+  // Compacts the log as the latest clean-up requests.
   void Compact() {
     ASSERT_FALSE(clean_ups.empty());
     const std::unique_ptr<JobLog> log = OpenMemoryJobLog(&store);

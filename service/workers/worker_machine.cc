@@ -265,7 +265,7 @@ ListWorkersResponse WorkerMachine::List() const {
 absl::Status WorkerMachine::Drain(const WorkerId& id) {
   if (context_.jobs.drained().contains(id)) return absl::OkStatus();
   if (context_.FindWorker(id) == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no worker ", id.str(), "; xlad status lists them"));
+    return absl::NotFoundError(absl::StrCat("no worker ", id.str(), "; xlad status lists the workers"));
   }
   JobEvent event = context_.NewEvent(JobId());
   event.mutable_drain_changed()->set_worker_id(id.str());

@@ -16,7 +16,7 @@ class WorkerMachine {
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   void OnGone(ConnectionId connection);
   void OnTick();
-  // Lets workers exit that have asked to be drained and have no running attempt.
+  // Lets workers exit if they have asked to be drained and have no running attempt.
   void ReleaseLeaving();
 
   ListWorkersResponse List() const;
