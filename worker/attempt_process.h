@@ -30,7 +30,8 @@ inline constexpr int kExitOutOfMemory = 71;
 // error to the standard error of the daemon, and waits for the end of the process.
 class AttemptProcess {
  public:
-  // Starts `argv` with its end of the socket at kChannelDescriptor. The process is killed when the calling thread ends.
+  // Starts `argv`, with its end of the socket as descriptor kChannelDescriptor. The process is killed when the calling
+  // thread ends.
   static absl::StatusOr<std::unique_ptr<AttemptProcess>> Start(const std::vector<std::string>& argv,
                                                                const AttemptSetup& setup);
   // Kills the process, if it has not ended, and waits for its end.

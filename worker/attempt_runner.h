@@ -15,7 +15,7 @@ namespace xlad::worker {
 class Runner {
  public:
   virtual ~Runner() = default;  // Ends the attempt; returns when its threads have ended.
-  // A message of the coordinator about the attempt, other than its launch.
+  // Handles a message of the coordinator about the attempt, other than its launch.
   virtual void On(const CoordinatorMessage& message) = 0;
   virtual void Abort(const collectives::Failure& failure) = 0;
   virtual int64_t finished_steps() const = 0;

@@ -21,9 +21,9 @@ class Attachment {
  public:
   // Calls `emit` with Connected, CoordinatorMessage, ClockSampled and Disconnected events, in order, on a thread of the
   // attachment. `clock` must outlive the attachment. If the coordinator supports ClockProbe, its clock is compared with
-  // `clock` several times right after the registration, then every two seconds. Calls `refused` on the same thread if
-  // the coordinator rejects this worker permanently; then there are no further events. The errors are those of
-  // MakeChannel and ReadToken.
+  // `clock` eight times right after the registration, then every two seconds. Calls `refused` on the same thread if the
+  // coordinator rejects this worker permanently; then there are no further events. The errors are those of MakeChannel
+  // and ReadToken.
   static absl::StatusOr<std::unique_ptr<Attachment>> Start(const Endpoint& coordinator, const Clock* clock,
                                                            std::function<void(Event)> emit,
                                                            std::function<void(const absl::Status&)> refused);
@@ -33,7 +33,7 @@ class Attachment {
   virtual void Send(const WorkerMessage& message) = 0;
   // Sends a clock probe if it is due. Should be called about every 50 ms.
   virtual void ProbeClock() = 0;
-  // Waits until the messages have been written, at most half a second.
+  // Waits until the messages have been written, but for at most half a second.
   virtual void Flush() = 0;
 };
 

@@ -35,7 +35,7 @@ class SessionServer {
   static absl::StatusOr<std::unique_ptr<SessionServer>> Start(const std::string& listen_host,
                                                               const SessionAccess& access, runtime::SessionHost* host,
                                                               ReadExecutable read);
-  virtual ~SessionServer() = default;  // Ends all calls. The host must have ended before.
+  virtual ~SessionServer() = default;  // Ends all calls. The SessionHost must have ended before.
   virtual std::string address() const = 0;  // HOST:PORT, with the host on which it listens.
   // The certificate (PEM) of the authority; empty on loopback. The server's certificate is for kSessionHostName.
   virtual std::string authority() const = 0;

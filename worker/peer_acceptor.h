@@ -1,5 +1,5 @@
-// The listener of a worker daemon for connections from other workers' devices. It reads the hello of each and passes
-// the socket to the attempt that the hello names.
+// The listener of a worker daemon for connections from other workers' devices. It reads the hello of each connection
+// and passes the socket to the attempt that the hello names.
 //
 // Unknown clients can connect to the port, so the resources that they can occupy are bounded: at most `max_greeting`
 // connections whose hello has not arrived, and at most `max_waiting` for attempts that have not been added, each for a

@@ -256,7 +256,7 @@ absl::Status PeerBlobs::Receive(Connection* connection, const PeerBlobRequest& r
     if (!answer.missing().empty()) return absl::NotFoundError(answer.missing());
     XLAD_RETURN_IF_ERROR(collectives::ReadFully(connection, block));
     if (Hash64({reinterpret_cast<const char*>(block.data()), block.size()}) != sum) {
-      return absl::DataLossError(absl::StrCat("found other bytes than those of blob ", request.digest()));
+      return absl::DataLossError(absl::StrCat("found bytes that differ from those of blob ", request.digest()));
     }
   }
   return absl::OkStatus();

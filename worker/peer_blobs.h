@@ -42,10 +42,10 @@ class PeerBlobServer {
   static constexpr int64_t kMaxRangeBytes = 64 << 20;
 
   struct Options {
-    // Each connection has a thread and memory for one block. A further connection replaces the one that has been idle
-    // longest. If none is idle, it replaces the one that has been silent longest, but only if that one has been silent
-    // for silent_ms or more: its reader sends no request, or takes no bytes. Otherwise all are in use: the new reader
-    // is told so and its connection is closed.
+    // Each connection has a thread and memory for one block. At the limit, a new connection replaces the one that has
+    // been idle longest. If none is idle, it replaces the one whose reader has been silent longest, without sending a
+    // request or taking bytes, provided that the silence has lasted for at least silent_ms. Otherwise, the server
+    // answers the new reader that it is full and closes the connection.
     size_t max_connections = 64;
     int64_t max_wait_ms = 3000;  // The time that a reader waits for a block that this host is about to read.
     int64_t silent_ms = 30'000;
@@ -57,7 +57,7 @@ class PeerBlobServer {
   // Serves a connection whose hello has been read. It is closed if the hello is not of this attempt.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // Bytes of blobs sent so far, and of the block that is being sent.
+  // The number of bytes of blobs that were sent so far, including the block that is being sent.
   int64_t sent_bytes() const { return sent_bytes_; }
 
  private:
@@ -72,7 +72,7 @@ class PeerBlobServer {
   void Serve(Guest* guest);
   // Returns false if the connection has been closed.
   bool SetIdle(bool is_idle, Guest* guest);
-  // Removes and returns the connection that a further one replaces, or returns an empty list if there is none.
+  // Removes and returns the connection that a new one replaces, or returns an empty list if there is none.
   std::list<Guest> TakeReplaced();
   absl::Status Answer(const PeerBlobRequest& request, Guest* guest);
   void Start(std::unique_ptr<Connection> connection);
@@ -94,11 +94,14 @@ class PeerBlobs {
   // The network must exist until the process ends, because threads may still connect after an abort.
   PeerBlobs(Network* network, AttemptPeers peers) : network_(network), peers_(std::move(peers)) {}
 
-  // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins with a block,
-  // ends with a block or with the blob, and has at most PeerBlobServer::kMaxRangeBytes. NotFound if the peer does not
-  // have the bytes, DataLoss if a checksum differs, InvalidArgument if `peer` is not another worker of the attempt or
-  // if there is not one checksum for each block, Unavailable if the peer cannot be reached, ResourceExhausted if the
-  // peer has too many readers now; or the status of `abort` when it is raised.
+  // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins at the start of
+  // a block, ends at the end of a block or of the blob, and has at most PeerBlobServer::kMaxRangeBytes. If `abort` is
+  // raised, returns its status. Other errors:
+  //   NotFound           if the peer does not have the bytes;
+  //   DataLoss           if a checksum differs;
+  //   InvalidArgument    if `peer` is not another worker of the attempt, or there is not one checksum for each block;
+  //   Unavailable        if the peer cannot be reached;
+  //   ResourceExhausted  if the peer has too many readers now.
   absl::Status Read(const std::string& peer, const PeerBlobRequest& request, const std::vector<uint64_t>& sums,
                     absl::Span<std::byte> out, collectives::AbortSignal* abort);
 

@@ -13,7 +13,7 @@ namespace {
 
 // The number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
-constexpr size_t kMaxSamples = 256;  // The number of clock samples that are kept: those of the last minutes.
+constexpr size_t kMaxSamples = 256;  // The maximum number of clock samples that are kept; one is taken about every 2 s.
 constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
 
 template <typename Message>

@@ -208,7 +208,7 @@ class WorkerCore {
   void On(const TaskHasExited& event);
 
   void OnRegistered(const Registered& message);
-  // Whether the message is not of an earlier coordinator and, if it is about a task, not of an earlier generation.
+  // Returns false for a message of an earlier coordinator, or about an earlier generation of a task.
   bool IsCurrent(const CoordinatorMessage& message);
   void OnLaunch(const LaunchTask& launch);
   void OnStopAt(const StopTaskAt& message);
