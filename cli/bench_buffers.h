@@ -16,7 +16,7 @@ constexpr int64_t kBenchGuardBytes = 64;
 constexpr std::byte kBenchGuard{0xA5};
 
 // Returns ResourceExhausted if `count` buffers (in all ranks together) of `bytes` bytes each exceed the memory that
-// this machine has for processes. Otherwise Linux would kill some of the processes.
+// this machine has for processes. Without this check, Linux would kill some of the ranks.
 inline absl::Status CheckMemory(int64_t bytes, int64_t count) {
   const int64_t limit = UsableMemoryBytes();
   if (bytes <= limit / count) return absl::OkStatus();

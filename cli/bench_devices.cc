@@ -169,7 +169,7 @@ absl::StatusOr<DeviceBenchRow> Measure(const DeviceBenchOptions& options, const 
   return row;
 }
 
-// Prints the version of the NCCL that can run collectives among GPUs here, or why there is none.
+// Prints the version of the NCCL library that can run collectives among GPUs here, or why there is none.
 void ExplainNccl() {
   const auto library = collectives::nccl::TheNccl();
   const std::string text = library.ok() ? absl::StrCat("version ", collectives::nccl::VersionText((*library)->version),

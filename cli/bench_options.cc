@@ -69,7 +69,7 @@ std::string Names(const Rows& rows) {
   return absl::StrJoin(rows, ", ", [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); });
 }
 
-// The name in kCollectives of a collective: nccl-tests has the suffix _perf, and HLO's names have hyphens.
+// The name of a collective in kCollectives. Names of nccl-tests end with _perf, and names of HLO have hyphens.
 std::string BaseName(absl::string_view name) {
   return absl::StrReplaceAll(absl::StripSuffix(name, "_perf"), {{"-", "_"}});
 }
@@ -218,9 +218,11 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
       ->check(Between(0, 1));
   app->add_option("--ranks", o->ranks, "start this many processes (without mpirun or srun)")->check(Between(1, 64));
   app->add_option("--algorithm", o->algorithm,
-                  "plan instead of the one that xlad chooses, as `xlad comm` prints it; without COLLECTIVE: nccl, too");
+                  "plan to run instead of the one that xlad chooses, in the form that `xlad comm` prints; without "
+                  "COLLECTIVE, also nccl");
   app->add_option("--plans", o->plans,
-                  "file of plans by size, which --algorithm overrides: lines as \"all_reduce 64K-1M ring chunks=4\"")
+                  "file of plans by size, with lines such as \"all_reduce 64K-1M ring chunks=4\"; --algorithm overrides "
+                  "it")
       ->check(InputFile());
   app->add_flag("--calibrate", o->calibrate,
                 "measure how fast ranks exchange messages here, for the choice of plans, instead of reading the "

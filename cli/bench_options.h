@@ -19,7 +19,7 @@ struct BenchOptions {
   int warmup = 5;
   int aggregated = 1;  // The number of operations per iteration.
   int check = 1;
-  int average = 3;  // The reported time: 0 of rank 0, 1 mean of the ranks, 2 minimum, 3 maximum.
+  int average = 3;  // The reported time: 0 that of rank 0; 1 the mean, 2 the minimum, 3 the maximum of all ranks.
   int root = 0;
   int ranks = 0;             // If 0, as many as the launcher started, or 2 to 8 by the number of cores.
   int registered = 0;        // If 1, xlad allocates the buffers, and other ranks access them directly.

@@ -245,7 +245,7 @@ class Bench {
     return static_cast<int>(std::clamp<int64_t>(kBytes / std::max<int64_t>(bytes, 1), 2, kDefault));
   }
 
-  // The times of all batches in microseconds for one operation, sorted.
+  // Returns the time of one operation in each batch, in microseconds, sorted.
   template <typename F>
   absl::StatusOr<std::vector<double>> Time(const BenchRow& row, const F& run) {
     const int iterations = Iterations(row.bytes);
@@ -440,8 +440,8 @@ int RunIn(const BenchOptions& options, Group* group) {
   return finished.ok() ? code : Report(finished);
 }
 
-// If --algorithm gives a plan for all sizes, the group needs no parameters for its choice. Without a collective, the
-// function only measures them.
+// If --algorithm gives a plan for all sizes, the group chooses none and needs no parameters. Without a collective, the
+// function only measures the parameters.
 int RunOn(const BenchOptions& options, const std::string& transport, MessageGroup* group) {
   if (options.algorithm.empty() || options.calibrate) {
     const CostSource source{transport, options.calibrate, options.calibrate_ms};
@@ -499,7 +499,7 @@ int RunMessages(const BenchOptions& options, const MessageGroup::Options& group_
   return RunOn(options, on_one_host ? transport : absl::StrCat(transport, "-hosts"), group->get());
 }
 
-// Ranks on several hosts exchange messages, and find each other in a folder.
+// Checks the transport for ranks on several hosts, which exchange messages and find each other in a folder.
 absl::Status CheckHosts(const BenchOptions& options, const collectives::TransportChoice& transport) {
   if (!options.meeting_folder.empty() && (transport.one_process || transport.shares_memory)) {
     return absl::InvalidArgumentError(

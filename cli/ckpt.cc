@@ -179,8 +179,8 @@ CLI::App* Complete(CLI::App* app, int (*run)(const Arguments&), const std::share
                    Action* action) {
   app->add_option(
          "JOB", arguments->what,
-         "a job of the coordinator, the URI of a checkpoint, or a folder: that of a checkpoint, of a job or of "
-         "several jobs, which needs no coordinator")
+         "a job of the coordinator, the URI of a checkpoint, or the folder of a checkpoint, of a job or of several "
+         "jobs; a folder needs no coordinator")
       ->required();
   AddEndpointFlags(app, &arguments->endpoint);
   AddFormatFlag(app, &arguments->format);

@@ -259,14 +259,14 @@ absl::StatusOr<Json> SimulateToJson(CommSimulateOptions options) {
     XLAD_ASSIGN_OR_RETURN(plan, collectives::PlanFor(spec, network));
   } else {
     XLAD_ASSIGN_OR_RETURN(plan, WrongUsage(PlanOf(options, spec)));
-    // A ring algorithm for the number of dimensions of the network gets the grid of the network, and a channel per
+    // A ring algorithm with as many dimensions as the network gets the network's grid, and one channel for each
     // direction of each dimension.
     const int dimensions = static_cast<int>(network.grid().size());
     const bool fits = plan.algorithm == absl::StrCat("ring_", dimensions, "d") && spec.ranks == network.ranks();
     if (fits && plan.grid.empty()) {
       plan.grid = network.grid();
       if (plan.channels == 1) plan.channels = 2 * dimensions;
-      // Six chunks mean six times as many messages, whose simulation takes minutes above kMaxPipelinedRanks ranks.
+      // Six chunks mean six times as many messages. Above kMaxPipelinedRanks ranks, their simulation takes minutes.
       if (plan.chunks == 1 && options.chunks != 1 && spec.ranks <= kMaxPipelinedRanks) plan.chunks = 6;
     }
   }

@@ -51,8 +51,8 @@ std::atomic<int>* StopRequested();
 void KeepFilesPrivate();
 
 // Declares --coordinator (default: the address of `xlad up`), --join, --tls-ca and --token-file. --join names a file
-// that has the values of the other three. A user who has started a coordinator that does not listen on loopback has a
-// join file that this coordinator has written. Commands of this user take it if --join and --tls-ca are not set.
+// that has the values of the other three. A coordinator that does not listen on loopback writes a join file for the
+// user who started it. Commands of this user use that file if neither --join nor --tls-ca is set.
 enum class UseOwnJoinFile { kYes, kNo };
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = UseOwnJoinFile::kYes);
 // Declares --format table|json, and --json.

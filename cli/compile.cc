@@ -46,7 +46,7 @@ absl::StatusOr<Target> ReadTarget(const CompileCommandOptions& options) {
   if (!options.target.empty()) {
     if (!options.cpu.empty()) {
       return WrongUsage(
-          absl::InvalidArgumentError("found --target and --cpu, expected one: a target has a processor"));
+          absl::InvalidArgumentError("found --target and --cpu, expected one: a target includes its CPU"));
     }
     XLAD_ASSIGN_OR_RETURN(target, FindCompileTarget(options.target));
   }
@@ -121,10 +121,11 @@ void AddCompile(CLI::App& parent, Action* action) {
               "  xlad compile step.hlo --target tpu-v5e --emit llo\n"
               "  xlad compile step.hlo --target nvptx-sm_90 --emit ptx");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--emit", options->emit, "optimized, kernels, schedules, llvm, asm, ptx, llo, steps or buffers")
       ->check(OneOf({"optimized", "kernels", "schedules", "llvm", "asm", "ptx", "llo", "steps", "buffers"}));
-  app->add_option("--target", options->target, absl::StrCat("instead of this machine: ", CompileTargetNames()));
+  app->add_option("--target", options->target,
+                  absl::StrCat("compile for one of these instead of this machine: ", CompileTargetNames()));
   AddCompileFlags(app, &options->compile);
   app->add_option("--cpu", options->cpu, "LLVM's name of the CPU; default: this machine's");
   app->add_option("--dump", options->dump_directory, "write the module after every pass into this folder");

@@ -25,7 +25,8 @@ void AddCompileFlags(CLI::App* app, CompileFlags* flags) {
       ->capture_default_str()
       ->check(OneOf({"by-cost", "always", "never"}));
   app->add_option("--schedules", flags->schedules_path,
-                  "kernel schedules instead of the compiler's own, as compile --emit schedules prints them")
+                  "kernel schedules instead of the compiler's own, in the form that `xlad compile --emit schedules` "
+                  "prints")
       ->check(InputFile());
   app->add_option("--memory-limit", flags->memory_limit_bytes,
                   "the most memory of a step on a device, in bytes or as 500MB or 2GB: values are computed again "

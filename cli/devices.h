@@ -12,9 +12,9 @@ namespace xlad::cli {
 
 using DeviceRequests = std::vector<runtime::DeviceRequest>;
 
-// `counts` is the end of the help of --device. It says what COUNT means in this command, and its default. Parsing fills
-// `devices`; a count that is not given is 0. --devices N is short for --device cpu:N, and only one of the two may be
-// given.
+// Declares --device and --devices. `counts` completes the help of --device: it says what COUNT means in this command,
+// and its default. Parsing fills `devices`; a count that is not given is 0. --devices N is short for --device cpu:N,
+// and only one of the two may be given.
 CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
 // Adds only --device, for commands that declare --devices themselves.

@@ -11,7 +11,7 @@ void Add(CLI::App& parent, Action* action, const char* name, const char* help,
   auto worker_id = std::make_shared<std::string>();
   CLI::App* app = parent.add_subcommand(name, help);
   app->footer(absl::StrCat("Example:\n  xlad ", name, " worker-1 --coordinator 127.0.0.1:7411"));
-  app->add_option("WORKER", *worker_id, "the worker's id; xlad status lists them")->required();
+  app->add_option("WORKER", *worker_id, "the worker's id; xlad status lists all ids")->required();
   AddEndpointFlags(app, endpoint.get());
   app->callback([=] {
     *action = [=] {

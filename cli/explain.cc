@@ -84,7 +84,7 @@ void AddExplain(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("explain", "print what a program sends between devices, and why");
   app->footer("Example:\n  xlad explain examples/spiral_mlp --mesh dp=4,tp=2 --format json");
   app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
-  app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", *mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   AddFormatFlag(app, format.get());
   app->callback([=] {
     *action = [=] {

@@ -50,7 +50,8 @@ std::string CheckWritable(const std::string& path) {
 
 using Units = std::map<std::string, int64_t>;
 
-// The units "k", "kb", "ki" and "kib" are 1024 bytes, and so on. A number without a unit is in bytes.
+// The units "k", "kb", "ki" and "kib" are all 1024 bytes, and likewise for larger units. A number without a unit is in
+// bytes.
 Units ByteUnits() {
   Units units = {{"", 1}, {"b", 1}};
   int64_t bytes = 1;
@@ -168,7 +169,7 @@ void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& 
     const std::string file = std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
     const auto [other, is_new] = flag_of.emplace(path == "-" ? path : file, flag);
     if (is_new) continue;
-    throw CLI::ValidationError(flag, absl::StrCat("found ", path, ", expected another output than that of ",
+    throw CLI::ValidationError(flag, absl::StrCat("found ", path, ", expected an output other than that of ",
                                                   other->second, ", which would be replaced"));
   }
 }

@@ -14,24 +14,25 @@ CLI::Validator Between(int64_t least, int64_t most);
 CLI::Validator OneOf(std::vector<std::string> words);
 CLI::Validator PositiveNumber();     // Accepts a number above 0 and below a million.
 CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
-// Accepts any text that is not empty. An empty value often comes from an unset shell variable; the flag must not be
-// ignored silently then.
+// Accepts any text that is not empty. An empty value often comes from an unset shell variable, which must not silently
+// disable the flag.
 CLI::Validator NotEmpty();
 CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
-CLI::Validator MeshAxes();           // Accepts AXIS=SIZE,..., as dp=4,tp=2.
+CLI::Validator MeshAxes();           // Accepts AXIS=SIZE,..., such as dp=4,tp=2.
 CLI::Validator InputFile();          // Accepts a file that exists.
 CLI::Validator Folder();             // Accepts a folder that exists.
 
-// Checks of output files, so that an error is found before a long computation, not after it. The folder of the file
-// must exist and be writable. OutputFile also accepts a hyphen, which means standard output; NamedOutputFile does not.
+// These check output files, so that an error is found before a long computation and not after it. The folder of the
+// file must exist and be writable. OutputFile also accepts a hyphen, which means standard output; NamedOutputFile does
+// not.
 CLI::Validator OutputFile();
 CLI::Validator NamedOutputFile();
 // Throws CLI::ValidationError if two of the outputs, each with the name of its flag, are the same file. Empty paths and
 // devices are ignored.
 void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& paths_of_flags);
 
-// For transform(): these replace a size, such as 500MB or 2GB, by bytes, and a time, such as 500ms, 60s or 5min, by
-// milliseconds.
+// For transform(). ByteSize converts a size, such as 500MB or 2GB, to bytes. Duration converts a time, such as 500ms,
+// 60s or 5min, to milliseconds.
 CLI::Validator ByteSize();
 CLI::Validator Duration();
 

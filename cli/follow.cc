@@ -121,7 +121,7 @@ void PrintProgress(const JobStatus& status, const History& history, const JobSpe
   std::fflush(stderr);
 }
 
-// Prints once why a job has been pending for several seconds. Used if there is no progress line.
+// Prints once why a job has been pending for kSayAfterMs. Used if there is no progress line.
 class WaitingNotice {
  public:
   void Update(const JobStatus& status) {
@@ -141,7 +141,8 @@ class WaitingNotice {
 };
 
 // Prints a warning if checkpoints cannot be stored. The job continues, but it would lose its progress if a worker were
-// lost. The coordinator reports the first of several errors in a row, and that of the last state. Each is printed once.
+// lost. The coordinator reports the first of several errors in a row, and the error of the last state. Each is printed
+// once.
 class CheckpointNotice {
  public:
   void Update(const JobStatus& status, bool live) {

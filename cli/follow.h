@@ -9,11 +9,12 @@
 namespace xlad::cli {
 
 struct FollowOptions {
-  // JSON: {"loss", "metrics", "step_ms", "compile_ms", "launches"}, if not empty. On simulated chips also "simulated".
+  // The path of a JSON file with "loss", "metrics", "step_ms", "quick_steps", "compile_ms" and "launches", or empty. On
+  // simulated chips the file also has "simulated".
   std::string curve_path;
-  std::string state_path;       // A safetensors file, if not empty. Written only if the job succeeds.
-  std::string plot_path;        // An SVG file, if not empty.
-  std::string trace_path;       // The job's timeline (cli/timeline.h), if not empty.
+  std::string state_path;       // The path of a safetensors file, or empty. Written only if the job succeeds.
+  std::string plot_path;        // The path of an SVG file, or empty.
+  std::string trace_path;       // The path of the job's timeline (cli/timeline.h), or empty.
   bool chart = false;           // Draws the loss on standard error at the end.
   bool cancel_on_stop = false;  // Ctrl-C cancels the job; otherwise the job continues.
   // The data folder of a coordinator that ends with this command, or empty. An error that concerns the final state
@@ -23,8 +24,8 @@ struct FollowOptions {
   std::function<absl::Status()> check;
 };
 
-// Returns the exit code: 0 if the job succeeded and the files were written. A file that cannot be written does not
-// prevent the others.
+// Returns the exit code: 0 if the job succeeded and the files were written. All files are tried, even if one of them
+// cannot be written.
 int FollowJob(client::CoordinatorClient& client, const std::string& job_id, const JobSpec& spec,
               const FollowOptions& options);
 

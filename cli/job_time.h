@@ -14,7 +14,7 @@ inline nlohmann::ordered_json TimeToJson(const google::protobuf::RepeatedPtrFiel
   return json;
 }
 
-// Returns the part of a job's time that was spent on steps whose results count, or 0 if there is no time.
+// Returns the share of a job's time, from 0 to 1, that was spent on steps whose results count; 0 if there is no time.
 inline double GoodputOf(const google::protobuf::RepeatedPtrField<JobTime>& time) {
   double all = 0, steps = 0;
   for (const JobTime& part : time) {

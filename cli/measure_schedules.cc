@@ -19,7 +19,7 @@ using tensor::ElementType;
 
 constexpr int kMinRounds = 3;
 
-// Numbers of ordinary size, so that no kernel is slowed down by denormal numbers or NaNs.
+// Returns numbers of ordinary size, so that denormal numbers and NaNs do not slow down a kernel.
 Array Numbers(const tensor::Shape& shape) {
   Array values(tensor::Shape{ElementType::kF64, shape.dims});
   int64_t i = 0;
@@ -33,7 +33,7 @@ struct Variant {
   std::unique_ptr<runtime::DeviceMemory> scratch;
 };
 
-// The buffers of a kernel. A result that is in place is in the memory of its operand.
+// The buffers of a kernel. An in-place result shares the memory of its operand.
 class KernelBuffers {
  public:
   static absl::StatusOr<std::unique_ptr<KernelBuffers>> Make(runtime::Device& device,

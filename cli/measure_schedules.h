@@ -14,7 +14,7 @@ struct MeasuredSchedule {
   int64_t ns = 0;  // The shortest time of a run.
 };
 
-// The time that a kernel may be measured for, after it is compiled, and the threads that run it.
+// How long a kernel may be measured, not counting its compilation, and on how many threads it runs.
 struct MeasureOptions {
   const Clock* clock = nullptr;
   int64_t budget_ns = 0;

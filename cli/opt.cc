@@ -136,7 +136,7 @@ void AddOpt(CLI::App& parent, Action* action) {
   CLI::Option* stage =
       app->add_option("--stage", options->stage, "stop after this stage: hlo, propagated, partitioned or optimized")
           ->check(OneOf({"hlo", "propagated", "partitioned", "optimized"}))->excludes(passes);
-  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, as dp=4,tp=2")
+  app->add_option("--mesh", options->mesh, "for --stage: sizes of the mesh axes, such as dp=4,tp=2")
       ->check(MeshAxes())
       ->needs(stage);
   app->callback([=] {

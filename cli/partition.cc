@@ -47,7 +47,7 @@ void AddPartition(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("partition", "print the program that every device runs");
   app->footer("Examples:\n  xlad partition step.hlo --mesh dp=8\n  xlad partition step.hlo -o partitioned.hlo.pb");
   app->add_option("PROGRAM", *path, "HLO text or proto, a job directory, or - for standard input")->required();
-  app->add_option("--mesh", *mesh, "other sizes for the program's mesh axes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", *mesh, "other sizes for the program's mesh axes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("-o", *output, "output file; a proto if the name ends in .pb")->check(OutputFile());
   app->callback([=] {
     *action = [=] {

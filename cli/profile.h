@@ -21,7 +21,7 @@ struct ProfileRow {
   std::string kind;
   std::string source;  // file:line of the user's code.
   int64_t calls = 0, ns = 0;
-  double flops = 0, bytes = 0;  // The sums of all calls.
+  double flops = 0, bytes = 0;  // The sums over all calls.
   double simulated_us = 0;      // The simulated time of all calls; 0 on real devices.
 
   // The shortest possible time on this machine as a share of the measured time. The shortest possible time is the

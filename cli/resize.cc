@@ -11,7 +11,7 @@ int RunResize(const Endpoint& endpoint, const std::string& job_id, const std::st
   if (mesh.empty() == (devices == 0)) {
     return Fail(WrongUsage(absl::InvalidArgumentError(
         absl::StrCat("found ", mesh.empty() ? "neither --mesh nor --devices" : "--mesh and --devices",
-                     ", expected --mesh, or --devices for a job in the mode canonical, whose mesh does not change"))));
+                     ", expected --mesh, or --devices for a job in the canonical mode, whose mesh does not change"))));
   }
   const auto axes = client::ParseMeshFlag(mesh);
   if (!axes.ok()) return Fail(axes.status());
@@ -36,8 +36,9 @@ void AddResize(CLI::App& parent, Action* action) {
               "  xlad resize job-1a2b3c4d --mesh dp=2 --coordinator 127.0.0.1:7411\n"
               "  xlad resize job-1a2b3c4d --devices 2 --coordinator 127.0.0.1:7411");
   app->add_option("JOB", *job_id, "the job's id")->required();
-  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, as dp=2,tp=2")->check(MeshAxes());
-  app->add_option("--devices", *devices, "for a job in the mode canonical: the devices that run its logical shards")
+  app->add_option("--mesh", *mesh, "sizes of the axes of the job's mesh, such as dp=2,tp=2")->check(MeshAxes());
+  app->add_option("--devices", *devices,
+                  "for a job in the canonical mode: the number of devices that run its logical shards")
       ->check(AtLeast(1));
   AddEndpointFlags(app, endpoint.get());
   app->callback([=] { *action = [=] { return RunResize(*endpoint, *job_id, *mesh, *devices); }; });

@@ -40,10 +40,10 @@ struct RunOptions {
   ProfileOptions profiling;
 };
 
-// The job is submitted while its workers start, and some kinds of its devices are missing until the last one registers.
+// The job is submitted while its workers start, so kinds of its devices may be missing until the last worker registers.
 constexpr int64_t kWorkersStartMs = 60'000;
 
-// Whether `count` devices can run the job. In the mode canonical, a device runs one or more logical shards.
+// Whether `count` devices can run the job. In the canonical mode, a device runs one or more logical shards.
 bool CanRun(const JobSpec& spec, int64_t count) {
   const int64_t shards = NumDevices(spec.mesh());
   return count >= shards || (count > 0 && spec.compile().reduction_mode() == CANONICAL && shards % count == 0);
@@ -239,7 +239,8 @@ void AddRun(CLI::App& parent, Action* action) {
       "  xlad run examples/spiral_mlp --executor op-by-op --check-numerics\n"
       "  mpirun -np 4 xlad run examples/spiral_mlp --mesh dp=4 --transport mpi");
   app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device")->check(MeshAxes());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2; default: one device")
+      ->check(MeshAxes());
   app->add_option("--workers", options->workers, "worker processes, with as equal numbers of devices as possible")
       ->capture_default_str()
       ->check(Between(1, 1024));

@@ -38,7 +38,7 @@ class LaunchedRun {
     bool any_network = false;
   };
   // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put, or
-  // 1 if the worker ended before or rank 0 did not put the coordinator's address within a minute.
+  // 1 if the worker ended before that, or if rank 0 did not put the coordinator's address within a minute.
   int RunWorker(const WorkerPart& part);
 
  private:

@@ -18,7 +18,7 @@ storage::Store StoreOf(client::CoordinatorClient& client) {
 absl::StatusOr<std::string> StateUriOf(const JobStatus& status) {
   if (!status.final_state_blob().empty()) return storage::BlobUri(status.final_state_blob());
   if (status.has_checkpoint()) return status.checkpoint_uri();
-  return absl::NotFoundError(absl::StrCat("job ", status.id(), " has no checkpoint"));
+  return absl::NotFoundError(absl::StrCat("job ", status.id(), " has no final state and no checkpoint"));
 }
 
 absl::Status SaveTensors(const storage::Store& store, const std::string& uri, const std::string& path) {

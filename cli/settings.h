@@ -1,5 +1,5 @@
-// Every flag of every command is also an environment variable and a key of a configuration file. The table of them is
-// derived from the flags. docs/reference/configuration.md describes it; `xlad config` prints it.
+// Every flag of every command is also an environment variable and a key of a configuration file. The table of these
+// settings is derived from the flags. docs/reference/configuration.md describes it; `xlad config` prints it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -294,17 +294,17 @@ void AddSimulate(CLI::App& parent, Action* action) {
       "docs/reference/simulate.md describes the model and chip files.");
   app->add_option("PROGRAM", options->path, "HLO text or proto, a job directory, or - for standard input")->required();
   app->add_option("--topology", options->topologies,
-                  "the slice, as v5e-16x16, or several slices, as 2xv5p-4x4x8; may be repeated")
+                  "the slice, such as v5e-16x16, or several slices, such as 2xv5p-4x4x8; may be repeated")
       ->required()
       ->allow_extra_args(false);
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--chip", options->chips,
                   "a chip file, in place of the chip that the topology names; may be repeated")
       ->check(InputFile())
       ->allow_extra_args(false);
   app->add_option("--assign", options->assign,
-                  "dimensions of the torus of each axis, innermost first, as tp=z,dp=xy; default: what costs least");
-  app->add_option("--broken-link", options->broken_links, "a link that carries nothing, as 0-1; may be repeated")
+                  "torus dimensions of each mesh axis, innermost first, such as tp=z,dp=xy; default: the cheapest");
+  app->add_option("--broken-link", options->broken_links, "a link that carries nothing, such as 0-1; may be repeated")
       ->allow_extra_args(false);
   auto* compare = app->add_option("--compare", options->compare, "another mesh or program, to compare with the first");
   auto* sweep = app->add_flag("--sweep", options->sweep, "all sizes of the axes of --mesh that fit the topology");

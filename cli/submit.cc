@@ -25,7 +25,8 @@ struct SubmitOptions {
 int RunSubmit(const SubmitOptions& options) {
   auto job = client::ReadJobDirectory(RealFileSystem(), options.directory, options.mesh, options.steps);
   if (!job.ok()) return Fail(job.status());
-  job->spec.set_keep_final_state(true);  // The coordinator outlives this command, which need not wait for it.
+  // The coordinator keeps the state even if this command does not wait for the end.
+  job->spec.set_keep_final_state(true);
   job->spec.set_device_name(DeviceFlagText(options.devices));
   auto policy = ReadCompileFlags(options.compile);
   if (!policy.ok()) return Fail(policy.status());
@@ -36,7 +37,7 @@ int RunSubmit(const SubmitOptions& options) {
   const auto client = client::CoordinatorClient::Connect(options.endpoint);
   if (!client.ok()) return Fail(client.status());
   const std::string key = options.client_key.empty() ? SystemRandom()->Hex(16) : options.client_key;
-  // The key is printed before the first attempt, because the job may be accepted even if no answer arrives.
+  // The key is printed before the first try, because the job may be accepted even if no answer arrives.
   if (options.client_key.empty()) std::fprintf(stderr, "xlad: submitting with --key %s\n", key.c_str());
   const auto id = (*client)->Submit(*job, key);
   if (!id.ok()) {
@@ -60,7 +61,8 @@ void AddSubmit(CLI::App& parent, Action* action) {
   CLI::App* app = parent.add_subcommand("submit", "submit a job directory to a coordinator; prints the job's id");
   app->footer("Example:\n  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=4,tp=2 --wait");
   app->add_option("JOBDIR", options->directory, "job directory")->required()->check(NotEmpty());
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2; default: one device")->check(MeshAxes());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2; default: one device")
+      ->check(MeshAxes());
   AddDeviceFlag(app, &options->devices, "at most COUNT devices of this kind; default: any devices");
   app->add_option("--steps", options->steps, "steps to train; default: as in the manifest")->check(AtLeast(0));
   app->add_option("--devices", options->device_count,

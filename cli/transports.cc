@@ -15,7 +15,7 @@ void AddTransportFlags(CLI::App* app, std::string* transport, bool* any_network)
       ->capture_default_str()
       ->check(OneOf(names));
   app->add_flag("--insecure-network", *any_network,
-                "let ucx use other networks than the loopback interface, and NCCL connect machines, without "
+                "let ucx use networks other than the loopback interface, and let NCCL connect machines, without "
                 "encryption");
 }
 

@@ -63,7 +63,8 @@ absl::StatusOr<TunedKernel> Tune(const compiler::KernelRequest& request, Measure
   return tuned;
 }
 
-// The entries of `before`, in which the entries of kernels that became faster are replaced or added.
+// Returns the entries of `before` without those of the measured kernels, and new entries for the kernels that became
+// faster.
 absl::StatusOr<std::string> Merged(const std::string& before, const compiler::StepProgram& steps,
                                    const std::vector<TunedKernel>& kernels) {
   XLAD_ASSIGN_OR_RETURN(const compiler::ScheduleTable table, compiler::ScheduleTable::Parse(before));
@@ -113,7 +114,7 @@ absl::Status RunTune(const TuneOptions& options) {
   const std::string folder = CacheFolder(options.cache, UserCacheFolder());
   const std::string path = options.output.empty() ? TunedPath(folder) : options.output;
   if (path.empty()) {
-    return absl::InvalidArgumentError("found no cache folder, expected one, or a file for the schedules by -o FILE");
+    return absl::InvalidArgumentError("found no cache folder, expected one, or -o FILE for the schedules");
   }
   XLAD_ASSIGN_OR_RETURN(LoadedProgram program, LoadProgram(options.directory, options.mesh));
   const JobSpec spec = program.job.spec;
@@ -134,8 +135,8 @@ absl::Status RunTune(const TuneOptions& options) {
   for (size_t k = 0; k < tunable.size(); ++k) {
     const int64_t left_ns = end_ns - RealClock().NowNs();
     if (left_ns <= 0) {
-      std::fprintf(stderr, "xlad: the budget is used; %zu of %zu kernels keep their schedules\n", tunable.size() - k,
-                   tunable.size());
+      std::fprintf(stderr, "xlad: the time budget is used up; %zu of %zu kernels keep their schedules\n",
+                   tunable.size() - k, tunable.size());
       break;
     }
     // Compiling the candidates takes about as long as measuring them.
@@ -163,7 +164,7 @@ void AddTune(CLI::App& parent, Action* action) {
               "  xlad tune examples/spiral_mlp -o schedules.txt\n"
               "  xlad run examples/spiral_mlp --schedules schedules.txt");
   app->add_option("JOBDIR", options->directory, "job directory, or a program in any form")->required();
-  app->add_option("--mesh", options->mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", options->mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--budget", options->budget_ms, "the time to measure for: 500ms, 60s or 5min; default: 60s")
       ->transform(Duration());
   AddThreadsFlag(app, &options->threads, "to measure with");

@@ -139,7 +139,7 @@ void AddUp(CLI::App& parent, Action* action) {
   CLI::Option* const device =
       AddDeviceFlag(app, &options->devices, "COUNT (default: 2) devices of each worker; default KIND: cpu");
   app->add_option("--devices", options->cpu_devices,
-                  "cpu devices of each worker, or a number for each worker, as 3,3,2")
+                  "cpu devices of each worker, or a number for each worker, such as 3,3,2")
       ->delimiter(',')
       ->check(Between(1, runtime::kMaxDeviceCount))
       ->excludes(device);

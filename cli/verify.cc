@@ -176,7 +176,7 @@ void AddVerify(CLI::App& parent, Action* action) {
       parent.add_subcommand("verify", "compare a job's first step, partitioned and unpartitioned, on the evaluator");
   app->footer("Example:\n  xlad verify examples/spiral_mlp --mesh dp=4,tp=2");
   app->add_option("JOBDIR", *path, "job directory")->required();
-  app->add_option("--mesh", *mesh, "mesh axes and sizes, as dp=4,tp=2")->check(MeshAxes());
+  app->add_option("--mesh", *mesh, "mesh axes and sizes, such as dp=4,tp=2")->check(MeshAxes());
   app->add_option("--tolerance", *tolerance, "allowed difference, relative to a result's largest value")
       ->capture_default_str()
       ->check([](const std::string& text) {

@@ -230,7 +230,7 @@ absl::StatusOr<ResolvedResume> Engine::Resolve(const JobSpec& spec) {
   if (resume.find(':') == std::string::npos) {
     if (resume.find('/') != std::string::npos) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "resume: found \"", resume, "\", expected a job's id, or the URI of a checkpoint, as file:/PATH"));
+          "resume: found \"", resume, "\", expected a job's id, or the URI of a checkpoint, such as file:/PATH"));
     }
     XLAD_ASSIGN_OR_RETURN(const ResolvedResume newest, Ask<ResolvedResume>([&](CoordinatorCore& coordinator) {
                             return coordinator.jobs().NewestCheckpoint(JobId(resume));

@@ -388,7 +388,7 @@ class Commands(unittest.TestCase):
                 (("run", JOB, "--save-state", ""), "--save-state: found nothing, expected the name of a file"),
                 (("run", JOB, "--steps", "1", "--steps", "2"), "--steps: found 2 values, expected one"),
                 (("run", JOB, "--curve", "x", "--save-state", "./x"),
-                 "--save-state: found ./x, expected another output than that of --curve"),
+                 "--save-state: found ./x, expected an output other than that of --curve"),
                 (("run", JOB, "--profile", "--checkpoint-to", "file:/x"), "cannot be used together"),
                 (("submit", JOB, "--key", ""), "--key: found nothing, expected a value"),
                 (("backup", ""), "DIR: found nothing, expected a value"),

@@ -134,7 +134,7 @@ class Faults(unittest.TestCase):
             (other / "manifest.json").write_text(text.replace(f'"{state}"', '"renamed"'))
             for job, flags, words in (
                     (JOB, ("--steps", "1", "--resume", uri), "steps: found 1 for a job that starts from step 2"),
-                    (JOB, ("--resume", uri[5:]), "expected a job's id, or the URI of a checkpoint, as file:/PATH"),
+                    (JOB, ("--resume", uri[5:]), "expected a job's id, or the URI of a checkpoint, such as file:/PATH"),
                     (JOB, ("--resume", f"file:{where}/kept"), "xlad ckpt ls lists those of a job or a folder"),
                     (other, ("--resume", uri), "found no such tensor for the state parameter renamed of shape f32")):
                 code, _, err = xlad("run", job, *flags)
