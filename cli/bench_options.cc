@@ -221,8 +221,8 @@ void AddBenchFlags(CLI::App* app, BenchOptions* o) {
                   "plan to run instead of the one that xlad chooses, in the form that `xlad comm` prints; without "
                   "COLLECTIVE, also nccl");
   app->add_option("--plans", o->plans,
-                  "file of plans by size, with lines such as \"all_reduce 64K-1M ring chunks=4\"; --algorithm overrides "
-                  "it")
+                  "file of plans by size, with lines such as \"all_reduce 64K-1M ring chunks=4\"; "
+                  "--algorithm overrides it")
       ->check(InputFile());
   app->add_flag("--calibrate", o->calibrate,
                 "measure how fast ranks exchange messages here, for the choice of plans, instead of reading the "

@@ -21,7 +21,8 @@ struct BenchOptions {
   int check = 1;
   int average = 3;  // The reported time: 0 that of rank 0; 1 the mean, 2 the minimum, 3 the maximum of all ranks.
   int root = 0;
-  int ranks = 0;             // If 0, as many as the launcher started, or 2 to 8 by the number of cores.
+  // If 0, the number that a launcher started; without one, the number of cores, within 2 to 8.
+  int ranks = 0;
   int registered = 0;        // If 1, xlad allocates the buffers, and other ranks access them directly.
   int64_t rotate_bytes = 0;  // The total size of the buffers that iterations use in turn.
   std::string type = "float", op = "sum", algorithm, plans, transport = "auto", mode = "fast", json;

@@ -18,7 +18,7 @@ absl::StatusOr<tensor::SafetensorsIndex> IndexOf(const std::string& bytes, const
   return index;
 }
 
-// Checks the job as the coordinator does before it builds.
+// Checks the job in the same way as the coordinator does before a build.
 absl::Status CheckJob(const client::Job& job, const hlo::Module& module) {
   XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex state, IndexOf(job.state, "state.safetensors"));
   XLAD_ASSIGN_OR_RETURN(const tensor::SafetensorsIndex data, IndexOf(job.data, "data.safetensors"));

@@ -19,7 +19,7 @@ struct LoadedProgram {
 };
 
 // Reads `path`: a program file, "-" for standard input, or a job directory. `mesh` is the value of --mesh. A job is
-// checked as the coordinator does before it builds the job. Errors start with the path, except for those of `mesh`.
+// checked in the same way as by the coordinator before a build. Errors start with the path, except for those of `mesh`.
 absl::StatusOr<LoadedProgram> LoadProgram(const std::string& path, const std::string& mesh);
 
 // Prints a warning to standard error if constants of the module have no values, because its text omits them ("{...}").

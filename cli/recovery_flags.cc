@@ -55,7 +55,8 @@ void AddRecoveryFlags(CLI::App* app, RecoveryFlags* flags) {
   app->add_option("--checkpoint-keep", flags->checkpoint_keep, "how many checkpoints are kept; default: 2")
       ->check(AtLeast(1));
   app->add_option("--checkpoint-to", flags->checkpoint_to,
-                  "a folder that all workers share, in the form file:/PATH; default: the coordinator keeps the checkpoints")
+                  "a folder that all workers share, in the form file:/PATH; default: the coordinator keeps the "
+                  "checkpoints")
       ->check(CLI::Validator(CheckCheckpointUri, "URI"));
   app->add_option("--resume", flags->resume, "start from the newest checkpoint of a job, or from a checkpoint's URI")
       ->check(NotEmpty());

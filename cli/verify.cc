@@ -94,7 +94,7 @@ int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Lit
 }
 
 // The unpartitioned program, which is evaluated on one device. If it has manual computations, it is instead evaluated
-// on the devices of its mesh, partitioned only by these.
+// on the devices of its mesh, partitioned only by the manual computations.
 struct Meaning {
   std::unique_ptr<hlo::Module> whole;
   std::optional<sharding::MappedProgram> manual;

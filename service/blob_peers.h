@@ -69,7 +69,8 @@ class BlobPeers {
   struct Swarm {
     std::map<int64_t, Block> blocks;
     std::map<std::string, Failures> failures;  // By worker.
-    int64_t entries = 1;  // The number of entries: 1 for the blob, plus `failures`, the blocks and those that asked.
+    // The number of entries: the blob, its failures, its blocks, and all workers in the `asked` of blocks.
+    int64_t entries = 1;
     std::list<Key>::iterator used;
   };
   Swarm& Find(const Key& key);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
 
-// Creates the folder `to` with the files of the folder `from`. They never change, so they are hard links, or copies if
-// `to` is on another disk. Files that are still being written are left out.
+// Creates the folder `to` with the files of the folder `from`. The files never change, so `to` gets hard links to them,
+// or copies if it is on another disk. Files that are still being written are left out.
 absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
   FileSystem& files = RealFileSystem();
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(to));

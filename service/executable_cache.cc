@@ -108,7 +108,9 @@ void ExecutableCache::Write(const std::string& key, const BuildResponse& respons
   const std::string bytes = kept.SerializeAsString();
   absl::Status status = RealFileSystem().MakeDirectories(options_.folder);
   if (status.ok()) status = RealFileSystem().WriteAtomically(PathOf(key), Sha256Hex(bytes) + bytes);
-  if (!status.ok()) LogWarn("an executable could not be stored in the cache", {{"error", std::string(status.message())}});
+  if (!status.ok()) {
+    LogWarn("an executable could not be stored in the cache", {{"error", std::string(status.message())}});
+  }
   storage::RemoveLeastRecentlyUsed(options_.folder, options_.max_bytes);
 }
 

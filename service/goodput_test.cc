@@ -75,7 +75,7 @@ TEST(GoodputTest, AFailureAndADrain) {
                                            {"wait", 1.5 + 1}}));
 }
 
-// The second build, for which the job does not wait, may end before, during and after its first attempt.
+// The second build, for which the job does not wait, may end before, during or after the job's first attempt.
 TEST(GoodputTest, OptimizedCodeThatReplacesQuickCodeIsNotWaitedFor) {
   const std::map<int64_t, AttemptTime> steps = {{1, {8000, 500}}, {2, {9000, 0}}};
   Events quick;

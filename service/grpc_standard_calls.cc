@@ -153,7 +153,8 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request) {
       }
       break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET:
-      SetError(grpc::StatusCode::INVALID_ARGUMENT, "found a reflection request without a query, expected one", &response);
+      SetError(grpc::StatusCode::INVALID_ARGUMENT, "found a reflection request without a query, expected one",
+               &response);
       break;
   }
   return response;

@@ -60,7 +60,7 @@ class Followers {
  public:
   Followers();
   ~Followers();  // All streams must have ended.
-  // Called after a change. The followers are soon asked for updates. Does not block.
+  // Called after a change. Makes the thread ask all followers for updates. Does not block.
   void OnChange();
   // Makes the reactor of a stream. When its request has been read, `open` makes the follower from the request, on the
   // followers' thread.

@@ -9,9 +9,10 @@
 namespace xlad::service {
 
 // Stores the index as a blob and, if the shards are files, also in the folder of the shards. DataLoss if a shard that
-// is a blob is missing. If the blob cannot be written, an error for shards in the coordinator's store keeps its code,
-// unless it is DataLoss. All other such errors become Unavailable, because they say nothing about the place that the
-// job has named. Errors of the folder of the shards are returned unchanged.
+// is a blob is missing. If the blob cannot be written and the job keeps its checkpoints in the coordinator's store, the
+// error has the code of the failed write, but Unavailable instead of DataLoss. If the job has named another place, the
+// error is always Unavailable, because it says nothing about that place. Errors of the folder of the shards are
+// returned unchanged.
 absl::StatusOr<Checkpoint> WriteIndex(FileSystem& files, const StoreIndex& request, BlobStore* blobs);
 
 }  // namespace xlad::service

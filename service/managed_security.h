@@ -17,8 +17,8 @@ namespace xlad::service {
 // time.
 class ManagedCertificate {
  public:
-  // The names in the certificate are `advertise`, if it is not empty, the host of `listen`, if it is not a wildcard
-  // such as 0.0.0.0, and the names and addresses of this machine when the certificate is issued.
+  // The certificate is for the host `advertise` (unless it is empty), the host of `listen` (unless it is a wildcard
+  // such as 0.0.0.0), localhost, and the names and addresses that this machine has when the certificate is issued.
   struct Options {
     std::string data_folder, listen, advertise;
     const Clock* clock = &RealClock();  // Determines the period in which certificates are valid.

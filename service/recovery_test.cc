@@ -115,7 +115,7 @@ TEST(Recovery, AFencedAttemptCannotCommit) {
   EXPECT_EQ(cluster.indexes.size(), 1u);
 }
 
-// This includes launches that are sent again, for example to all workers after a restart of the coordinator.
+// Launches that are sent again share it too, for example those to all workers after a restart of the coordinator.
 TEST(Recovery, TheLaunchesOfAnAttemptShareTheirCommonPart) {
   Cluster cluster;
   cluster.Register(1, "a");

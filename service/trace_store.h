@@ -36,7 +36,7 @@ class TraceStore {
                       int64_t max_file_bytes = kMaxFileBytes, int64_t max_live_bytes = kMaxLiveBytes)
       : path_of_(std::move(path_of)), max_file_bytes_(max_file_bytes), max_live_bytes_(max_live_bytes) {}
 
-  // Keeps the record in memory until the next Flush. Does not block for long.
+  // Keeps the record in memory until the next Flush. Does not access the disk.
   void Add(const std::string& job_id, const TraceRecord& record);
   // Returns the last recorded step of each device in the last recorded attempt. Steps and programs are lost when this
   // process restarts. If they exceed the limit on memory, those of the job with the oldest last record are removed. A

@@ -154,8 +154,8 @@ void PeerAcceptor::Accept() {
   }
 }
 
-// Closes a connection that cannot be accepted, and one whose hello has not arrived, if any. If this fails, pauses,
-// because the listener stays readable.
+// Accepts one connection on the reserve descriptor and closes it. Also closes a connection whose hello has not arrived,
+// if any. If the accept fails, further ones pause, because the listener stays readable.
 void PeerAcceptor::RefuseOne() {
   MakeRoom(&greeting_, std::max<size_t>(greeting_.size(), 1));
   reserve_.Close();

@@ -94,9 +94,9 @@ class PeerBlobs {
   // The network must exist until the process ends, because threads may still connect after an abort.
   PeerBlobs(Network* network, AttemptPeers peers) : network_(network), peers_(std::move(peers)) {}
 
-  // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins at the start of
-  // a block, ends at the end of a block or of the blob, and has at most PeerBlobServer::kMaxRangeBytes. If `abort` is
-  // raised, returns its status. Other errors:
+  // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins at the start
+  // of a block, ends at the end of a block or of the blob, and has at most PeerBlobServer::kMaxRangeBytes. If `abort`
+  // is raised, returns its status. Other errors:
   //   NotFound           if the peer does not have the bytes;
   //   DataLoss           if a checksum differs;
   //   InvalidArgument    if `peer` is not another worker of the attempt, or there is not one checksum for each block;

@@ -11,7 +11,7 @@
 namespace xlad::worker {
 namespace {
 
-// The number of metrics in one message: one second of steps that take 1 ms.
+// The maximum number of metrics in one message: one second of steps that take 1 ms.
 constexpr size_t kMaxMetricsPerMessage = 1000;
 constexpr size_t kMaxSamples = 256;  // The maximum number of clock samples that are kept; one is taken about every 2 s.
 constexpr size_t kMaxTraces = 256;   // The maximum number of traces of a task that wait to be sent.
@@ -31,7 +31,7 @@ void SetKey(const LaunchTask& launch, Message* message) {
 // The number of this worker's devices that a task needs.
 int DevicesOf(const LaunchTask& launch) { return launch.devices_size() / std::max(1, launch.shards_per_device()); }
 
-// The answer of a task to a request for one of its steps.
+// Sets the fields of a task's answer to a request that names a step.
 template <typename Event, typename Message>
 void SetAnswer(const LaunchTask& launch, const Event& event, Message* answer) {
   SetKey(launch, answer);

@@ -344,7 +344,7 @@ void AttemptMachine::OnStopped(const WorkerId& worker, const TaskStopped& messag
     return context_.Send(worker, ForgetMessage(AttemptOf(message)));
   }
   Attempt& attempt = context_.attempts.at(job->id);
-  // An earlier coordinator process stopped the attempt. The reason may not be recorded.
+  // An earlier coordinator process stopped the attempt. The log may lack the reason.
   if (attempt.stop_at < 0) {
     attempt.stop_at = message.step();
     if (attempt.stop_reason.empty()) attempt.stop_reason = "stopped before the coordinator restarted";
@@ -383,8 +383,8 @@ void AttemptMachine::Complete(Job* job) {
   if (attempt.shards.contains(step)) return;
   FailAttempt(context_, job,
               {absl::StrCat("found no shards of the state before step ", step,
-                            ", expected one from each worker before it ended; the next attempt continues from the newest "
-                            "checkpoint"),
+                            ", expected one from each worker before it ended; the next attempt continues from the "
+                            "newest checkpoint"),
                "", "", -1});
 }
 

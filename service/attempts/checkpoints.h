@@ -19,7 +19,7 @@ class Checkpoints {
   // the checkpoint is lost; the attempt then fails.
   void OnIndexStored(const StoreIndex& request, const absl::StatusOr<Checkpoint>& stored);
   // Requests a checkpoint if the policy's time has passed since the last one. Retries an index that could not be
-  // stored. Ends a job if the state with which its attempt ends cannot be stored for a permanent reason.
+  // stored. Ends a job if a permanent error keeps the state with which its attempt ends from being stored.
   void OnTick(Job* job);
 
   // The step of the newest committed checkpoint of this attempt or an earlier one, or -1 if there is none.

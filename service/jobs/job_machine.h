@@ -101,7 +101,7 @@ class JobMachine {
   struct Devices {
     int64_t all = 0, free = 0;
   };
-  // The number of devices that a job may take from these parts: of all devices, and of the free ones.
+  // How many devices a job may take from these parts, out of all devices and out of the free ones.
   Devices DevicesFor(const Parts& parts);
   // The parts of devices for which the job has executables.
   static Parts PartsOf(const Job& job, const Target& first);

@@ -213,8 +213,8 @@ void JobMachine::WaitForDevices(Job* job, int64_t free, int64_t all) {
                                            : absl::StrCat(free, free == 1 ? " is" : " are", " free of ", all)));
 }
 
-// Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and a smaller mesh or, in the
-// canonical mode, a smaller number of devices fits. Returns whether it was resized.
+// Resizes a job with --on-loss shrink if it lost a worker at least suspect_ms ago and can run on a smaller mesh or, in
+// the canonical mode, on fewer devices. Returns whether it was resized.
 bool JobMachine::TryShrink(Job* job, int64_t devices) {
   if (job->spec.on_loss() != JobSpec::SHRINK || job->lost_worker.empty()) return false;
   const int64_t due_ns = job->failed_ns + context_.options.suspect_ms * kNsPerMs;

@@ -79,8 +79,8 @@ absl::StatusOr<std::vector<CollectivePlanProto>> PlanCollectives(const Executabl
 std::vector<std::string> BatchAxes(const Executable& executable, const JobSpec& spec,
                                    const google::protobuf::RepeatedPtrField<MeshAxis>& mesh);
 
-// Returns the largest mesh with at most `devices` devices that results if one of `axes` of `mesh` becomes smaller, or
-// an empty mesh if there is none.
+// Returns the largest mesh with at most `devices` devices that can be made by reducing the size of one of `axes` in
+// `mesh`, or an empty mesh if there is none.
 google::protobuf::RepeatedPtrField<MeshAxis> ShrunkMesh(const google::protobuf::RepeatedPtrField<MeshAxis>& mesh,
                                                         const std::vector<std::string>& axes, int64_t devices);
 

@@ -47,7 +47,7 @@ struct Context {
   std::map<WorkerId, std::vector<JobId>> recovered;
   std::map<std::string, PlannedProgram> plans;  // By digest of the executable.
   CutLinks cut_links;
-  // The time of the event on a clock that leaves out the time in which the coordinator itself did not run.
+  // The time of the event on a clock that excludes the periods in which the coordinator itself did not run.
   int64_t now_ns = 0;
   int64_t wall_ns = 0;  // The Unix time of the event.
   int64_t free_bytes = INT64_MAX;

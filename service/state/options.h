@@ -33,12 +33,12 @@ struct CoordinatorOptions {
   // The pause after the second failure in a row. It doubles with each further failure, up to max_retry_pause_ms.
   int64_t retry_pause_ms = 1000;
   int64_t max_retry_pause_ms = 60'000;
-  // A job fails if the place of its checkpoints has refused, for this long, the state with which an attempt ends.
+  // How long the place of a job's checkpoints may refuse the state with which an attempt ends. Then the job fails.
   int64_t refused_state_ms = 60'000;
   int64_t checkpoint_ms = 300'000;      // The time between checkpoints of jobs whose spec has no policy.
   // If the coordinator itself was not running for longer than this, all deadlines move by the length of the pause.
   int64_t own_lag_ms = 500;
-  // At most keep_ended_jobs ended jobs are kept, the latest ones, and only if they ended less than keep_ended_ms ago.
+  // The latest keep_ended_jobs ended jobs are kept, but only those that ended less than keep_ended_ms ago.
   int64_t keep_ended_jobs = 10'000;
   int64_t keep_ended_ms = int64_t{30} * 24 * 3'600'000;
   int64_t keep_lost_workers_ms = 600'000;      // Lost workers are listed for this long.
