@@ -206,7 +206,9 @@ TEST_F(SessionsTest, ClosingFreesTheDevices) {
   EXPECT_EQ(CountSent([](const auto& m) { return m.has_forget(); }), 2);
 }
 
-TEST_F(SessionsTest, RefusesAMeshOfSizeZero) { EXPECT_THAT(Open("key", 0), HasSubstr("expected axes of 1 or more")); }
+TEST_F(SessionsTest, RefusesAMeshOfSizeZero) {
+  EXPECT_THAT(Open("key", 0), HasSubstr("expected axis sizes of 1 or more"));
+}
 
 }  // namespace
 }  // namespace xlad::service

@@ -299,7 +299,7 @@ TEST(Coordinator, TheRefusalOfAWorkerOfAnotherProtocolNamesTheWorker) {
   cluster.protocol = kProtocol + 1;
   cluster.Register(1, "a");
   EXPECT_EQ(cluster.coordinator().workers().List().workers_size(), 0);
-  EXPECT_THAT(cluster.sent.back().message.registered().refused(), HasSubstr("worker a speaks protocol"));
+  EXPECT_THAT(cluster.sent.back().message.registered().refused(), HasSubstr("worker a uses protocol"));
   for (int32_t own = 1; own < 5; ++own) {
     for (int32_t theirs = 0; theirs < 7; ++theirs) {
       EXPECT_EQ(IsProtocolAccepted(own, theirs), theirs >= 1 && (theirs == own || theirs == own - 1));
@@ -458,7 +458,7 @@ TEST(Coordinator, ImpossibleMeshesAreRefused) {
   JobSpec spec = cluster.Spec(1);
   spec.mutable_mesh(0)->set_size(int64_t{1} << 32);
   *spec.add_mesh() = spec.mesh(0);  // The product of the axis sizes does not fit into 64 bits.
-  EXPECT_THAT(cluster.Submit(spec), HasSubstr("expected axes of 1 or more and at most"));
+  EXPECT_THAT(cluster.Submit(spec), HasSubstr("expected axis sizes of 1 or more and at most"));
   OpenSessionRequest session;
   session.set_client_key("session");
   *session.mutable_mesh() = spec.mesh();

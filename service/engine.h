@@ -183,8 +183,8 @@ class Engine {
   std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
   // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are cancelled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
-  // Records why the latest build was not isolated; the text is empty if it was isolated. Logs a warning when a build is
-  // not isolated and the one before it was.
+  // Records why the latest build was not isolated; the text is empty if it was isolated. Logs a warning when the text
+  // changes from empty to a reason.
   void NoteIsolation(const std::string& not_isolated);
   void RemoveBatchesIfEnded(const std::string& job_id);
   absl::StatusOr<Executable> LoadExecutable(const std::string& digest) const;

@@ -160,7 +160,7 @@ TEST_F(QuickCodeTest, CodeOfAnotherCompilerDoesNotReplaceQuickCode) {
     EXPECT_THAT(Receivers("optimized"), IsEmpty());
     EXPECT_EQ(cluster_.Status(job).state(), RUNNING);
     EXPECT_EQ(cluster_.JobOf(job).executable_digest, "quick") << "later attempts start on the same code";
-    EXPECT_THAT(Why(job), HasSubstr("could not be optimized: found code that build "));
+    EXPECT_THAT(Why(job), HasSubstr("could not be optimized: found code compiled by build "));
     cluster_.Restart();
     cluster_.Register(1, "a", 1, {Task(job, 5)});
     cluster_.Register(2, "b", 1, {Task(job, 5)});

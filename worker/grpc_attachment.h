@@ -33,7 +33,7 @@ class Attachment {
   virtual void Send(const WorkerMessage& message) = 0;
   // Sends a clock probe if it is due. Should be called about every 50 ms.
   virtual void ProbeClock() = 0;
-  // Waits until the messages have been written, but for at most half a second.
+  // Waits until the messages have been written, or until half a second has passed.
   virtual void Flush() = 0;
 };
 

@@ -96,7 +96,7 @@ std::string HostName() {
   return name;
 }
 
-// Adds port 0, any free port, to a HOST without a port.
+// Adds port 0, which means any free port, to a HOST without a port.
 std::string WithPort(const std::string& listen) {
   const absl::StatusOr<std::string> host = ParseHost(listen);
   return host.ok() ? JoinHostPort(*host, 0) : listen;

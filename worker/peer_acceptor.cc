@@ -215,7 +215,8 @@ void PeerAcceptor::Refuse(Guest guest, absl::string_view why) {
   collectives::WriteBlock(connection.get(), welcome.SerializeAsString()).IgnoreError();
 }
 
-// Closes connections until there are fewer than `limit`: each time, the oldest of the source that has the most.
+// Closes connections until there are fewer than `limit`. Each time, closes the oldest one of the source that has the
+// most connections.
 void PeerAcceptor::MakeRoom(Guests* guests, size_t limit) {
   while (!guests->empty() && guests->size() >= limit) {
     std::map<std::string, int> counts;

@@ -228,7 +228,7 @@ class WorkerCore {
   // The error of an attempt whose process ended as in `end`.
   absl::Status ExitError(const ProcessEnd& end) const;
   TaskRecord* Find(const TaskKey& key);
-  // Removes the task, and aborts it with the reason `why`, unless `why` is empty.
+  // Removes the task. If `why` is not empty, also aborts it with this reason.
   void Forget(const TaskKey& key, const std::string& why);
   void SendMessage(WorkerMessage message);
   void SendReady(const TaskRecord& record);

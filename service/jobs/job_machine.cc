@@ -13,7 +13,8 @@ constexpr int64_t kMaxPage = 1000;
 absl::Status CheckMesh(const Mesh& mesh) {
   if (DeviceCount(mesh) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("found mesh ", MeshText(mesh),
-                                                 ", expected axes of 1 or more and at most ", kMaxDevices, " devices"));
+                                                 ", expected axis sizes of 1 or more and at most ", kMaxDevices,
+                                                 " devices"));
 }
 
 absl::Status NoSuchJob(const std::string& id) {

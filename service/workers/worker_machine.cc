@@ -78,7 +78,7 @@ bool WorkerMachine::IsRefused(ConnectionId connection, const RegisterWorker& mes
     return true;
   }
   if (!IsProtocolAccepted(kProtocol, message.protocol())) {
-    Refuse(connection, absl::StrCat("worker ", message.worker_id(), " speaks protocol ", message.protocol(),
+    Refuse(connection, absl::StrCat("worker ", message.worker_id(), " uses protocol ", message.protocol(),
                                     message.version().empty() ? "" : absl::StrCat(" (xlad ", message.version(), ")"),
                                     ", but this coordinator supports ", std::max(1, kProtocol - 1), " to ", kProtocol,
                                     "; use a worker and a coordinator of the same version of xlad"));
