@@ -55,8 +55,8 @@ class MaskAnalysis {
     return std::min(columns <= 8192 ? rows : 12, rows_);
   }
 
-  // The value as a linear function, or nullopt if it is not known to be one. Sums that may wrap around are not, and
-  // neither are conversions to f32 that may round. The inputs of the value are in linear_ already.
+  // Returns the value as a linear function, or nullopt if it is not known to be one. A sum that may wrap around is not
+  // linear, and neither is a conversion to f32 that may round. linear_ must contain the inputs of the value.
   std::optional<Linear> LinearOf(const AttentionOp::Value& value) const {
     Linear linear;
     linear.factors.assign(column_ + 1, 0);
@@ -262,7 +262,8 @@ class MaskAnalysis {
   }
 
   // Returns whether there are masks and all reductions and products can skip the masked columns. The operands of sums
-  // and products must be zero in these columns. The operands of row maxima must have one value in them.
+  // and products must be zero in these columns. The operands of row maxima must have the same value in all masked
+  // columns of a row.
   bool FindTails() {
     for (AttentionOp::Value& value : *op_.mutable_values()) {
       linear_.push_back(LinearOf(value));
@@ -301,8 +302,8 @@ class MaskAnalysis {
   std::vector<std::optional<Linear>> linear_;
   std::vector<Tail> tails_;
   std::vector<bool> wide_;
-  // Predicates that are false in the masked columns. If the second member is true, the negation of the predicate is
-  // false.
+  // Predicates that are false in the masked columns. If the second member is true, the predicate's negation is false
+  // there instead.
   std::vector<std::pair<int, bool>> masks_;
   bool valid_ = true;
 };

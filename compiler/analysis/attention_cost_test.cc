@@ -138,7 +138,8 @@ TEST(AttentionCost, CountsWork) {
   EXPECT_EQ(CountOf(masked.costs[0].separate, "expensive"), 2 * 1536 * 1536);
 }
 
-// A limit fuses all attention only if the program does not fit otherwise, because fused attention rounds differently.
+// All attention is fused only if the program would otherwise exceed the memory limit, because fused attention rounds
+// differently.
 TEST(AttentionCost, ALowMemoryLimitFusesAllAttention) {
   const Sizes small = {16, 32, 32, 16};
   EXPECT_EQ(Compiled(small).ops, 0);

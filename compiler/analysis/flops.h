@@ -6,10 +6,10 @@
 namespace xlad::compiler {
 
 // Each multiplication and each addition of a dot or convolution counts as one operation. An elementwise instruction on
-// real or complex floats counts as one operation per element, whatever it costs. A reduction or scan counts, for each
-// element of its operand, one operation per such instruction of its computation. A reduce-window does so for each
-// element of each window. An fft of n points counts as 5 n log2(n). A fusion counts as the sum of its instructions. All
-// other instructions count as 0, also conversions and linear algebra.
+// real or complex floats, other than a copy or convert, counts as one operation per element, whatever it costs. A
+// reduction or scan counts, for each element of its operand, one operation per such instruction of its computation. A
+// reduce-window does so for each element of each window. An fft of n points counts as 5 n log2(n). A fusion counts as
+// the sum of its instructions. All other instructions count as 0, even linear algebra.
 double FlopsOf(const hlo::Instruction& instruction);
 
 }  // namespace xlad::compiler

@@ -70,8 +70,8 @@ double NsOf(const Instruction& instruction) {
   return elements * (cost == OpCost::kCheap ? kNsOfCheap : kNsOfExpensive);
 }
 
-// An upper bound of the elements that a kernel reads of one operand. The operand may have more elements: a gather or
-// dynamic-slice reads only a small part of a large operand.
+// An estimate of the largest number of elements that a kernel reads of one operand. The operand may have more elements:
+// a gather or dynamic-slice reads only a small part of a large operand.
 double ElementsRead(const Instruction& root) {
   double elements = static_cast<double>(ElementsOf(root.shape()));
   const auto count_reduced = [&](const Instruction& reduce) {

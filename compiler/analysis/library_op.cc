@@ -17,9 +17,9 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
   return false;
 }
 
-// Whether oneDNN supports the convolution: as a forward convolution, a gradient by input or a gradient by kernel. It
-// does not support dilated bases with strides or groups, batch groups, negative low padding, reversal of some
-// dimensions only, or empty arrays.
+// Whether oneDNN supports the convolution: as a forward convolution, or as a gradient with respect to the input or the
+// kernel. It does not support dilated bases with strides or groups, batch groups, negative low padding, reversal of
+// some dimensions only, or empty arrays.
 bool IsLibraryConvolution(const Instruction& conv) {
   const hlo::Attributes& attributes = conv.attributes();
   const hlo::Window& window = *attributes.window;

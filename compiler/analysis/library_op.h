@@ -1,4 +1,4 @@
-// The instructions that the runtime computes itself or by a library, instead of by compiled kernels, and their
+// The instructions that the runtime computes itself or with a library, instead of with compiled kernels, and their
 // descriptors.
 #pragma once
 

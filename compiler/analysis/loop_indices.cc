@@ -8,14 +8,14 @@
 namespace xlad::compiler {
 namespace {
 
-// Limits of the time, the memory and the stack of the analysis: the iterations of a loop, the values of all of its
-// scalars together, and the length of a chain of instructions. Scalars beyond them have unknown values.
+// Limits on the time, memory and stack of the analysis: the iterations of a loop, the values of all of its scalars
+// together, and the length of a chain of instructions. Scalars beyond these limits have unknown values.
 constexpr int64_t kMaxTrips = 1 << 16, kMaxValues = 1 << 22;
 constexpr int kMaxChain = 64;
 // The largest number of operands of the opcodes that Evaluate knows.
 constexpr int64_t kMaxScalarOperands = 3;
 
-// Whether a type holds `value`. Arithmetic on values that do is exact in int64_t.
+// Whether a type can hold `value`. Arithmetic in int64_t on such values is exact.
 bool Holds(ElementType type, int64_t value) {
   if (type == ElementType::kPred) return value == 0 || value == 1;
   const int64_t bits = std::min<int64_t>(tensor::BitWidth(type), 62);
@@ -135,7 +135,7 @@ LoopIndices::Values LoopIndices::Compute(const Instruction* scalar, int chain) {
   const int64_t count = scalar->operand_count();
   if (count == 0 || count > kMaxScalarOperands) return {};
   const int64_t none[kMaxScalarOperands] = {1, 1, 1};
-  if (!Evaluate(*scalar, none).has_value()) return {};  // An opcode whose operands need not be analyzed.
+  if (!Evaluate(*scalar, none).has_value()) return {};  // The opcode is unknown, so its operands are not analyzed.
   std::vector<Values> operands;
   for (const Instruction* operand : scalar->operands()) {
     operands.push_back(ValuesOf(operand, chain + 1));

@@ -1,6 +1,6 @@
-// The values that the integer scalars of a counted loop have in each iteration, and the arrays of which each iteration
-// reads or writes another element of the first dimension. Example: the loop below runs 8 times, so that `i` is 0 to 7
-// in turn, `last` is 7 to 0, and both are each number below 8 once. VisitsAll(last, 8) is true.
+// Finds the values of a counted loop's integer scalars in each iteration, and the arrays that the loop reads or writes
+// at a different index of the first dimension in each iteration. The loop below, for example, runs 8 times: `i` counts
+// from 0 to 7, and `last` from 7 to 0. Each takes every value below 8 exactly once, so VisitsAll(last, 8) is true.
 //
 //   i = s32[] get-tuple-element(state), index=0        // start 0, step 1
 //   seven = s32[] constant(7)
@@ -19,7 +19,7 @@
 namespace xlad::compiler {
 
 // Whether the initial and the next state of a while are tuples, and all computations read the state only by
-// get-tuple-elements, at most one of each element.
+// get-tuple-elements, with at most one for each element.
 bool HasTupleForm(const Instruction& loop);
 
 // The get-tuple-element with this index of the computation's parameter, or null.
@@ -33,7 +33,7 @@ class LoopIndices {
  public:
   explicit LoopIndices(const Instruction& loop);
 
-  // The trip count, or 0 if it is not known or larger than a limit.
+  // The trip count, or 0 if it is unknown or larger than 65,536.
   int64_t trips() const { return trips_; }
 
   // Whether the integer scalar `index` of the body is each of the numbers 0 .. size-1 in exactly one iteration.
@@ -41,15 +41,14 @@ class LoopIndices {
   // Whether two scalars of the body have equal values in every iteration. False if this is not known.
   bool AreEqual(const Instruction* a, const Instruction* b);
 
-  // If the next value of carried element `element` is its current value with one element of the first dimension
-  // replaced, a different one in every iteration and all in the whole loop: returns that dynamic-update-slice.
-  // Otherwise returns null.
+  // Returns the dynamic-update-slice that computes the next value of carried element `element`, if it replaces one
+  // index of the first dimension in each iteration, and each index in exactly one iteration. Otherwise returns null.
   Instruction* StackingUpdate(int64_t element);
 
  private:
   // One value for each iteration. Empty if the values are not known.
   using Values = std::vector<int64_t>;
-  // `chain` is the number of instructions between `scalar` and the one that a caller asked for.
+  // `chain` is the length of the chain of users from `scalar` to the scalar for which the caller asked.
   const Values& ValuesOf(const Instruction* scalar, int chain = 0);
   Values Compute(const Instruction* scalar, int chain);
 
@@ -60,8 +59,8 @@ class LoopIndices {
   absl::flat_hash_map<const Instruction*, Values> known_;
 };
 
-// Whether `slice` is a dynamic-slice of one element of the first dimension of its operand, or `update` is a
-// dynamic-update-slice of one: of the other dimensions, all elements.
+// Whether the instruction is a dynamic-slice that reads, or a dynamic-update-slice that writes, exactly one index of
+// the first dimension and all indices of the other dimensions.
 bool IsOneOfFirstDimension(const Instruction& slice_or_update);
 
 }  // namespace xlad::compiler

@@ -27,10 +27,10 @@ double TransferNs(const hlo::Instruction& collective, int64_t ranks, const Netwo
 // The size in bytes of the buckets into which all-reduces among `ranks` devices are combined. `total` is the sum of the
 // bytes of all of these all-reduces.
 //
-// With b buckets, the latency of b collectives is not hidden. Nor is the transfer of the last bucket, because no
-// computation overlaps it. The sum b * latency + total / (b * rate) is least if a bucket has sqrt(total * l) bytes,
-// where l is the number of bytes whose transfer takes as long as the latency. If `total` is at most l, there is one
-// bucket. Otherwise there are at least two.
+// With b buckets, computation does not hide the latencies of b collectives and the transfer of the last bucket. The sum
+// of these times, b * latency + total / (b * rate), is least if a bucket has sqrt(total * l) bytes. Here, `rate` is in
+// bytes per unit of time, and l = latency * rate is the number of bytes whose transfer takes as long as the latency. If
+// `total` is at most l, there is one bucket. Otherwise there are at least two.
 int64_t BucketBytes(int64_t total, int64_t ranks);
 
 }  // namespace xlad::compiler

@@ -24,8 +24,8 @@ bool IsSingleReduction(const Instruction& instruction) {
 }
 
 // The sizes of loops over rows and columns that make all reshapes between full values or between row values affine.
-// They are the quotients of neighbors in the sorted list of all products of inner dimensions. Empty if one product does
-// not divide the next, as for [4,9] and [6,6].
+// They are the quotients of neighboring numbers in the sorted list of all products of inner dimensions. Empty if one
+// product does not divide the next, as for [4,9] and [6,6].
 Dims FinestLoops(const Instruction& fusion, int64_t rows, int64_t columns) {
   std::vector<int64_t> products = {1, columns, rows * columns};
   for (const Instruction* value : UsersFirst(fusion)) {

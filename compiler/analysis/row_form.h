@@ -35,9 +35,9 @@ struct RowForm {
   bool IsOwn(const Instruction& value) const;
 };
 
-// The row form of a fusion or of a single instruction for these numbers of rows and columns. Nullopt unless all of this
-// is true: operands are arrays; results are full values or row values, and no result occurs twice; every reduction is
-// along the columns; every other instruction is elementwise, an iota, a scalar constant, or supported by
+// The row form of a fusion or of a single instruction for these numbers of rows and columns. Nullopt unless all of
+// these conditions hold: operands are arrays; results are full values or row values, and no result occurs twice; every
+// reduction is along the columns; every other instruction is elementwise, an iota, a scalar constant, or supported by
 // OperandPosition; and no value is needed at more than four positions.
 std::optional<RowForm> RowFormOf(const Instruction& fusion, int64_t rows, int64_t columns);
 
@@ -51,9 +51,9 @@ bool IsInput(const Instruction& fusion, const Instruction& value);
 // The results of a fusion, or the instruction itself.
 std::vector<const Instruction*> ResultsOf(const Instruction& fusion);
 
-// The level of each value: the largest number of reductions on a chain of operands that ends at the value, which counts
-// itself. 0 for inputs; in the example above, 1 for `m` and the exponentials, 2 for `s` and the result. In each row,
-// one loop over the columns computes all full values of one level.
+// The level of each value: the largest number of reductions on a chain of operands that ends at the value, including
+// the value itself. It is 0 for inputs; in the example above, 1 for `m` and the exponentials, 2 for `s` and the result.
+// In each row, one loop over the columns computes all full values of one level.
 absl::flat_hash_map<const Instruction*, int> LevelsOf(const Instruction& fusion, const RowForm& form);
 
 // The (result leaf, operand leaf) pairs of full values that may share memory if the kernel computes the levels of a row

@@ -57,8 +57,8 @@ size_t HashOfShape(const hlo::Shape& shape) {
   return hash;
 }
 
-// A hash of the attributes with numbers that often differ between instructions of one opcode: two of the thousands of
-// slices of a program rarely have the same bounds.
+// A hash of the attributes that often differ between instructions of one opcode. For example, a program may have
+// thousands of slices, and few of them have the same bounds.
 size_t HashOfAttributes(const hlo::Attributes& a) {
   size_t hash = absl::HashOf(a.slice_sizes, a.comparison, a.comparison_type, a.feature_group_count, a.batch_group_count,
                              a.exponent_bits, a.mantissa_bits, a.k, a.largest, a.is_reverse, a.fft_length, a.lower);

@@ -5,7 +5,7 @@
 namespace xlad::compiler {
 namespace {
 
-// A larger number of related instructions is not an attention.
+// More related instructions than this are not an attention.
 constexpr size_t kMaxSize = 1000;
 
 // Returns the dimensions of `to`, a reshape of `from`. Nullopt unless both shapes have the same dimensions of size

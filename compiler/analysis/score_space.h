@@ -23,8 +23,8 @@ class ScoreSpace {
  public:
   // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt if
   // `seed` is not computed from a matrix product, if dimensions contradict each other, or if the space has more than
-  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the only free dimension
-  // of one side of the first product is the column.
+  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the column is the free
+  // dimension of the right or left operand of a product, in the first product of which an operand has only one.
   static std::optional<ScoreSpace> Around(const Instruction& seed);
 
   // The dimensions of an instruction; null if it is not in the space.

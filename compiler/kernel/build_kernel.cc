@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kExpensive = 12;
 // Larger costs are not distinguished.
 constexpr int64_t kMaxCost = 1000;
-// The maximum memory for the temporaries of a row: a part of the second-level cache and of a thread's stack.
+// The maximum number of bytes of a row's temporaries. They must fit in the second-level cache and on a thread's stack.
 constexpr int64_t kMaxHeldBytes = 256 << 10;
 // The lanes of a reduction: four vectors of 16 floats, so that an addition does not depend on the one just before it.
 constexpr int64_t kMaxLanes = 64;

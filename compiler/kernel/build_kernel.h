@@ -8,13 +8,13 @@
 
 namespace xlad::compiler {
 
-// The kernel of a fusion, or of a single instruction, in row form (compiler/analysis/row_form.h). Nullopt for all
-// others, for which code is emitted without a kernel (compiler/codegen/llvm/loops.cc). The inputs of the kernel are the
-// operands, in order, and its outputs are the results.
+// Returns the kernel of a fusion or a single instruction in row form (compiler/analysis/row_form.h). Returns nullopt
+// for any other instruction: its code is emitted without a kernel (compiler/codegen/llvm/loops.cc). The inputs of the
+// kernel are the operands, in order, and its outputs are the results.
 //
 // Every reduction and every result is a statement. A value that several statements need is also a statement if
 // recomputing it is more expensive than storing it for a row (compiler/analysis/op_cost.h), and if the stored values of
-// a row are not too large. Most other values are computed again in each statement that needs them. Sums, products,
+// one row take at most 256 KiB. Most other values are computed again in each statement that needs them. Sums, products,
 // maxima and minima of floats with fewer than 32 bits are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kMaxInnerIterations = 1024;  // The maximum number of iterations of an inner loop.
 
-// The tile of the usual schedule, half and a quarter of it, and two and four times as much. Tiles other than the usual
-// one must be smaller than the number of iterations.
+// The tile size of the usual schedule, and this size divided and multiplied by two and four. Tile sizes other than the
+// usual one must be smaller than the number of iterations.
 std::vector<int64_t> Tiles(const ScheduledKernel& usual) {
   std::vector<int64_t> tiles = {usual.schedule.tile};
   if (usual.schedule.bind.empty()) return tiles;

@@ -7,9 +7,9 @@
 
 namespace xlad::compiler {
 
-// Schedules with the same order of loops and statements as `usual`, but other tiles and other splits of the innermost
-// dimension. The first one is the schedule of `usual`. All can be applied to the kernel, and no schedule occurs twice.
-// The result depends only on the argument.
+// Schedules with the same order of loops and statements as `usual`, but with other tile sizes and other splits of the
+// innermost dimension. The first one is the schedule of `usual`. All can be applied to the kernel, and no schedule
+// occurs twice. The result depends only on the argument.
 std::vector<KernelSchedule> CandidateSchedules(const ScheduledKernel& usual);
 
 }  // namespace xlad::compiler

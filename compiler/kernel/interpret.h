@@ -11,8 +11,9 @@ namespace xlad::compiler {
 
 struct KernelRun {
   std::vector<tensor::Array> outputs;  // In the order of the kernel's arrays.
-  // The bytes that are moved between memory and a cache that holds one iteration of the bound loops. Each element of an
-  // input, output or unstaged temporary is counted once per iteration, at its first access: as read or as written.
+  // The bytes moved between memory and an ideal cache that holds all elements of one iteration of the bound loops. Each
+  // element of an input, output or unstaged temporary is counted once per iteration, at its first access: as read or as
+  // written.
   int64_t bytes_read = 0, bytes_written = 0;
 };
 

@@ -20,8 +20,8 @@ bool UsesOnly(const Affine& position, const std::vector<int>& dims) {
   return true;
 }
 
-// Whether all positions, and all sums of some of their terms, have a magnitude of at most 2^62. No sum of these terms
-// overflows then.
+// Whether every position, and every partial sum of its terms, has a magnitude of at most 2^62, so that no partial sum
+// overflows.
 bool IsBounded(const Affine& position, const Dims& sizes) {
   constexpr int64_t kMax = int64_t{1} << 62;
   const auto magnitude = [](int64_t x) { return x < -kMax || x > kMax ? kMax + 1 : std::abs(x); };
@@ -34,8 +34,8 @@ bool IsBounded(const Affine& position, const Dims& sizes) {
   return sum <= kMax;
 }
 
-// Whether different indices have different positions, which is true if each factor is larger than the sum of the spans
-// of all smaller factors.
+// Whether different indices have different positions. Sufficient condition: each factor is larger than the sum of the
+// spans of all smaller factors, where the span of a dimension is its factor times (size - 1).
 bool IsInjective(const Affine& position, const std::vector<int>& dims, const Dims& sizes) {
   std::vector<std::pair<int64_t, int64_t>> steps;
   for (const int d : dims) {

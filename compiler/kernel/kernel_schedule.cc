@@ -57,7 +57,7 @@ class Scheduler {
     for (const KernelSchedule::Split& split : schedule().splits) {
       const std::string text = absl::StrCat("split ", split.dim, " ", split.factor);
       if (split.factor < 1) return Wrong(text, "expected a positive factor");
-      if (!factors.emplace(split.dim, split.factor).second) return Wrong(text, "the dimension is split already");
+      if (!factors.emplace(split.dim, split.factor).second) return Wrong(text, "the dimension is already split");
     }
     for (int d = 0; d < std::ssize(kernel().dims); ++d) {
       const KernelDim& dim = kernel().dims[d];
@@ -99,7 +99,7 @@ class Scheduler {
     result_.loops = std::move(ordered);
     for (int outer = 0; outer < std::ssize(result_.loops); ++outer) {
       for (int inner = 0; inner < std::ssize(result_.loops); ++inner) {
-        // Two loops of one dimension are those of a split.
+        // Two loops of one dimension are the loops of a split.
         if (inner == outer || result_.loops[inner].dim != result_.loops[outer].dim) continue;
         if (!result_.loops[outer].name.ends_with(".o")) continue;
         if (inner < outer) return Wrong(text, "expected the outer loop of a split before the inner one");
@@ -152,7 +152,7 @@ class Scheduler {
       if (found == own.end() || next.size() < depth || !std::equal(own.begin(), own.begin() + depth, next.begin())) {
         return Wrong(text, "expected a loop of both statements, with the same loops around it");
       }
-      if (shared_[s] != 0) return Wrong(text, "the statement has a place already");
+      if (shared_[s] != 0) return Wrong(text, "the statement already has a place");
       shared_[s] = static_cast<int>(depth);
     }
     return absl::OkStatus();

@@ -13,8 +13,8 @@
 //   vectorize c.i            compute several iterations at once, if the backend can
 //
 // The primitives are those of Halide and TVM (split, reorder, bind, compute-at, vectorize, unroll, stage). They never
-// change results: ApplySchedule rejects a schedule in which a value would be read before it is written, or a lane of a
-// reduction would be combined in another order.
+// change results: ApplySchedule rejects a schedule in which a value would be read before it is written, or the elements
+// of a reduction's lane would be combined in another order.
 #pragma once
 
 #include <string>

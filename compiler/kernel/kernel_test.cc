@@ -284,7 +284,7 @@ TEST(Kernel, RefusesPositionsBeyondInt64) {
     const auto refused = [&](const std::string& position, const std::string& words) {
       ExpectRefused(text, "read x0 at 100*r+c", "read x0 at " + position, words);
     };
-    refused(most + "*r+" + one + "*r", "read ARRAY at POSITION");  // No int64 is the sum.
+    refused(most + "*r+" + one + "*r", "read ARRAY at POSITION");  // The sum is not an int64.
     refused(most + "+" + one, "read ARRAY at POSITION");
     refused(most + "*r", "positions beyond 2^62");
     refused(most, "positions beyond 2^62");

@@ -32,8 +32,8 @@ struct KernelRequest {
   // rules:
   //   - fusion and elementwise: compute element i of every result from element i of that operand only, and read
   //     everything that an element needs before writing the element
-  //   - fusion in row form (compiler/analysis/row_form.h): read a row of that operand only in the loops over the row
-  //     before the one that writes the result, and in that loop only the element that it overwrites next
+  //   - fusion in row form (compiler/analysis/row_form.h): read a row of that operand only before the loop that writes
+  //     the row of the result; in that loop, read only the element that is overwritten next
   //   - dynamic-update-slice (alone or as the root of a fusion), scatter: write only the elements that change, if the
   //     pair is with operand 0
   //   - copy, reshape, bitcast: do nothing

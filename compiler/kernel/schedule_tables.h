@@ -1,8 +1,8 @@
 // Tables of kernel schedules from files. The key is the hash of the kernel.
 //
 // The text has one entry for each kernel: a line with the kernel's hash and an optional name, and then the primitives
-// of kernel_schedule.h. Lines that start with # are comments. `xlad compile --emit schedules` prints the schedules that
-// a program has:
+// of kernel_schedule.h. Lines that start with # are comments. `xlad compile --emit schedules` prints the schedules of a
+// program's kernels:
 //
 //   kernel 08d6c8a1b8f40c53 fusion.2
 //   split c 64
@@ -50,8 +50,8 @@ class ScheduleTables {
   // it, or null if they have none. If a result is written over an operand (`in_place`), the schedule must have the
   // loops and statements of `usual` in the same order, so that no element is read after it is overwritten. It may
   // split, bind, stage, vectorize and unroll them in other ways. InvalidArgument, with the line, if a schedule from
-  // kernel_schedules does not fit, or if its temporaries or its unrolled code would be too large. Such a schedule from
-  // tuned_schedules is ignored.
+  // kernel_schedules does not fit, or if its temporaries or its unrolled code would be too large. A schedule from
+  // tuned_schedules with such a fault is ignored.
   absl::StatusOr<std::shared_ptr<const ScheduledKernel>> Find(const ScheduledKernel& usual, bool in_place) const;
   // InvalidArgument, with the line, if kernel_schedules has an entry for a kernel that is not in the list.
   absl::Status CheckAllUsed(absl::Span<const KernelRequest> kernels) const;

@@ -188,8 +188,8 @@ class DivergenceAnalysis {
     for (size_t i = 0; i < carried.size(); ++i) carried[i] = Refine(carried[i], known[i]);
     const std::vector<bool> invariant = InvariantLeaves(*loop.called()[1]);
     Labels predicate;
-    // A fixed point: each round can only refine the partitions, so the number of rounds is bounded by devices and
-    // leaves.
+    // A fixed point: each round but the last refines the partition of a leaf, so the number of rounds is at most
+    // devices times leaves.
     for (;;) {
       XLAD_ASSIGN_OR_RETURN(LeafLabels condition, Walk(*loop.called()[0], {carried}));
       predicate = condition[0];

@@ -4,11 +4,11 @@
 // combined into one all-reduce with several operands, if they do not depend on each other (directly or through other
 // combined all-reduces). The combined all-reduce has the origins and the control edges of all of its members.
 //
-// Buckets are filled in the order of the earliest time at which the operands can be computed, and have the best size of
-// the cost model (BucketBytes). In this way, the gradients of the last layers are sent while those of the first layers
-// are computed. The program order cannot be used for this: an all-reduce is often placed at the use of its result, in
-// the order of the parameters, which is that of the forward pass. The products that compute the operands may have this
-// order too.
+// Buckets are filled in the order of the earliest time at which the operands can be computed, up to the best size
+// according to the cost model (BucketBytes). In this way, the gradients of the last layers are sent while those of the
+// first layers are computed. The program order cannot be used for this. An all-reduce is often placed at the use of its
+// result, and the uses are in the order of the forward pass. The products that compute the operands may have this order
+// too.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ using Numbers = std::vector<int>;  // Numbers of buckets, ascending, without rep
 // All-reduces that are combined.
 struct Bucket {
   std::vector<Instruction*> members;
-  // The operands depend on these buckets, on the buckets on which these depend, and so on, and on no others.
+  // The operands depend on exactly these buckets and on the buckets that these need, directly or indirectly.
   Numbers needs;
   int64_t bytes = 0;
 };
@@ -81,7 +81,7 @@ class Combiner {
   }
 
  private:
-  // Buckets from which all buckets that an instruction depends on can be reached.
+  // Returns a list from which, along Bucket::needs, all buckets on which an instruction depends can be reached.
   Numbers NeedsOf(const Instruction& at) const {
     Numbers needs;
     const auto add = [&](const Instruction* input) {
@@ -95,7 +95,7 @@ class Combiner {
     for (const Instruction* operand : at.operands()) add(operand);
     for (const Instruction* before : at.control_predecessors()) add(before);
     if (needs.size() < 2) return needs;
-    // A bucket that another one needs is reached from that one. In a chain of layers, this leaves the last bucket.
+    // A bucket that another bucket of the list needs is removed. In a chain of layers, only the last bucket remains.
     absl::flat_hash_set<int> reached;
     for (const int bucket : needs) {
       reached.insert(buckets_[bucket].needs.begin(), buckets_[bucket].needs.end());
@@ -149,7 +149,7 @@ class Combiner {
   }
 
   // Adds the all-reduce to the latest bucket that can accept it, or to a new bucket. Returns the number of the bucket.
-  // A bucket that is too full for it is closed, because later members would delay the bucket.
+  // A bucket without room for the all-reduce is closed, because later members would delay the bucket.
   int AddToBucket(Instruction* at, int key, const Numbers& needs) {
     KeyBuckets& buckets = of_key_[key];
     if (!buckets.open.empty()) MarkDependences(needs);

@@ -1,4 +1,4 @@
-// Orders instructions such that other computation is between a collective and its users.
+// Orders instructions so that independent computation runs between a collective and its users.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@ using VisitInputs = std::function<void(Instruction*, const std::function<void(In
 // Returns other orders of the instructions in `order` that are estimated to take less time, the fastest first. In all
 // of them, inputs come before their users. The list is empty if there is no such order.
 //
-// The estimate simulates a clock. An instruction takes the time ComputeNs. A collective takes the time TransferNs and
-// overlaps with computation, but not with other collectives. Its users wait for its end. List scheduling with this
-// clock makes the orders: users of a running collective are delayed until it has ended or no other instruction can run.
-// Among the instructions that can run, collectives come first. The other instructions are sorted by their position in
-// `order` or, for a second order, by the length of the longest path of dependent instructions. As in XLA's
-// latency-hiding scheduler, the times are estimates, here for devices on different hosts.
+// The estimate simulates a clock. Computation takes the time that ComputeNs returns. A collective takes the time that
+// TransferNs returns. It overlaps with computation, but not with other collectives, and its users wait for its end. The
+// orders come from list scheduling with this clock: users of a running collective are delayed until it has ended or no
+// other instruction can run. Among the instructions that can run, collectives come first. The other instructions are
+// sorted by their position in `order` or, for a second order, by the length of the longest path of dependent
+// instructions. As in XLA's latency-hiding scheduler, the times are estimates, here for devices on different hosts.
 //
-// The network is unknown, so orders are made for each of kNetworks. The time of an order is the mean over these
-// networks of its time relative to `order`. An order for a fast network would place users soon after their collective.
-// On a slow network, they would wait there although other instructions could run.
+// The network is unknown, so orders are made for each of kNetworks. An order is rated by its time divided by the time
+// of `order`, averaged over these networks. With a fast network alone, users would be placed soon after their
+// collective. On a slow network, they would then wait although other instructions could run.
 //
 // Errors are those of DeviceGroups.
 absl::StatusOr<std::vector<std::vector<Instruction*>>> DelayUses(const std::vector<Instruction*>& order,

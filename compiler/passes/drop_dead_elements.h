@@ -5,9 +5,9 @@
 
 namespace xlad::compiler {
 
-// Replaces a loop in the tuple form (HasTupleForm), of which other instructions use only elements, by a loop without
-// the dead carried elements. Dead elements are read neither after the loop nor in the condition, nor in the body for an
-// element that is not dead. FinishEdits must be called afterwards.
+// Removes the dead carried elements of a loop, which must have the tuple form (HasTupleForm). An element is live if it
+// is read after the loop, in the condition, or in the body to compute a live element. If an instruction uses the loop's
+// result as a whole, all elements are live. FinishEdits must be called afterwards.
 void DropDeadElements(Instruction* loop);
 
 }  // namespace xlad::compiler

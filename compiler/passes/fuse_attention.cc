@@ -2,13 +2,14 @@
 // that use the scores become one library op. The op has the scores of only some rows in memory at a time.
 //
 // Needs: step computations after canonicalize-dots. Leaves: fusions of kind kCustom (compiler/analysis/attention_op.h),
-// and outside of them no instruction with one element for each of their scores.
+// and no other instruction with one element for each of their scores.
 //
-// The products that use scores are grouped by the number of such products on which they depend, so that the product of
-// the forward pass comes before those of the backward pass. Each group becomes a fusion that computes the scores again.
-// Values with one element for each row are read instead if an earlier fusion has computed them. An attention is not
-// fused if other instructions use its scores, because then the scores must be stored, or if separate steps are
-// estimated to be faster (compiler/analysis/attention_cost.h). Either all groups of an attention are fused, or none.
+// The products that use scores are grouped by the length of the longest chain of such products that ends with them, so
+// that the product of the forward pass comes before those of the backward pass. Each group becomes a fusion that
+// computes the scores again. Values with one element for each row are read instead if an earlier fusion has computed
+// them. An attention is not fused if other instructions use its scores, because then the scores must be stored, or if
+// separate steps are estimated to be faster (compiler/analysis/attention_cost.h). Either all groups of an attention are
+// fused, or none.
 #include <algorithm>
 #include <map>
 
@@ -24,7 +25,7 @@
 namespace xlad::compiler {
 namespace {
 
-// The range of sizes for which costs were measured. For a smaller attention, separate steps are as fast. With more
+// The range of sizes for which costs were measured. For a smaller attention, separate steps are equally fast. With more
 // features, products take most of the time, and oneDNN's matrix products are faster.
 constexpr int64_t kMinColumns = 32, kMinRows = 8, kMinScores = 1 << 14, kMaxFeatures = 256;
 

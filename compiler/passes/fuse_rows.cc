@@ -5,8 +5,9 @@
 // have reductions that depend on other reductions, or values that are used both before and after a reduction of the
 // same row.
 //
-// A producer is merged into a consumer if both have row form for the same rows, the consumer reads the producer's
-// results only at its own row, both have a full value in common, and no path between them contains another instruction.
+// A producer is merged into a consumer if four conditions hold: both have row form for the same rows; the consumer
+// reads the producer's results only at its own row; they have a full value in common; and no path between them contains
+// another instruction.
 #include <algorithm>
 
 #include "compiler/analysis/clone.h"
@@ -21,7 +22,7 @@ namespace {
 
 // The minimum number of columns. Fusions of shorter rows should be vectorized across rows instead.
 constexpr int64_t kMinRowColumns = 32;
-// If there are fewer rows than this, they cannot be divided among many threads. Then the array must be small.
+// Fewer rows than this cannot be divided among many threads, so they are fused only if the array is small.
 constexpr int64_t kManyRows = 32;
 constexpr int64_t kMaxElementsOfFewRows = 1 << 15;
 // The full values of a row must stay in the second-level cache.
@@ -112,8 +113,8 @@ class BodyMerger {
     fused_->set_is_fusion(true);
   }
 
-  // Returns null if the merged fusion has no row form. Then the program is as before, except for instructions of
-  // removed().
+  // Returns null if the merged fusion has no row form or too many results. In this case, the program is unchanged,
+  // except for the instructions of removed().
   Instruction* Merge(int64_t rows, int64_t columns) {
     const std::vector<Instruction*> made = Copy(*producer_, {});
     const std::vector<Instruction*> results = Copy(*consumer_, made);
@@ -243,7 +244,7 @@ bool IsWorthwhile(const Instruction& producer, const Instruction& consumer, cons
 }
 
 // Merges a producer into the consumer. Returns the merged fusion, or null if no producer can be merged. Appends the
-// instructions that are to be removed.
+// instructions that the caller must remove to `removed`.
 Instruction* MergeOne(Instruction* consumer, std::vector<const Instruction*>* removed) {
   if (!IsCandidate(*consumer) || !IsUsedByElements(*consumer)) return nullptr;
   const std::optional<RowForm> own = RowFormOf(*consumer);

@@ -17,7 +17,7 @@ constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recompute
 // Recomputing up to this many cheap instructions is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
 
-// Identifies the map from the position of `user` under `map` to the element of its operand. Equal keys mean equal maps.
+// Returns a key for the index map of an operand whose user is computed under `map`. Equal keys mean equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
   std::string key = absl::StrCat(map, "|");
   switch (user.opcode()) {
@@ -53,8 +53,9 @@ bool ReadsNoMemory(const Instruction& instruction, int* budget) {
   return instruction.operand_count() > 0;
 }
 
-// Returns users of the instruction, at least all that are members of the group. A constant may have thousands of users
-// and be copied into thousands of groups, so the users are searched among the members if there are fewer of these.
+// Returns some users of the instruction, including all that are members of the group. A constant may have thousands of
+// users and be copied into thousands of groups. Therefore, if the group has fewer members than the instruction has
+// users, the members are searched instead of the users.
 std::vector<const Instruction*> UsersIn(const Instruction& instruction, const FusionGroup& group) {
   CountWork(std::min(std::ssize(instruction.users()), std::ssize(group.maps)));
   if (instruction.users().size() <= group.maps.size()) return {instruction.users().begin(), instruction.users().end()};

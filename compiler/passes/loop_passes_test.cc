@@ -1,5 +1,5 @@
-// Random loops that fill arrays and sum dots, before and after the passes for such loops: the evaluator's results are
-// compared, and those of the step program, whose memory is filled with garbage.
+// Random loops that fill arrays and sum dots. Compares the evaluator's results before and after the passes for such
+// loops, and the results of the step program, whose memory is filled with garbage.
 #include <gtest/gtest.h>
 
 #include "absl/strings/numbers.h"
@@ -28,7 +28,7 @@ struct FillLoop {
   std::string first = "0", step = "1";
   bool reads_ys = false;   // y also depends on the row of ys that is to be overwritten.
   bool reads_sum = false;  // y also depends on the sum.
-  bool reads_behind_barrier = false;  // These two values are elements of an optimization barrier of the whole state.
+  bool reads_behind_barrier = false;  // Reads both through an opt-barrier of the whole state.
   bool has_initial_sum = false;
   bool swaps = false;  // dot(y, x[from]) instead.
 
@@ -179,7 +179,7 @@ TEST(LoopPasses, PreserveTheResults) {
   EXPECT_GT(unread, 10);
 }
 
-// A loop of 2^16 iterations with a long chain of scalars before the row to write, which has no known values.
+// A loop of 2^16 iterations in which 30,000 dependent scalars compute the row to write. The analysis must give up.
 TEST(LoopPasses, LongChainsOfScalarsAreNotFollowed) {
   std::string chain = "m0 = s32[] minimum(i, last)\n";
   for (int k = 1; k < 30000; ++k) absl::StrAppend(&chain, "  m", k, " = s32[] minimum(m", k - 1, ", last)\n");
@@ -192,7 +192,7 @@ TEST(LoopPasses, LongChainsOfScalarsAreNotFollowed) {
   EXPECT_TRUE(hlo::NotedUnreadInits(*FindFillLoop(*module)).empty());
 }
 
-// The element of the next state is not a copy of the initial value, and the kernel that made it has no reader.
+// The initial value of the array is neither computed by a kernel nor copied: its memory is only reserved.
 TEST(LoopPasses, UnreadInitsAreNotComputed) {
   auto compiled = CompileToSteps(ParseFillLoop(TextOfFillLoop({.trips = 20, .rows = 20})), {}, {.verify = true});
   ASSERT_TRUE(compiled.ok()) << compiled.status();

@@ -2,13 +2,13 @@
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become plain
 // loops. The latter have batch groups, elements that are not floats, operands of different types, no spatial dimension,
-// no elements, patches of more than kMaxPatchBytes, or more than 64 positions in the window and, unless there are
-// feature groups, also in the output.
+// no elements, patches of more than kMaxPatchBytes, or more than kMaxSlices slices (see below).
 //
 // The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
 // elements under the window for each output position, are stacked from strided slices of the padded input and
-// multiplied with the kernel by one dot. If the window is large and the output is small, as in the gradient of a
-// kernel, there is one slice for each output position instead, and the dot contracts over the window.
+// multiplied with the kernel by one dot. There is one slice for each window position. If the output has fewer positions
+// than the window, as in the gradient of a kernel, and there are no feature groups, there is one slice for each output
+// position instead, and the dot contracts over the window.
 
 #include <algorithm>
 

@@ -1,13 +1,13 @@
 // Rewrites ragged-all-to-all, whose sizes are data, into collectives of fixed sizes and a selection of rows. Every
-// device receives all input rows of its group. An exchange that is padded to the largest possible size would send as
-// many rows.
+// device receives all input rows of its group. An exchange that is padded to the largest possible size would send just
+// as many rows.
 //
 //   for each sender s of the group and each entry that s has for this device (all-to-alls exchange the entries):
 //     row r of the result, if output_offset <= r < output_offset + send_size,
 //       is row input_offset + r - output_offset of the input of s; all other rows are those of the output operand
 //
-// Needs: no layouts. Leaves: no ragged-all-to-all. InvalidArgument for offsets whose number is not a multiple of the
-// size of a group.
+// Needs: no layouts. Leaves: no ragged-all-to-all. InvalidArgument if the number of offsets is not a multiple of the
+// group size.
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/collective_spec.h"
 #include "compiler/analysis/instruction_facts.h"
@@ -40,7 +40,7 @@ class Lowering {
  private:
   static constexpr ElementType kIndex = ElementType::kS64;
 
-  // Sets the origin of a new collective, which is in its frontend attributes, to that of the exchange.
+  // Copies the origin of the exchange, which its frontend attributes contain, to a new collective.
   Instruction* WithOrigin(Instruction* collective) {
     collective->mutable_frontend_attributes() = exchange_->frontend_attributes();
     return collective;

@@ -1,9 +1,10 @@
 // Replaces cumulative sums, products, maxima and minima by scans. In a reduce-window, the cost of each result would be
 // proportional to the length of the dimension.
 //
-// Needs: simplified, canonical reducers. Leaves: no reduce-window of one operand whose window covers one whole
-// dimension of at least kMinLength elements and is padded on one side, so that result i combines the elements up to (or
-// from) i, if the initial value may be combined any number of times.
+// Needs: simplified, canonical reducers. Leaves: no cumulative reduce-window along a dimension of at least kMinLength
+// elements, unless combining the initial value more than once may change a result. A reduce-window is cumulative if it
+// has one operand and its window covers one whole dimension and is padded on one side, so that result i combines the
+// elements up to (or from) i.
 
 #include <optional>
 
@@ -16,7 +17,7 @@
 namespace xlad::compiler {
 namespace {
 
-// Shorter windows are not replaced: a few window positions vectorize better than the serial steps of a scan.
+// Shorter windows are not replaced, because loops over the window vectorize better than the serial steps of a scan.
 constexpr int64_t kMinLength = 16;
 
 // A reduce-window that is a cumulative reduction along `dimension`, beginning with the first or the last element.

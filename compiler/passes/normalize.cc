@@ -1,7 +1,8 @@
 // Removes everything that does not affect values: layouts, shardings, copies, dependencies, annotation calls.
 //
-// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `bitcast`, `add-dependency`, `domain`,
-// `replica-id` or sharding custom-calls. Unimplemented for dynamic dimensions and for more than one replica.
+// Needs: inlined calls. Leaves: row-major shapes without layouts; no `copy`, `add-dependency`, `domain`, `replica-id`
+// or sharding custom-calls; a `bitcast` only between element types of different widths. Unimplemented for dynamic
+// dimensions and for more than one replica.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ absl::Status CheckShape(const Instruction& instruction) {
     if (leaf->extents().empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
         Describe(instruction), ": found shape ", instruction.shape().ToString(), ", expected static dimensions; ",
-        leaf->has_unbounded() ? "give the program its sizes" : "pad to the bound"));
+        leaf->has_unbounded() ? "compile the program with static sizes" : "pad to the bound"));
   }
   return absl::OkStatus();
 }

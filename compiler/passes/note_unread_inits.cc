@@ -1,6 +1,6 @@
-// Records, as a frontend attribute, which initial values of loops are not read: those of arrays of which each iteration
-// writes one element of the first dimension, as in the results of jax.lax.scan. Such a value needs no memory, and is
-// not copied before the loop.
+// Records, as a frontend attribute, which initial values of a loop are not read. These are the initial values of arrays
+// that the loop overwrites completely, at one index of the first dimension per iteration, as in the results of
+// jax.lax.scan. Such a value needs no memory and is not copied before the loop.
 //
 // Needs: simplified loops; no fusions, because a fusion hides the induction variable. Leaves: the attribute
 // kUnreadInitsKey on exactly the whiles that have such elements.
@@ -14,7 +14,8 @@
 namespace xlad::compiler {
 namespace {
 
-// Whether the loop only writes the element, by a dynamic-update-slice per iteration that in all write every part of it.
+// Whether the loop only writes the element: it has one dynamic-update-slice per iteration, and all of them together
+// overwrite the whole array.
 bool IsOnlyWritten(const Instruction& loop, int64_t element, LoopIndices* indices) {
   const Instruction* update = indices->StackingUpdate(element);
   if (update == nullptr || update->users().size() != 1) return false;

@@ -56,8 +56,9 @@ class Graph {
     for (size_t i = 0; i < all_.size(); ++i) position_[all_[i]] = i;
   }
 
-  // Whether `to` depends on `from`. Inputs precede their users in the program, except along an added edge to a reader
-  // after the writer. From a position lower than those of `from` and of all such writers, inputs never lead to `from`.
+  // Whether `to` depends on `from`, by a search from `to` along inputs. Inputs precede their users in the program,
+  // except if an added edge leads from a writer to a later reader. The search stops at positions lower than those of
+  // `from` and of all such writers, because inputs lead only to lower positions from there.
   bool Reaches(Instruction* from, Instruction* to) {
     const size_t lowest = std::min(position(from), lowest_late_writer_);
     std::vector<Instruction*> pending = {to};
@@ -105,7 +106,7 @@ class Graph {
   absl::flat_hash_map<const Instruction*, size_t> position_;
   // Edges from an instruction to the instructions that must come before it.
   absl::flat_hash_map<const Instruction*, std::vector<Instruction*>> edges_;
-  // The lowest position of a writer that must come after a reader, although the program has the reader after it.
+  // The lowest position of a writer with an added edge to a reader that comes later in the program.
   size_t lowest_late_writer_ = std::numeric_limits<size_t>::max();
 };
 

@@ -4,7 +4,7 @@
 namespace xlad::compiler {
 namespace {
 
-// A reduction over dimensions of size 1 combines the initial value with each element once, in this order. If the
+// A reduction over dimensions of size 1 is `opcode` with two operands, the initial value and the element. If the
 // initial value is the identity of `opcode`, the rules for `opcode` then remove the operation. +0 is not the identity
 // of a float sum (0 + -0 is 0).
 Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {

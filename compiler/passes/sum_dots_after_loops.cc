@@ -4,11 +4,11 @@
 //   body:   sum' = sum + dot(x[t], y), and ys[t] = y        // x and ys are arrays with one element for each iteration
 //   after:  sum  = initial sum + dot(x, ys)                 // also sums over t
 //
-// Each iteration would read and write the whole sum, and sum only a few terms for each of its elements.
+// In the loop, each iteration would read and write the whole sum, but add only a few terms to each of its elements.
 //
-// Needs: simplified loops; canonical dots. Leaves: no carried element that is only the sum of dots of operands that are
-// slices of loop-invariant arrays or that the loop stores in an array, if the operands have at most three times as many
-// elements as the sum. Every carried element of a changed loop is used.
+// Needs: simplified loops; canonical dots. Leaves: no carried element that is only a sum of dots, if each operand of
+// the dot is a slice of a loop-invariant array or is stored in an array by the loop, and if the operands have at most
+// three times as many elements as the sum. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <optional>
 
@@ -23,7 +23,7 @@
 namespace xlad::compiler {
 namespace {
 
-// An array with one element for each iteration of a loop: the values that an instruction of the body has.
+// An array that holds, for each iteration of a loop, the value of an instruction of the body.
 struct Stacked {
   int64_t element = -1;                // The loop's tuple element that is the array.
   bool is_computed = false;            // Whether the loop writes the array. Otherwise the array is loop-invariant.
