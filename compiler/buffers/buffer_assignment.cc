@@ -16,9 +16,9 @@ namespace {
 //
 // Time is divided at the starts of all intervals. These times are the leaves of a segment tree. A placed block is
 // entered in the few nodes that together cover its intervals, and in all nodes above them. A node has two sets of
-// addresses: those that are taken during the whole time of the node, and those that are taken at some time of it.
-// Neighboring blocks are one range of addresses, so the sets are small even if thousands of blocks are live at the same
-// time.
+// addresses: those that are taken during the node's whole time (`always`), and those that are taken during any part of
+// it (`sometimes`). Neighboring blocks are one range of addresses, so the sets are small even if thousands of blocks
+// are live at the same time.
 class Arena {
  public:
   Arena(const BufferClasses& classes, const std::vector<int>& numbers) : classes_(classes) {
@@ -68,7 +68,7 @@ class Arena {
   struct Leaves {
     int first, last;
   };
-  // A node and its leaves. Its children 2n and 2n + 1 have a half of them each.
+  // A node and its leaves. Its children 2n and 2n + 1 have half of the leaves each.
   struct Subtree {
     int node, first, size;
     int last() const { return first + size - 1; }

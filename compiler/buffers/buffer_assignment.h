@@ -19,7 +19,7 @@ struct BufferAssignment {
   // Allocation 0 is the arena. After it come parameters, results and constants, in this order.
   std::vector<Allocation> allocations;
   int64_t arena_bytes = 0;
-  // The maximum over all points of the bytes of live temporaries: a lower bound of arena_bytes.
+  // The maximum over all points of the bytes of live temporaries: a lower bound on arena_bytes.
   int64_t peak_bytes = 0;
 };
 

@@ -183,9 +183,8 @@ void JoinCopies(const std::vector<LinearOp>& ops, std::vector<int>* group) {
   }
 }
 
-// The checker rejects every assignment in which two values that are live at the same time share memory.
-// A program of `count` operations. Each writes one value of a random size, which a later operation reads for the last
-// time: one of the next `most_steps`, or the last one.
+// A program of `count` operations. Each writes one value of a random size, which one of the next `most_steps`
+// operations reads.
 LinearProgram RandomLifetimes(int count, int most_steps, Random* random) {
   LinearProgram program;
   program.values.resize(count);
@@ -265,6 +264,7 @@ TEST(BufferAssignment, WorkIsNearlyLinearIfAllValuesAreLiveAtOnce) {
   EXPECT_LT(large, 6 * small) << small << " and " << large;
 }
 
+// The checker rejects every assignment in which two values that are live at the same time share memory.
 TEST(CheckAssignment, FindsOverwrittenValues) {
   int wrong = 0, found = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {

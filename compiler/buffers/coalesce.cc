@@ -84,7 +84,7 @@ class ClassMerger {
       const int read = classes_.class_of[op->inputs[i]];
       if (read == to) return false;
       if (read != from) continue;
-      // Generated code assumes that an operand that it overwrites is not also another operand.
+      // Generated code assumes that the operand that it overwrites does not share memory with another operand.
       if (first_input < 0) first_input = i;
       if (!IsSameOperand(*op, first_input, i)) return false;
       const auto pair = std::make_pair(output, i);

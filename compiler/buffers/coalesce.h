@@ -3,8 +3,8 @@
 // The method is aggressive coalescing as in register allocation (Chaitin): a class is a set of values that share a
 // buffer, and each copy and each operation that may write in place is a candidate pair. Candidates are tried in order
 // of the bytes that they save, weighted by how often they are executed. The classes of a pair are merged if they are
-// not live at the same time except during an operation in place, if all their values are writable and have the same
-// size, and if at most one of these values is not a temporary.
+// live at the same time at most during an operation that runs in place, if all their values are writable and have the
+// same size, and if at most one of these values is a parameter or result.
 #pragma once
 
 #include "compiler/buffers/liveness.h"

@@ -1,5 +1,5 @@
-// A LinearProgram is the step computations in the form of one list of operations on values. No memory is assigned to
-// the values yet.
+// A LinearProgram is one list of operations on values, made from the step computations. No memory is assigned to the
+// values yet.
 //
 // Linearize removes tuples, get-tuple-elements, reshapes and optimization barriers. Bodies and branches become nested
 // lists, and every array leaf of an instruction's result becomes a value. For example
@@ -36,7 +36,7 @@ struct BufferValue {
 
 // One operation of the program.
 struct LinearOp {
-  // kReserve does nothing: its outputs have memory from there on, which holds any bytes.
+  // kReserve does nothing, but its outputs have memory from there on, with undefined content.
   enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kReserve, kWhile, kIf };
   Kind kind = Kind::kKernel;
   const Instruction* instruction = nullptr;    // For a copy: the instruction for which the copy is made.
@@ -65,8 +65,8 @@ struct LinearProgram {
 
 // Operations are in the order of the instructions. Kernels whose results are not read are left out. Unimplemented,
 // naming the instruction, if there is no operation for an instruction that is not removed. The error of LapackCallOf if
-// a call to LAPACK is malformed. ResourceExhausted if an array or the whole program is larger than any memory. The
-// result refers to instructions and literals of `module`, which must outlive it.
+// a call to LAPACK is malformed. ResourceExhausted if an array has more than 2^46 bytes, or all values together have
+// more than 2^60 bytes. The result refers to instructions and literals of `module`, which must outlive it.
 absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
 
 // The text for display, with one operation per line.

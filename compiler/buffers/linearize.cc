@@ -179,7 +179,7 @@ void Linearizer::AddMoves(std::vector<std::pair<int, int>> moves, const Instruct
       moved = true;
     }
     if (moved || moves.empty()) continue;
-    // Only cycles remain. Saving one of its values to a temporary breaks a cycle.
+    // Only cycles remain. Copying one value of a cycle to a temporary breaks the cycle.
     const int from = moves[0].first;
     const int saved = Temporary(why, program_->values[from].bytes);
     copy(from, saved);
@@ -298,8 +298,8 @@ void CountReads(const std::vector<LinearOp>& ops, std::vector<int>* reads) {
   }
 }
 
-// Removes kernels whose results are not read: they computed initial values of loops. `reads` is the number of reads of
-// each value.
+// Removes kernels whose results are not read, such as those that compute unread initial values of loops. `reads` is the
+// number of reads of each value.
 void RemoveUnread(std::vector<LinearOp>* ops, std::vector<int>* reads) {
   std::vector<LinearOp> kept;
   for (auto op = ops->rbegin(); op != ops->rend(); ++op) {
@@ -366,7 +366,10 @@ absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& do
   RemoveUnread(&program.ops, &reads);
   double total = 0;  // Offsets in the arena are sums of sizes, which must not overflow.
   for (const BufferValue& value : program.values) total += value.bytes;
-  if (total > 0x1p60) return absl::ResourceExhaustedError(absl::StrCat("the program's values take ", total, " bytes"));
+  if (total > 0x1p60) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("found values of ", total, " bytes in the program, expected at most 2^60 bytes"));
+  }
   return program;
 }
 

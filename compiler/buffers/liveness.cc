@@ -17,9 +17,9 @@ void LiveBefore(const std::vector<LinearOp>& ops, ValueSet* live);
 // The live set before a loop's condition, given the set after the loop.
 //
 // The set is the least fixed point of head = C(after + predicate + B(head)), where C and B are the effects of condition
-// and body. Every effect has the form X -> G + (X - K), so that B(head) = B({}) + (head - K). The second term adds only
-// members of `head`. Therefore the fixed point is C(after + predicate + B({})), without iteration. Iteration would take
-// time exponential in the depth of nested loops.
+// and body. Every effect has the form X -> G + (X - K) with sets G and K that do not depend on X, so that B(head) =
+// B({}) + (head - K). The second term adds only members of `head`. Therefore the fixed point is C(after + predicate +
+// B({})), without iteration. Iteration would take time exponential in the depth of nested loops.
 ValueSet LiveAtHead(const LinearOp& loop, const ValueSet& after) {
   ValueSet head;
   LiveBefore(loop.bodies[0], &head);

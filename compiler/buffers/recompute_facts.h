@@ -8,7 +8,7 @@
 
 namespace xlad::compiler {
 
-// The way from the entry's operations to a nested list: positions of operations and numbers of their bodies.
+// The path from the entry's operations to a nested list: positions of operations and numbers of their bodies.
 struct ListPath {
   struct Entry {
     size_t position = 0, body = 0;
@@ -27,15 +27,18 @@ struct MemoryProfile {
   int64_t peak_point = 0, peak_bytes = 0;
 };
 
-// The nested list in which the point is, from the outermost list to the innermost one, without conditions of loops.
+// Returns the nested lists that contain the point, from the outermost to the innermost. Conditions of loops are left
+// out.
 std::vector<ListPath> ListsAt(const LinearProgram& program, const Liveness& liveness, int64_t point);
 
-// Positions are those of the list. An operation that contains others reads and writes what these read and write.
+// Facts about the operations of one list, by their position in it. An operation with nested operations also reads and
+// writes what these read and write.
 struct RecomputeFacts {
   RecomputeFacts(const LinearProgram& program, const ListPath& path_of_list, const MemoryProfile& profile);
 
-  // The last position before which `value` can be read again with the content that the operation at `reader` reads.
-  // Afterwards the value, or another one in the same buffer, is written.
+  // Returns the position of the first operation that overwrites the content of `value` that the operation at `reader`
+  // reads. The overwriting operation writes `value` or another value in the same buffer. Before it, the content can be
+  // read again. Returns `size` if there is no such operation.
   int LastRead(int value, int reader) const;
 
   ListPath path;                         // The list.

@@ -21,7 +21,7 @@ constexpr int kMaxRounds = 4;
 constexpr double kMinProgress = 0.99;
 // The sizes of segments that are tried: all dropped bytes divided by these numbers.
 constexpr int kDivisors[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
-// The limits of cost that are tried drop this many shares of the bytes that can be dropped.
+// The number of cost limits that are tried. Limit k drops about k / kCostLimits of the bytes that can be dropped.
 constexpr int kCostLimits = 8;
 constexpr size_t kMaxCuts = 64;
 
@@ -78,7 +78,8 @@ class Round {
   bool reached_growth() const { return reached_growth_; }
 
  private:
-  // The list that contains the highest point and has the most repeatable values that are live there.
+  // Of the lists that contain the point of peak memory, the one with the most bytes of repeatable values that are live
+  // there.
   ListPath WidestList() const {
     ListPath widest;
     int64_t most = -1;
@@ -97,7 +98,8 @@ class Round {
     return widest;
   }
 
-  // The highest position of each range of positions that need more than the target.
+  // For each range of positions that need more than the target, the position that needs most. At most kMaxCuts
+  // positions.
   std::vector<int> FindCuts() const {
     const auto is_higher = [&](int a, int b) { return facts_.live_bytes[a] > facts_.live_bytes[b]; };
     std::vector<int> cuts;
@@ -117,7 +119,7 @@ class Round {
     return cuts;
   }
 
-  // Tries a size of segments with the limits of cost. The least sufficient limit is found by bisection.
+  // Tries segments of `bytes` bytes with the limits of cost. Finds the lowest sufficient limit by bisection.
   void TrySegments(int64_t bytes, const std::vector<double>& limits) {
     if (!TryRule({limits.back(), bytes})) return;
     size_t low = 0, high = limits.size() - 1;
@@ -136,9 +138,9 @@ class Round {
     return Try(saved);
   }
 
-  // Returns false if the program does not fit when only these values are saved. Returns true if it fits, if it takes
-  // longer than another program that fits, or if it has too many operations, so that more values should be saved in
-  // these cases.
+  // Tries a program that saves only these values. Returns false if it needs too much memory. Otherwise, returns true:
+  // more values can be saved if it fits, and should be saved if it takes longer than another program that fits or has
+  // too many operations.
   bool Try(const std::vector<bool>& saved) {
     std::optional<Repeated> repeated = RepeatOperations(program_, facts_, cuts_, saved, max_added_);
     if (!repeated.has_value()) {  // More values should be saved.
@@ -180,8 +182,9 @@ class Round {
     }
   }
 
-  // The most expensive operations first. Those of similar costs, for example one in each layer, are spread over the
-  // program: if the rest were neighbors, each would need the one before, and they would be computed again together.
+  // The most expensive operations first. Operations of similar cost, for example one in each layer, are spread over the
+  // program. Otherwise, the operations that remain dropped would be neighbors: each would need the one before it, and
+  // all of them would be computed again together.
   static std::vector<SavePlanner::Dropped> InOrderOfSaving(std::vector<SavePlanner::Dropped> dropped) {
     using Key = std::tuple<double, uint32_t, size_t>;
     std::vector<Key> keys;
@@ -289,7 +292,7 @@ int64_t TotalBytes(const BufferAssignment& assignment) {
 PlannedProgram Rematerialize(LinearProgram program, int64_t limit) {
   PlannedProgram best = Search(program, limit);
   if (limit <= 0 || TotalBytes(best.assignment) <= limit) return best;
-  // The cuts depend on the limit. Without one, they are those of the plan that needs least.
+  // The cuts depend on the limit, so a search with limit 0 may find a program that needs fewer bytes.
   PlannedProgram least = Search(program, 0);
   least.reached_growth = best.reached_growth = least.reached_growth || best.reached_growth;
   return TotalBytes(least.assignment) < TotalBytes(best.assignment) ? std::move(least) : std::move(best);

@@ -5,12 +5,12 @@
 // bits as without a limit. Collectives, loops, random numbers, updates in place and operations with side effects are
 // not repeated, and the order of the other operations does not change. All devices run one program, so they agree.
 //
-// A round looks at the list of operations (entry, body of a loop or branch) that holds the most repeatable values at
-// the point of the highest memory. It cuts the list at the highest position of each range of positions that need too
-// much memory, and tries plans (saved_values.h) with several sizes of segments and several limits of cost. Memory is
-// that of the actual buffer assignment. The cheapest plan that fits is chosen, and then the most expensive
-// values are saved again as long as the plan still fits. If no plan fits, the next round begins with the plan that
-// needs least.
+// A round looks at the list of operations (entry, body of a loop or branch) that holds the most bytes of repeatable
+// values at the point of peak memory. In each range of positions that need too much memory, it cuts the list at the
+// position that needs most. It tries plans (saved_values.h) with several sizes of segments and several limits of cost.
+// The memory of a plan is that of its actual buffer assignment. The cheapest plan that fits is chosen, and then the
+// most expensive values are saved again as long as the plan still fits. If no plan fits, the next round begins with the
+// plan that needs least.
 //
 // The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear. A
 // program with more than kMaxGrowth times as many operations as the original is not tried: near a limit that cannot be
@@ -26,11 +26,12 @@ namespace xlad::compiler {
 
 inline constexpr int64_t kMaxGrowth = 4;
 
-// What a program computes again. Operations inside of loops count once for each iteration, if their number is known.
+// What a program computes again. Flops and bytes inside of a loop count once for each iteration if the trip count is
+// known. Operations count once.
 struct RepeatedWork {
   int64_t operations = 0;
   double flops = 0;        // As FlopsOf counts them.
-  double usual_flops = 0;  // Those of the other operations.
+  double usual_flops = 0;  // Those of the operations that are not repeated.
   double bytes = 0;        // Read and written.
 };
 RepeatedWork RepeatedWorkOf(const LinearProgram& program);

@@ -7,11 +7,13 @@
 namespace xlad::compiler {
 namespace {
 
-// Sums of times along paths can grow exponentially with their lengths.
+// The maximum time of a value, because sums of times along paths can grow exponentially with the lengths of the paths.
 constexpr double kMaxNs = 1e15;
-// A value that is computed from scratch in less time is not saved at the end of a segment: masks, for example.
+// A value, such as a mask, is not saved at the end of a segment if computing it with all of its dropped operands takes
+// at most this time.
 constexpr double kCheapNsPerByte = 0.5;
-// A result that is only needed to compute others again is saved if it is at least this many times smaller.
+// An expensive result that does not cross a cut is saved if it is at least this many times smaller than the crossing
+// results that are computed from it.
 constexpr int64_t kMinRatio = 4;
 
 }  // namespace
@@ -80,7 +82,7 @@ std::vector<bool> SavePlanner::Plan(const SavingRule& rule) {
     if (bytes < rule.segment_bytes / 2) half = i;
     if (is_dropped_[i]) bytes += crossing_bytes_[i];
     if (bytes <= rule.segment_bytes || i >= cut) continue;
-    i = EndSegment(half, i);  // The rest of the window is visited again, as part of the next segment.
+    i = EndSegment(half, i);  // Operations after the segment's end are visited again.
     bytes = 0;
     half = i + 1;
   }

@@ -4,12 +4,12 @@
 // A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*: it is
 // computed again before its next use, from values that are saved or are computed again themselves.
 //
-// There are two criteria. An operation's results are saved if computing them again takes more than `max_ns_per_byte` of
-// the memory that this frees. The other values are saved at the boundaries of *segments*. A segment ends when
-// more than `segment_bytes` have been dropped since its beginning, at the position where the fewest bytes are needed by
-// later operations of the forward pass. Operations after the cut compute one segment at a time again, so the memory for
-// this is about that of one segment. Segments of equal sizes are the method of Chen et al., Training Deep Nets with
-// Sublinear Memory Cost. For example
+// There are two criteria. An operation's results are saved if computing them again takes more than `max_ns_per_byte`
+// nanoseconds per byte of memory that dropping them frees. The other values are saved at the boundaries of *segments*.
+// A segment ends when more than `segment_bytes` have been dropped since its beginning, at the position where the fewest
+// bytes are needed by later operations of the forward pass. Operations after the cut compute one segment at a time
+// again, so the memory for this is about that of one segment. Segments of equal sizes are the method of Chen et al.,
+// Training Deep Nets with Sublinear Memory Cost. For example
 //
 //   h1 = tanh(dot(x, w)), h2 = tanh(dot(h1, w)), ... h9; all of them are used by the backward pass
 //   max_ns_per_byte 0.2:                     the results of dots are saved, those of tanh are dropped
@@ -28,10 +28,11 @@ struct SavingRule {
   int64_t segment_bytes = 0;
 };
 
-// Whether a cut is between an operation and a later one. Neither of them is at the cut.
+// The cuts of a list of operations.
 class Cuts {
  public:
   Cuts(std::vector<int> positions, int size);
+  // Whether a cut is after operation `before` and before operation `after`, and at neither of them.
   bool Between(int before, int after) const { return after > 0 && up_to_[after - 1] > up_to_[before]; }
   // The first cut at or after the position, or the number of operations.
   int Next(int position) const;
@@ -61,7 +62,7 @@ class SavePlanner {
  private:
   // What Plan knows about an operation that it has visited.
   struct Visited {
-    double own_ns = 0;   // The time to compute it again, with operands that are needed for no other purpose.
+    double own_ns = 0;   // The time to compute it again, with dropped operands that do not cross a cut.
     double full_ns = 0;  // The time to compute it again, with all operands that are not saved.
     int last = 0;        // The last position before which it can be computed again.
   };
@@ -74,7 +75,7 @@ class SavePlanner {
   const Cuts& cuts_;
   std::vector<bool> crosses_;            // For each value, whether it is used on both sides of a cut.
   std::vector<int64_t> crossing_bytes_;  // For each operation, the bytes of its results that cross.
-  std::vector<int64_t> feeds_bytes_;     // For each operation, the most crossing bytes of an operation that reads it.
+  std::vector<int64_t> feeds_bytes_;     // For each operation, the maximum of crossing_bytes_ over its readers.
   std::vector<int> last_early_use_;      // For each value, its last use up to the next cut.
   std::vector<int64_t> needed_bytes_;    // For each operation, the bytes that later operations before the cut need.
 
