@@ -67,8 +67,8 @@ void FillRematerialization(const Compilation& compilation, Executable* executabl
   changes->set_fuses_all_attention(compilation.fuses_all_attention);
 }
 
-// A dump may elide the values of large constants ("{...}"). The reader makes zeros of them, up to 256 MiB in total. The
-// others have no values: such a module can be verified, but not compiled.
+// A dump may elide the values of large constants ("{...}"). The reader replaces them by zeros, up to 256 MiB in total.
+// Constants beyond this limit have no values, and their module can be verified but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& i : computation->instructions()) {
@@ -96,8 +96,8 @@ bool HasUncountedLoop(const Steps& steps) {
   });
 }
 
-// Whether a number of the module depends on the sign or payload of a NaN. LLVM does not define them, so optimized code
-// may compute others than quickly compiled code.
+// Whether a value of the module may depend on the sign or payload of a NaN. LLVM does not define these bits, so
+// optimized and quickly compiled code may compute different ones.
 bool ObservesNans(const Module& module) {
   const auto observes = [](const Instruction& i) {
     if (i.opcode() == Opcode::kTopk) return true;  // It uses the total order of floats.
@@ -120,7 +120,7 @@ bool ObservesNans(const Module& module) {
 // quickly compiled code must not take much longer than the time that compiling quickly saves.
 bool MayBeQuick(const Module& module, const std::vector<Step>& steps) {
   if (HasUncountedLoop(steps) || ObservesNans(module)) return false;
-  // The work of less than a second: an operation on floats, or a byte, takes at most about 1 ns.
+  // About a second of work: an operation on floats, or a byte, takes at most about 1 ns.
   constexpr double kMaxWork = 1e9;
   double work = 0;
   for (const Step& step : steps) {

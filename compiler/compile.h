@@ -27,22 +27,23 @@ struct Compilation {
   // If the program without changes exceeds the memory limit, the bytes that it needs; otherwise 0. If this is not 0,
   // operations of `program` may be repeated to save memory (buffers/rematerialize.h).
   int64_t usual_bytes = 0;
-  bool fuses_all_attention = false;  // Whether attention was fused to save memory.
+  bool fuses_all_attention = false;  // Whether all attention was fused to save memory.
   StepProgram steps;  // The steps. Loops are lists of steps here, not native programs.
   std::vector<PassTime> times;
 };
 
 struct CompileOptions {
   bool verify = false;  // Whether to run the verifier after every pass.
-  // kByCost has the effect of kAlways if the program does not fit into the memory limit of the request otherwise.
+  // kByCost has the effect of kAlways if the program would otherwise exceed the memory limit of the request.
   AttentionChoice attention = AttentionChoice::kByCost;
   // If not null, receives the costs of all recognized attention.
   std::vector<AttentionCost>* attention_costs = nullptr;
-  // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs,
-  // nor if listings are wanted.
+  // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs or
+  // if listings are wanted.
   ObjectCache* objects = nullptr;
-  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick), unless a step could then take
-  // long or the program observes the signs or payloads of NaNs. Executable.quick says whether there is such an object.
+  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick), unless a step could then run
+  // for more than about a second, or the program observes the signs or payloads of NaNs. Executable.quick says whether
+  // there is such an object.
   bool quick = false;
 };
 

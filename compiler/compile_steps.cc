@@ -50,7 +50,7 @@ absl::Status CheckCount(const char* list, int64_t found, int64_t expected) {
                                                  " (one entry per leaf of the entry computation) or 0"));
 }
 
-// A compilation up to its memory plan, and the plan without a memory limit if that exceeds the limit.
+// A compilation up to its memory plan. If the program without changes exceeds the memory limit, `usual` is its plan.
 struct Planned {
   Compilation result;
   PlannedProgram usual;

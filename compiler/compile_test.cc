@@ -69,7 +69,7 @@ std::string Loop(const std::string& count) {
   return absl::StrReplaceAll(hlo::TestText("compiler/testdata/quick_loop.template"), {{"COUNT", count}});
 }
 
-// A step may only be on quick code if it cannot take long.
+// A step may use quickly compiled code only if its running time is bounded.
 TEST(Compile, LoopsOfUnknownLengthAreNotCompiledQuickly) {
   const std::string called = R"(ENTRY e {
   n = s32[] parameter(0)

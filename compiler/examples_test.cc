@@ -21,8 +21,9 @@ namespace {
 
 using tensor::Array;
 
-// Expects equal values except for rounding in the last bits. Adam divides by gradients, which are sums in another
-// order: where terms of different signs nearly cancel, the quotient may differ more, for at most one element in 10,000.
+// Expects equal values except for rounding in the last bits. Adam divides by gradients, whose terms are added in
+// another order. If terms of different signs nearly cancel, the quotient may differ more. This is accepted for at most
+// one element in 10,000.
 void ExpectNear(const Array& found, const Array& wanted, const std::string& what) {
   ASSERT_EQ(wanted.shape(), found.shape()) << what;
   if (wanted.shape().type != ElementType::kF32) {

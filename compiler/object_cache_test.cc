@@ -56,8 +56,8 @@ CompileResult CompileText(const std::string& text, ObjectCache* objects) {
   return CompileWith(RequestFor(**module), objects);
 }
 
-// The cache has the objects of the other programs too. Every program is compiled when it is new, and again when the
-// cache has all of its objects.
+// All programs share one cache. Every program is compiled twice with it. The second time, the cache has all of its
+// objects.
 TEST(ObjectCache, RandomProgramsHaveTheSameCodeWithEveryCache) {
   MemoryObjects objects;
   int64_t reused = 0;

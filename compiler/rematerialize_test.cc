@@ -137,7 +137,7 @@ std::unique_ptr<Module> Parse(const std::string& text) {
   return std::move(*module);
 }
 
-// The temporaries of a program, and those of a plan within this share of them.
+// The bytes of temporaries of a program, and those of its plan for a limit.
 struct Arenas {
   int64_t usual = 0, found = 0;
   RepeatedWork work;

@@ -13,8 +13,8 @@ namespace xlad::compiler {
 // A proto cannot hold more bytes than this.
 inline constexpr int64_t kMaxExecutableBytes = std::numeric_limits<int32_t>::max();
 
-// ResourceExhausted if the executable needs more than `max_bytes`. The error has the bytes of its constants, its object
-// code and its steps.
+// ResourceExhausted if the executable needs more than `max_bytes`. The error states the bytes of its constants, its
+// object code and its steps.
 absl::StatusOr<std::string> SerializeExecutable(const Executable& executable,
                                                 int64_t max_bytes = kMaxExecutableBytes);
 

@@ -129,7 +129,7 @@ class StepBuilder {
   }
 
   void SetChecked(const LinearOp& op, Step* step) const {
-    // A collective is not checked: a NaN in its result may be from the operand of another device. On that device, the
+    // A collective is not checked: a NaN in its result may come from the operand of another device. On that device, the
     // step that computed the operand is checked.
     if (!step->has_kernel() && !step->has_library()) return;
     size_t input = 0, output = 0;

@@ -44,7 +44,7 @@ struct NativeLoop {
 
 // Replaces every outermost while and conditional step without collectives by one kernel step, so that iterations do not
 // return to the runtime. The code of the kernel step must be emitted from the returned request. scratch_bytes and tiles
-// of the nested kernel steps must be set before (SetKernelFacts). The pointers are valid until `steps` changes.
+// of the nested kernel steps must have been set (SetKernelFacts). The pointers are valid until `steps` changes.
 std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 
 // Sets scratch_bytes and tiles of every kernel step, including nested steps. `kernels` maps symbols to these values. A
