@@ -142,7 +142,7 @@ class CpuCode {
     return Finish(request.symbol, emitter.get(), part);
   }
 
-  // Compiles the object of `part`, unless the cache has it, or it is being compiled for another part.
+  // Compiles the object of `part`, unless the cache has it or another part has the same key.
   absl::Status Finish(const std::string& name, CpuEmitter* emitter, Part* part) {
     part->key = emitter->Fingerprint();
     const std::string prefix = absl::StrCat("x", part->key.substr(0, kDigits), "_");

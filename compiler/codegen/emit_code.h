@@ -11,7 +11,7 @@ namespace xlad::compiler {
 
 struct EmitOptions {
   bool want_listings = false;
-  ObjectCache* objects = nullptr;  // Not used for GPUs, nor if listings are wanted. May be null.
+  ObjectCache* objects = nullptr;  // Not used for GPUs or if listings are wanted. May be null.
   // Objects that `objects` does not have are compiled quickly and not added to it. Ignored for GPUs.
   bool quick = false;
 };

@@ -8,8 +8,8 @@
 
 namespace xlad::compiler {
 
-// Calls `work` for 0 .. count-1, in this order and in UsableThreads() threads (base/cores.h). Returns the first error
-// in the order of the numbers.
+// Calls `work` for 0 .. count-1, started in this order, in at most UsableThreads() threads (base/cores.h), including
+// the caller's. Returns when all calls have returned. Of their errors, returns that of the lowest number.
 absl::Status ForEachInThreads(size_t count, const std::function<absl::Status(size_t)>& work);
 
 }  // namespace xlad::compiler

@@ -18,15 +18,15 @@ enum class Agreement {
 
 struct Exactness {
   Agreement agreement = Agreement::kNumbers;
-  // Floating-point elements may differ by a small multiple of this. If it is positive, `agreement` is ignored.
+  // Floating-point elements may differ by up to four times this. If it is positive, `agreement` is ignored.
   double error = 0;
 };
 
 // The leaf arrays of a literal, in tuple order.
 std::vector<tensor::Array> ArraysOf(const hlo::Literal& literal);
 
-// If the arrays differ, the error has both shapes or names the first difference:
-// "element 3 of f32[8]: found 1.5 (0x3fc00000), expected 2 (0x40000000)".
+// Internal if the arrays differ. The error states both shapes or the first difference: "element 3 of f32[8]: found 1.5
+// (0x3fc00000), expected 2 (0x40000000)".
 absl::Status CompareArrays(const tensor::Array& found, const tensor::Array& expected, const Exactness& exactness);
 // Compares arrays pairwise. The three lists must have the same length.
 absl::Status CompareResults(const std::vector<tensor::Array>& found, const std::vector<tensor::Array>& expected,

@@ -16,7 +16,7 @@ struct LoopCounter {
 
   // The number of iterations, found by counting, or -1 if it is more than `most`.
   int64_t TripCount(int64_t most) const;
-  // These emit the condition on a value of the counter, and the next value of the counter.
+  // Emit the loop's condition on a value of the counter, and the next value of the counter.
   hlo::Instruction* Condition(RandomValues& random, hlo::Builder& builder, hlo::Instruction* counter) const;
   hlo::Instruction* Next(RandomValues& random, hlo::Builder& builder, hlo::Instruction* counter,
                          hlo::Instruction* step) const;

@@ -27,7 +27,8 @@ class RandomControl : public RandomValues {
   Sample While(hlo::Builder& builder, const Pool& pool, int depth);
   Sample Conditional(hlo::Builder& builder, const Pool& pool, int depth);
   Sample Call(hlo::Builder& builder, const Pool& pool, int depth);
-  // Picks values of the pool, adapted so that a loop or a branch may take them. Some values are picked twice.
+  // Picks values of the pool for a loop or a branch, and adapts them so that they can be carried. Some values are
+  // picked twice.
   Pool Carried(hlo::Builder& builder, const Pool& pool);
   // Adapts `value` so that the slot may hold it in the next iteration: its error and bound are at most those of the
   // slot. Returns an empty value if that is not possible.

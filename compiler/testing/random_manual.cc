@@ -22,7 +22,7 @@ using tensor::Dims;
 
 constexpr int64_t kMaxElements = 4 * RandomValues::kMaxElements;
 
-// An array that enters or leaves a region: its shape after that, and the manual axes of its dimensions.
+// An array that enters or leaves a region: its shape after the crossing, and the manual axes of its dimensions.
 struct Crossing {
   Shape shape;
   std::vector<AxisList> axes;
@@ -112,7 +112,7 @@ class ManualRegion {
     return crossing;
   }
 
-  // The value in a form in which it may leave the region: concatenated along some of the axes, replicated along the
+  // Returns the value in a form that may leave the region: concatenated along some of the axes, replicated along the
   // others.
   Sample Leave(Builder& inside, Sample x, Crossing* crossing) {
     if (x.ndim() == 0) x.array = inside.Reshape(x.array, {1});

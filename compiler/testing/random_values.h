@@ -97,7 +97,7 @@ class RandomValues {
   // Returns a random value of the pool. Recent values are more likely, so that programs become deep.
   Sample Pick(const Pool& pool);
   // Like Pick, but PickFinite returns only values with a finite bound, and PickExact only those of them that are exact.
-  // Both return an empty sample if a few tries do not find such a value.
+  // Both return an empty sample if at most ten random picks do not find such a value.
   Sample PickFinite(const Pool& pool);
   Sample PickExact(const Pool& pool);
   // An operand of this type and these sizes, which is adapted from a finite value of the pool if there is one.

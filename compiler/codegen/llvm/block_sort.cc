@@ -4,7 +4,8 @@
 // is left. All threads take part in a merge: each writes one chunk of the merged run. A binary search finds how many
 // elements of the left run come before the chunk (part kSplit). If the comparator is not a strict weak order, for
 // example because of NaNs, the numbers that different threads find may contradict each other. Therefore the first
-// thread makes the numbers ascend (part kAlign). Then every position is written once, whatever the comparator returns.
+// thread changes the numbers so that they ascend (part kAlign). Then every position is written once, whatever the
+// comparator returns.
 #include <llvm/IR/Intrinsics.h>
 
 #include <algorithm>

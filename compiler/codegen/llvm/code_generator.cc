@@ -54,8 +54,8 @@ void InitializeTargets() {
 // The passes of O2 that change the code of the examples' kernels. Without the others, all but 5 of 519 kernels have the
 // same object. `unroll-marked` and `unroll-marked-late` unroll only the loops that Ir::Loop has marked. If a loop over
 // a small innermost dimension were unrolled before vectorization, LLVM would vectorize the loop around it instead, with
-// gathers. There is no SLP vectorizer: that of LLVM 19 replaces lanes that are still needed with poison if the operands
-// of unrolled products are in two arrays (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
+// gathers. There is no SLP vectorizer, because that of LLVM 19 replaces lanes that are still needed with poison if the
+// operands of unrolled products are in two arrays (tests/compiled/kernel_test.cc, Kernel.OuterProductsOfSmallBatches).
 constexpr char kCpuPasses[] =
     "function<eager-inv>(simplifycfg,sroa,early-cse),ipsccp,function<eager-inv>(instcombine<no-verify-fixpoint>),"
     "cgscc(devirt<4>(inline,function<eager-inv;no-rerun>("
@@ -130,7 +130,7 @@ class LlvmCodeGenerator final : public CodeGenerator {
   void Prepare(llvm::Module& module) const override {
     module.setTargetTriple(target_.triple());
     module.setDataLayout(machine_->createDataLayout());
-    static PassGate gate;  // It has no state, so that threads can share it.
+    static PassGate gate;  // It has no state, so threads can share it.
     if (!is_gpu_) module.getContext().setOptPassGate(gate);
   }
 

@@ -32,9 +32,9 @@ class CodeGenerator {
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
   // Optimizes with the loop vectorizer, then inlines functions that are marked kInlineLate. For GPUs, the passes are
-  // those of O2; for CPUs, fewer. Internal if the module is malformed.
+  // those of O2; for CPUs, they are a part of these. Internal if the module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
-  // The quick alternative of Optimize, after which Object generates code without optimizing it. The code computes the
+  // The quick alternative to Optimize. Afterwards, Object generates code without optimizing it. The code computes the
   // same bits, except for the signs and payloads of NaNs. Modules whose bits depend on the passes of Optimize get these
   // passes here as well: modules in which sums may be reordered, and modules that call the C library, because LLVM
   // replaces some of the calls by arithmetic.

@@ -1,4 +1,5 @@
-// The ObjectEmitter of CPU targets. Its objects can call each other's kernels, and are named by what is in them.
+// The ObjectEmitter of CPU targets. Its objects can call each other's kernels, and a fingerprint identifies the code in
+// each object.
 #pragma once
 
 #include <memory>
@@ -17,8 +18,8 @@ class CpuEmitter : public ObjectEmitter {
   // Returns a hash (SHA-256, hexadecimal) of the target and of all code that has been emitted, before optimization. If
   // it is equal in two emitters of the same version of the compiler, Finish returns equal objects.
   virtual std::string Fingerprint() const = 0;
-  // Like Finish, but in a part of its time, and the code is slower. It computes the same bits, except for the signs and
-  // payloads of NaNs (CodeGenerator::Simplify).
+  // Like Finish, but faster, and the code that it generates is slower. It computes the same bits, except for the signs
+  // and payloads of NaNs (CodeGenerator::Simplify).
   virtual absl::StatusOr<std::string> FinishQuickly() = 0;
   // Adds a prefix to the symbols of all kernels and programs that have been emitted, but not of those declared.
   virtual void AddPrefix(const std::string& prefix) = 0;
@@ -26,8 +27,8 @@ class CpuEmitter : public ObjectEmitter {
 
 class CodeGenerators;
 
-// Makes emitters for one target. It takes about a millisecond to make LLVM's description of a CPU. Therefore an emitter
-// uses the one of an emitter that has been destroyed, if there is one. Thread-safe.
+// Makes emitters for one target. LLVM takes about a millisecond to make its description of a CPU. Therefore emitters
+// reuse the descriptions of emitters that have been destroyed. Thread-safe.
 class CpuEmitters {
  public:
   // Errors are those of ObjectEmitter::Create.
@@ -41,8 +42,8 @@ class CpuEmitters {
   std::shared_ptr<CodeGenerators> generators_;
 };
 
-// Whether LLVM may inline kernels of one tile into this program, if they are in the same object. Programs with many
-// calls of kernels only call them.
+// Whether LLVM may inline kernels of one tile into this program, if they are in the same object. Programs with more
+// than 64 calls of kernels only call them.
 bool InlinesKernels(const NativeProgramRequest& request);
 
 }  // namespace xlad::compiler

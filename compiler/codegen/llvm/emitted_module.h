@@ -24,7 +24,7 @@ class EmittedModule {
   // InvalidArgument if `symbol` is empty or the module already has a function of this name. FailedPrecondition after
   // Finish.
   absl::Status CheckNewSymbol(const std::string& symbol) const;
-  // Must be called once, before the module is optimized. FailedPrecondition in a second call.
+  // Must be called once, before the module is optimized. FailedPrecondition on a second call.
   absl::Status Finish();
   // Returns `code`, or Internal with the errors that LLVM has reported while it was generated.
   absl::StatusOr<std::string> UnlessErrors(absl::StatusOr<std::string> code) const;

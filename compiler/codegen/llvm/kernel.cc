@@ -41,8 +41,10 @@ absl::Status CheckInPlace(const KernelRequest& request) {
   for (const Instruction* operand : request.root->operands()) operands += CountArrayLeaves(operand->shape());
   for (const auto& [result, operand] : request.in_place) {
     if (result < 0 || result >= CountArrayLeaves(request.root->shape()) || operand < 0 || operand >= operands) {
-      return absl::InvalidArgumentError(absl::StrCat("kernel ", request.symbol, ": in-place pair ", result, ", ",
-                                                     operand, " of an instruction with ", operands, " operand leaves"));
+      return absl::InvalidArgumentError(absl::StrCat("kernel ", request.symbol, ": found in-place pair (", result, ", ",
+                                                     operand, "), expected a result leaf below ",
+                                                     CountArrayLeaves(request.root->shape()),
+                                                     " and an operand leaf below ", operands));
     }
   }
   return absl::OkStatus();

@@ -91,8 +91,8 @@ class KernelContext {
 };
 
 // Emitters of opcodes that are the only instruction of a kernel or the root of its fusion. A kernel with a kernel
-// schedule is emitted by EmitNest, all other kernels by EmitLoops. `root` is the instruction; its operands are bound in
-// `kernel`.
+// schedule is emitted by EmitNest instead. All other kernels without such an emitter are emitted by EmitLoops. `root`
+// is the instruction; its operands are bound in `kernel`.
 using KernelRule = void (*)(KernelContext& kernel, const hlo::Instruction& root);
 KernelRule FindKernelRule(hlo::Opcode opcode);  // Null if the opcode has no rule.
 

@@ -1,5 +1,5 @@
-// The lanes of a reduction in memory, read and written as vectors. This is straight code. The loops that do the same
-// take LLVM several times as long, because it analyzes and vectorizes every loop by itself.
+// The lanes of a reduction in memory, read and written as vectors. The code has no loops. Equivalent loops would take
+// LLVM several times as long to compile, because it analyzes and vectorizes every loop separately.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace xlad::compiler {
 
-// `count` elements of a floating-point type in memory, 64-byte aligned. Both numbers are powers of two.
+// `count` elements of a floating-point type in memory, 64-byte aligned. `count` and `width` are powers of two.
 struct Lanes {
   llvm::Value* base;
   llvm::Type* type;

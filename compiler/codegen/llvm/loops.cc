@@ -95,7 +95,8 @@ bool DependsOn(const Elements& elements, const Instruction* instruction, const I
   return instruction != on && std::find(found.begin(), found.end(), on) != found.end();
 }
 
-// Groups reductions that one pass can compute: equal operand sizes, equal dimensions, independent of each other.
+// Removes the first reduction from `rest`, and all others that the same pass can compute: they have equal operand sizes
+// and dimensions and do not depend on each other. Returns the removed reductions.
 std::vector<const Instruction*> TakeGroup(const Elements& elements, std::vector<const Instruction*>* rest) {
   std::vector<const Instruction*> group = {rest->front()};
   rest->erase(rest->begin());

@@ -41,8 +41,8 @@ llvm::Value* ClampTo(const Float& f, llvm::Value* x, double lo, double hi) {
 }
 
 // Arguments beyond the clamps have the result 0 or infinity. The result is scaled by two factors, because 2^n may not
-// be a normal number. Only the second product can be denormal, so a denormal result is rounded once. Below -104 the
-// result is 0. The first factor is then already 0, because many CPUs take about a hundred cycles for a product that is
+// be a normal number. Only the second product can be denormal, so a denormal result is rounded once. Below -104, the
+// result is 0 and the first factor is set to 0, because many CPUs take about a hundred cycles for a product that is
 // rounded to 0. Masked scores of attention are such arguments.
 llvm::Value* Exp(Ir& ir, llvm::Value* x) {
   const Float f(ir);

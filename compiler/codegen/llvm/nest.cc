@@ -1,4 +1,4 @@
-// Statements become straight code in LLVM loops. The innermost loops have constant trip counts, and the lanes of a
+// Statements become straight-line code in LLVM loops. The innermost loops have constant trip counts, and the lanes of a
 // reduction are an array on the stack with one element for each iteration, so that LLVM vectorizes them without
 // reordering operations.
 #include "compiler/codegen/llvm/nest.h"

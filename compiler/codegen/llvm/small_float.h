@@ -1,4 +1,4 @@
-// Conversion of 8-bit and 4-bit floats from and to f32: as emitted code, and of constants.
+// Conversions between f32 and 8-bit or 4-bit floats, in emitted code and of constants.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ float SmallFloatToFloat(tensor::ElementType type, uint32_t bits);
 // The payload of a NaN after a conversion.
 enum class Nans {
   kQuiet,  // That of the type's quiet NaN.
-  kKeep,   // The same as before, which may be signaling: for values that are only moved.
+  kKeep,   // Unchanged, so the NaN may be signaling: for values that are only moved.
 };
 
 // Converts f32 to the iN of an 8- or 4-bit type, rounded to nearest even. Overflow becomes infinity if the type has

@@ -21,7 +21,7 @@ using tensor::ElementType;
 
 // Up to this k, topk selects elements by insertion. For a larger k, it sorts.
 constexpr int64_t kFew = 64;
-// Every tile has scratch memory of its own.
+// The maximum number of tiles, because every tile has scratch memory of its own.
 constexpr int64_t kMaxTilesWithScratch = 64;
 
 // The number of passes that merge pairs of runs until one run of `limit` positions remains.

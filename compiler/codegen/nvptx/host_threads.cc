@@ -107,7 +107,7 @@ class PartEditor {
       if (options_.check) Report(access);
     }
     for (llvm::Argument& argument : part_.args()) {
-      // The reporting functions return the addresses that they receive, so these are captured.
+      // The reporting functions return the addresses that they receive, so the arguments are captured.
       if (options_.check) argument.removeAttr(llvm::Attribute::NoCapture);
       if (options_.check) argument.removeAttr(llvm::Attribute::NoAlias);
     }

@@ -16,8 +16,7 @@ namespace xlad::compiler {
 struct Mutation {
   enum class Kind {
     kNone,
-    // Threads do not wait at the barrier: each thread computes the parts before and after it without waiting for the
-    // others.
+    // Each thread computes the parts before and after the barrier without waiting for the other threads.
     kNoBarrier,
     kNextElement,  // The access is to the next element.
     kNextLane,     // The access is to the element that the next thread would access.
@@ -59,7 +58,7 @@ struct HostOptions {
 //   llvm.nvvm.barrier0               nothing, between the loops
 //   shared memory (address space 3)  memory on the stack of the CPU thread that computes the block
 //
-// Internal if the module has another form.
+// Internal if the module does not have the form that thread_kernel.h describes.
 absl::Status ReplaceThreadsByLoops(llvm::Module& module, const HostOptions& options);
 
 }  // namespace xlad::compiler

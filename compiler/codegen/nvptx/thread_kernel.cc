@@ -118,7 +118,8 @@ class ThreadKernelBuilder {
   EmittedKernel facts_;
 };
 
-// The kernel with tiles of one row, if it can be scheduled in this way: kOneRowTiles is more than the number of rows.
+// Returns the kernel with tiles of one row if it can be scheduled in this way, otherwise the kernel itself.
+// kOneRowTiles is larger than the number of rows.
 std::shared_ptr<const ScheduledKernel> WithRowTiles(const std::shared_ptr<const ScheduledKernel>& kernel) {
   if (kernel->schedule.tile == 1) return kernel;
   auto scheduled = ApplySchedule(kernel->kernel, DefaultSchedule(kernel->kernel, kOneRowTiles));

@@ -48,7 +48,7 @@ inline constexpr int64_t kMaxArguments = 510;
 //   - one block for each feature: batch norms
 //   - blocks that move tiles through shared memory: transposes
 //   - one thread for everything: linear algebra, other scans, fusions that read reductions at other positions
-// Errors are those of ObjectEmitter::EmitKernel, and Unimplemented if there are too many arguments.
+// Errors are those of ObjectEmitter::EmitKernel, and Unimplemented if there are more than kMaxArguments arguments.
 absl::StatusOr<EmittedKernel> EmitThreadKernel(llvm::Module* module, const KernelRequest& request);
 
 }  // namespace xlad::compiler

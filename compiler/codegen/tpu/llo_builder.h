@@ -18,13 +18,13 @@ using machine::LloOp;
 // their own block. Other blocks must load them from VMEM. Not thread-safe.
 class LloBuilder {
  public:
-  // The kernel is for a core with `vector_alus` and `core_tiles` tiles of VMEM.
+  // The kernel is for a core with `vector_alus` vector ALUs and `core_tiles` tiles of VMEM.
   LloBuilder(int vector_alus, int64_t core_tiles);
 
   // Reserves this number of tiles of VMEM for the whole kernel, and returns the number of the first one.
   int64_t NewTiles(int64_t tiles);
   int64_t tiles() const { return vmem_tiles_; }
-  // How many tiles the blocks of the streams of a kernel should take at most. The others are for partial results and
+  // The maximum number of tiles for the blocks of a kernel's streams. The other tiles are for partial results and
   // spilled values.
   int64_t stream_tiles() const { return core_tiles_ / 2; }
 
@@ -48,7 +48,8 @@ class LloBuilder {
   void Push(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
 
   struct Copy {
-    int tile = 0, element = 0, rows = 0, columns = 0, predicate = one();  // Scalar registers. The others are numbers.
+    // Scalar registers. The members below are constants.
+    int tile = 0, element = 0, rows = 0, columns = 0, predicate = one();
     int buffer = 0;
     int64_t stride = 0, tiles = 1;
     int semaphore = 0;

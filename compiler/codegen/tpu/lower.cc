@@ -21,7 +21,7 @@ using machine::LloType;
 
 namespace {
 
-// Assumed vector operations per element of a macro-operation that is not elementwise, as in simulate/kernel_cost.cc.
+// The assumed number of vector operations per element of a macro-operation, as in simulate/kernel_cost.cc.
 double OpsOfElement(const Instruction& instruction) {
   const auto log2_of = [](int64_t n) { return std::max(1.0, std::log2(static_cast<double>(std::max<int64_t>(n, 2)))); };
   const Shape& first = instruction.operand_count() > 0 ? instruction.operand(0)->shape() : instruction.shape();
@@ -228,7 +228,7 @@ absl::StatusOr<LoweredLlo> LloLowering::Run(const Computation& computation) {
       if (leaf->kind() == Shape::Kind::kToken) continue;
       if (!leaf->is_array()) {
         return absl::UnimplementedError(
-            absl::StrCat("%", parameter->name(), ": found a parameter that is not an array"));
+            absl::StrCat("%", parameter->name(), ": found a leaf that is not an array, expected arrays and tokens"));
       }
       leaves.push_back(NewBuffer(*parameter, *leaf, leaves.empty() ? "" : absl::StrCat(".", leaves.size())));
     }

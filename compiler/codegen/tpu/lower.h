@@ -25,7 +25,7 @@ struct LoweredLlo {
 };
 
 // Lowers a computation. Loops and branches in it become macro-operations. The instructions must outlive the result.
-// Unimplemented if a parameter has a leaf that is not an array, such as a token.
+// Parameter leaves that are tokens are left out. Unimplemented if a parameter has any other leaf that is not an array.
 absl::StatusOr<LoweredLlo> LowerToLlo(const Computation& computation, const machine::Chip& chip);
 
 // The output of `xlad compile --emit llo`: the programs of the entry computation, and of the bodies, conditions,

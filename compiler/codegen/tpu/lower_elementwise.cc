@@ -29,7 +29,7 @@ enum class Spread { kBlock, kRow, kColumn, kScalar };
 // The indices over which an expression is computed, as rows and columns, and the grid of blocks that covers them.
 struct TileDomain {
   TileGrid grid;
-  // For each axis of the grid, the difference of the first rows and columns of neighboring blocks.
+  // For each axis of the grid, the distance between the first rows, or first columns, of neighboring blocks.
   Dims row_steps, column_steps;
   BlockExtent rows, columns;
   int64_t width = 1;  // The number of columns of the domain.

@@ -65,7 +65,7 @@ Dims Select(const Dims& from, const Dims& order) {
 void LloLowering::EmitMove(const Move& move) {
   const int64_t last = std::ssize(move.sizes) - 1;
   const int64_t width = last < 0 ? 1 : move.sizes[last];
-  // The rows of the blocks are along the longest other dimension.
+  // The rows of the blocks are along the longest dimension other than the last.
   int64_t row_dim = -1;
   for (int64_t d = 0; d < last; ++d) {
     if (row_dim < 0 || move.sizes[d] >= move.sizes[row_dim]) row_dim = d;

@@ -42,7 +42,7 @@ struct TileGrid {
   int inner = 0;
 };
 
-// A step in the loop. All numbers in the interface are those of scalar registers, which hold the values.
+// A step in the loop. All public members are, or return, numbers of scalar registers. The registers hold the values.
 class TileStep {
  public:
   std::vector<int> inputs, outputs;  // The first tile in VMEM of each stream's block.
@@ -65,8 +65,9 @@ class TilePipeline {
   TilePipeline(LloBuilder* builder, TileGrid grid, std::vector<TileStream> inputs, std::vector<TileStream> outputs);
 
   // Writes the loop. `compute` writes the code of a step, which must set all tiles of the outputs that are copied out.
-  // Inputs and outputs have two buffers in VMEM, or four if all blocks together are small, so that the copies of other
-  // steps run while a step is computed. An input of which all steps use the same block has only one buffer.
+  // Inputs and outputs have two buffers in VMEM, or four if all blocks together have at most 128 tiles, so that the
+  // copies of other steps run while a step is computed. An input has only one buffer if all steps use the same block of
+  // it.
   void Run(const std::function<void(const TileStep& step)>& compute);
 
  private:
