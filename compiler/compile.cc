@@ -67,8 +67,8 @@ void FillRematerialization(const Compilation& compilation, Executable* executabl
   changes->set_fuses_all_attention(compilation.fuses_all_attention);
 }
 
-// A dump may elide the values of large constants ("{...}"). The reader replaces them by zeros, up to 256 MiB in total.
-// Constants beyond this limit have no values, and their module can be verified but not compiled.
+// A dump may elide the values of large constants ("{...}"). The reader replaces them with zeros, up to 256 MiB in
+// total. Constants beyond this limit have no values, and their module can be verified but not compiled.
 absl::Status ExpectValues(const Module& module) {
   for (const auto& computation : module.computations()) {
     for (const auto& i : computation->instructions()) {

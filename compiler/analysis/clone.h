@@ -20,10 +20,10 @@ Instruction* CloneWithOperands(const Instruction& instruction, absl::Span<Instru
 // of the root.
 Instruction* InlineInto(const Computation& from, absl::Span<Instruction* const> arguments, Computation* to);
 
-// Must be called after the last edit. Sorts instructions such that operands come before users, and removes dead
+// Must be called after the last edit. Sorts instructions so that operands come before users, and removes dead
 // instructions.
 void FinishEdits(Computation* computation);
-// Must be called after the last edit. Removes unused computations, and sorts computations such that callees come before
+// Must be called after the last edit. Removes unused computations, and sorts computations so that callees come before
 // callers.
 void FinishEdits(Module* module);
 

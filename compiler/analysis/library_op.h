@@ -7,9 +7,9 @@
 
 namespace xlad::compiler {
 
-// Whether the instruction is a library op: a dot or convolution that oneDNN supports (its element types, window and
-// groups), an fft, a call to a LAPACK routine, a cholesky or triangular-solve that LAPACK computes, or an attention
-// (attention_op.h). All other instructions are kernels.
+// Whether the instruction is a library op. These are dots and convolutions whose element types, windows and groups
+// oneDNN supports, ffts, calls to LAPACK routines, cholesky and triangular-solve of f32, f64 or complex matrices with
+// at least 8 rows, and attention (attention_op.h). All other instructions are kernels.
 bool IsLibraryOp(const Instruction& instruction);
 
 // The descriptor of a library op: its shapes and attributes. IsLibraryOp must be true.

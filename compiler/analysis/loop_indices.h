@@ -1,6 +1,7 @@
-// Finds the values of a counted loop's integer scalars in each iteration, and the arrays that the loop reads or writes
-// at a different index of the first dimension in each iteration. The loop below, for example, runs 8 times: `i` counts
-// from 0 to 7, and `last` from 7 to 0. Each takes every value below 8 exactly once, so VisitsAll(last, 8) is true.
+// Finds the values of a counted loop's integer scalars in each iteration. Also finds the arrays that the loop reads or
+// writes at a different index of the first dimension in each iteration. The loop below, for example, runs 8 times: `i`
+// counts from 0 to 7, and `last` from 7 to 0. Each takes every value below 8 exactly once, so VisitsAll(last, 8) is
+// true.
 //
 //   i = s32[] get-tuple-element(state), index=0        // start 0, step 1
 //   seven = s32[] constant(7)
@@ -41,8 +42,8 @@ class LoopIndices {
   // Whether two scalars of the body have equal values in every iteration. False if this is not known.
   bool AreEqual(const Instruction* a, const Instruction* b);
 
-  // Returns the dynamic-update-slice that computes the next value of carried element `element`, if it replaces one
-  // index of the first dimension in each iteration, and each index in exactly one iteration. Otherwise returns null.
+  // Returns the dynamic-update-slice that computes the next value of carried element `element`. Returns null unless it
+  // writes one index of the first dimension in each iteration, and the loop writes each index exactly once.
   Instruction* StackingUpdate(int64_t element);
 
  private:

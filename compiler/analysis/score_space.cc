@@ -126,8 +126,8 @@ std::optional<ScoreSpace> ScoreSpace::Around(const Instruction& seed) {
   return space;
 }
 
-// Adds an instruction and, recursively, its operands, as far as their dimensions are known. Returns false if there are
-// too many.
+// Adds an instruction and, recursively, its operands, as far as their dimensions are known. Returns false if the space
+// would have more than kMaxSize instructions.
 bool ScoreSpace::Enter(const Instruction& start, ScoreDims dims) {
   std::vector<std::pair<const Instruction*, ScoreDims>> pending = {{&start, std::move(dims)}};
   while (!pending.empty()) {

@@ -23,8 +23,9 @@ class ScoreSpace {
  public:
   // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt if
   // `seed` is not computed from a matrix product, if dimensions contradict each other, or if the space has more than
-  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the column is the free
-  // dimension of the right or left operand of a product, in the first product of which an operand has only one.
+  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the first product with an
+  // operand that has exactly one free dimension determines the column: it is this dimension, and that of the right
+  // operand if both have one.
   static std::optional<ScoreSpace> Around(const Instruction& seed);
 
   // The dimensions of an instruction; null if it is not in the space.

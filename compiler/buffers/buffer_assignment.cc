@@ -30,8 +30,8 @@ class Arena {
     nodes_.resize(2 * std::bit_ceil(std::max<size_t>(starts_.size(), 1)));
   }
 
-  // Returns the offset of class `number`. Considers the classes that were placed before and are live at the same time:
-  // the offset is the start of the smallest sufficient gap between them, or the end of the last one.
+  // Returns the offset of class `number`: the start of the smallest sufficient gap between the classes that were placed
+  // before and are live at the same time. If there is no such gap, the offset is the end of the last of these classes.
   int64_t Place(int number, int64_t bytes) {
     std::vector<Block> taken;
     for (const Interval& interval : classes_.live[number]) {

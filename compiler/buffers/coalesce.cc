@@ -46,8 +46,8 @@ class ClassMerger {
   Intervals& live(int c) { return classes_.live[c]; }
   const BufferValue& value(int v) const { return program_.values[v]; }
 
-  // Whether two classes may be merged: all members must have the same size and be writable, at most one of them may be
-  // a parameter or a result, and the classes may be live at the same time only during an operation that runs in place.
+  // Whether two classes may be merged. All members must have the same size and be writable, and at most one of them may
+  // be a parameter or a result. The classes may be live at the same time only during an operation that runs in place.
   bool MayJoin(int a, int b) {
     int pinned = 0;
     const int64_t bytes = value(members(a)[0]).bytes;

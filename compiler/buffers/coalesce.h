@@ -1,10 +1,10 @@
 // Coalescing: decides which values share a buffer. A copy between values that share a buffer is removed.
 //
-// The method is aggressive coalescing as in register allocation (Chaitin): a class is a set of values that share a
-// buffer, and each copy and each operation that may write in place is a candidate pair. Candidates are tried in order
-// of the bytes that they save, weighted by how often they are executed. The classes of a pair are merged if they are
-// live at the same time at most during an operation that runs in place, if all their values are writable and have the
-// same size, and if at most one of these values is a parameter or result.
+// The method is aggressive coalescing as in register allocation (Chaitin). A class is a set of values that share a
+// buffer. Each copy, and each operation that may write in place, is a candidate pair. Candidates are tried in order of
+// the bytes that they save, weighted by how often they are executed. The classes of a pair are merged under three
+// conditions. They are live at the same time only during operations that run in place. All their values are writable
+// and have the same size. At most one of these values is a parameter or result.
 #pragma once
 
 #include "compiler/buffers/liveness.h"

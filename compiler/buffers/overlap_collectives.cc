@@ -69,7 +69,7 @@ class InPlaceMerger {
     }
   }
 
-  // Replaces merged results by their operands.
+  // Replaces merged results with their operands.
   void Rename(std::vector<LinearOp>* ops) const {
     for (LinearOp& op : *ops) {
       for (std::vector<int>* list : {&op.inputs, &op.outputs}) {

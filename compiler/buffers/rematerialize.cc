@@ -138,9 +138,9 @@ class Round {
     return Try(saved);
   }
 
-  // Tries a program that saves only these values. Returns false if it needs too much memory. Otherwise, returns true:
-  // more values can be saved if it fits, and should be saved if it takes longer than another program that fits or has
-  // too many operations.
+  // Tries a program that saves only these values. Returns false if it needs too much memory. Returns true, which means
+  // that more values should be saved, if it fits, takes longer than another program that fits, or has too many
+  // operations.
   bool Try(const std::vector<bool>& saved) {
     std::optional<Repeated> repeated = RepeatOperations(program_, facts_, cuts_, saved, max_added_);
     if (!repeated.has_value()) {  // More values should be saved.

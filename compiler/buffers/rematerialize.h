@@ -13,8 +13,8 @@
 // plan that needs least.
 //
 // The number of plans is bounded, and a plan takes time in proportion to the program, so the time is nearly linear. A
-// program with more than kMaxGrowth times as many operations as the original is not tried: near a limit that cannot be
-// reached, each round could repeat most operations once for each cut.
+// program with more than kMaxGrowth times as many operations as the original is not tried. Without this bound, each
+// round could repeat most operations once for each cut if the limit cannot be reached.
 #pragma once
 
 #include <cstdint>

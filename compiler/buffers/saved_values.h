@@ -1,8 +1,8 @@
 // Decides which values a program keeps in memory, if it may compute the others again.
 //
 // Cuts are positions of a list of operations, usually one: the end of the forward pass, where the most memory is used.
-// A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*: it is
-// computed again before its next use, from values that are saved or are computed again themselves.
+// A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*. A dropped
+// value is computed again before its next use, from values that are saved or also computed again.
 //
 // There are two criteria. An operation's results are saved if computing them again takes more than `max_ns_per_byte`
 // nanoseconds per byte of memory that dropping them frees. The other values are saved at the boundaries of *segments*.

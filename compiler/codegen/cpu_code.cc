@@ -92,8 +92,8 @@ class CpuCode {
     return program_.native_loops ? MakeNativeLoops(steps) : std::vector<NativeLoop>();
   }
 
-  // Finds the kernels that need an object of their own even if they have one tile: those that the runtime calls, and
-  // those of native programs that do not inline kernels.
+  // Finds the kernels that need an object of their own even if they have one tile. These are called by the runtime, or
+  // by native programs that do not inline kernels.
   void FindCalled() {
     called_.assign(kernels_.size(), false);
     std::vector<Step> steps = program_.steps;

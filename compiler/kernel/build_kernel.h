@@ -13,8 +13,8 @@ namespace xlad::compiler {
 // kernel are the operands, in order, and its outputs are the results.
 //
 // Every reduction and every result is a statement. A value that several statements need is also a statement if
-// recomputing it is more expensive than storing it for a row (compiler/analysis/op_cost.h), and if the stored values of
-// one row take at most 256 KiB. Most other values are computed again in each statement that needs them. Sums, products,
+// recomputing it is more expensive than storing it for a row (compiler/analysis/op_cost.h). The stored values of one
+// row take at most 256 KiB. Most other values are computed again in each statement that needs them. Sums, products,
 // maxima and minima of floats with fewer than 32 bits are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 

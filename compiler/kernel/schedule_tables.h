@@ -48,10 +48,10 @@ class ScheduleTables {
 
   // `usual` is a kernel with the compiler's own schedule. Returns the kernel with the schedule that the tables have for
   // it, or null if they have none. If a result is written over an operand (`in_place`), the schedule must have the
-  // loops and statements of `usual` in the same order, so that no element is read after it is overwritten. It may
-  // split, bind, stage, vectorize and unroll them in other ways. InvalidArgument, with the line, if a schedule from
-  // kernel_schedules does not fit, or if its temporaries or its unrolled code would be too large. A schedule from
-  // tuned_schedules with such a fault is ignored.
+  // loops and statements of `usual` in the same order. Then no element is read after it is overwritten. The schedule
+  // may split, bind, stage, vectorize and unroll the loops in other ways. InvalidArgument, with the line, if a schedule
+  // from kernel_schedules does not fit, has temporaries of more than 1 MiB, or unrolls loops into more than 256 copies
+  // of a body. A schedule from tuned_schedules with such a fault is ignored.
   absl::StatusOr<std::shared_ptr<const ScheduledKernel>> Find(const ScheduledKernel& usual, bool in_place) const;
   // InvalidArgument, with the line, if kernel_schedules has an entry for a kernel that is not in the list.
   absl::Status CheckAllUsed(absl::Span<const KernelRequest> kernels) const;

@@ -1,8 +1,8 @@
 // Rewrites collectives to the form that the runtime executes: over flat, contiguous buffers.
 //
 // Needs: no layouts. Leaves: all-gather, reduce-scatter and all-to-all have one array operand and run along dimension
-// 0, with reshapes and transposes around them if the program had another dimension; collectives in groups of one device
-// are removed; an asynchronous start/done pair is one synchronous collective; an exclusive-or reduction is an exchange
+// 0. If the program had another dimension, reshapes and transposes are around them. Collectives in groups of one device
+// are removed. An asynchronous start/done pair is one synchronous collective. An exclusive-or reduction is an exchange
 // followed by local xor. InvalidArgument for groups that do not fit the mesh.
 #include "compiler/passes/passes.h"
 
@@ -210,7 +210,7 @@ Opcode SynchronousForm(Opcode start) {
   }
 }
 
-// Replaces x-done(x-start(...)) by x(...).
+// Replaces x-done(x-start(...)) with x(...).
 void JoinPair(Instruction* done) {
   Instruction* start = done->operand(0);
   const Opcode opcode = SynchronousForm(start->opcode());

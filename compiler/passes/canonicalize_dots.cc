@@ -1,7 +1,7 @@
 // Folds transposes into the dimension numbers of dots.
 //
-// Needs: simplified. Leaves: no dot that reads a transpose, and no transpose that is the only reader of a dot, if other
-// dimension numbers or the other order of the operands express the same product.
+// Needs: simplified. Leaves: no dot that reads a transpose, and no transpose that is the only reader of a dot, if a dot
+// with other dimension numbers or swapped operands computes the same.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ Dims Through(const Dims& dimensions, const Dims& permutation) {
   return result;
 }
 
-// Replaces an operand of the dot that is a transpose by the operand of the transpose, if the free dimensions stay in
+// Replaces an operand of the dot that is a transpose with the operand of the transpose, if the free dimensions stay in
 // order.
 void FoldTransposedOperand(Instruction* dot, int64_t side) {
   Instruction* transpose = dot->operand(side);

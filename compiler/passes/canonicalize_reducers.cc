@@ -1,4 +1,4 @@
-// Replaces equal reducers by a single computation, so that later passes can compare reducers by pointer.
+// Replaces equal reducers with a single computation, so that later passes can compare reducers by pointer.
 //
 // Needs: no layouts. Leaves: every reduce, reduce-window, scatter, all-reduce and reduce-scatter whose reducer is a
 // single scalar operation calls the module's one computation for this operation and element type.

@@ -1,8 +1,9 @@
 // Combines small all-reduces into buckets.
 //
 // Needs: canonical collectives and reducers. Leaves: small all-reduces with the same groups, reducer and type are
-// combined into one all-reduce with several operands, if they do not depend on each other (directly or through other
-// combined all-reduces). The combined all-reduce has the origins and the control edges of all of its members.
+// combined into all-reduces with several operands. All-reduces that depend on each other, directly or through other
+// combined all-reduces, are not combined. The combined all-reduce has the origins and the control edges of all of its
+// members.
 //
 // Buckets are filled in the order of the earliest time at which the operands can be computed, up to the best size
 // according to the cost model (BucketBytes). In this way, the gradients of the last layers are sent while those of the

@@ -4,8 +4,8 @@
 // Needs: step computations after canonicalize-dots. Leaves: fusions of kind kCustom (compiler/analysis/attention_op.h),
 // and no other instruction with one element for each of their scores.
 //
-// The products that use scores are grouped by the length of the longest chain of such products that ends with them, so
-// that the product of the forward pass comes before those of the backward pass. Each group becomes a fusion that
+// The products that use scores are grouped by the length of the longest chain of such products that ends with them. The
+// product of the forward pass therefore comes before those of the backward pass. Each group becomes a fusion that
 // computes the scores again. Values with one element for each row are read instead if an earlier fusion has computed
 // them. An attention is not fused if other instructions use its scores, because then the scores must be stored, or if
 // separate steps are estimated to be faster (compiler/analysis/attention_cost.h). Either all groups of an attention are

@@ -5,9 +5,9 @@
 // have reductions that depend on other reductions, or values that are used both before and after a reduction of the
 // same row.
 //
-// A producer is merged into a consumer if four conditions hold: both have row form for the same rows; the consumer
-// reads the producer's results only at its own row; they have a full value in common; and no path between them contains
-// another instruction.
+// A producer is merged into a consumer if both have row form for the same rows and have a full value in common. The
+// consumer must read the producer's results only at its own row, and no path between them may contain another
+// instruction.
 #include <algorithm>
 
 #include "compiler/analysis/clone.h"

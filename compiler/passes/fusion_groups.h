@@ -3,8 +3,8 @@
 // The planner visits instructions from results to parameters (users before operands). An instruction is copied into
 // every group that uses it if recomputing it is cheaper than storing and loading it. Otherwise, it joins the group of
 // its users if all of them are in one group. If it has users outside of that group, it becomes another root (result) of
-// a group that has the same number of elements and reads it element by element, unless this would make a cycle between
-// groups. Any other instruction starts a new group. For example:
+// a group, provided that this makes no cycle between groups. This group must have the same number of elements and read
+// the instruction element by element. Any other instruction starts a new group. For example:
 //
 //   s = f32[8,4] logistic(x)              // joins the group of `y` as a second root, because `d` reads it from memory
 //   y = f32[8,4] multiply(x, s)           // starts a group

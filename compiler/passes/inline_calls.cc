@@ -1,4 +1,4 @@
-// Replaces every call by its callee's instructions, and gives each while and conditional computations of its own.
+// Replaces every call with its callee's instructions, and makes the computations of each while and conditional its own.
 //
 // Needs: a verified module. Leaves: no `call`; every step computation has exactly one caller, so that a pass may change
 // it for this caller. ResourceExhausted if the module would have more than 4 million instructions.

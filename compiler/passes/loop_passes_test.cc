@@ -38,7 +38,7 @@ struct FillLoop {
   bool HasUnreadInit() const { return CoversRows() && !reads_ys && !HasBarrier(); }
 };
 
-// Replaces the letter by a number if its neighbors are brackets or commas.
+// Replaces the letter with a number if its neighbors are brackets or commas.
 void SetSizeOf(char letter, int64_t size, std::string* text) {
   std::string result;
   const absl::string_view around = "[](){},";

@@ -1,4 +1,4 @@
-// Replaces convolutions that the library does not support by matrix products.
+// Replaces convolutions that the library does not support with matrix products.
 //
 // Needs: simplified. Leaves: library convolutions (compiler/analysis/library_op.h), and convolutions that become plain
 // loops. The latter have batch groups, elements that are not floats, operands of different types, no spatial dimension,
@@ -6,9 +6,9 @@
 //
 // The method is im2col: a convolution contracts over window positions and input features. Its patches, which are the
 // elements under the window for each output position, are stacked from strided slices of the padded input and
-// multiplied with the kernel by one dot. There is one slice for each window position. If the output has fewer positions
-// than the window, as in the gradient of a kernel, and there are no feature groups, there is one slice for each output
-// position instead, and the dot contracts over the window.
+// multiplied with the kernel by one dot. There is one slice for each window position. The output may have fewer
+// positions than the window, as in the gradient of a kernel. If it does and there are no feature groups, there is one
+// slice for each output position instead, and the dot contracts over the window.
 
 #include <algorithm>
 

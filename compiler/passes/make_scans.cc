@@ -1,9 +1,9 @@
-// Replaces cumulative sums, products, maxima and minima by scans. In a reduce-window, the cost of each result would be
-// proportional to the length of the dimension.
+// Replaces cumulative sums, products, maxima and minima with scans. In a reduce-window, the cost of each result would
+// be proportional to the length of the dimension.
 //
 // Needs: simplified, canonical reducers. Leaves: no cumulative reduce-window along a dimension of at least kMinLength
-// elements, unless combining the initial value more than once may change a result. A reduce-window is cumulative if it
-// has one operand and its window covers one whole dimension and is padded on one side, so that result i combines the
+// elements, unless combining the initial value more than once may change a result. A cumulative reduce-window has one
+// operand, and its window covers one whole dimension and is padded on one side. Result i therefore combines the
 // elements up to (or from) i.
 
 #include <optional>

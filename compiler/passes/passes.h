@@ -1,6 +1,6 @@
 // The passes of the compiler's pipeline. passes.def lists them in execution order.
 //
-// A pass changes the module in place and preserves its semantics: the evaluator returns the same results before and
+// A pass changes the module in place and preserves its semantics. The evaluator returns the same results before and
 // after the pass, except that arithmetic may round differently and a NaN may have another payload. A pass may assume
 // that the module is verified and that all passes in earlier rows have run. An error stops the pipeline, which adds the
 // name of the pass to the message.

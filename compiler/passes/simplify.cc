@@ -1,4 +1,4 @@
-// Algebraic simplification: rules that replace an instruction by a cheaper one with the same value.
+// Algebraic simplification: rules that replace an instruction with a cheaper one that has the same value.
 //
 // Needs: no layouts. Leaves: no instruction to which a rule of simplify_rules.h applies, unless a computation takes
 // more than 20 rounds.

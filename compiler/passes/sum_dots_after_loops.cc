@@ -1,4 +1,4 @@
-// Replaces sums of dots over the iterations of a loop by one dot after the loop. The gradient of the weights of a
+// Replaces sums of dots over the iterations of a loop with one dot after the loop. The gradient of the weights of a
 // recurrent network is such a sum:
 //
 //   body:   sum' = sum + dot(x[t], y), and ys[t] = y        // x and ys are arrays with one element for each iteration
@@ -7,8 +7,8 @@
 // In the loop, each iteration would read and write the whole sum, but add only a few terms to each of its elements.
 //
 // Needs: simplified loops; canonical dots. Leaves: no carried element that is only a sum of dots, if each operand of
-// the dot is a slice of a loop-invariant array or is stored in an array by the loop, and if the operands have at most
-// three times as many elements as the sum. Every carried element of a changed loop is used.
+// the dot is a slice of a loop-invariant array or is stored in an array by the loop. Sums whose operands together have
+// more than three times as many elements are not moved. Every carried element of a changed loop is used.
 #include <algorithm>
 #include <optional>
 
@@ -63,7 +63,7 @@ struct SumOfDots {
 };
 
 // An iteration writes the dot, reads and writes the sum, and reads the operands. After the loop, the operands are read
-// again, maybe from slower memory. That is worthwhile unless they are much larger than the sum.
+// again, possibly from slower memory. That is worthwhile unless they are much larger than the sum.
 bool IsWorthwhile(const Instruction& dot) {
   const int64_t operands = dot.operand(0)->shape().elements() + dot.operand(1)->shape().elements();
   return operands <= 3 * dot.shape().elements();

@@ -42,9 +42,9 @@ struct NativeLoop {
   KernelStep* step = nullptr;  // Points into the steps. The caller sets its scratch_bytes to the result of EmitProgram.
 };
 
-// Replaces every outermost while and conditional step without collectives by one kernel step, so that iterations do not
-// return to the runtime. The code of the kernel step must be emitted from the returned request. scratch_bytes and tiles
-// of the nested kernel steps must have been set (SetKernelFacts). The pointers are valid until `steps` changes.
+// Replaces every outermost while and conditional step without collectives with one kernel step, so that iterations do
+// not return to the runtime. The code of the kernel step must be emitted from the returned request. scratch_bytes and
+// tiles of the nested kernel steps must have been set (SetKernelFacts). The pointers are valid until `steps` changes.
 std::vector<NativeLoop> MakeNativeLoops(std::vector<Step>* steps);
 
 // Sets scratch_bytes and tiles of every kernel step, including nested steps. `kernels` maps symbols to these values. A

@@ -13,7 +13,7 @@ using hlo::Opcode;
 
 uint64_t Mask(ElementType type) { return ~uint64_t{0} >> (64 - tensor::BitWidth(type)); }
 
-// Maps bits to a number such that the unsigned order of these numbers is the order of the type.
+// Maps the bits of a value to a number. The unsigned order of these numbers is the order of the type.
 uint64_t Place(ElementType type, uint64_t bits) {
   return tensor::IsSigned(type) ? bits ^ (uint64_t{1} << (tensor::BitWidth(type) - 1)) : bits;
 }

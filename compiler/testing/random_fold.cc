@@ -1,8 +1,8 @@
 // Random reductions whose result depends on the order of the elements or on the initial value.
 //
-// The evaluator combines elements in row-major order, beginning with the initial value. Reducers here are not
-// commutative (the last element, the first of equal ones, composition of affine maps), not associative (subtraction),
-// return several results, or begin with a value that is not their identity.
+// The evaluator combines elements in row-major order, beginning with the initial value. The reducers of this file are
+// not commutative (the last element, the first of equal ones, composition of affine maps) or not associative
+// (subtraction), return several results, or begin with a value that is not their identity.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// LAPACK calls in the form that JAX emits. The import of a user's program replaces them by loops.
+// LAPACK calls in the form that JAX emits. The import of a user's program replaces them with loops.
 #include <cmath>
 
 #include "compiler/testing/random_values.h"

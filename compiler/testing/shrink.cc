@@ -10,7 +10,7 @@ using hlo::Instruction;
 using hlo::Module;
 using hlo::Opcode;
 
-// Whether shrinking may replace an instruction with this opcode by its first operand.
+// Whether the first operand of an instruction with this opcode may replace the instruction.
 bool MayBecomeOperand(Opcode opcode) {
   return opcode == Opcode::kCustomCall || opcode == Opcode::kOptBarrier || opcode == Opcode::kReverse ||
          opcode == Opcode::kTranspose || opcode == Opcode::kWhile || opcode == Opcode::kDynamicUpdateSlice ||

@@ -8,8 +8,8 @@
 
 namespace xlad::compiler {
 
-// Replaces instructions of `module` by zeros, or by an operand of the same shape, and removes annotations, as long as
-// `fails` returns true for the result. Keeps parameters and the number and shapes of results. Calls `fails` at most
+// Replaces instructions of `module` with zeros, or with an operand of the same shape, and removes annotations, as long
+// as `fails` returns true for the result. Keeps parameters and the number and shapes of results. Calls `fails` at most
 // `tries` times.
 std::unique_ptr<hlo::Module> Shrink(const hlo::Module& module, const std::function<bool(const hlo::Module&)>& fails,
                                     int tries);

@@ -14,8 +14,8 @@ class Module;
 
 namespace xlad::compiler {
 
-// The attribute of functions that Optimize inlines after vectorization. The vectorizer replaces calls of such a
-// function by calls of its vector forms. Until it is inlined, the function must be listed in llvm.compiler.used.
+// The attribute of functions that Optimize inlines after vectorization. The vectorizer replaces calls to such a
+// function with calls to its vector forms. Until it is inlined, the function must be listed in llvm.compiler.used.
 inline constexpr char kInlineLate[] = "xlad-inline-late";
 
 class CodeGenerator {
@@ -36,8 +36,8 @@ class CodeGenerator {
   virtual absl::Status Optimize(llvm::Module& module) = 0;
   // The quick alternative to Optimize. Afterwards, Object generates code without optimizing it. The code computes the
   // same bits, except for the signs and payloads of NaNs. Modules whose bits depend on the passes of Optimize get these
-  // passes here as well: modules in which sums may be reordered, and modules that call the C library, because LLVM
-  // replaces some of the calls by arithmetic.
+  // passes here as well. Such modules contain sums that may be reordered, or calls to the C library, because LLVM
+  // replaces some of these calls with arithmetic.
   virtual absl::Status Simplify(llvm::Module& module) = 0;
   // Returns a relocatable ELF object.
   virtual absl::StatusOr<std::string> Object(llvm::Module& module) = 0;

@@ -21,8 +21,8 @@ llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::Ele
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);
 
-// Maps a float to a signed integer such that the integers compare as the floats do in IEEE 754's total order:
-// -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+// Maps a float to a signed integer. The integers compare as the floats do in IEEE 754's total order: -NaN < -inf < ...
+// < -0 < +0 < ... < inf < NaN.
 llvm::Value* TotalOrderKey(IrBuilder& b, tensor::ElementType type, llvm::Value* value);
 
 llvm::Value* EmitReducePrecision(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes,

@@ -42,8 +42,8 @@ class CpuEmitters {
   std::shared_ptr<CodeGenerators> generators_;
 };
 
-// Whether LLVM may inline kernels of one tile into this program, if they are in the same object. Programs with more
-// than 64 calls of kernels only call them.
+// Whether LLVM may inline kernels of one tile into this program, if they are in the same object. In programs with more
+// than 64 calls to kernels, no call is inlined.
 bool InlinesKernels(const NativeProgramRequest& request);
 
 }  // namespace xlad::compiler

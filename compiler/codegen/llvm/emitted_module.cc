@@ -33,7 +33,7 @@ absl::Status EmittedModule::CheckNewSymbol(const std::string& symbol) const {
 }
 
 absl::Status EmittedModule::Finish() {
-  if (finished_) return absl::FailedPreconditionError("ObjectEmitter: found a second call of Finish, expected one");
+  if (finished_) return absl::FailedPreconditionError("ObjectEmitter: found a second call to Finish, expected one");
   finished_ = true;
   return absl::OkStatus();
 }
@@ -46,7 +46,7 @@ absl::StatusOr<std::string> EmittedModule::UnlessErrors(absl::StatusOr<std::stri
 absl::Status EmittedModule::CheckFinished() const {
   if (!finished_) {
     return absl::FailedPreconditionError(
-        "ObjectEmitter: found a call of AssemblyText before Finish, expected it after");
+        "ObjectEmitter: found a call to AssemblyText before Finish, expected it after");
   }
   return absl::OkStatus();
 }

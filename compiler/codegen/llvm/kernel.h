@@ -11,8 +11,8 @@
 
 namespace xlad::compiler {
 
-// A function of the object file with the signature i32 (one ptr for each argument, ptr scratch, ptr api, i64 tile), and
-// the kernel of base/kernel_abi.h that calls it for each tile.
+// A function of the object file, and the kernel of base/kernel_abi.h that calls it for each tile. The function has the
+// signature i32 (one ptr for each argument, ptr scratch, ptr api, i64 tile).
 struct EmittedFunction {
   llvm::Function* body = nullptr;  // Null if another object defines the kernel.
   int64_t arguments = 0;

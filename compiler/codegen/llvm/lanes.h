@@ -20,8 +20,8 @@ struct Lanes {
 // Writes the value to all lanes.
 void FillLanes(Ir& ir, const Lanes& lanes, llvm::Value* value);
 
-// Combines the lanes by halves, as a loop over half of the lanes would: lane i with lane i + count / 2, then the first
-// half of the results in the same way, down to one value. `combine` is applied to vectors and, at the end, to elements.
+// Combines the lanes by halves, in the order of a loop: lane i is combined with lane i + count / 2. Then the results
+// are combined in the same way, until one value is left. `combine` is applied to vectors and, at the end, to elements.
 llvm::Value* CombineLanes(Ir& ir, const Lanes& lanes,
                           const std::function<llvm::Value*(llvm::Value*, llvm::Value*)>& combine);
 

@@ -1,7 +1,7 @@
 // Elementary functions on f32 and f64 values.
 //
 // f32 functions are branch-free polynomials in IR, so that loops around them vectorize. f64 functions, and f32
-// functions without a polynomial, are calls of the C math library. Fast-math is not used: infinities, NaNs, signed
+// functions without a polynomial, are calls to the C math library. Fast-math is not used: infinities, NaNs, signed
 // zeros and denormal numbers are treated as IEEE 754 requires. tests/compiled/math_test.cc has the error bound of each
 // f32 function and checks it over dense sweeps.
 #pragma once

@@ -2,8 +2,8 @@
 //
 // Arguments below kLarge are reduced in f64 by subtracting a multiple of pi/2, which is given as the sum of two numbers
 // (Cody and Waite, "Software manual for the elementary functions", 1980). A larger argument x = m 2^e is reduced
-// exactly (Payne and Hanek, "Radian reduction for trigonometric functions", 1983): a table has 2^e / (2 pi) modulo 1 as
-// a 96-bit fraction for every exponent; its product with the 24-bit m is the angle in turns.
+// exactly (Payne and Hanek, "Radian reduction for trigonometric functions", 1983). A table has 2^e / (2 pi) modulo 1 as
+// a 96-bit fraction for every exponent e. The product of this fraction and the 24-bit m is the angle in turns.
 //
 // The exact reduction is several times as expensive, so it is in a branch that is taken only if the argument, or one
 // element of a vector of arguments, is large. Such a branch would prevent LLVM from vectorizing the loops that call the

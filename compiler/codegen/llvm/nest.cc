@@ -1,6 +1,6 @@
-// Statements become straight-line code in LLVM loops. The innermost loops have constant trip counts, and the lanes of a
-// reduction are an array on the stack with one element for each iteration, so that LLVM vectorizes them without
-// reordering operations.
+// Statements become straight-line code in LLVM loops. The innermost loops have constant trip counts. The lanes of a
+// reduction are an array on the stack, with one element for each iteration. Therefore LLVM vectorizes these loops
+// without reordering operations.
 #include "compiler/codegen/llvm/nest.h"
 
 #include <llvm/IR/Module.h>

@@ -32,8 +32,9 @@ struct BlockForm {
   int64_t threads = 0;
   std::vector<BlockPart> parts;
 };
-// Nullopt if a block would have fewer than 32 threads (a warp) or more than 1,024, if the partial results would need
-// too much shared memory, or if the schedule does not have the form of DefaultSchedule with tiles of one row.
+// Nullopt if a block would have fewer than 32 threads (a warp) or more than 1,024, or if the partial results would need
+// more than half of SharedMemory::kMaxBytes. Also nullopt if the schedule does not have the form of DefaultSchedule
+// with tiles of one row.
 std::optional<BlockForm> BlockFormOf(const ScheduledKernel& kernel);
 
 // Memory that the threads of a block share. The parts of a kernel place the same arrays in the same order.

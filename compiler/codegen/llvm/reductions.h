@@ -31,8 +31,8 @@ struct BlockReduction {
 
   int parts() const;
 };
-// Nullopt unless one pass over rows of at least 64 elements computes all reductions of the kernel, every result is read
-// only at its own position, and the outputs have as many elements as there are results. Also nullopt if a reducer has
+// Nullopt unless one pass over rows of at least 64 elements computes all reductions of the kernel. Every result must be
+// read only at its own position, and each output must have one element for each result. Also nullopt if a reducer has
 // no neutral element (Reducer::Neutral), or if the partial results do not fit into shared memory.
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel);
 void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared);

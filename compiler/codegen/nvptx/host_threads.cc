@@ -33,7 +33,7 @@ llvm::Intrinsic::ID IntrinsicOf(const llvm::Instruction& instruction) {
 
 absl::Status Unexpected(const llvm::Function& kernel, const std::string& what) {
   return absl::InternalError(absl::StrCat("GPU kernel ", kernel.getName().str(), ": found ", what,
-                                          ", expected calls of its parts and barriers between them"));
+                                          ", expected calls to its parts and barriers between them"));
 }
 
 // The number of the argument `shared` of a part. The arguments are buffers, scratch, api, tile, shared and, in code for
@@ -327,7 +327,7 @@ class HostKernel {
 
   absl::Status AddPart(llvm::CallInst* call) {
     llvm::Function* called = call->getCalledFunction();
-    if (called == nullptr || called->isDeclaration()) return Unexpected(kernel_, "a call of another function");
+    if (called == nullptr || called->isDeclaration()) return Unexpected(kernel_, "a call to another function");
     Values arguments;
     for (llvm::Value* argument : call->args()) arguments.push_back(ValueOf(argument));
     llvm::Function* part = WithThreadArgument(called);

@@ -49,9 +49,9 @@ struct HostOptions {
   Places* places = nullptr;  // If not null, set to the numbers of places that could be damaged.
 };
 
-// Replaces every kernel @S by a function of base/kernel_abi.h. The function computes the blocks of its tiles one after
-// the other, with one loop over the threads of the block for each part. A barrier needs no code, because all threads
-// have finished a part before the next part begins. NVVM's intrinsics become
+// Replaces every kernel @S with a function of base/kernel_abi.h. The function computes the blocks of its tiles one
+// after the other, with one loop over the threads of the block for each part. A barrier needs no code, because all
+// threads have finished a part before the next part begins. NVVM's intrinsics become
 //
 //   llvm.nvvm.read.ptx.sreg.tid.x    the iteration of the loop over threads
 //   llvm.nvvm.read.ptx.sreg.ctaid.x  the tile

@@ -16,8 +16,8 @@ struct TileTranspose {
   std::vector<Run> outer;  // The other dimensions.
 };
 
-// Nullopt unless the request is a transpose that moves the last dimension, with at least 8 rows and columns, elements
-// of at most 8 bytes, and no result that shares the memory of an operand.
+// Nullopt unless the request is a transpose that moves the last dimension and whose result does not share memory with
+// the operand. There must be at least 8 rows and columns, and an element may have at most 8 bytes.
 std::optional<TileTranspose> TileTransposeOf(const KernelRequest& request);
 
 // Emits one of the two parts. Part 0 (`is_store` is false) copies from the operand to shared memory. Part 1 (`is_store`

@@ -41,8 +41,8 @@ class TileExpression {
   TileExpression(LloLowering* lowering, const Instruction* root, bool with_producers)
       : lowering_(*lowering), root_(root), dims_(root->shape().dims()), with_producers_(with_producers) {}
 
-  // Lowers the instructions that the expression reads. Returns false if the expression has too many leaves or
-  // instructions.
+  // Lowers the instructions that the expression reads. Returns false if the expression has more than kMaxStreams
+  // streams or kMaxExpression instructions.
   bool Build() {
     Visit(root_, true);
     return streams_.size() <= kMaxStreams && order_.size() <= kMaxExpression;

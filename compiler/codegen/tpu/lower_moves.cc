@@ -172,8 +172,8 @@ void LloLowering::EmitPermute(int buffer, const Dims& given_sizes, const Dims& g
   }
   if (last == 1) return EmitBlockTransposes(buffer, {1, sizes[0], sizes[1]}, out);
   if (last == 2 && permutation == Dims{0, 2, 1}) return EmitBlockTransposes(buffer, sizes, out);
-  // Three permutations: the dimension that is the result's last one is moved to the second-to-last position; the last
-  // two dimensions are swapped; and the other dimensions are brought into the order of the result.
+  // Three permutations. The first moves the dimension that becomes the last one to the second-to-last position. The
+  // second swaps the last two dimensions. The third brings the other dimensions into the order of the result.
   const int64_t becomes_last = permutation[last];
   Dims before;
   for (const int64_t d : permutation) {

@@ -20,8 +20,8 @@ struct BlockExtent {
   int64_t block = 1, total = 1;
 };
 
-// An array of which each step uses a block. The first element of the block is at `base` plus, for each axis of the
-// grid, the index along it times `steps[axis]`; its rows are dense, and the first elements of neighboring rows are
+// An array of which each step uses a block. The first element of the block is at `base` plus the sum of (index along an
+// axis of the grid) * `steps[axis]`. The block's rows are dense, and the first elements of neighboring rows are
 // `row_stride` elements apart.
 struct TileStream {
   int buffer = 0;
@@ -35,8 +35,8 @@ struct TileStream {
   int64_t tiles() const { return tile_rows() * tile_columns(); }
 };
 
-// Steps are numbered row-major over `counts`. The last `inner` axes are those of a reduction: all steps along these
-// axes update the same block of the outputs, which is copied out after the last of these steps.
+// Steps are numbered row-major over `counts`. The last `inner` axes are those of a reduction. All steps along these
+// axes update the same block of the outputs, and it is copied out after the last of them.
 struct TileGrid {
   std::vector<int64_t> counts;
   int inner = 0;
@@ -65,9 +65,9 @@ class TilePipeline {
   TilePipeline(LloBuilder* builder, TileGrid grid, std::vector<TileStream> inputs, std::vector<TileStream> outputs);
 
   // Writes the loop. `compute` writes the code of a step, which must set all tiles of the outputs that are copied out.
-  // Inputs and outputs have two buffers in VMEM, or four if all blocks together have at most 128 tiles, so that the
-  // copies of other steps run while a step is computed. An input has only one buffer if all steps use the same block of
-  // it.
+  // Inputs and outputs have two buffers in VMEM, so that blocks of other steps are copied while a step is computed.
+  // There are four buffers if all blocks together have at most 128 tiles and four of each fit into VMEM. An input has
+  // only one buffer if all steps use the same block of it.
   void Run(const std::function<void(const TileStep& step)>& compute);
 
  private:
