@@ -1,5 +1,6 @@
-// Estimated times of computation and of collectives, from which the compiler decides which collectives to combine and
-// what to compute while one runs. They depend only on the program, because the machines that will run it are not known.
+// Estimated times of computation and of collectives. With them, the compiler decides which collectives to combine and
+// what to compute while a collective runs. The estimates depend only on the program, because the machines that will run
+// it are not known.
 #pragma once
 
 #include <cstdint>

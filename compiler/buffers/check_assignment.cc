@@ -84,8 +84,8 @@ class Checker {
     const auto found = std::find_if(running_.begin(), running_.end(),
                                     [&](const LinearOp* op) { return op->request == done.request; });
     if (found == running_.end()) {
-      return absl::InternalError(absl::StrCat("found an end of the collective %", done.instruction->name(),
-                                              ", which is not running, expected its start before"));
+      return absl::InternalError(absl::StrCat("found the end of collective %", done.instruction->name(),
+                                              ", which is not running, expected its start earlier"));
     }
     running_.erase(found);
     return absl::OkStatus();

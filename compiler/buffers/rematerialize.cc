@@ -78,8 +78,8 @@ class Round {
   bool reached_growth() const { return reached_growth_; }
 
  private:
-  // Of the lists that contain the point of peak memory, the one with the most bytes of repeatable values that are live
-  // there.
+  // The list with the most bytes of repeatable values that are live at the point of peak memory, among the lists that
+  // contain this point.
   ListPath WidestList() const {
     ListPath widest;
     int64_t most = -1;

@@ -142,7 +142,7 @@ class Interpreter {
     }
   }
 
-  // Whether this access of the element moves it between memory and the cache.
+  // Whether this access moves the element between memory and the cache.
   bool Touch(int array, int64_t place) {
     return scheduled_.staged[array].elements == 0 && cached_.insert({array, place}).second;
   }

@@ -76,11 +76,13 @@ class Verifier {
       if (std::count(dims.begin(), dims.end(), d) != 1) return Wrong(statement, "found a dimension twice");
     }
     if (statement.is_reduction() != !statement.along.empty()) {
-      return Wrong(statement, "expected reduced dimensions if and only if it is a reduction");
+      return Wrong(statement, "expected reduced dimensions for a reduction, and none for a map");
     }
     XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.value, dims));
     const size_t values = hlo::LeafShapes(statement.value.computation().root()->shape()).size();
-    if (values != statement.results.size()) return Wrong(statement, "expected one array for each value");
+    if (values != statement.results.size()) {
+      return Wrong(statement, "expected one result array for each value of its code");
+    }
     if (statement.is_reduction()) XLAD_RETURN_IF_ERROR(CheckReduction(statement));
     return CheckResults(statement);
   }
@@ -99,7 +101,7 @@ class Verifier {
         return Wrong(statement, "it reads an array that does not exist");
       }
       if (read.at.factors.size() != sizes_.size() || !UsesOnly(read.at, dims)) {
-        return Wrong(statement, "it reads at a position with a dimension that it does not have");
+        return Wrong(statement, "it reads at a position that depends on a dimension that it does not have");
       }
       if (!IsBounded(read.at, sizes_)) return Wrong(statement, "it reads at positions beyond 2^62");
       const Shape& shape = computation.parameter(static_cast<int64_t>(i))->shape();

@@ -152,7 +152,7 @@ class Scheduler {
       if (found == own.end() || next.size() < depth || !std::equal(own.begin(), own.begin() + depth, next.begin())) {
         return Wrong(text, "expected a loop of both statements, with the same loops around it");
       }
-      if (shared_[s] != 0) return Wrong(text, "the statement already has a place");
+      if (shared_[s] != 0) return Wrong(text, "found a second `at` for the statement, expected one");
       shared_[s] = static_cast<int>(depth);
     }
     return absl::OkStatus();
@@ -177,7 +177,8 @@ class Scheduler {
       if (shared > 0 && read.at != from.at) {
         return Wrong(text, absl::StrCat("statement ", kernel().statements[reader].name, " reads ",
                                         kernel().arrays[read.array].name,
-                                        " at other positions than those written, so it cannot share loops with it"));
+                                        " at other positions than are written, expected the same positions in "
+                                        "shared loops"));
       }
       for (int depth = 0; depth < shared; ++depth) {
         const int dim = result_.loops[loops_of_[writer][depth]].dim;

@@ -68,8 +68,8 @@ absl::StatusOr<std::shared_ptr<const ScheduledKernel>> Apply(const ScheduledKern
   XLAD_RETURN_IF_ERROR(Annotate(CheckLimits(*scheduled), place));
   if (in_place && OrderOf(*scheduled) != OrderOf(usual)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(place, ": found other loops than in the compiler's own schedule, expected the same loops around "
-                            "the same statements, because the kernel writes a result over one of its operands"));
+        absl::StrCat(place, ": found loops that differ from the compiler's own schedule, expected the same loops "
+                            "around the same statements, because the kernel writes a result over one of its operands"));
   }
   return std::make_shared<const ScheduledKernel>(*std::move(scheduled));
 }

@@ -82,7 +82,8 @@ class Combiner {
   }
 
  private:
-  // Returns a list from which, along Bucket::needs, all buckets on which an instruction depends can be reached.
+  // Returns a list of buckets. All buckets on which an instruction depends can be reached from them along
+  // Bucket::needs.
   Numbers NeedsOf(const Instruction& at) const {
     Numbers needs;
     const auto add = [&](const Instruction* input) {

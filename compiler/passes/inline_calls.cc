@@ -31,7 +31,8 @@ absl::Status InlineIn(Computation* computation, int64_t* total) {
     *total += std::ssize(callee->instructions());
     if (*total > kMaxInlinedInstructions) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("calls expand to more than ", kMaxInlinedInstructions, " instructions at ", Describe(*call)));
+          absl::StrCat("calls expand to ", *total, " instructions at ", Describe(*call), ", expected at most ",
+                       kMaxInlinedInstructions));
     }
     const size_t first = computation->instructions().size();
     Instruction* result = InlineInto(*callee, call->operands(), computation);
@@ -54,8 +55,9 @@ absl::Status CloneSharedComputations(Computation* computation, absl::flat_hash_s
       owned->insert(callee);
       *total += std::ssize(callee->instructions());
       if (*total > kMaxInlinedInstructions) {
-        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to more than ", kMaxInlinedInstructions,
-                                                         " instructions at ", Describe(*instruction)));
+        return absl::ResourceExhaustedError(absl::StrCat("control flow expands to ", *total, " instructions at ",
+                                                         Describe(*instruction), ", expected at most ",
+                                                         kMaxInlinedInstructions));
       }
       XLAD_RETURN_IF_ERROR(CloneSharedComputations(callee, owned, total));
     }

@@ -2,9 +2,9 @@
 // be proportional to the length of the dimension.
 //
 // Needs: simplified, canonical reducers. Leaves: no cumulative reduce-window along a dimension of at least kMinLength
-// elements, unless combining the initial value more than once may change a result. A cumulative reduce-window has one
-// operand, and its window covers one whole dimension and is padded on one side. Result i therefore combines the
-// elements up to (or from) i.
+// elements if its initial value may be combined any number of times. A cumulative reduce-window has one operand, and
+// its window covers one whole dimension and is padded on one side. Result i therefore combines the elements up to (or
+// from) i.
 
 #include <optional>
 

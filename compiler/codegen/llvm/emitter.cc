@@ -268,7 +268,8 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
-    return Refuse(instruction, "found an element type that the opcode has no code for; convert its operands to another",
+    return Refuse(instruction,
+                  "found an element type that the opcode has no code for; convert its operands to another type",
                   why_not);
   }
   return CanEmitCalled(instruction, why_not);

@@ -43,7 +43,7 @@ unsigned SharedArgument(const llvm::Function& part) {
   return part.getArg(last)->getType()->isPointerTy() ? last : last - 1;
 }
 
-// An access of global or shared memory by an instruction. Accesses of constants, of a thread's own memory and of the
+// An access to global or shared memory by an instruction. Accesses to constants, to a thread's own memory and to the
 // api argument are not counted.
 struct Access {
   llvm::Instruction* instruction;
@@ -56,7 +56,7 @@ struct Access {
   llvm::Value* address() const { return instruction->getOperand(operand); }
 };
 
-// The number of the argument into which an address points, or -1 if it is not known. Nullopt if accesses of this
+// The number of the argument into which an address points, or -1 if it is not known. Nullopt if accesses to this
 // address are not counted.
 std::optional<int64_t> BufferOf(llvm::Value* address, const llvm::Function& part) {
   const llvm::Value* base = llvm::getUnderlyingObject(address, /*MaxLookup=*/0);

@@ -40,8 +40,8 @@ struct HostOptions {
   //   void xlad_gpu_part(const char* kernel, int64_t tile, int64_t part)
   //     before the threads of a block compute a part
   //   void* xlad_gpu_access(void* address, int64_t bytes, int32_t is_store, int32_t buffer, int64_t thread)
-  //     before each access of global or shared memory, which is then done at the returned address. `buffer` is -1 if
-  //     the address does not determine it
+  //     before each access to global or shared memory, which then uses the returned address. `buffer` is -1 if the
+  //     address does not determine it
   bool check = false;
 
   Mutation mutation;

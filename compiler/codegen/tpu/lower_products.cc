@@ -17,7 +17,7 @@ using machine::LloType;
 
 namespace {
 
-// The maximum rows, columns and depth of the blocks of a product.
+// The maximum numbers of rows and columns, and the maximum depth, of the blocks of a product.
 constexpr int64_t kRowBlock = 512, kColumnBlock = 512, kDepthBlock = 256;
 // The maximum number of elements of the windows of a convolution, and of its padded input, which are written to memory.
 constexpr int64_t kMaxPatchElements = int64_t{1} << 28;
