@@ -32,7 +32,7 @@ class CodeGenerator {
   // Sets the attributes that specify the CPU, the features and the vector width of a function.
   virtual void Prepare(llvm::Function& function) const = 0;
   // Optimizes with the loop vectorizer, then inlines functions that are marked kInlineLate. For GPUs, the passes are
-  // those of O2; for CPUs, they are a part of these. Internal if the module is malformed.
+  // those of O2; for CPUs, some of these. Internal if the module is malformed.
   virtual absl::Status Optimize(llvm::Module& module) = 0;
   // The quick alternative to Optimize. Afterwards, Object generates code without optimizing it. The code computes the
   // same bits, except for the signs and payloads of NaNs. Modules whose bits depend on the passes of Optimize get these
