@@ -26,7 +26,7 @@ class ConstantSplitter {
       for (Instruction* user : order) {
         if (!IsConstant(user)) CopyConstantOperands(user);
       }
-      // A constant that is the computation's root has no user in it, and is not copied.
+      // A constant that is the computation's root has no user in the computation, and is not copied.
       computation->SortTopologically();
     }
     return std::move(clones_);
@@ -92,7 +92,7 @@ class ConstantSplitter {
 
   ShardedModule& module_;
   absl::flat_hash_map<const Instruction*, int64_t> tree_size_;  // The number of instructions of each constant tree.
-  absl::flat_hash_set<const Instruction*> used_;                // Originals that their first user has taken.
+  absl::flat_hash_set<const Instruction*> used_;                // Originals that a first user keeps.
   CloneMap clones_;
 };
 

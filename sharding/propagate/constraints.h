@@ -7,8 +7,8 @@
 namespace xlad::sharding {
 
 // A constraint applies to the value and not only to one of its uses. If exactly one chain of constraints starts at a
-// value, its later users (in canonical order) therefore use the result of the last constraint instead. Constraints on
-// the inputs of manual computations are not followed.
+// value, the value's later users (in canonical order) therefore use the result of the chain's last constraint instead.
+// Constraints on the inputs of manual computations are not followed.
 //
 //   x = ...; c = constraint(x); y = tanh(x)     becomes     y = tanh(c)
 //

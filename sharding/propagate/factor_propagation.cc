@@ -20,9 +20,9 @@ struct Candidate {
 };
 
 // Whether a dimension of `size` that is a part of a larger factor (a slice's result, a padded operand) may be split
-// into as many shards as the factor. It may if the shards divide it evenly. It may also if it has every second (third,
-// ...) index of the factor, possibly without the last one, and the shards of both begin at the same indices.
-// Associative scans take such slices.
+// into as many shards as the factor. There are two cases: the shards divide the dimension evenly, or the dimension has
+// every second (third, ...) index of the factor, possibly without the last one, and the shards of both begin at the
+// same indices. Associative scans take slices of the second kind.
 bool CanSplitAsFactor(int64_t factor, int64_t size, int64_t shards) {
   if (size == factor || size % shards == 0) return true;
   const int64_t stride = size == 0 ? 0 : factor / size;
@@ -169,7 +169,7 @@ class NodePropagation {
     std::vector<int> changed;
     for (size_t t = 0; t < tensors(); ++t) {
       const int v = value_id(t);
-      // If one value is several tensors of the node, it is written once. The next visit of the node uses the result.
+      // A value that occurs several times in the node is written once. The next visit of the node uses the result.
       if (std::find(changed.begin(), changed.end(), v) != changed.end()) continue;
       if (WriteBack(node_.rule, factors_of(t), projections_[t], &values_[v].sharding)) {
         changed.push_back(v);

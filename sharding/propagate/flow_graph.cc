@@ -15,7 +15,7 @@
 namespace xlad::sharding {
 namespace {
 
-// Appends `start` and the operands that it needs to `order`, depth first.
+// Appends `start` to `order`, preceded by those of its direct and indirect operands that are not in `seen`.
 void Visit(hlo::Instruction* start, absl::flat_hash_set<const hlo::Instruction*>* seen,
            std::vector<hlo::Instruction*>* order) {
   if (!seen->insert(start).second) return;

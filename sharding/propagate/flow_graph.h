@@ -1,5 +1,6 @@
-// The input of propagation, a graph of the program: values (arrays that have one sharding) and nodes (ops and data
-// flow) that relate the dimensions of values by factors. Propagation uses only this graph and not the opcodes.
+// The input of propagation, a graph of the program. Its values are sets of arrays that share one sharding. Its nodes
+// are ops and data flow, which relate the dimensions of values by factors. Propagation uses only this graph and not the
+// opcodes.
 //
 // Arrays that must have equal shardings are one value. They are found with union-find over the array leaves ("slots")
 // of all instructions. Examples are elements of tuples, parameters of loop bodies and branches, sharding groups, and a
@@ -32,7 +33,7 @@ namespace xlad::sharding {
 struct FlowValue {
   const Dims* dims = nullptr;  // Owned by the module.
   TensorSharding sharding;
-  AxisList manual;           // Axes of the surrounding manual computation, which propagation treats as replicated.
+  AxisList manual;           // The surrounding manual computation's axes. Propagation treats them as replicated.
   bool annotated = false;
   bool flow_target = false;  // The result of a loop, branch or barrier, or the parameter of a loop's body.
   int uses = 0;              // The number of node operands that are this value.
@@ -49,7 +50,7 @@ struct FlowNode {
   };
   Kind kind = Kind::kOther;
   const hlo::Instruction* instruction = nullptr;  // The instruction that origins name.
-  std::string what;                               // Its opcode, or "return" for a result of the program.
+  std::string what;                               // The opcode, or "return" for a result of the program.
   OpRule rule;
   std::vector<int> operands, results;  // Indices into FlowGraph::values, parallel to the rule's tensors.
   BarrierDirection allowed = BarrierDirection::kBoth;

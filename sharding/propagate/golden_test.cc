@@ -1,4 +1,4 @@
-// Golden tests: comments in the programs of sharding/testdata/ say what is expected.
+// Golden tests. Comments in the programs of sharding/testdata/ list the expectations and the import options.
 //
 //   // rule: %NAME TEXT       the op rule of an instruction
 //   // expect: %NAME TEXT     its shardings after propagation, one per array leaf, separated by "; "

@@ -46,7 +46,8 @@ struct TensorProjection {
   AxisRef Free(const AxisRef& axis, int factor) const;
 };
 
-// The projection of `sharding`, the sharding of a tensor with dimensions `dims` whose factors in `rule` are `tensor`.
+// Returns the projection of `sharding`. The tensor has the dimensions `dims`, and `tensor` lists their factors in
+// `rule`.
 TensorProjection Project(const OpRule& rule, const TensorFactors& tensor, const Dims& dims,
                          const TensorSharding& sharding);
 

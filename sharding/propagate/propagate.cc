@@ -15,9 +15,9 @@
 namespace xlad::sharding {
 namespace {
 
-// The rounds of op priorities (Shardy's op-based propagation). The first rounds have only ops through which propagation
-// never causes communication. Forward propagation through broadcasts is in the last round, because a wrong choice there
-// has the highest cost.
+// The rounds of op priorities (Shardy's op-based propagation). The first two rounds include only ops through which
+// propagation never causes communication. Forward propagation through broadcasts is in the last round, because a wrong
+// choice there has the highest cost.
 enum Round { kThroughSingleUse, kThrough, kPassThroughFactors, kAllButBroadcastForward, kEverything, kRounds };
 
 Direction DirectionIn(Round round, const FlowNode& node, const Factor& factor) {

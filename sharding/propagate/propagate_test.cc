@@ -53,7 +53,8 @@ absl::StatusOr<ShardedModule> Propagated(std::unique_ptr<hlo::Module> module) {
   return sharded;
 }
 
-// No part of an axis is used twice, the parts of axes are divisors of their sizes, and every axis has an origin.
+// Checks that no part of an axis is used twice, that the parts divide the axes' sizes, and that every axis has an
+// origin.
 void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Shape& shape, const std::string& where) {
   ASSERT_EQ(std::ssize(sharding.dims), shape.ndim()) << where;
   AxisList all = sharding.replicated;
@@ -100,7 +101,7 @@ TEST(Propagate, IsLegalAndCompleteOnEveryProgram) {
   }
 }
 
-// A random order of the instructions in which operands precede their users.
+// Puts the instructions in a random order in which operands precede their users.
 void Shuffle(hlo::Computation* computation, std::mt19937* random) {
   std::vector<hlo::Instruction*> pending, order;
   for (const auto& instruction : computation->instructions()) pending.push_back(instruction.get());
@@ -209,8 +210,8 @@ TEST(Import, RefusesProgramsThatInliningMakesTooLarge) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("once calls are inlined"));
 }
 
-// The border calls of a manual computation have side effects until Import has read them. A loop that only a dead border
-// used is removed then, with its annotations.
+// The border calls of a manual computation count as side effects until Import has read them. Import then removes a loop
+// that only a dead border call used, and its annotations.
 TEST(Import, DropsAnnotationsOfDeadLoops) {
   std::unique_ptr<hlo::Module> module = Parsed("sharding/testdata/import/dead_loop.hlo");
   const auto sharded = Propagated(std::move(module));
@@ -243,7 +244,7 @@ std::string NestedLoops(int depth) {
   return text;
 }
 
-// Propagation visits the body of a loop once per visit of the program, at any depth.
+// Propagation visits the body of a loop once per pass over the program, at any depth.
 TEST(Propagate, DeeplyNestedLoops) {
   auto module = hlo::ParseText(NestedLoops(40));
   ASSERT_TRUE(module.ok()) << module.status();
