@@ -67,7 +67,7 @@ OpRule BatchNormRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// A stateful generator draws one sequence of numbers for all elements.
+// A stateful generator draws one sequence of numbers for all elements, so no dimension may be split.
 OpRule RngRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (const int64_t d : tensor::Indices(rule.result_dims(0))) {

@@ -49,9 +49,9 @@ OpRule GatherRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// scatter(operands..., indices, updates...). If the updates are split along a dimension that selects where to write,
-// the results are partial, provided that the update computation is a reduction. If the operand is split along an
-// indexed dimension, a device applies the updates that fall into its shard.
+// scatter(operands..., indices, updates...). If the updates are split along a dimension that they share with the
+// indices, the results are partial, provided that the update computation is a reduction. If the operand is split along
+// an indexed dimension, a device applies the updates that fall into its shard.
 OpRule ScatterRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const hlo::ScatterDimensions& dims = *instruction.attributes().scatter;

@@ -10,7 +10,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// Returns true if every element of x is the same finite constant of one of the usual types of partial sums.
+// Returns true if every element of x is the same finite constant of type f32, f64 or bf16, the usual types of partial
+// sums.
 bool IsFiniteConstant(const Instruction& x) {
   const tensor::ElementType type = x.shape().type();
   const bool summed = type == tensor::ElementType::kF32 || type == tensor::ElementType::kF64 ||

@@ -29,7 +29,8 @@ OpRule CollectiveRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// Rows move between the shards of manual axes, and their number is data; other dimensions pass through.
+// Rows move between the shards of manual axes. The number of rows is known only at run time. Other dimensions pass
+// through.
 OpRule RaggedAllToAllRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   for (int64_t operand = 0; operand < rule.operand_count(); ++operand) {
@@ -47,8 +48,8 @@ OpRule RaggedAllToAllRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// The border between an array and its manual shards. A dimension that is split manually has two factors in the array,
-// the manual shards and the positions in a shard, and only the second one in the shard.
+// The border between an array and its manual shards. In the array, a dimension that is split manually has two factors:
+// the manual shards and the positions in a shard. In the shard it has only the second factor.
 OpRule ManualBorderRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   if (rule.operand_count() != 1 || rule.result_count() != 1) return {};
