@@ -1,5 +1,5 @@
 // Partitions the training steps of the examples for all their meshes. Compares the losses of their first steps with
-// JAX's, and the bytes that they send with XLA's.
+// JAX's, and the bytes that a device sends with XLA's.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ class Examples : public testing::TestWithParam<Example> {
     return RunPipeline(std::move(module), options);
   }
 
-  // Runs steps and compares their losses with the curve of that name.
+  // Runs `steps` steps and compares their losses with the curve of the mesh named `curve`.
   void FollowCurve(const PartitionedProgram& program, const std::string& curve, int steps);
 
   std::string folder_;

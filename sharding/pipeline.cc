@@ -14,7 +14,7 @@
 namespace xlad::sharding {
 namespace {
 
-// The program that was propagated in the other order.
+// The program that was propagated in the order kStateLast.
 struct Alternative {
   ShardedModule sharded;
   PartitionedProgram partitioned;

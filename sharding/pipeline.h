@@ -4,7 +4,7 @@
 //   import                  annotations become a sharded module (sharding/import)
 //   propagate               every value gets a sharding (sharding/propagate)
 //   partition               one program for every device, with collectives (sharding/partition)
-//   propagate-alternative   propagates a copy of the imported module in the other order: the alternative
+//   propagate-alternative   propagates a copy of the imported module, the alternative, in the order kStateLast
 //   partition-alternative   partitions the alternative
 //   choose                  keeps the alternative if its step costs less
 //   check                   proves the partitioned program (sharding/proof)
@@ -39,8 +39,8 @@ struct PipelineResult {
   std::vector<PassTime> times;
 };
 
-// Runs the pipeline. If a pass fails, returns its error and does not run the later passes, except those of the
-// alternative, which may run at the same time.
+// Runs the pipeline. If a pass fails, returns its error without running the later passes. Passes of the alternative
+// that run in their own thread are completed first.
 absl::StatusOr<PipelineResult> RunPipeline(std::unique_ptr<hlo::Module> module, const PipelineOptions& options);
 
 }  // namespace xlad::sharding

@@ -27,8 +27,8 @@ namespace xlad::sharding {
 double CommunicationBytes(hlo::Opcode collective, double bytes, int64_t group_size);
 
 // The number of floating-point operations that an accelerator executes in the time it takes to send one byte. The value
-// assumes a few hundred teraflop/s and a bandwidth of a few hundred gigabytes per second, or less between hosts. Flops
-// divided by this number can be compared with CommunicationBytes.
+// corresponds, for example, to 600 teraflop/s and a bandwidth of 200 gigabytes/s. Flops divided by this number can be
+// compared with CommunicationBytes.
 inline constexpr double kFlopsPerByte = 3072;
 
 // The floating-point operations of the dots and convolutions of a computation, including those in loops, calls and all

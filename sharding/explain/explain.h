@@ -18,8 +18,8 @@ struct ExplainedCollective {
   // elements. A compiled program combines small all-reduces; the combined all-reduce sends at most the sum of their
   // bytes.
   int64_t wire_bytes = 0;
-  // How often a step executes the collective, if it takes every branch around it; nullopt if the trip count of a loop
-  // around it is unknown.
+  // How often one step executes the collective, assuming that every branch of a conditional runs. Nullopt if the
+  // collective is in a loop whose trip count is unknown.
   std::optional<int64_t> trip_count;
   std::string op;                    // The instruction of the user's program that needs the collective.
   std::vector<std::string> because;  // The chain of causes, from `op` to the user's annotation.

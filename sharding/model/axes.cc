@@ -125,8 +125,8 @@ hlo::ReplicaGroups ReplicaGroupsOver(const Mesh& mesh, const AxisList& axes) {
     groups.groups = mesh.Groups(axes);
     return groups;
   }
-  // The device numbers as an array with a dimension for each part of an axis, transposed so that the parts in `axes`
-  // come last. A row is then a group.
+  // The iota form describes an array of the device numbers with a dimension for each part of an axis. Its transpose
+  // moves the parts in `axes` to the end, so each row is a group.
   hlo::ReplicaGroups::Iota& iota = groups.iota.emplace();
   const AxisList parts = cuts.Cut(all), moved = cuts.Cut(axes);
   for (const AxisRef& part : parts) iota.reshape_dims.push_back(part.size);

@@ -37,6 +37,7 @@ class AxisCuts {
   // Returns false if the cuts do not nest, that is, one does not divide the next: for example, cuts at 2 and at 3 of an
   // axis of 6.
   bool Resolve(const Mesh& mesh);
+  // Requires that Resolve has returned true.
   AxisList Cut(const AxisList& axes) const;
   DimensionAxes Cut(const DimensionAxes& axes) const;
 
@@ -46,8 +47,8 @@ class AxisCuts {
 };
 
 // The axes, or parts of axes, along which device numbers change in steps of `stride` up to `stride * size`, major to
-// minor. Nullopt if a step or the end is not at the border of a part. On the mesh "a=4,b=2", stride 4 and size 2 give
-// "a":(1)2, because devices 0 and 4 differ in the major half of "a".
+// minor. Nullopt if `stride` or `stride * size` is not at the border of a part. For stride 4 and size 2 on the mesh
+// "a=4,b=2", returns "a":(1)2, because devices 0 and 4 differ in the major half of "a".
 std::optional<AxisList> AxesOfStride(const Mesh& mesh, int64_t stride, int64_t size);
 
 // The replica groups of a collective over `axes`, as Mesh::Groups orders them, in the iota form [groups, size]<=[...].

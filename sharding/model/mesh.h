@@ -76,8 +76,9 @@ int64_t ShardCount(const AxisList& axes);
 // The axes by name, joined by commas: "dp,tp:(1)2".
 std::string ToString(const Mesh& mesh, const AxisList& axes);
 
-// Parses the value of the --mesh flag, "dp=4,tp=2"; "" and "single" give a mesh without axes. InvalidArgument if a part
-// is not AXIS=SIZE, if a size is below 1, if a name occurs twice, or if there are more than kMaxDevices devices.
+// Parses the value of the --mesh flag, for example "dp=4,tp=2". "" and "single" mean a mesh without axes.
+// InvalidArgument if a part is not AXIS=SIZE, if a size is below 1, if a name occurs twice, or if there are more than
+// kMaxDevices devices.
 absl::StatusOr<Mesh> ParseMesh(absl::string_view text);
 
 }  // namespace xlad::sharding

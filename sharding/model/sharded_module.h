@@ -57,9 +57,9 @@ enum class BarrierDirection { kNone, kForward, kBackward, kBoth };
 // the parameter of a branch always have the shardings of the values that they pass on. The result of a while, the
 // parameter of its body and the parameter of its condition have equal shardings.
 //
-// Manual computations (jax.shard_map): every array inside is one shard along the manual axes, and can be split further
-// over the other axes only. Instructions inside have the frontend attribute xlad.manual_axes="dp,sp". Each array enters
-// and leaves a manual computation through a custom call of its own, which changes how a device's data is interpreted
+// Manual computations (jax.shard_map): every array inside is one shard along the manual axes, and only the other axes
+// can split it further. Instructions inside have the frontend attribute xlad.manual_axes="dp,sp". Each array enters and
+// leaves a manual computation through a custom call of its own. The call changes how a device's data is interpreted,
 // but not the data:
 //   xla.sdy.GlobalToLocalShape  takes an array whose dimensions are split by manual axes first and then by other axes,
 //                               and returns its manual shard, split by the other axes;

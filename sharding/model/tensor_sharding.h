@@ -28,10 +28,10 @@ std::vector<std::string> Chain(const OriginPtr& origin);
 
 struct DimensionSharding {
   AxisList axes;
-  std::vector<OriginPtr> origins;  // Parallel to axes. An entry is null or missing if it is unknown.
+  std::vector<OriginPtr> origins;  // Parallel to axes. An entry is null or missing if the origin is unknown.
   bool closed = false;             // Propagation may split an open dimension further, but not a closed one.
   int priority = 0;                // Shardy's p<N>: propagation starts with priority 0.
-  // Only the axes count.
+  // Compares only the axes.
   friend bool operator==(const DimensionSharding& a, const DimensionSharding& b) { return a.axes == b.axes; }
 };
 
