@@ -10,8 +10,8 @@ namespace {
 
 int64_t FactorSize(const OpRule& rule, int f) { return rule.factors[f].size; }
 
-// Distributes the axes of a dimension to its factors, major to minor. An axis that is larger than the rest of a factor
-// is cut in two.
+// Distributes the axes of a dimension among its factors, major to minor. An axis that is larger than the rest of a
+// factor is cut in two.
 class DimensionReader {
  public:
   DimensionReader(const OpRule& rule, const DimensionFactors& factors, Assignment* result)
@@ -21,7 +21,7 @@ class DimensionReader {
     for (size_t i = 0; i < factors.size(); ++i) single_ &= i == at_ || FactorSize(rule, factors[i]) == 1;
   }
 
-  // Returns false if the axis does not fit. No axis after it can be distributed then.
+  // Returns false if the axis does not fit. Later axes cannot be distributed either in this case.
   bool Read(AxisRef axis, const OriginPtr& origin) {
     while (axis.size > 1) {
       if (at_ >= factors_.size()) return false;
@@ -60,8 +60,8 @@ class DimensionReader {
   const DimensionFactors& factors_;
   Assignment& result_;
   size_t at_ = 0;        // The index in factors_ of the factor that takes the next axis.
-  int64_t left_ = 1;     // The size of that factor divided by the axes that split it already.
-  // Whether at most one factor has a size above 1. That factor takes every axis, even if it does not divide.
+  int64_t left_ = 1;     // The size of that factor divided by the sizes of the axes that already split it.
+  // Whether at most one factor has a size above 1. That factor takes every axis, even one that does not divide it.
   bool single_ = false;
 };
 
@@ -107,8 +107,8 @@ Assignment ReadExchanged(const OpRule& rule, const OpTensor& tensor, const std::
   return result;
 }
 
-// Extends every factor of `base` whose axes are a prefix of those in `more` by the rest of them. An axis that is
-// already in use ends the extension, or is skipped if `skip_used`.
+// Extends every factor of `base` whose axes are a prefix of the factor's axes in `more` by the remaining axes. An axis
+// that is already in use ends the extension, or is skipped if `skip_used`.
 void Merge(const Assignment& more, bool skip_used, Assignment* base) {
   for (size_t f = 0; f < base->size(); ++f) {
     FactorAxes& have = (*base)[f];

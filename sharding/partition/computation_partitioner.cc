@@ -227,7 +227,7 @@ absl::Status ComputationPartitioner::VisitBarrier(const Instruction& instruction
   return absl::OkStatus();
 }
 
-// Warns of operands that are all-gathered because the op cannot run on shards of a dimension.
+// Warns about operands that are all-gathered because the op cannot run on shards of a dimension.
 void ComputationPartitioner::WarnOfReplication(const LocalOp& op, const LocalValue& operands) {
   const Instruction& instruction = *op.source;
   const OpRule& rule = *op.rule;

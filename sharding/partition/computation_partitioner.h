@@ -56,7 +56,7 @@ class ComputationPartitioner {
                     const LocalValue& operands);
   // LocalOp::sliced, resharded to the shardings that the assignment needs.
   LocalValue SlicedOperands(const hlo::Instruction& concatenate, const OpRule& rule, const Assignment& assignment);
-  // Warns of operands that are all-gathered because the op cannot run on shards. `operands` are not resharded yet.
+  // Warns about operands that are all-gathered because the op cannot run on shards. `operands` are not resharded yet.
   void WarnOfReplication(const LocalOp& op, const LocalValue& operands);
 
   // The leaves of all operands, in order.

@@ -8,7 +8,7 @@ namespace xlad::sharding {
 
 using hlo::Instruction;
 
-// The inputs and outputs of partitioning the body of a loop, except for the computation.
+// The inputs and outputs of PartitionCalled that only the body of a loop has.
 struct ComputationPartitioner::LoopBody {
   hlo::Computation* condition = nullptr;  // The partitioned condition.
   LoopInvariants invariants;

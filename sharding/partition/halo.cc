@@ -16,7 +16,7 @@ bool AllEqual(const Dims& values) {
   return std::all_of(values.begin(), values.end(), [&](int64_t value) { return value == values[0]; });
 }
 
-// The integer type that can hold every value and every value plus `span`.
+// The integer type, s32 or s64, that can hold every value and every value plus `span`.
 ElementType TypeOf(const Dims& values, int64_t span) {
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   const bool narrow = *least >= std::numeric_limits<int32_t>::min() &&
@@ -175,8 +175,8 @@ Instruction* HaloFetcher::ConcatenateSlots() {
   return SliceByPosition(local_, x, split_, offsets, need_.length);
 }
 
-// Writes a piece into the buffer. `begins`: by shard, the global index of the piece's first element, or -1 if the shard
-// has no piece.
+// Writes a piece into the buffer. `begins` has, for each shard, the global index of the piece's first element, or -1 if
+// the shard has no piece.
 Instruction* HaloFetcher::Write(Instruction* buffer, Instruction* piece, const Dims& begins) {
   const int64_t room = need_.shard, length = piece->shape().dims()[dim_];
   Dims places;

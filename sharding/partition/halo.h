@@ -22,7 +22,8 @@ struct IndexRange {
   int64_t first = 0, limit = 0;
 };
 
-// pred[dims]: whether the index along the dimension, counted from starts[position], is in `range`.
+// pred[dims]: whether the index of an element along the dimension is in `range`. The index of the first element is
+// starts[position].
 hlo::Instruction* IsIndexInRange(LocalBuilder& local, const SplitDim& split, const Dims& starts, const Dims& dims,
                                  IndexRange range);
 // The `size` elements of x that begin at starts[position].

@@ -70,8 +70,8 @@ class Rounds {
 };
 
 // The slots of the adjacent form, one for each delta from the leftmost to the rightmost needed shard. The slot of the
-// leftmost shard has the last elements of this shard, and the slot of the rightmost shard has its first elements. Each
-// is as long as the longest need of any target. The other slots are complete shards.
+// leftmost shard has the last elements of this shard, and the slot of the rightmost shard has its first elements. Both
+// are as long as the longest piece that any target needs. The other slots are complete shards.
 std::vector<HaloSlot> AdjacentSlots(const HaloNeed& need, const std::vector<Piece>& pieces) {
   std::map<int64_t, int64_t> lengths = {{0, need.shard}};  // The lengths by delta.
   for (const Piece& piece : pieces) {

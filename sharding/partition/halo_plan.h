@@ -9,9 +9,9 @@
 //   HaloNeed{size = 16, shard = 4, starts = {1, 5, 9, 13}, length = 4, first = 1, limit = 16}
 //
 // The plan has one round, in which every shard except the first sends its first element to its left neighbor. This
-// sends 1 element instead of the 12 elements of an all-gather. The plan has two slots: the own shard, then 1 element of
-// the right neighbor (delta 1). Element 16, which the last shard would need, is outside of [first, limit) and therefore
-// padding.
+// sends 1 element instead of the 12 elements of an all-gather. The plan has two slots: the device's own shard, then 1
+// element of the right neighbor (delta 1). Element 16, which the last shard would need, is outside of [first, limit)
+// and therefore padding.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,8 @@ struct HaloRound {
   Dims offset;  // By source: the first element that it sends.
 };
 
-// A piece of an assembled array: the own shard (delta 0), or a part of the shard at the own position plus `delta`.
+// A piece of an assembled array: the device's own shard (delta 0), or a part of the shard `delta` positions to the
+// right (to the left if negative).
 struct HaloSlot {
   int64_t delta = 0;
   int64_t length = 0;

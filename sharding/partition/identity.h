@@ -11,8 +11,8 @@ bool HasIdentity(hlo::Opcode reduction, tensor::ElementType type);
 // -0, because x + -0 is x for every x, whereas -0 + +0 is +0. In types of 8 bits or fewer it is +0, because some of
 // them have no -0.
 hlo::Instruction* IdentityOf(hlo::Builder& builder, hlo::Opcode reduction, tensor::ElementType type);
-// Whether `scalar` is a constant that may be combined repeatedly with a result that started from it, without changing
-// the result. This is true of the identity and, for a sum, also of +0.
+// Whether `scalar` is a constant from which every device may start its part of a reduction without changing the
+// combined result. This is true of the identity and, for a sum, also of +0.
 bool IsNeutralStart(const hlo::Instruction& scalar, hlo::Opcode reduction);
 
 }  // namespace xlad::sharding

@@ -19,7 +19,7 @@ namespace {
 
 struct Loop {
   const char* rounds = "5";
-  const char* size = "8";                // The number of rows of the weight, which are split. Each has 8 elements.
+  const char* size = "8";                // The number of rows of the weight. Rows have 8 elements and are split.
   const char* weight = "u = f32[8,8] copy(w)";  // How the body computes `u`.
   const char* next = "w";                // The weight of the next iteration.
 };
@@ -62,7 +62,7 @@ TEST(LoopInvariants, WeightIsGatheredBeforeTheLoop) {
 }
 
 // A token is an element of the tuple, but not an array leaf: the numbers of the following elements and leaves differ.
-TEST(LoopInvariants, ALoopThatCarriesATokenIsPartitionedOrRefused) {
+TEST(LoopInvariants, ALoopThatCarriesATokenIsPartitioned) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module =
       hlo::ParseText(hlo::TestText("sharding/partition/testdata/recurrence_with_token.hlo"));
   ASSERT_TRUE(module.ok()) << module.status();

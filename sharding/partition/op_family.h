@@ -22,7 +22,7 @@ struct LocalOp {
   const hlo::Instruction* source = nullptr;
   const OpRule* rule = nullptr;
   const Assignment* assignment = nullptr;
-  std::vector<LocalArray> operands;  // One per array leaf, resharded already.
+  std::vector<LocalArray> operands;  // One per array leaf, already resharded.
   // One entry per operand of a concatenation: the sliced array if the operand is a slice, otherwise `local` is null.
   std::vector<LocalArray> sliced;
   std::vector<RaggedDim> ragged;    // Only for a reshape.

@@ -219,7 +219,7 @@ Instruction* ReshardEmitter::EmitSlice(const LocalArray& array, const ReshardSte
   return builder_.DynamicSlice(x, starts, sizes);
 }
 
-// Emits an all-reduce or a reduce-scatter. A disjunction of floats (see DynamicSliceRule) is computed on their bits.
+// Emits an all-reduce or a reduce-scatter. An or of floats (see DynamicSliceRule) is computed on their bits.
 ReshardEmitter::EmittedStep ReshardEmitter::EmitReduction(const LocalArray& array, const ReshardStep& step) {
   const bool scatters = step.kind == Kind::kReduceScatter;
   const ElementType type = array.global.type;

@@ -27,8 +27,8 @@ class ReshardEmitter {
   // `array` with the sharding `to`. An axis that is unreduced in `to` but not in `array` makes the result a partial
   // sum: the array itself on the first device along the axis, and zeros on the others.
   LocalArray Reshard(const LocalArray& array, const TensorSharding& to, const ReshardCause& cause);
-  // The bytes that each device would send for Reshard. Steps that were emitted already cost nothing, and neither does
-  // an array whose elements all equal one scalar (see MarkNonUniform). Hoisting out of loops is not considered.
+  // The bytes that each device would send for Reshard. Steps that were already emitted send nothing, and an array whose
+  // elements all equal one scalar is not sent (see MarkNonUniform). Hoisting out of loops is not considered.
   double ReshardBytes(const LocalArray& array, const TensorSharding& to) const;
 
   // Declares that the scalar that `x` repeats may differ between devices, as it may in a manual computation. Without

@@ -4,7 +4,7 @@
 // A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
 // all-to-alls and permutes of the small pieces, then all-gathers, and last the slices that were not possible before.
 // Shardy and GSPMD (Xu et al., "GSPMD: General and Scalable Parallelization for ML Computation Graphs", 2021) use the
-// same order. The plan that sends the fewest bytes is chosen from a few candidates.
+// same order. The plan that sends the fewest bytes is chosen from at most four candidates.
 //
 // Example: f32[16,8] on the mesh "dp=2,tp=2".
 //

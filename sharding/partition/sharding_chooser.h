@@ -18,7 +18,8 @@ struct AssignmentCost {
   // only one operand, such as a weight, always divide this work, even if the assignment does not use them.
   double heavy_work = 0;
   // The bytes that a device sends for the op's operands, halos and results; 0 if there is only one candidate. If a
-  // heavy op has an axis that splits only one operand, the time of its work is added, as bytes sent in this time.
+  // heavy op has an axis that splits only one operand, the time of its work is added, converted to the bytes that a
+  // device can send in this time.
   double bytes = 0;
   double light_work = 0;  // The points of the op's index space that a device computes, padding included.
   friend auto operator<=>(const AssignmentCost&, const AssignmentCost&) = default;
@@ -38,7 +39,7 @@ struct OperandArray {
   TensorSharding sharding;
 };
 
-// The chooser keeps no state between calls: equal arguments give equal results.
+// The chooser keeps no state between calls, so equal arguments have equal results.
 class ShardingChooser {
  public:
   // `source` and `deferred` must outlive the chooser.

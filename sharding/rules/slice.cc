@@ -43,7 +43,7 @@ OpRule DynamicSliceRule(const hlo::Instruction& instruction) {
       continue;
     }
     const int factor = rule.Add(rule.operand_dims(0)[d], FactorKind::kReduction, /*blocked=*/true);
-    // The disjunction of the bits is exact. A sum would change the sign of a zero and the payload of a NaN.
+    // The bitwise or is exact. A sum would change the sign of a zero and the payload of a NaN.
     rule.factor(factor).reduction = hlo::Opcode::kOr;
     rule.Operand(0, d, factor);
     rule.Result(0, d, rule.Add(rule.result_dims(0)[d], FactorKind::kNeedReplication, /*blocked=*/true));

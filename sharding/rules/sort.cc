@@ -37,8 +37,8 @@ OpRule FftRule(const hlo::Instruction& instruction) {
   return rule.Finish();
 }
 
-// Batches of matrices: the last two dimensions must not be split. The exception is a triangular-solve for x: the columns
-// of b are independent in a x = b (left_side), and the rows of b in x a = b.
+// Batches of matrices: the last two dimensions must not be split. The exception is a triangular-solve for x: the
+// columns of b are independent in a x = b (left_side), and the rows of b in x a = b.
 OpRule MatrixRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t ndim = std::ssize(rule.result_dims(0));

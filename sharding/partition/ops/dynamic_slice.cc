@@ -20,10 +20,10 @@ ElementType StartType(const LocalArray& array) {
   return type;
 }
 
-// A start index clamped, as the definition of the op says, so that `extent` elements fit into `size`; of type `type`.
+// Clamps a start index as the op's definition requires: `extent` elements fit into `size`. The result has type `type`.
 Instruction* ClampedStart(LocalBuilder& local, Instruction* start, int64_t size, int64_t extent, ElementType type) {
   hlo::Builder& builder = local.builder();
-  // The bound must be a value of the type in which it is compared.
+  // The type of the comparison must be able to represent the bound.
   if (tensor::ByteWidth(start->shape().type()) < tensor::ByteWidth(type)) start = builder.Convert(type, start);
   const ElementType own = start->shape().type();
   start = builder.Binary(Opcode::kMaximum, start, builder.Scalar(own, 0));

@@ -1,4 +1,5 @@
-// The table of op families, the family of ops that run unchanged on local shapes, and helpers of several families.
+// The table of op families, the family of ops that run unchanged on local shapes, and helpers that several families
+// share.
 #include "sharding/partition/ops/families.h"
 
 #include "absl/container/flat_hash_map.h"

@@ -11,11 +11,11 @@ namespace xlad::sharding {
 // The family of an opcode. Opcodes without a family of their own run unchanged on local shapes.
 const OpFamily& FamilyOf(hlo::Opcode opcode);
 
-// Helpers of several families.
+// Helpers that several families share.
 
 // Marks the pass-through factors that both an operand and a result have.
 std::vector<bool> SplitThrough(const hlo::Instruction& instruction, const OpRule& rule);
-// Marks these factors, and the reduction factors whose partial results a collective can reduce.
+// Marks the factors of SplitThrough, and the reduction factors whose partial results a collective can reduce.
 std::vector<bool> SplitThroughAndReduced(const hlo::Instruction& instruction, const OpRule& rule);
 // The dimensions of operand `leaf` that have a split reduction factor.
 Dims ReducedDims(const LocalOp& op, size_t leaf);

@@ -1,9 +1,9 @@
 // Gather and scatter on shards.
 //
-// A split of batching dimensions, or of dimensions of which every slice takes all elements, needs no communication. If
-// the operand is split along an indexed dimension, every device reads or writes only its own rows. A gather gets zeros
-// for the rows of other devices, and a scatter ignores indices outside of the shard. If updates are split along a
-// dimension of the index vectors, every device has a partial scatter.
+// Splits along batching dimensions, and along dimensions that every slice covers completely, need no communication. If
+// the operand is split along an indexed dimension, every device reads or writes only its own rows. A gather returns
+// zeros for the rows of other devices, and a scatter ignores indices outside of the shard. If updates are split along a
+// dimension that they share with the indices, every device has a partial scatter.
 #include <algorithm>
 #include <limits>
 
@@ -186,8 +186,8 @@ std::vector<bool> SplitScatter(const Instruction& instruction, const OpRule& rul
         std::any_of(update.begin(), update.end(), [&](const DimensionFactors& factors) { return Has(factors, f); });
     const bool row = Contains(dims.inserted_window_dims, d) &&
                      Contains(dims.scatter_dims_to_operand_dims, d);
-    // If indices can move the window along the dimension, it may not be split: a window that is partly outside of the
-    // shard would be skipped.
+    // A dimension along which indices move the window must not be split: a window that is partly outside of the shard
+    // would be skipped.
     const bool fixed = whole_window && !Contains(dims.scatter_dims_to_operand_dims, d);
     result[f] = result[f] && (fixed || row);
   }

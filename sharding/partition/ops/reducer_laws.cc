@@ -21,7 +21,7 @@ using Values = std::vector<Literal>;  // One scalar for each array that is reduc
 
 constexpr int kSamples = 96;
 
-// The values of the reducer's scalar constants: thresholds and bounds, at which it may change its behavior.
+// The values of the reducer's scalar constants, such as thresholds and bounds, at which its behavior may change.
 std::vector<double> ConstantsOf(const hlo::Computation& reducer) {
   std::vector<double> constants;
   for (const auto& instruction : reducer.instructions()) {

@@ -1,26 +1,26 @@
-// Finds the algebraic laws of a reducer that collectives do not support. It can be any computation over any number of
-// arrays.
+// Finds the algebraic laws of a reducer that collectives do not support. The reducer can be any computation over any
+// number of arrays.
 #pragma once
 
 #include "hlo/module.h"
 
 namespace xlad::sharding {
 
-// The laws of a reducer f over tuples, where e are the initial values, which must be constants.
+// The laws of a reducer f over tuples of scalars. The tuple e has the initial values, which must be constants.
 struct ReducerLaws {
   // Each part may be reduced starting from e, and the results of the parts may then be reduced in order, starting from
   // e:
   //   f(f(a, b), c) = f(a, f(b, c)),  f(f(e, a), f(e, b)) = f(f(e, a), b),  f(f(e, a), e) = f(e, a).
-  // The maximum with its index obeys this. A sum that starts from 5 and a difference do not.
+  // A maximum together with its index obeys these laws. A sum that starts from 5 and a difference do not.
   bool combines_parts = false;
   bool commutes = false;  // f(a, b) = f(b, a). Has no meaning unless combines_parts is true.
 };
 
-// Evaluates the laws on samples: pairs and triples of values that include zeros of both signs, infinities, NaN, the
-// initial values, numbers up to 1000, and the constants of the reducer and their neighbors, at which a reducer with a
-// threshold or a bound behaves differently. Comparison is exact, except that f32 and f64 values may differ by rounding
-// and by the sign of a zero. `combines_parts` is false if an initial value is not a constant or if the reducer cannot
-// be evaluated.
+// Evaluates the laws on samples, which do not prove them: pairs and triples of values. The values include zeros of both
+// signs, infinities, NaN, the initial values and numbers up to 1000. They also include the constants of the reducer and
+// their neighbors, because a reducer with a threshold or a bound behaves differently there. Comparison is exact, except
+// that f32 and f64 values may differ by rounding and by the sign of a zero. `combines_parts` is false if an initial
+// value is not a constant or if the reducer cannot be evaluated.
 ReducerLaws LawsOf(const hlo::Instruction& reduce);
 
 }  // namespace xlad::sharding

@@ -25,7 +25,7 @@ ScatteredDim PlanDim(int64_t dim, int64_t size, int64_t windows, const hlo::Wind
   ScatteredDim split{dim, {size, shard, {}, 0, 0, size}, {windows, ShardSize(windows, shards), {}, 0, 0, windows}, {}};
   for (int64_t k = 0; k < shards; ++k) {
     const int64_t begin = k * shard, end = begin + shard;
-    // All windows that overlap the shard, and more windows at both ends if the shard is not covered otherwise.
+    // All windows that overlap the shard, and further windows at both ends if those windows do not cover the shard.
     const int64_t first = std::min(CeilDivide(begin - window.size + 1 + low, stride), FloorDivide(begin + low, stride));
     const int64_t last = std::max(FloorDivide(end - 1 + low, stride), CeilDivide(end - window.size + low, stride));
     split.source.starts.push_back(first);
@@ -51,8 +51,8 @@ std::vector<ScatteredDim> ScatteredDims(const Instruction& instruction, const Op
   return split;
 }
 
-// The bits of a NaN that marks elements outside of the array, of the width of the type; 0 if the type has no such NaN.
-// The payload is an unusual one, which NaNs that arithmetic computes do not have.
+// The bits of a NaN that marks elements outside of the array, or 0 if the type has no such NaN. NaNs that arithmetic
+// computes do not have this payload.
 uint64_t OutsideBits(tensor::ElementType type) {
   switch (type) {
     case tensor::ElementType::kF64:
