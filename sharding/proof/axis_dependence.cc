@@ -138,8 +138,8 @@ class Analysis {
 
   PartSet AllParts() const { return parts_.empty() ? 0 : ~PartSet{0} >> (kMaxParts - parts_.size()); }
 
-  // A conversion to another type could change the integer, and a later division would then not be one of device
-  // numbers.
+  // Whether the type can represent every integer below `size`. A conversion to any other type can change the integer,
+  // and a later division would then not divide a device number.
   static bool HoldsIntegersBelow(int64_t size, tensor::ElementType type) {
     if (!tensor::IsInteger(type)) return false;
     const int bits = tensor::BitWidth(type) - (tensor::IsSigned(type) ? 1 : 0);

@@ -62,8 +62,9 @@ bool StaysConstant(const ShardedModule& program, const Instruction& operand) {
   }
 }
 
-// The scalar constant that an operand repeats as an array from which a scatter starts, otherwise null. Partial scatters
-// start from such an array as it is if the scalar is the identity of the reducer, so it stays constant in the instance.
+// If the operand is an array from which a scatter starts, and it repeats a scalar constant, returns the constant;
+// otherwise null. The constant must stay in the instance: if it is the reducer's identity, partial scatters start from
+// the unchanged array.
 const Instruction* RepeatedStart(const ShardedModule& program, const Instruction& instruction, int64_t operand) {
   if (instruction.opcode() != Opcode::kScatter || operand >= instruction.operand_count() / 2) return nullptr;
   const Instruction* start = instruction.operand(operand);
@@ -84,8 +85,7 @@ Instruction* CopyConstant(const ShardedModule& program, const Instruction& opera
   return copy;
 }
 
-// Removes what differs between equal instances of different programs, or of one program: metadata, and the names in
-// called computations.
+// Removes metadata and the names in called computations, which may differ between instances that are otherwise equal.
 void RemoveProvenance(hlo::Module* module) {
   for (size_t c = 0; c < module->computations().size(); ++c) {
     hlo::Computation& computation = *module->computations()[c];
@@ -149,8 +149,8 @@ ShardedModule MakeInstance(const ShardedModule& program, const Instruction& inst
   return instance;
 }
 
-// Everything that the outcome of Prove depends on: the mesh, the text of the module, which contains all attributes,
-// literals and called computations, and the shardings.
+// Everything on which the outcome of Prove depends: the mesh, the shardings, and the text of the module with all
+// attributes, literals and called computations.
 std::string Signature(const ShardedModule& instance) {
   std::string signature = absl::StrCat(instance.mesh.ToString(), "\n", hlo::PrintText(*instance.module));
   for (const auto& instruction : instance.module->entry()->instructions()) {
@@ -165,7 +165,7 @@ std::string Signature(const ShardedModule& instance) {
 
 enum class Outcome { kProven, kSkipped };
 
-// The outcomes of the process by signature. An instance is entered only after Prove has returned one without an error.
+// The outcomes that are known in this process, by signature. Errors of Prove are not entered.
 class Outcomes {
  public:
   std::optional<Outcome> Find(const std::string& signature) {

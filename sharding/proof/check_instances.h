@@ -1,5 +1,5 @@
-// The proof by example: every distinct way in which an op was partitioned, on an instance small enough to be evaluated
-// at every compile.
+// The proof by example: checks every distinct way in which an op was partitioned, on an instance that is small enough
+// to be evaluated at every compile.
 #pragma once
 
 #include "sharding/partition/partition.h"
@@ -12,14 +12,14 @@ struct InstanceCounts {
   int64_t skipped = 0;  // Ops without an instance: an array is too large, or the evaluator does not support the op.
 };
 
-// Visits each op of the program of which an operand or result is split. Control flow, custom calls and collectives are
-// not visited. For each visited op, makes an instance: a module of that op with small sizes and the shardings of the
+// Visits each op of the program that has a split operand or result. Control flow, custom calls and collectives are not
+// visited. For each visited op, makes an instance: a module of that op with small sizes and the shardings of the
 // program. Partitions the instance, and compares it with the same module on one device, unless this process has proven
 // an equal instance.
 // Two instances are equal if the mesh, the shardings and the text of the module are equal, that is, the types, sizes,
 // attributes, scalar constants and called computations. Data movement, bitcasts and selections must agree in every bit,
-// for inputs with special values. See Exactness for other ops. Returns Internal if they differ; a later call checks the
-// instance again.
+// for inputs with special values. See Exactness for other ops. Returns Internal if the results differ; a later call
+// checks the instance again.
 absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program);
 
 }  // namespace xlad::sharding

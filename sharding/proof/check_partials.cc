@@ -134,7 +134,7 @@ class PartialFlow {
           changed = true;
         } else if (carried[i].axes != next[i].axes && !next[i].zero) {
           const AxisList& axes = carried[i].axes.empty() ? next[i].axes : carried[i].axes;
-          return Fault(loop, axes, absl::StrCat("is carried as value ", i, " of some iterations only"));
+          return Fault(loop, axes, absl::StrCat("is carried as value ", i, " in only some of the iterations"));
         }
       }
     }

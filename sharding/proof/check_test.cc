@@ -287,7 +287,7 @@ TEST(Check, InstancesOfOneRewriteAreProvenOnce) {
   }
 }
 
-// A sum that starts again when it is from -10 to -8. It is associative for the numbers with which the partitioner
+// A sum that restarts from 0 if it is between -10 and -8. It is associative for the numbers with which the partitioner
 // samples the laws of the reducer, but not for the sums of an instance of 8 shards. The samples do not include numbers
 // near these limits, because the limits are elements of an array.
 constexpr const char* kSumThatStartsAgain =
@@ -365,7 +365,7 @@ TEST(Check, RejectsRemovedReductions) {
   EXPECT_EQ(noticed, removed);
 }
 
-// Partitions a program with Sdy annotations on the mesh "a=N".
+// Partitions a program with Shardy annotations on the mesh "a=N", where N is `devices`.
 std::string PartitionedText(const std::string& entry, int64_t devices) {
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(absl::StrReplaceAll(
       absl::StrCat("HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[\\\"a\\\"=", devices,

@@ -1,4 +1,4 @@
-// Whether a partitioned program computes what its source program does: runs both on the evaluator and compares.
+// Checks that a partitioned program computes the same results as its source program: both run on the evaluator.
 #pragma once
 
 #include <vector>
@@ -37,8 +37,8 @@ absl::Status CompareValues(const hlo::Literal& partitioned, const hlo::Literal& 
 int FloatParts(const tensor::Array& array, size_t i, double parts[2]);
 
 // The values with every float (f32, f64, complex) multiplied by 1 + u or 1 - u at random, where u is twice the machine
-// epsilon of its type. The results of a program for these differ from those for `values` by about the rounding error of
-// the program, which is large if it subtracts nearly equal values.
+// epsilon of its type. A program's results for the nudged values differ from its results for `values` by about the
+// program's rounding error. This error is large if the program subtracts nearly equal values.
 std::vector<hlo::Literal> Nudged(const std::vector<hlo::Literal>& values);
 // The largest |a - b| of two arrays of equal shape. It is infinite if only one of a and b is NaN or infinite, and 0 for
 // types that are compared by bits.

@@ -9,10 +9,10 @@
 
 namespace xlad::sharding {
 
-// A mesh in which axes are shortened. A mesh of up to 64 devices is unchanged. In a larger one, an axis that the op
-// does not use gets size 1. An axis that it uses only as a whole gets at most size 4 if its size is even, otherwise at
-// most 3. An axis of which it uses a part is unchanged. "d=256,t=256" becomes "d=4,t=1" for an op whose operands and
-// results are split over "d".
+// A mesh in which axes are shortened. A mesh of up to 64 devices is unchanged. In a larger mesh, an axis that the op
+// does not use gets size 1. An axis that the op uses only as a whole gets at most size 4 if its size is even, otherwise
+// at most 3. An axis that the op uses in part is unchanged. "d=256,t=256" becomes "d=4,t=1" for an op whose operands
+// and results are split over "d".
 class SmallMesh {
  public:
   SmallMesh(const ShardedModule& program, const hlo::Instruction& instruction);
