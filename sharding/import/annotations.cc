@@ -108,7 +108,7 @@ absl::Status Annotations::FindNamedMeshes(const hlo::Module& module) {
 }
 
 // The device_ids of a mesh say which device has which shard. They are ignored, because the scheduler decides this. A
-// manual computation can read device numbers, so a program that has both is refused.
+// manual computation can read device numbers, so it is refused on a mesh whose device_ids are not in order.
 absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& mesh) const {
   if (InOrder(mesh) || mesh.axes.empty()) return absl::OkStatus();
   absl::Status status;
@@ -124,14 +124,14 @@ absl::Status Annotations::CheckOrder(const hlo::Module& module, const SdyMesh& m
 
 namespace {
 
-// A program without a mesh that contains collectives has been partitioned already.
+// A program without a mesh that contains collectives has already been partitioned.
 absl::Status CheckNotPartitioned(const hlo::Module& module) {
   absl::Status status;
   ForEachInstruction(module, [&](const hlo::Instruction& instruction) {
     if (!status.ok() || !hlo::IsCollective(instruction.opcode())) return;
     status = At(instruction, absl::InvalidArgumentError(absl::StrCat(
                                  "found collectives in a program for ", Counted(module.num_partitions, "device"),
-                                 " without a mesh: it is partitioned already, expected the unpartitioned program with "
+                                 " without a mesh: it is already partitioned, expected the unpartitioned program with "
                                  "its shardings")));
   });
   return status;

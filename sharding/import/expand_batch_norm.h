@@ -1,8 +1,8 @@
 // Replaces batch normalization by reductions and elementwise ops, so that the batch can stay split.
 //
 // batch-norm-training and batch-norm-grad reduce over all dimensions except the feature. As single ops they need all
-// elements on every device. As separate reductions, each device reduces its shard, and only the sums, one number per
-// feature, are communicated:
+// elements on every device. If the reductions are separate ops, each device reduces its shard, and only the sums, one
+// number per feature, are communicated:
 //
 //   b = (f32[256,56,56,64], f32[64], f32[64]) batch-norm-training(x, s, o), epsilon=0.001, feature_index=3
 //

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxInstructions = 4'000'000;
 constexpr int64_t kMaxNesting = 1'000;
 
-// A fusion computes what its computation computes. Its kind says only how another compiler would emit it.
+// A fusion is equivalent to a call of its computation. Its kind says only how another compiler would emit it.
 bool IsCallOrFusion(const hlo::Instruction& instruction) {
   return instruction.opcode() == hlo::Opcode::kCall || instruction.opcode() == hlo::Opcode::kFusion;
 }

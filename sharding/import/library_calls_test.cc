@@ -13,7 +13,8 @@
 namespace xlad::sharding {
 namespace {
 
-// ReplaceLibraryCalls does not change the program's results, and the program contains `opcode` afterwards.
+// Expects that ReplaceLibraryCalls does not change the program's results, and that the program contains `opcode`
+// afterwards.
 void ExpectReplaced(const std::string& text, const std::string& opcode) {
   SCOPED_TRACE(text);
   absl::StatusOr<std::unique_ptr<hlo::Module>> module = hlo::ParseText(text);
@@ -64,8 +65,7 @@ ENTRY e {
   }
 }
 
-// Calls to other routines are not replaced, and calls with shapes that the routine does not accept are not replaced
-// either.
+// Neither calls to other routines nor calls with shapes that the routine does not accept are replaced.
 TEST(LibraryCalls, OtherCallsAreNotReplaced) {
   for (const char* call : {
            "c = (f32[4,4], s32[4], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",

@@ -91,7 +91,7 @@ TEST(SdyText, ReadsAxisLists) {
   }
 }
 
-// Text in which a few characters were changed is either parsed or refused, without a crash.
+// After one to three random edits, text is either parsed or refused, without a crash.
 TEST(SdyText, MutatedTextIsParsedOrRefused) {
   std::mt19937 random(11);
   const std::string seeds[] = {R"(#sdy.sharding_per_value<[<@mesh, [{"a", ?}p1, {"b":(2)2}], replicated={"a"}>]>)",
