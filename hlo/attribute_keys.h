@@ -79,7 +79,7 @@ void EraseShardingAttributes(Instruction* instruction);
 // Why a collective exists. Partitioning writes it; the compiler copies it into the executable.
 struct CollectiveOrigin {
   std::string axes;                  // The mesh axes that it communicates over: "dp,tp".
-  std::vector<std::string> ops;      // Names, before partitioning, of the ops that need it.
+  std::vector<std::string> ops;      // The ops that need it, by their names before partitioning.
   std::vector<std::string> because;  // The chain of causes, nearest first.
 };
 // Writes the parts that are not empty.

@@ -177,7 +177,7 @@ struct Attributes {
   friend bool operator==(const Attributes&, const Attributes&);
 };
 
-// The comparison type of a compare whose text does not name it; it depends on the type of the operands.
+// The comparison type of a compare that names none. `type` is the element type of the operands.
 ComparisonType DefaultComparisonType(ElementType type);
 
 }  // namespace xlad::hlo

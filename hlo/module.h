@@ -63,7 +63,7 @@ class Instruction {  // This class has more than 25 methods because each attribu
   absl::Span<Instruction* const> users() const { return users_; }
   void ReplaceOperand(int64_t i, Instruction* with);
   void AppendOperand(Instruction* operand);
-  // Afterwards this instruction has no operands. For an instruction that is removed later (Computation::RemoveAll).
+  // Removes all operands. Used before the instruction itself is removed (Computation::RemoveAll).
   void DropOperands();
   // Replaces this instruction by `with` in all its users except `with`, and as the root of its computation.
   void ReplaceAllUsesWith(Instruction* with);

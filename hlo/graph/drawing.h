@@ -25,7 +25,7 @@ struct OpcodeClass {
 const OpcodeClass& ClassOf(const Instruction& instruction);
 absl::Span<const OpcodeClass> OpcodeClasses();
 
-// The largest number of instructions in a picture: of one computation, and of the module.
+// The maximum numbers of instructions that are drawn, of one computation and of the whole module.
 inline constexpr size_t kMaxDrawnPerComputation = 400;
 inline constexpr size_t kMaxDrawn = 4000;
 inline constexpr size_t kMaxShapeLength = 60, kMaxShardingLength = 80;

@@ -10,8 +10,8 @@
 
 namespace xlad::hlo {
 
-// Reads and verifies a module. Errors of the parser and the verifier are InvalidArgument, and so are StableHLO and
-// compressed files, for which the message says how to obtain HLO.
+// Reads and verifies a module. InvalidArgument if the parser or the verifier finds an error. Also InvalidArgument for
+// StableHLO and compressed files, with a message that says how to obtain HLO.
 absl::StatusOr<std::unique_ptr<Module>> ReadModule(absl::string_view bytes);
 
 }  // namespace xlad::hlo
