@@ -32,7 +32,7 @@ bool IsCarriedAttribute(absl::string_view name);
 // All names of attributes.
 std::vector<absl::string_view> AttributeNames();
 
-// For error messages: `, did you mean "X"?` with the one of `names` that is most similar to `name`, or "" if none is.
+// For error messages: `, did you mean "X"?` with the most similar one of `names`, or "" if none is similar.
 std::string Suggestion(absl::string_view name, absl::Span<const absl::string_view> names);
 
 }  // namespace xlad::hlo

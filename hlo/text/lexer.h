@@ -1,9 +1,9 @@
 // The lexer of HLO text: a cursor with a function for each kind of token.
 //
 // There are no token objects, because the meaning of HLO's words depends on the context ("2x2", "0_1x0_1",
-// "b01f_01io"). The parser calls the function for the token that it expects. The first error is kept. After it
-// the position is the end of the text, so that every function that requires a token returns false, and the callers
-// return false too. Only String copies text; the text must outlive the lexer. Rewind allows a second attempt.
+// "b01f_01io"). The parser calls the function for the token that it expects. The first error is kept. After an error,
+// the position is the end of the text, so every function that requires a token returns false, and so do its callers.
+// Only String copies text; the text must outlive the lexer. Rewind allows a second attempt.
 #pragma once
 
 #include <cstdint>

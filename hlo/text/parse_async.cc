@@ -1,5 +1,5 @@
 // HLO text: the short spelling of asynchronous operations. "slice-start(x), slice={[0:2]}" is an async-start that calls
-// a computation with one slice; "slice-update" and "slice-done" are the async-update and async-done of it.
+// a computation with one slice. "slice-update" and "slice-done" are the async-update and async-done of this operation.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/infer.h"

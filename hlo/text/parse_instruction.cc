@@ -1,4 +1,4 @@
-// HLO text: one instruction: its shape, opcode, operands and attributes.
+// HLO text: parses one instruction with its shape, opcode, operands and attributes.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -128,8 +128,8 @@ bool ParseShape(Lexer& lexer, Shape* shape) {
 }
 
 void SetLayout(Layout layout, Shape* shape) {
-  // For each number of dimensions, a shape from which only the row-major layout is used: a copy of a shape shares its
-  // layout object, so that all shapes with this layout share one object.
+  // For each number of dimensions, a shape with the row-major layout. A copy of a shape shares its layout object, so
+  // all shapes that are copied from this table share one object.
   static const auto* const row_major = [] {
     auto* const table = new std::vector<Shape>(kSharedNdims);
     for (int64_t ndim = 0; ndim < kSharedNdims; ++ndim) {

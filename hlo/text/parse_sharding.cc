@@ -68,7 +68,7 @@ bool ParseTiles(Lexer& lexer, OpSharding* sharding) {
                                      " for a tile assignment, expected ", expected));
 }
 
-// Parses one word or key of a sharding, and adds it to `kinds` if it is a kind. Words and keys may be in any order.
+// Parses one word or key of a sharding, and increments `kinds` if it is a kind. Words and keys may be in any order.
 bool ParseShardingPart(Lexer& lexer, OpSharding* sharding, int* kinds) {
   const char* const at = lexer.Here();
   if (lexer.AcceptWord("devices")) {

@@ -70,8 +70,8 @@ bool ParseWindowKey(Lexer& lexer, Window* window, absl::string_view* first_key) 
   return true;
 }
 
-// The destinations of TakeLabels, which writes the positions of the labels of a text such as "b01f": the position of
-// the batch dimension, that of the feature dimension, and those of the spatial dimensions.
+// The destinations of TakeLabels. For labels such as "b01f", it writes the positions of the batch dimension, of the
+// feature dimension and of the spatial dimensions.
 struct LabelPlaces {
   int64_t* batch_dim;
   int64_t* feature_dim;

@@ -11,7 +11,7 @@
 namespace xlad::hlo {
 namespace {
 
-// Appends a key of window={...} with one number per dimension, unless all numbers are the default.
+// Appends a key of window={...} with the text that `get` appends for each dimension: "size=2x2".
 template <typename Get>
 void AppendWindowKey(absl::string_view key, const Window& window, const Get& get, std::string* out) {
   if (out->back() != '{') out->push_back(' ');
