@@ -28,8 +28,8 @@ bool ParseLayout(Lexer& lexer, int64_t ndim, Layout* layout);
 void SetLayout(Layout layout, Shape* shape);
 
 // parse_literal.cc. `elided_bytes` limits the memory of constants whose elements are not all in the text: elided
-// constants ("{...}") and constants with a single value. The function subtracts the bytes that it uses. If too few bytes
-// are left, an elided constant gets no bytes, and a constant with a single value is an error.
+// constants ("{...}") and constants with a single value. The function subtracts the bytes that it uses. If too few
+// bytes are left, an elided constant gets no bytes, and a constant with a single value is an error.
 bool ParseLiteral(Lexer& lexer, const Shape& shape, int64_t* elided_bytes, Literal* literal);
 
 // parse_values.cc
