@@ -1,4 +1,4 @@
-// Inference for dot, ragged-dot and scaled-dot. The instruction's own shape gives the element type of the result.
+// Inference for dot, ragged-dot and scaled-dot. The element type of the result is that of the instruction's own shape.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 

@@ -17,15 +17,15 @@ absl::StatusOr<Shape> InferShape(const Instruction& instruction);
 
 // The source of an opcode's result shape.
 enum class ShapeSource {
-  kOperands,  // The operands and attributes determine it.
-  kGiven,     // Part of it (a size, the element type) is taken from the instruction's own shape, which is checked.
+  kOperands,  // The operands and attributes determine the result shape.
+  kGiven,     // A part (a size, the element type) is taken from the instruction's own shape, which is checked.
 };
 // Defined for every opcode.
 ShapeSource ShapeSourceOf(Opcode opcode);
 bool HasInference(Opcode opcode);
 
-// The async-start at the beginning of the chain of an async-start, async-update or async-done, or null if the chain
-// begins in another computation.
+// The async-start that begins the chain of `instruction` (an async-start, async-update or async-done), or null if the
+// chain begins in another computation.
 const Instruction* AsyncStartOf(const Instruction& instruction);
 
 }  // namespace xlad::hlo

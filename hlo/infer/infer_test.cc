@@ -296,7 +296,7 @@ TEST(InferTest, VerifierRefusesAnyOtherShape) {
       EXPECT_NE(status.message().find("[async-pair]"), absl::string_view::npos) << status;
       continue;
     }
-    // These opcodes also accept operands of different shapes.
+    // These opcodes also accept other result shapes.
     const std::set<Opcode> free = {Opcode::kParameter, Opcode::kCustomCall, Opcode::kIota, Opcode::kRngBitGenerator};
     if (free.contains(root->opcode())) continue;
     root->mutable_shape() = Shape(ElementType::kF8E3M4, {3, 1, 4, 1, 5, 9});

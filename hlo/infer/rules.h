@@ -16,7 +16,7 @@ namespace xlad::hlo {
 
 using Inferred = absl::StatusOr<Shape>;
 
-// The largest number of shapes in the tree of a tuple (Shape::part_count).
+// The maximum number of shapes in the tree of a tuple (Shape::part_count).
 constexpr int64_t kMaxShapeParts = int64_t{1} << 16;
 
 // Returns InvalidArgument "found F, expected E [label]".
@@ -61,8 +61,8 @@ absl::Status ExpectTakes(absl::string_view label, const Signature& signature,
 std::vector<const Shape*> Pointers(const std::vector<Shape>& shapes);
 std::vector<const Shape*> OperandShapes(const Instruction& instruction, int64_t first = 0);
 
-// Checks the reducer of N inputs. It must have 2N scalar parameters, which have the element types of the initial values
-// and then those of the inputs, and N scalar results, which have the element types of the initial values. Any two
+// Checks the reducer of N inputs, which must have 2N scalar parameters and N scalar results. The first N parameters and
+// the results must have the element types of the initial values, and the last N parameters those of the inputs. Any two
 // floating-point types match each other.
 absl::Status ExpectReducer(const Instruction& instruction, size_t called, const std::vector<ElementType>& inputs,
                            const std::vector<ElementType>& inits);

@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// The product of unchecked sizes, in 128 bits and saturating.
+// The product of sizes that may be malformed. Stops multiplying above 2^62, so that 128 bits cannot overflow.
 __int128 SafeElements(const Dims& dims) {
   constexpr __int128 kMax = static_cast<__int128>(1) << 62;
   __int128 product = 1;
