@@ -69,8 +69,8 @@ const Shape* Pinned(const Shape* shape) {
   return buffer ? shape->tuple().data() : shape;
 }
 
-// The shapes that the aliases of `instruction` refer to: those of its result and its operands. The shape of an
-// async-start may still lack them. The aliases then refer to the result and the parameters of its computation.
+// The shapes to which the aliases of `instruction` refer: its result and its operands. The shape of an async-start may
+// be incomplete, so its aliases refer to the result and the parameters of the computation that it calls.
 void AliasedShapes(const Instruction& instruction, Shape* result, std::vector<const Shape*>* operands) {
   *result = instruction.shape();
   const bool start = instruction.opcode() == Opcode::kAsyncStart && instruction.called().size() == 1 &&

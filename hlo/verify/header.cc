@@ -98,7 +98,7 @@ absl::Status CheckEntryLayout(const Module& module) {
 // Checks that the chains of parents have no cycles.
 absl::Status CheckStackFrames(const StackFrames& tables) {
   const auto frames = std::ssize(tables.frames);
-  std::vector<int64_t> walked(tables.frames.size(), 0);  // The start of the first walk that visits a frame.
+  std::vector<int64_t> walked(tables.frames.size(), 0);  // By frame: the start of the first walk that visited it, or 0.
   for (int64_t start = 1; start <= frames; ++start) {
     int64_t id = start;
     while (id != 0) {
