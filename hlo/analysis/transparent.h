@@ -5,8 +5,8 @@
 
 namespace xlad::hlo {
 
-// Returns true if the instruction only provides, renames or groups values that exist already: parameters, constants,
-// tuples, their elements and reshapes. It takes no time and allocates no memory.
+// Returns true if the instruction only provides, renames or groups values that already exist: parameters, constants,
+// tuples, their elements and reshapes. Such an instruction takes no time and allocates no memory.
 bool IsTransparent(const Instruction& instruction);
 
 }  // namespace xlad::hlo
