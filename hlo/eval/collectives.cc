@@ -73,7 +73,7 @@ absl::StatusOr<Results> AllReduce(const Group& group, const DeviceGrid&) {
   return results;
 }
 
-// The first rank gets the reduction, the others keep their operand.
+// The first rank gets the reduction, and the others keep their operand.
 absl::StatusOr<Results> CollectiveReduce(const Group& group, const DeviceGrid&) {
   Results results(group.size());
   for (const int64_t k : tensor::Indices(*group[0].operands)) {
@@ -241,7 +241,7 @@ constexpr CollectiveRow kCollectivesRows[] = {
 };
 
 // The results of one device as a value of the instruction's shape. A -start instruction returns (operands, results,
-// contexts...), from which its -done selects the results.
+// contexts...), and the matching -done instruction selects the results.
 Value PackCollectiveResults(const Participant& arrival, std::vector<Value> results) {
   const Shape& shape = arrival.instruction->shape();
   const Opcode opcode = arrival.instruction->opcode();

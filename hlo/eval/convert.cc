@@ -43,7 +43,7 @@ bool IsNonZero(From x) {
   return x != From(0);
 }
 
-// Converts an element between carriers. `type` is the target type, of which To is the carrier.
+// Converts an element between carriers. `type` is the target type, and To is its carrier.
 template <typename To, typename From>
 To ConvertElement(From x, ElementType type) {
   if constexpr (std::is_same_v<To, Bool>) {
@@ -121,7 +121,7 @@ struct FloatBits {
   int exponent, mantissa;
 };
 
-// All zeros if reduce-precision is not defined for the type.
+// The widths of the type's exponent and mantissa, or zeros if reduce-precision is not defined for the type.
 FloatBits BitsOf(ElementType type) {
   switch (type) {
     case ElementType::kF64:

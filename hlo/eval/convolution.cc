@@ -27,8 +27,8 @@ struct Geometry {
 };
 
 // Computes all output features at one position: sums over the window and the input features. Output feature o is in
-// group o / (output_features / groups). A feature group reads its block of the input's features, a batch group its
-// block of the input's batches.
+// group o / (output_features / groups). Each feature group reads one block of the input's features, and each batch
+// group reads one block of the input's batches.
 template <typename T>
 void ConvolvePoint(const Geometry& g, const T* input, const T* kernel, const Dims& position, T* row) {
   const Dims sizes = WindowSizes(g.window);

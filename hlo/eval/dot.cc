@@ -52,8 +52,8 @@ void MultiplyMatrices(const T* lhs, const T* rhs, T* out, const Parts& left, con
   }
 }
 
-// The type of the products and sums: the widest carrier among those of the result and the operands. If the result is an
-// integer, only integer operands count, otherwise only the other operands.
+// The type of the products and sums: the widest carrier of the result and the operands. Integer operands count only if
+// the result is an integer, and the other operands only if it is not.
 ElementType SumCarrier(const Operation& operation) {
   ElementType widest = CarrierOf(operation.result().type);
   for (int64_t i = 0; i < 2; ++i) {
@@ -145,7 +145,7 @@ absl::StatusOr<Value> EvalRaggedDot(const Operation& operation) {
   return ConvertTo(Value(std::move(out)), type);
 }
 
-// Multiplies each operand by its scales, each of which applies to a block of elements, and returns the dot.
+// Multiplies each operand by its scales and returns the dot. Each scale applies to a block of elements.
 absl::StatusOr<Value> EvalScaledDot(const Operation& operation) {
   Value scaled[2];
   for (int64_t i = 0; i < 2; ++i) {

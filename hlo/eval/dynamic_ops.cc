@@ -6,8 +6,8 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// The start indices, which are operand `first` if it is a vector, otherwise that operand and the following ones. They
-// are clamped so that a slice of the given sizes is inside operand 0.
+// Returns the start indices, clamped so that a slice of the given sizes is inside operand 0. Operand `first` is a
+// vector of all indices, or the first of one scalar operand per index.
 Dims ClampedStarts(const Operation& operation, int64_t first, absl::Span<const int64_t> sizes) {
   const Dims& dims = operation.operand(0).dims();
   const bool vector = operation.instruction.operand_count() > first && operation.operand(first).dims().size() == 1;

@@ -1,5 +1,5 @@
 // One-operand instructions that are not transcendental: signs, rounding, bits, parts of complex numbers. Results are
-// exact, but those of abs and sign of complex numbers are rounded.
+// exact, except that abs and sign of complex numbers are rounded.
 #include <bit>
 #include <cmath>
 

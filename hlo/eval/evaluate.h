@@ -17,8 +17,8 @@
 //   operand. A u64 of 2^63 or more is clamped to the largest start, and a negative start to 0. Scatter skips windows
 //   that are not completely inside.
 // - reduce and reduce-window combine in row-major order of the reduced indices, with the accumulator as the first
-//   argument. reduce computes sums and products of floats of up to 32 bits in f64 and rounds once. Reductions across
-//   devices follow the order of the group and round after each step.
+//   argument. If the reducer is a single add or multiply, reduce computes in f64 for floats of up to 32 bits and rounds
+//   once. Reductions across devices follow the order of the group and round after each step.
 // - Floats of fewer than 32 bits are computed in f32, and rounded after each instruction.
 #pragma once
 
@@ -45,11 +45,11 @@ struct EvaluateLimits {
 // d / num_partitions, partition d % num_partitions of modules[d]. num_partitions is that of modules[0] if it divides
 // the number of devices, otherwise the number of devices.
 //
-// inputs[d][p] is parameter p of device d; the results are the roots of the entry computations, one per device. Errors:
-// InvalidArgument if the inputs do not have the parameters' shapes, or a module fails verification or has a shape of
-// unknown size, Unimplemented for opcodes that the evaluator does not support, ResourceExhausted if a limit is
-// exceeded, FailedPrecondition if collectives deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned".
-// Thread-safe.
+// inputs[d][p] is parameter p of device d. Result d is the root of the entry computation on device d. Thread-safe.
+//
+// Errors: InvalidArgument if the inputs do not have the parameters' shapes, or if a module fails verification or has a
+// shape of unknown size; Unimplemented for opcodes that the evaluator does not support; ResourceExhausted if a limit is
+// exceeded; FailedPrecondition if collectives deadlock: "devices 0-2 wait at all-reduce.7, 3 has returned".
 absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& modules,
                                               const std::vector<std::vector<Literal>>& inputs,
                                               const EvaluateLimits& limits = {});

@@ -11,9 +11,9 @@ namespace {
 
 using Number = std::complex<long double>;
 
-// Returns out[k] = sum over n of x[n] e^(sign 2 pi i n k / N). Uses the radix-2 algorithm of Cooley and Tukey (1965)
-// while N is even and at least 4, and computes the remaining sums directly. `roots[j]` is
-// e^(sign 2 pi i j / (N * step)).
+// Returns out[k] = sum over n of x[n] e^(s 2 pi i n k / N). N is the length of `x`, and s is -1 for the forward
+// transform and 1 for the inverse. Uses the radix-2 algorithm of Cooley and Tukey (1965) while N is even and at least
+// 4, and computes the remaining sums directly. roots[j] is e^(s 2 pi i j / (N * step)).
 std::vector<Number> Transform(const std::vector<Number>& x, const std::vector<Number>& roots, size_t step) {
   const size_t n = x.size();
   std::vector<Number> out(n);

@@ -62,6 +62,8 @@ struct WindowGeometry {
   Dims batch_strides;  // The strides of the batch dimensions of the small array.
 };
 
+// `big` and `small` are the sizes of the two arrays, and `window_dims` are the window dimensions of the small array.
+// The small array has no window dimension for the dimensions `dropped` and `batching` of the big array.
 WindowGeometry MakeWindow(const Dims& big, const Dims& small, const Dims& window_dims, const Dims& dropped,
                           const Dims& batching) {
   WindowGeometry window;

@@ -8,7 +8,7 @@
 namespace xlad::hlo::eval {
 namespace {
 
-constexpr int64_t kMaxDepth = 1000;  // The limit of nested calls of computations.
+constexpr int64_t kMaxDepth = 1000;  // How deep calls of computations may be nested.
 
 std::unique_ptr<ComputationPlan> MakePlan(const Computation& computation) {
   auto plan = std::make_unique<ComputationPlan>();
@@ -62,7 +62,8 @@ absl::Status Interpreter::Start(const Computation& entry, std::vector<Value> arg
 absl::Status Interpreter::Push(const Computation& computation, Role role, std::vector<Value> arguments) {
   if (std::ssize(frames_) >= kMaxDepth) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("found a call of computation ", computation.name(), " at depth ", kMaxDepth, ", expected less"));
+        absl::StrCat("found a call of computation ", computation.name(), " inside ", kMaxDepth,
+                     " other calls, expected less nesting"));
   }
   Frame frame;
   frame.plan = &state_->PlanOf(computation);

@@ -17,8 +17,8 @@ MatrixRef<T> CopyToResult(const LapackProblem& p, int64_t in, int64_t out) {
 }
 
 // Computes A = L L^H (uplo 'L') or A = U^H U in place. The other triangle is unchanged. The factorization stops at the
-// first column whose diagonal element is not positive. info is the number of this column, counted from 1, or 0 if there
-// is no such column.
+// first column whose diagonal element is not positive. info is this column's number, counted from 1, or 0 if all are
+// positive.
 template <typename T>
 absl::Status Potrf(const LapackProblem& p) {
   const MatrixRef<T> a = CopyToResult<T>(p, 0, 0);
@@ -81,7 +81,8 @@ void UnscaleUpper(const MatrixRef<T>& a, int exponent) {
 }
 
 // Makes the reflector H = I - tau v v^H with H^H x = (beta, 0, ...), where beta is real and x consists of the
-// elements of column `k` from row `k` on. The vector v without its leading 1 replaces the column below beta.
+// elements of column `k` from row `k` on. Returns tau, and writes beta to the diagonal and v without its leading 1
+// below beta.
 template <typename T>
 T MakeReflector(const MatrixRef<T>& a, int64_t k) {
   double below = 0;

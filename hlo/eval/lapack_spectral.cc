@@ -1,6 +1,6 @@
 // Eigenvalues of Hermitian matrices and singular values by Jacobi's method (Golub and Van Loan, "Matrix computations",
 // sections 8.5 and 8.6). Eigenvectors and singular vectors are unique only up to their phase, and up to a rotation if
-// values are equal: those of LAPACK may differ.
+// values are equal. They may therefore differ from LAPACK's vectors.
 #include <algorithm>
 #include <numeric>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int kMaxSweeps = 60;
 
-// The rotation of two vectors x and y that makes their inner product `coupling` zero; a and b are their squared
-// lengths: x' = c x - s f y, y' = s x + c f y, where the phase f makes the coupling real.
+// The rotation that makes two vectors x and y orthogonal: x' = c x - s f y, y' = s x + c f y. a and b are the squared
+// lengths of x and y, and `coupling` is their inner product. The phase f makes the coupling real.
 template <typename T>
 struct Rotation {
   double c = 1, s = 0;

@@ -9,7 +9,7 @@ namespace xlad::hlo::eval {
 namespace {
 
 // The Cholesky factor L with A = L L^H if `lower`, otherwise U with A = U^H U. Only that triangle of A is read, and the
-// other triangle of the result is zero. The result has NaN if A is not positive definite.
+// other triangle of the result is zero. The result contains NaN if A has a negative eigenvalue.
 template <typename T>
 void Cholesky(const T* a, T* out, int64_t n, bool lower) {
   const auto at = [&](int64_t i, int64_t j) { return lower ? a[i * n + j] : Conjugate(a[j * n + i]); };

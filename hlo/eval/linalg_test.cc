@@ -191,7 +191,7 @@ ENTRY e { g = f64[5,5] parameter(0)
   }
 }
 
-// A normalized batch has mean 0 and variance 1, and the gradient agrees with finite differences.
+// The gradient with respect to the batch agrees with finite differences of the training result.
 TEST(BatchNorm, GradientIsTheDerivative) {
   const auto training = Program(R"(HloModule m
 ENTRY e { x = f64[4,3] parameter(0)

@@ -8,8 +8,8 @@
 
 namespace xlad::hlo::eval {
 
-// acc[i * acc_stride] = op(acc[i * acc_stride], x[i * x_stride]) for i = 0, ..., n - 1 in this order; strides in
-// elements.
+// A loop that computes acc[i * acc_stride] = op(acc[i * acc_stride], x[i * x_stride]) for i = 0, ..., n - 1 in this
+// order. Strides count elements.
 using CombineLoop = void (*)(std::byte* acc, int64_t acc_stride, const std::byte* x, int64_t x_stride, int64_t n);
 
 // The loop for a commutative opcode on elements of `type`, or null if there is none. The loop rounds after each step.

@@ -1,4 +1,5 @@
-// AddScaledRow for f32 and f64, compiled once per instruction set and chosen when the program starts.
+// AddScaledRow for f32 and f64. It is compiled once per instruction set, and the program chooses a version when it
+// starts.
 #include "hlo/eval/dot.h"
 
 // Sanitizers get only one version, because their runtime is not initialized yet when the program chooses a version.

@@ -29,7 +29,7 @@ struct InstructionFields {
   bool Scan(absl::string_view bytes, bool* merged);
 };
 
-// A cache of shapes and metadata, of which a program has few distinct ones. The keys are their serialized bytes, which
+// A cache of shapes and metadata, because a program has few distinct ones. The keys are their serialized bytes, which
 // must outlive the cache.
 class SharedParts {
  public:

@@ -222,12 +222,12 @@ class ModuleReader {
     instruction->set_dimensions(fields_.dimensions);
     const Opcode opcode = instruction->opcode();
     if (opcode == Opcode::kParameter) {
-      if (fields_.parameter_number < 0) return Bad("found a negative parameter number");
+      if (fields_.parameter_number < 0) return Bad("found a negative parameter number, expected one of at least 0");
       instruction->set_number(fields_.parameter_number);
     }
     if (opcode == Opcode::kGetTupleElement) instruction->set_number(fields_.tuple_index);
     if (opcode == Opcode::kConstant) {
-      if (!in.has_literal()) return Bad("found a constant without literal");
+      if (!in.has_literal()) return Bad("found a constant without a literal, expected one");
       auto literal = std::make_shared<Literal>();
       XLAD_RETURN_IF_ERROR(ReadLiteral(in.literal(), instruction->shape(), &elided_bytes_, literal.get()));
       instruction->set_literal(std::move(literal));
