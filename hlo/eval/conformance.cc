@@ -90,7 +90,9 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
 // some element types.
 absl::StatusOr<Array> TensorOf(const tensor::NamedArrays& arrays, const std::string& name, const std::string& shape) {
   const auto found = arrays.find(name);
-  if (found == arrays.end()) return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name));
+  if (found == arrays.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("found no tensor ", name, ", expected one of this name"));
+  }
   XLAD_ASSIGN_OR_RETURN(const tensor::Shape parsed, tensor::ParseShape(shape));
   const auto array = tensor::FromStored(found->second, parsed);
   if (!array.ok()) return Annotate(array.status(), absl::StrCat("tensor ", name));

@@ -213,7 +213,9 @@ absl::StatusOr<std::vector<Literal>> Evaluate(const std::vector<const Module*>& 
                                                    " lists of inputs, expected one of each per device"));
   }
   for (const Module* module : std::set<const Module*>(modules.begin(), modules.end())) {
-    if (module->entry() == nullptr) return absl::InvalidArgumentError("found a module without entry computation");
+    if (module->entry() == nullptr) {
+      return absl::InvalidArgumentError("found a module without an entry computation, expected one");
+    }
     XLAD_RETURN_IF_ERROR(Verify(*module));
     XLAD_RETURN_IF_ERROR(eval::CheckSizesAreKnown(*module));
   }

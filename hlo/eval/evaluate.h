@@ -19,7 +19,7 @@
 // - reduce and reduce-window combine in row-major order of the reduced indices, with the accumulator as the first
 //   argument. If the reducer is a single add or multiply, reduce computes in f64 for floats of up to 32 bits and rounds
 //   once. Reductions across devices follow the order of the group and round after each step.
-// - Floats of fewer than 32 bits are computed in f32, and rounded after each instruction.
+// - Arithmetic on floats of fewer than 32 bits is that of f32, and each instruction rounds its result.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// fft: the discrete Fourier transform over the last dimensions: forward, inverse, and of real numbers. All types are
-// computed in long double.
+// fft: the forward and inverse discrete Fourier transform over the last dimensions, of complex or real numbers. All
+// types are computed in long double.
 #include <cmath>
 #include <numbers>
 

@@ -1,4 +1,4 @@
-// Custom-calls to LAPACK routines, as JAX emits them for CPUs ("lapack_sgetrf_ffi"). All types are computed in double
+// Custom calls to LAPACK routines, as JAX emits them for CPUs ("lapack_sgetrf_ffi"). All types are computed in double
 // or complex<double>.
 #pragma once
 

@@ -1,4 +1,4 @@
-// LAPACK custom-calls: the products of the factors, in all four types and many shapes.
+// Custom calls to LAPACK: the products of the factors must equal the matrices, in all four types and many shapes.
 #include <complex>
 #include <random>
 

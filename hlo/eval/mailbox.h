@@ -12,10 +12,10 @@ namespace xlad::hlo::eval {
 
 // The messages that have been sent and not yet received, per channel, in order. A send never blocks.
 //
-// The frontend attribute _xla_send_recv_source_target_pairs="{{0,1},{1,2}}" of a send and its recv says that device 0
-// sends to 1 and 1 to 2. Sends of devices that are not a source have no effect, and recvs of devices that are not a
+// The frontend attribute _xla_send_recv_source_target_pairs="{{0,1},{1,2}}" of a send and its recv says that id 0 sends
+// to id 1, and id 1 to id 2. Sends of devices that are not a source have no effect, and recvs of devices that are not a
 // target return zeros. The ids are partitions of the same replica, or replicas if there is only one partition. Without
-// the attribute a channel has one sender and one receiver.
+// the attribute, a channel has one sender and one receiver.
 class Mailbox {
  public:
   // Runs a send of `data` by `device`.

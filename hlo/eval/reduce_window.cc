@@ -9,9 +9,9 @@
 namespace xlad::hlo::eval {
 namespace {
 
-// The window positions [first, end) of the last dimension at which element `element` of the window is on the operand
-// and not on the padding, and the operand's index at the first of these positions. The dimension must have no base
-// dilation and no reversal: these positions are then contiguous.
+// For one element of the window: the window positions [first, end) of the last dimension at which this element is on
+// the operand and not on the padding, and the operand's index at position `first`. The positions are contiguous,
+// because the dimension must have no base dilation and no reversal.
 struct Run {
   int64_t first = 0, end = 0, operand_first = 0;
 };
@@ -124,8 +124,8 @@ class Selection {
   std::optional<SimpleComparator> simple_;
 };
 
-// `select` chooses one element of each window of the operand. The element of `source` at the window's position is
-// combined by `scatter` into the result at the chosen element; all elements of the result begin with the initial value.
+// `select` chooses one element of each window of the operand. `scatter` combines the element of `source` at the
+// window's position into the result at the chosen element. All elements of the result begin with the initial value.
 absl::StatusOr<Value> EvalSelectAndScatter(const Operation& operation) {
   const Value &operand = operation.operand(0), &source = operation.operand(1);
   const Window& window = *operation.attributes().window;

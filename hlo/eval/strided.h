@@ -1,12 +1,12 @@
-// Copies between strided views of arrays, with which broadcast, slice, transpose, pad and similar ops are implemented.
+// Copies between strided views of arrays. They implement broadcast, slice, transpose, pad and similar ops.
 #pragma once
 
 #include "hlo/eval/operation.h"
 
 namespace xlad::hlo::eval {
 
-// A view of an array: element (i0, i1, ...) of the view is at offset + i0 * strides[0] + i1 * strides[1] + ... of the
-// array, in elements. A stride of 0 repeats elements, a negative one reverses them. Example: the transpose of f32[2,3]
+// A view of an array: element (i0, i1, ...) of the view is element offset + i0 * strides[0] + i1 * strides[1] + ... of
+// the array. A stride of 0 repeats elements, and a negative stride reverses them. Example: the transpose of f32[2,3]
 // has offset 0 and strides {1, 3}.
 struct StridedView {
   int64_t offset = 0;

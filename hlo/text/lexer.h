@@ -87,7 +87,8 @@ class Lexer {  // This class has more than 25 methods, one for each kind of toke
     Depth(const Depth&) = delete;
     Depth& operator=(const Depth&) = delete;
     bool Check() {
-      return lexer_.depth_ <= kMaxDepth || lexer_.Fail(lexer_.Here(), "found nesting too deep, expected at most 200");
+      return lexer_.depth_ <= kMaxDepth ||
+             lexer_.Fail(lexer_.Here(), "found more than 200 levels of nesting, expected fewer");
     }
 
    private:

@@ -261,7 +261,7 @@ Instruction* Parser::AddDraft(Scope* scope, Draft* draft) {
     inferred_parts_ += shape->part_count();
     if (inferred_parts_ > kMaxInferredParts) {
       lexer_.Fail(draft->at, absl::StrCat("found more than ", kMaxInferredParts,
-                                          " parts in shapes that are left out, expected fewer"));
+                                          " parts in shapes that the text omits, expected fewer or written shapes"));
       return nullptr;
     }
     added->mutable_shape() = *std::move(shape);

@@ -271,7 +271,7 @@ TEST(Proto, TextInsideProtosIsChecked) {
 
 TEST(Proto, MalformedBytesAreRefused) {
   EXPECT_EQ(ToText("\x0a\xff\xff"), "found bytes that are not an HloModuleProto (cut short, or of another format)");
-  EXPECT_EQ(ToText(""), "found a module without computations");
+  EXPECT_EQ(ToText(""), "found a module without computations, expected an entry");
 }
 
 }  // namespace

@@ -265,7 +265,7 @@ class ModuleReader {
   }
 
   absl::Status FindEntry() {
-    if (module_->computations().empty()) return Bad("found a module without computations");
+    if (module_->computations().empty()) return Bad("found a module without computations, expected an entry");
     const auto found = computations_.find(in_.entry_computation_id());
     Computation* entry = found == computations_.end() ? nullptr : found->second;
     for (const auto& computation : module_->computations()) {

@@ -109,7 +109,7 @@ absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* eli
     return absl::OkStatus();
   }
   if (!shape.is_array())
-    return absl::InvalidArgumentError("found a literal whose shape is neither an array nor a tuple");
+    return absl::InvalidArgumentError("found a literal whose shape is neither an array nor a tuple, expected either");
   Shape own;
   if (in.has_shape()) XLAD_RETURN_IF_ERROR(ReadShape(in.shape(), &own));
   if (in.has_shape() && !own.SameIgnoringLayout(shape)) {

@@ -280,7 +280,7 @@ absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feed
 
 absl::StatusOr<ShardedModule> Import(std::unique_ptr<hlo::Module> module, const ImportOptions& options) {
   if (module == nullptr || module->entry() == nullptr || module->entry()->root() == nullptr) {
-    return absl::InvalidArgumentError("found a module without an entry computation");
+    return absl::InvalidArgumentError("found a module without an entry computation, expected one");
   }
   XLAD_RETURN_IF_ERROR(CheckFeeds(*module, options.feeds));
   ReplaceLibraryCalls(module.get());

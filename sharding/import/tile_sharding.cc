@@ -67,7 +67,9 @@ absl::StatusOr<std::vector<Digit>> DigitsOf(const hlo::OpSharding& sharding) {
   std::vector<Digit> in_order(sizes.size());
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
-    if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) return Malformed("found an invalid number of devices");
+    if (sizes[i] < 1 || sizes[i] > kMaxDevices / stride) {
+      return Malformed("found a dimension below 1 or more than 2^32 devices, expected 1 to 2^32 devices");
+    }
     in_order[i] = {sizes[i], stride};
     stride *= sizes[i];
   }
@@ -104,7 +106,7 @@ absl::StatusOr<std::vector<std::vector<Digit>>> TileDigits(const hlo::OpSharding
     int64_t left = tile;
     while (left > 1) {
       if (rest.size == 1) {
-        if (++next >= digits.size()) return Malformed("found more tiles than devices");
+        if (++next >= digits.size()) return Malformed("found more tiles than devices, expected equal numbers");
         rest = digits[next];
         continue;
       }
@@ -218,7 +220,7 @@ absl::StatusOr<TensorSharding> ResolveTiles(const Mesh& mesh, const hlo::OpShard
     case TileKind::kTiled:
       break;
     case TileKind::kTuple:
-      return Malformed("found a tuple for an array");
+      return Malformed("found a tuple of shardings for an array, expected one sharding");
     default:
       return UnsupportedKind("a manual or unreduced sharding");
   }

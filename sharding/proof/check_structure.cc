@@ -80,7 +80,7 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
       const auto info = infos.find(instruction->attributes().channel_id.value_or(-1));
       if (info == infos.end()) continue;  // Not recorded by partitioning.
       if (!channels.insert(info->first).second) return Fault(*instruction, "its channel is used twice", "channel-once");
-      if (info->second->because.empty()) return Fault(*instruction, "no cause is known", "collective-cause");
+      if (info->second->because.empty()) return Fault(*instruction, "found no cause", "collective-cause");
     }
   }
   return absl::OkStatus();

@@ -64,7 +64,7 @@ absl::StatusOr<Literal> JoinResults(const PartitionedProgram& program, const std
           *leaves[device][at], tensor::Box{Dims(sizes.size(), 0), sizes}, sizes);
       if (!(own == tensor::ExtractBox(whole, boxes[device], sizes)) && status.ok()) {
         status = absl::InvalidArgumentError(
-            absl::StrCat("result ", at, ": device ", device, " holds other values than another device with ",
+            absl::StrCat("result ", at, ": device ", device, " differs from another device that also holds ",
                          boxes[device].ToString(), " of ", shape.ToString()));
       }
     }
@@ -150,7 +150,8 @@ absl::Status CompareValues(const Literal& partitioned, const Literal& whole, dou
                            Exactness exactness) {
   const std::vector<const tensor::Array*> a = ArrayLeaves(partitioned), b = ArrayLeaves(whole);
   if (a.size() != b.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("partitioned has ", a.size(), " results, source ", b.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", a.size(), " results of the partitioned program, expected the source's ", b.size()));
   }
   for (size_t leaf = 0; leaf < a.size(); ++leaf) {
     XLAD_RETURN_IF_ERROR(CompareLeaf(*a[leaf], *b[leaf], leaf, tolerance, exactness));

@@ -20,7 +20,7 @@ std::string ShardingText(const Mesh& mesh, const TensorSharding& sharding) {
   return absl::StrCat("<@", mesh.name(), ", ", ToString(mesh, sharding), ">");
 }
 
-// The value of a xla.sdy.sharding attribute.
+// The value of an xla.sdy.sharding attribute.
 std::string Attribute(const Mesh& mesh, bool is_array, const ValueSharding& shardings) {
   if (is_array) return absl::StrCat("#sdy.sharding", ShardingText(mesh, shardings[0]));
   return absl::StrCat("#sdy.sharding_per_value<[",

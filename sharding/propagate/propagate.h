@@ -7,7 +7,7 @@
 //       worklist of nodes, until no sharding changes:          sweeps forward and backward over the flow graph
 //         propagate the factors of the node's rule             the aggressive strategy (factor_propagation.h)
 //
-// Example, mesh "dp=4": x is annotated, everything else follows.
+// Example, mesh "dp=4": x is annotated, and everything else follows.
 //
 //   x = f32[8,16] parameter(0)      [{"dp"}, {}]     annotated
 //   w = f32[16,4] parameter(1)      [{}, {}]

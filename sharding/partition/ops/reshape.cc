@@ -57,8 +57,8 @@ absl::Status EmitReshape(LocalBuilder& local, LocalOp& op) {
     HaloNeed need{size, shard, {}, length, 0, size};
     const int64_t shards = ShardCount(x.sharding.dims[dim].axes);
     for (int64_t k = 0; k < shards; ++k) need.starts.push_back(k * length);
-    x.local = FetchHalo(local, {x, dim, nullptr, {op.source, absl::StrCat("dimension ", dim, " of ", size,
-                                                                           " does not divide into ", shards)}}, need);
+    x.local = FetchHalo(local, {x, dim, nullptr, {op.source, absl::StrCat("size ", size, " of dimension ", dim,
+                                                                           " is not a multiple of ", shards)}}, need);
   };
   for (const RaggedDim& ragged : op.ragged) {
     const int64_t in = x.global.dims[ragged.operand], out = op.results[0].global.dims[ragged.result];
