@@ -26,8 +26,8 @@ namespace xlad::sharding {
 struct PipelineOptions {
   ImportOptions import;
   bool check = true;  // Whether the pass "check" proves the program.
-  // If not empty, the program is written to this directory after every pass ("2.propagate.hlo"): the alternative after
-  // the two passes that change it, and the program that is kept after the pass "choose".
+  // If not empty, the program is written to this directory after every pass ("2.propagate.hlo"). The alternative is
+  // written after the two passes that change it, and the program that is kept after the pass "choose".
   std::string dump_directory;
 };
 

@@ -34,8 +34,8 @@ const Literal* SplatLiteral(const Instruction& instruction);
 // (complex and 64-bit integer types).
 std::optional<double> SplatValue(const Instruction& instruction);
 
-// The value of an integer or pred scalar that is a constant or repeats one, or nullopt for any other instruction or if
-// the value exceeds the range of int64_t.
+// The value of an integer or pred scalar that is a constant or repeats one. Nullopt for any other instruction, and for
+// a value beyond the range of int64_t.
 std::optional<int64_t> ConstantInteger(const Instruction& instruction);
 
 // Returns true if the array `instruction` is a constant, possibly repeated, whose bits are all zero. A floating-point

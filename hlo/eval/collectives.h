@@ -22,8 +22,8 @@ absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>&
 // The result of a collective-broadcast on a device that is not in any of its groups: zeros.
 Value NonMemberResult(const Instruction& instruction);
 
-// Whether the instructions of two devices are the same collective: the same instruction, or, if the devices run
-// different modules, instructions with equal opcodes, channels, source-target pairs and operand shapes.
+// Whether the instructions of two devices are the same collective. If the devices run the same module, they must be the
+// same instruction. Otherwise they must have equal opcodes, channels, source-target pairs and operand shapes.
 bool SameCollective(const Instruction& a, const Instruction& b);
 
 }  // namespace xlad::hlo::eval

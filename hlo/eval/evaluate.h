@@ -40,10 +40,10 @@ struct EvaluateLimits {
   double element_steps = 1e12;         // Element operations and copies, estimated from shapes.
 };
 
-// Runs the entry of modules[d] on device d, all devices in lockstep in one thread, exchanging data at collectives.
-// modules.size() == inputs.size() is the number of devices; modules may repeat one pointer (SPMD). Device d is replica
-// d / num_partitions, partition d % num_partitions of modules[d]. num_partitions is that of modules[0] if it divides
-// the number of devices, otherwise the number of devices.
+// Runs the entry of modules[d] on device d. The devices run in turn in one thread, each until it is done or waits at a
+// collective. modules.size() == inputs.size() is the number of devices; modules may repeat one pointer (SPMD). Device d
+// is replica d / num_partitions and partition d % num_partitions of modules[d]. num_partitions is that of modules[0] if
+// it divides the number of devices, otherwise the number of devices.
 //
 // inputs[d][p] is parameter p of device d. Result d is the root of the entry computation on device d. Thread-safe.
 //

@@ -21,8 +21,8 @@ struct MatrixRef {
   T& operator()(int64_t i, int64_t j) const { return data[i * columns + j]; }
 };
 
-// The operands and results for one matrix of the batch. Their elements are of type T (double or complex<double>) if
-// they have the type of the call, double if they are real in a complex call, and int32_t if they are integers.
+// The operands and results for one matrix of the batch. Elements that have the type of the call are of type T (double
+// or complex<double>). Real elements in a complex call are double, and integers are int32_t.
 struct LapackProblem {
   std::vector<const std::byte*> in;
   std::vector<std::byte*> out;

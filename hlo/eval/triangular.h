@@ -5,7 +5,7 @@
 
 namespace xlad::hlo::eval {
 
-// op(A) for a triangular matrix A, stored row-major as n x n numbers of which only one triangle is read.
+// op(A) for a triangular matrix A. The matrix is stored row-major as n x n numbers, and only one triangle is read.
 template <typename T>
 struct Triangle {
   const T* a;

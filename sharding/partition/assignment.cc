@@ -133,9 +133,9 @@ void Trim(FactorAxes* factor, size_t count) {
   factor->origins.resize(count);
 }
 
-// In dimensions with several factors of a size above 1, removes the axes that do not divide their factor, and the axes
-// of every factor that is minor to an incompletely split factor. If only one factor of a dimension has a size above 1,
-// its axes stay. Repeats this until nothing changes, because a factor occurs in several tensors.
+// In dimensions with several factors of a size above 1, removes the axes that do not divide their factor. Also removes
+// the axes of every factor that is minor to an incompletely split factor. If only one factor of a dimension has a size
+// above 1, its axes stay. Repeats this until nothing changes, because a factor occurs in several tensors.
 void MakeLegal(const OpRule& rule, const std::vector<OpTensor>& tensors, Assignment* assignment) {
   for (bool changed = true; changed;) {
     changed = false;

@@ -212,8 +212,8 @@ std::vector<bool> DataFlowGraph::Reached(const AxisRef& axis) const {
 bool DataFlowGraph::AcceptsPartial(const Instruction& instruction, const AxisRef& axis) const {
   for (int64_t i = 0; i < instruction.operand_count(); ++i) {
     const Instruction* operand = instruction.operand(i);
-    // A concatenation of slices reads the sliced array instead of the slice, and the sliced array may be reduced
-    // already.
+    // A concatenation of slices reads the sliced array instead of the slice, and the sliced array may already be
+    // reduced.
     if (instruction.opcode() == Opcode::kConcatenate && operand->opcode() == Opcode::kSlice) return false;
     if (!operand->shape().is_array() || !IsLinearIn(instruction, i) || IsZero(*operand)) continue;
     if (DimsUse(array(First(operand)).sharding, axis)) return false;

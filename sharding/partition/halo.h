@@ -30,7 +30,7 @@ hlo::Instruction* IsIndexInRange(LocalBuilder& local, const SplitDim& split, con
 hlo::Instruction* SliceByPosition(LocalBuilder& local, hlo::Instruction* x, const SplitDim& split, const Dims& starts,
                                   int64_t size);
 
-// An array whose dimension `dim` is split, and of which a device needs elements of other shards.
+// An array whose dimension `dim` is split. A device needs elements of other shards.
 struct HaloFetch {
   LocalArray array;
   int64_t dim = 0;

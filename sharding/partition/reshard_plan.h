@@ -1,10 +1,10 @@
 // Plans how an array is resharded from one sharding to another with little communication. A plan depends only on the
 // mesh, the shape of the array and the shardings, not on instructions.
 //
-// A plan is a sequence of steps: slices first, because they send nothing, then reductions of partial results, then
-// all-to-alls and permutes of the small pieces, then all-gathers, and last the slices that were not possible before.
-// Shardy and GSPMD (Xu et al., "GSPMD: General and Scalable Parallelization for ML Computation Graphs", 2021) use the
-// same order. The plan that sends the fewest bytes is chosen from at most four candidates.
+// A plan is a sequence of steps. Slices come first, because they send nothing. They are followed by reductions of
+// partial results, by all-to-alls and permutes of the small pieces, by all-gathers, and by the slices that were not
+// possible before. Shardy and GSPMD (Xu et al., "GSPMD: General and Scalable Parallelization for ML Computation
+// Graphs", 2021) use the same order. The plan that sends the fewest bytes is chosen from at most four candidates.
 //
 // Example: f32[16,8] on the mesh "dp=2,tp=2".
 //

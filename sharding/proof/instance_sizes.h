@@ -19,8 +19,8 @@ struct InstanceSizes {
 
 // Small sizes that the shards divide in the same way as the program's sizes, evenly or with a remainder. Along windows,
 // the shards of the result also keep their offsets from the shards of the operand. Sizes that depend on each other or
-// on attributes are unchanged, and so are all sizes of an op that has no simple relation between its sizes (a gather,
-// for example). Nullopt if an array still has more than 4096 elements, or 65,536 if the op only moves elements.
+// on attributes are unchanged. If an op has no simple relation between its sizes (a gather, for example), all of its
+// sizes are unchanged. Nullopt if an array still has more than 4096 elements, or 65,536 if the op only moves elements.
 std::optional<InstanceSizes> SmallSizes(const ShardedModule& program, const hlo::Instruction& instruction,
                                         const SmallMesh& mesh);
 

@@ -15,8 +15,8 @@ namespace xlad::sharding {
 // Source: Shardy's pass apply-sharding-constraints.
 void RouteThroughConstraints(ShardedModule* module);
 
-// A constraint without open dimensions or priorities also decides the sharding of its operand, if the operand has no
-// annotation, is not a FlowValue::flow_target, and all constraints on it agree.
+// A constraint without open dimensions or priorities also decides the sharding of its operand. The operand must have no
+// annotation and must not be a FlowValue::flow_target, and all constraints on it must agree.
 void ApplyClosedConstraints(const ShardedModule& module, FlowGraph* graph);
 
 }  // namespace xlad::sharding

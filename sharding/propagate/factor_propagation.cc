@@ -20,9 +20,9 @@ struct Candidate {
 };
 
 // Whether a dimension of `size` that is a part of a larger factor (a slice's result, a padded operand) may be split
-// into as many shards as the factor. There are two cases: the shards divide the dimension evenly, or the dimension has
-// every second (third, ...) index of the factor, possibly without the last one, and the shards of both begin at the
-// same indices. Associative scans take slices of the second kind.
+// into as many shards as the factor. There are two cases. In the first, the shards divide the dimension evenly. In the
+// second, the dimension has every second (third, ...) index of the factor, possibly without the last one, and the
+// shards of both begin at the same indices. Associative scans take slices of the second kind.
 bool CanSplitAsFactor(int64_t factor, int64_t size, int64_t shards) {
   if (size == factor || size % shards == 0) return true;
   const int64_t stride = size == 0 ? 0 : factor / size;

@@ -45,8 +45,8 @@ OpRule DotRule(const hlo::Instruction& instruction) {
 }
 
 // The operands are lhs, rhs and the sizes of the groups. The ragged dimension of lhs is cut into groups whose sizes are
-// known only at run time, so it must be replicated, and so must the group dimension of rhs. There are three forms,
-// which differ in the ragged dimension (b is the batch, g the groups):
+// known only at run time. This dimension and the group dimension of rhs must therefore be replicated. There are three
+// forms, which differ in the ragged dimension (b is the batch, g the groups):
 //   free in lhs:  [b,m,k] x [g,b,k,n] -> [b,m,n]
 //   contracting:  [b,m,k] x [b,k,n] -> [g,b,m,n]
 //   batch:        the dimensions are those of a dot

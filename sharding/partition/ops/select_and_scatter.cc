@@ -86,8 +86,8 @@ tensor::Array OutsideMark(tensor::ElementType type) {
   return mark;
 }
 
-// Whether elements outside of the array may be marked by a NaN: the selection is a comparison of its two parameters
-// that is false if one of them is NaN.
+// Whether elements outside of the array may be marked by a NaN. The selection must be a comparison of its two
+// parameters that is false if one of them is NaN.
 bool CanMarkOutside(const Instruction& instruction) {
   const Instruction& root = *instruction.called()[0]->root();
   if (root.opcode() != hlo::Opcode::kCompare) return false;
