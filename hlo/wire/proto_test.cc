@@ -179,7 +179,7 @@ TEST(Proto, MessagesMayBeSplit) {
   EXPECT_EQ(ToText(message.SerializeAsString() + "\x1A" + length + pieces), ToText(ToProto(text)));
 }
 
-TEST(Proto, ReadsAModuleInsideAHloProto) {
+TEST(Proto, ReadsAModuleInsideAnHloProto) {
   hlo_proto::HloProto wrapper;
   *wrapper.mutable_hlo_module() = ToMessage(kCall);
   EXPECT_EQ(ToText(wrapper.SerializeAsString()), ToText(ToProto(kCall)));
