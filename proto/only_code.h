@@ -1,4 +1,4 @@
-// The check of an executable that replaces another one of the same program while it runs.
+// Checks an executable that replaces another executable of the same program while a job runs.
 #pragma once
 
 #include <google/protobuf/util/field_comparator.h>
@@ -13,8 +13,9 @@
 
 namespace xlad {
 
-// OK if only the code of the kernels differs. Then shards that run `now` can change to `next` between two steps and
-// keep their buffers, connections and collectives. Otherwise InvalidArgument with the first difference.
+// Returns OK if the executables differ only in the code of the kernels. Shards that run `now` can then change to `next`
+// between two steps and keep their buffers, connections and collectives. Otherwise returns InvalidArgument with the
+// first difference.
 inline absl::Status CheckOnlyCodeDiffers(const Executable& now, const Executable& next) {
   google::protobuf::util::DefaultFieldComparator comparator;
   comparator.set_treat_nan_as_equal(true);
