@@ -255,8 +255,8 @@ class EpollGate final : public AcceptGate {
   int max_unknown_ = 0;
   int listener_ = -1, epoll_ = -1, wake_ = -1;
   std::string address_;
-  // Set if the system had no descriptor or memory for a connection. Run then does not listen during its next poll. Used
-  // by the gate's thread only.
+  // Set if the system had no descriptor or memory for a connection. Run then stops listening during its next poll. Used
+  // only by the gate's thread.
   bool paused_ = false;
   std::atomic<bool> stopping_ = false;
   mutable std::mutex mutex_;  // Guards the lists, the maps and closed_early_.

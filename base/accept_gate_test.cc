@@ -17,7 +17,7 @@ namespace {
 
 using Connections = std::vector<std::unique_ptr<Connection>>;
 
-// Longer than any test takes, however busy the machine is.
+// Longer than any test takes, even on a busy machine.
 constexpr int64_t kLongMs = 600'000;
 constexpr AcceptGateOptions kPatient = {.first_byte_ms = kLongMs, .unknown_ms = kLongMs};
 
@@ -102,7 +102,7 @@ TEST_F(AcceptGateTest, TheOldestUnknownConnectionIsClosedAndKnownOnesStayOpen) {
   EXPECT_EQ(gate_->Counts().known, 1);
 }
 
-// The limits are kept exactly, also small ones.
+// Small limits are also exact.
 TEST_F(AcceptGateTest, SmallLimitsAreKept) {
   for (const int most : {1, 2, 3, 6, 15}) {
     Start({.max_connections = most, .first_byte_ms = kLongMs});

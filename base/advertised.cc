@@ -28,7 +28,7 @@ std::vector<std::string> OwnAddresses() {
     char host[NI_MAXHOST];
     const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     if (getnameinfo(at->ifa_addr, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST) != 0) continue;
-    if (absl::StrContains(host, '%')) continue;  // The address is valid on one link only.
+    if (absl::StrContains(host, '%')) continue;  // A link-local address with its interface.
     (family == AF_INET ? four : six).emplace_back(host);
   }
   four.insert(four.end(), six.begin(), six.end());

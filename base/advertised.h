@@ -1,4 +1,4 @@
-// Finds the address at which other machines reach a server of this machine.
+// Finds the address at which other machines reach a server on this machine.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace xlad {
 // Whether a server that listens on `host` listens on all addresses: "0.0.0.0", "::" or "".
 bool IsWildcard(absl::string_view host);
 
-// Returns the numeric addresses of the interfaces of this machine, IPv4 first. Addresses that are valid on one link
-// only are not included.
+// Returns the numeric addresses of this machine's interfaces, IPv4 first. IPv6 link-local addresses are not included.
 std::vector<std::string> OwnAddresses();
 
-// Returns the HOST:PORT at which other machines reach a server that listens on `bound`, another HOST:PORT. The port is
-// that of `bound`. The host is `advertise` (HOST or [IPV6]) if that is set, and otherwise the host of `bound`. If the
-// host of `bound` stands for all addresses (IsWildcard), the first address of this machine that is not on loopback is
-// returned instead. FailedPrecondition if there is no such address. InvalidArgument if `bound` or `advertise` is
-// malformed.
+// Returns the HOST:PORT at which other machines reach a server that listens on `bound` (HOST:PORT). The port is that of
+// `bound`. The host is the first of these that applies:
+//   - `advertise` (HOST or [IPV6]), if it is not empty
+//   - the host of `bound`, unless it stands for all addresses (IsWildcard)
+//   - this machine's first address that is not on loopback
+// FailedPrecondition if none applies. InvalidArgument if `bound` or `advertise` is malformed.
 absl::StatusOr<std::string> AddressForOthers(const std::string& bound, const std::string& advertise);
 
 }  // namespace xlad

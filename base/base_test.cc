@@ -224,8 +224,8 @@ TEST(Network, PortInUseIsAlreadyExists) {
   EXPECT_NE(std::string(second.status().message()).find(listener->Address()), std::string::npos);
 }
 
-// Signals that arrive while a connection is not established must not end the attempt. The queue of the listener is
-// full, so that the system drops further attempts.
+// Signals that arrive while a connection is being established must not end the attempt. The listener's queue is full,
+// so the system drops further attempts.
 TEST(Network, ASignalDoesNotEndADial) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in any{};
@@ -307,7 +307,7 @@ TEST(Subprocess, ReturnsOutputCrashesAndTimeouts) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(RunChild({"/bin/sleep", "1000"}, "", limits).status()));
 }
 
-// A child that has closed its outputs still receives its input, and can still time out and be cancelled.
+// A child that has closed its outputs still receives its input, and can still time out or be canceled.
 TEST(Subprocess, WaitsForTheEndOfAChildThatClosesItsOutputs) {
   const TestFolder folder;
   const std::string path = JoinPath(folder.path(), "input_of_child");
@@ -362,7 +362,7 @@ TEST(Subprocess, HasALimitOfOutput) {
                          "/bin/cat was killed because it wrote more than 100000 bytes to standard output"));
 }
 
-// The copy of this test replaces its own file, as an upgrade does while a daemon runs, and starts a child.
+// A copy of this test program replaces its own file, as an upgrade does while a daemon runs, and then starts a child.
 TEST(Subprocess, TheOwnProgramIsThatOfTheProcessAndNotThatOfTheFile) {
   const std::string path = OwnExecutablePath();
   const std::string name = "Subprocess.TheOwnProgramIsThatOfTheProcessAndNotThatOfTheFile";

@@ -5,8 +5,8 @@
 
 namespace xlad {
 
-// Returns the build id of the running program. If it has none, returns the size and modification time of its file,
-// `program_path`.
+// Returns the running program's GNU build id in hexadecimal. If the program has none, returns the size and modification
+// time of its file, `program_path`.
 std::string BuildId(const std::string& program_path);
 
 }  // namespace xlad

@@ -1,4 +1,4 @@
-// The limits of the control group (cgroup v2) that this process is in.
+// Reads the limits of this process's control group (cgroup v2).
 #pragma once
 
 #include <string>
@@ -13,8 +13,9 @@ namespace xlad {
 // group that has the file. Does nothing if the process is not in a group of version 2.
 void ForEachCgroupFile(absl::string_view file, absl::FunctionRef<void(absl::string_view)> visit);
 
-// Returns the paths of the group and of the enclosing groups, each once, below /sys/fs/cgroup, given the contents of
-// /proc/self/cgroup: "0::/a/b" is "/a/b", "/a" and "". Empty if there is no group of version 2.
+// Returns the paths, relative to /sys/fs/cgroup, of a process's group and its enclosing groups. `membership` is the
+// contents of /proc/self/cgroup: for "0::/a/b", the paths are "/a/b", "/a" and "". Empty if there is no group of
+// version 2.
 std::vector<std::string> GroupsIn(absl::string_view membership);
 
 }  // namespace xlad

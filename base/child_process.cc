@@ -90,7 +90,7 @@ class Communication {
   void WriteInput() {
     const ssize_t n = write(in_.write_end.get(), input_.data(), input_.size());
     if (n > 0) input_.remove_prefix(n);
-    // On an error the child has closed its input; its output contains the reason.
+    // After an error, the child has closed its input, and its output contains the reason.
     if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = {};
   }
 

@@ -1,6 +1,6 @@
 // Child processes. A ChildProcess, such as a worker of a local cluster, runs concurrently with this process. RunChild
-// runs a child that turns one input into one output. The compiler runs in this way, so that a crash, a hang or a lack
-// of memory in it is only an error of one job.
+// runs a child that turns one input into one output. The compiler runs in this way: if it crashes, hangs or runs out of
+// memory, only one job fails.
 //
 // Every child is in its own process group, so Ctrl-C on the terminal signals only this process. The kernel kills a
 // child when this process or the thread that started it ends (base/spawn.h). If the program of a child cannot be
@@ -40,7 +40,7 @@ class ChildProcess {
   bool HasEnded();
   // Returns "exit code 1", "signal 9 (Killed)" or "still running", according to the last HasEnded or WaitFor.
   std::string HowEnded() const;
-  // Waits at most timeout_ms until the process has ended. Returns whether it has.
+  // Waits at most timeout_ms for the process to end. Returns whether it has ended.
   bool WaitFor(int64_t timeout_ms);
 
  private:
@@ -68,11 +68,11 @@ class CancelSignal {
 };
 
 struct ChildLimits {
-  int64_t timeout_ms = 600'000;  // The limit on the time until the child has ended and its outputs are closed.
+  int64_t timeout_ms = 600'000;  // The time within which the child must end and its outputs must be closed.
   int64_t memory_bytes = 0;  // The limit on the address space (RLIMIT_AS), or 0 for none.
   int64_t cpu_seconds = 0;   // The limit on the processor time of all threads of the child together, or 0 for none.
   int64_t output_bytes = int64_t{2} << 30;  // The limit on standard output, which this process keeps in memory.
-  int nice = 0;  // Added to the niceness of the child (setpriority(2)); a nice child gets less processor time.
+  int nice = 0;  // Added to the niceness of the child (setpriority(2)); a nicer child gets less processor time.
   CancelSignal* cancel = nullptr;  // If it is raised before the child has ended, the child is killed. May be null.
 };
 
@@ -83,10 +83,10 @@ struct ChildResult {
   std::string errors;  // The last 64 KiB of standard error.
 };
 
-// Runs `argv` (argv[0] is a path) on `input` and waits until the child has ended. A child that fails is a result, not
-// an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it was killed because of
-// the signal, ResourceExhausted if it was killed because of output_bytes, or if the system cannot create another pipe
-// or process. Makes this process ignore SIGPIPE. Thread-safe.
+// Runs `argv` (argv[0] is a path) with `input` as its standard input and waits until the child has ended. A child that
+// fails is a result, not an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it
+// was killed because `cancel` was raised, ResourceExhausted if it was killed because of output_bytes or if the system
+// cannot create another pipe or process. Makes this process ignore SIGPIPE. Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 }  // namespace xlad

@@ -1,4 +1,4 @@
-// Searches in small containers (dimension lists, operand lists, names), by comparing one element after the other.
+// Linear searches in small containers (dimension lists, operand lists, names).
 #pragma once
 
 #include <algorithm>

@@ -17,16 +17,16 @@ std::vector<uint64_t> AffinityMask();
 // read it.
 double CpuQuota();
 
-// Returns the number of cores that this process can use all the time, with a thread on each: those of the affinity
-// mask, but not more than the quota, rounded down. At least 1.
+// Returns the number of threads that can run all the time, each on its own core: the number of cores in the affinity
+// mask, but at most the quota rounded down. At least 1.
 int UsableCores();
 
-// Returns the number of threads with which a computation uses all of the processor time that this process gets: as
-// UsableCores, but the quota is rounded up. With a quota of 1.5 cores, two threads do more work than one, although they
-// have to pause.
+// Returns the number of threads that a computation needs to use all of this process's processor time. This is
+// UsableCores, but with the quota rounded up: with a quota of 1.5 cores, two threads do more work than one, although
+// the kernel pauses them at times.
 int UsableThreads();
 
-// Both numbers for `cores` in the affinity mask.
+// The same numbers for an affinity mask of `cores` cores and a quota of `quota` cores.
 int UsableCoresOf(int cores, double quota);
 int UsableThreadsOf(int cores, double quota);
 

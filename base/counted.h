@@ -1,4 +1,4 @@
-// The number of things in a message.
+// Counts in messages, with the noun in the singular or plural.
 #pragma once
 
 #include <cstdint>

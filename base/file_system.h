@@ -25,7 +25,7 @@ class File {
   virtual absl::StatusOr<int64_t> Size() const = 0;
   // Fills `out` with the bytes from `offset`. DataLoss if the file has too few bytes.
   virtual absl::Status Read(int64_t offset, absl::Span<std::byte> out) const = 0;
-  // Adds bytes at the end. After an error, an unknown part of them may have been written.
+  // Adds bytes at the end. After an error, any part of them may have been written.
   virtual absl::Status Append(absl::string_view bytes) = 0;
   // Returns when the contents are on disk (fsync). After an error, the contents are undefined: do not call Sync again,
   // but write the file again.

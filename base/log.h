@@ -33,11 +33,11 @@ inline void LogError(absl::string_view message, std::initializer_list<LogField> 
 
 void SetLogLevel(LogLevel level);
 
-// Adds these fields to every later line of this process, except for keys that the line has itself. They replace the
-// fields of an earlier call.
+// Adds these fields to every later line of this process. A field of the line itself with the same key takes precedence.
+// Replaces the fields of an earlier call.
 void SetLogContext(std::vector<std::pair<std::string, std::string>> fields);
-// Returns whether lines are text. SetLogsText replaces the choice that is made from terminal and environment, for a
-// child that logs through its parent.
+// Returns whether lines are text. SetLogsText overrides the choice made from the terminal and the environment. It is
+// for a child that logs through its parent.
 bool LogsText();
 void SetLogsText(bool text);
 

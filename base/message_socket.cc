@@ -119,7 +119,8 @@ absl::StatusOr<std::optional<MessageSocket::Message>> MessageSocket::TryReceive(
   while (true) {
     XLAD_ASSIGN_OR_RETURN(std::optional<Message> message, TakeMessage());
     if (message.has_value()) return message;
-    // The message is not complete. If it could get more bytes, it might be given the descriptor of a later message.
+    // The next message is not complete, and the last read lost a descriptor. After more reads, the message could be
+    // given the descriptor of a later one.
     if (descriptor_is_lost_) return DescriptorLost();
     received_.erase(0, std::exchange(taken_, 0));
     char buffer[64 << 10];

@@ -21,9 +21,9 @@
 namespace xlad {
 namespace {
 
-// If another machine has been silent for this time, a connection to it is closed. The time is longer than the 10 s
-// after which a coordinator counts a worker as lost. A coordinator that can be reached is therefore the first to report
-// the lost worker.
+// If another machine has been silent for this time, connections to it are closed. The time is longer than the 10 s
+// after which a coordinator counts a worker as lost. If the coordinator can be reached, it is therefore the first to
+// report that the worker is lost.
 constexpr int64_t kMaxSilenceMs = 12'000;
 
 struct Addresses {
@@ -97,8 +97,8 @@ class TcpConnection final : public Connection {
 
   std::string Peer() const override { return peer_; }
 
-  // The kernel also sends probes while the peer's receive buffer is full. These probes are not counted: the pauses
-  // between them grow even if each of them is answered.
+  // The kernel also sends probes while the peer's receive buffer is full. These probes do not count as awaited, because
+  // the pauses between them grow even if each probe is answered.
   Answers GetAnswers() const override {
     tcp_info info{};
     socklen_t size = sizeof info;
@@ -110,9 +110,9 @@ class TcpConnection final : public Connection {
   }
 
  private:
-  // The kernel of the peer's machine answers probes and acknowledges data even if its process is busy. A machine
-  // without power or without its link does neither. Without these options, this would be noticed only after 15 minutes.
-  // A stopped process whose buffer stays full for kMaxSilenceMs also counts as silent.
+  // The kernel of the peer's machine answers probes and acknowledges data even if the peer's process is busy. A machine
+  // that has lost power or its link does neither. Without these options, such a loss would be noticed only after 15
+  // minutes. A stopped process whose receive buffer stays full for kMaxSilenceMs also counts as silent.
   void LimitSilence() {
     const std::pair<int, int> options[] = {{TCP_USER_TIMEOUT, static_cast<int>(kMaxSilenceMs)},  // For data in transit.
                                            {TCP_KEEPIDLE, 1},  // In seconds, for connections without data in transit.

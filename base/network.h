@@ -14,10 +14,10 @@
 
 namespace xlad {
 
-// The kernel's information about the answers of another machine. A kernel also answers for processes that are busy or
-// stopped.
+// What this machine's kernel knows about the TCP answers (acknowledgments) of another machine. The kernel of the other
+// machine also answers while its process is busy or stopped.
 struct Answers {
-  bool awaited = false;     // Data or probes have been sent that have not been answered yet.
+  bool awaited = false;     // Whether data or probes that were sent have not been answered yet.
   int64_t last_ms_ago = 0;  // The time since the last answer arrived.
 };
 
@@ -59,12 +59,12 @@ class Network {
   // reason. Messages contain the address.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) = 0;
   // Connects within timeout_ms, or returns Unavailable. Tries all addresses of the host. InvalidArgument as in Listen.
-  // Looking up the name of a host is not limited by timeout_ms.
+  // timeout_ms does not limit the lookup of the host's name.
   virtual absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) = 0;
 };
 
-// Returns TCP with TCP_NODELAY, on the system's clock. Connections to another machine that does not answer for 12 s
-// become Unavailable. The object exists until the process ends.
+// Returns TCP with TCP_NODELAY, on the system's clock. If another machine does not answer for 12 s, the connections to
+// it fail with Unavailable. The object exists until the process ends.
 Network& TcpNetwork();
 
 // Takes ownership of a connected stream socket, for example one that another process accepted. `peer` is for messages.

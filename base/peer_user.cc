@@ -82,7 +82,7 @@ std::string TableText(const Address& address) {
   return absl::AsciiStrToUpper(absl::StrCat(text, ":", absl::Hex(address.port, absl::kZeroPad4)));
 }
 
-// Finds the connection in the kernel's table of all connections, which is text.
+// Finds the owner of the client's socket in the kernel's text table of all TCP connections.
 absl::StatusOr<uid_t> ReadTable(const Address& client, const Address& server) {
   XLAD_ASSIGN_OR_RETURN(const std::string table,
                         RealFileSystem().Read(client.family == AF_INET ? "/proc/self/net/tcp" : "/proc/self/net/tcp6"));

@@ -30,9 +30,9 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #define SYS_fchmodat2 452  // Added in Linux 6.6. x86-64 and ARM64 have the same number.
 #endif
 
-// The system calls that fail. Reading and writing open descriptors, mapping memory and starting threads are still
-// allowed. io_uring is forbidden because it can do the work of some of the other calls. ioctl and some commands of
-// fcntl (below) are forbidden because they can make the kernel send signals to other processes.
+// The system calls that are forbidden. Reading and writing open descriptors, mapping memory and starting threads are
+// still allowed. io_uring is forbidden because it can replace several of the other calls. ioctl and some commands of
+// fcntl (see ForbidCalls) are forbidden because they can make the kernel send signals to other processes.
 constexpr int kForbidden[] = {
     // Calls for the network, programs and other processes.
     SYS_socket, SYS_socketpair, SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4, SYS_sendto, SYS_sendmsg,
@@ -58,7 +58,7 @@ constexpr int kForbidden[] = {
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 
-// A filter program that the kernel runs for each system call (seccomp(2)). It allows every call that no rule refuses.
+// A BPF program that the kernel runs for each system call (seccomp(2)). It allows every call that no rule refuses.
 class CallFilter {
  public:
   CallFilter() {
@@ -120,8 +120,8 @@ class CallFilter {
 absl::Status ForbidCalls() {
   CallFilter filter;
   for (const int call : kForbidden) filter.Forbid(call);
-  // Threads may be started, but not processes, and therefore namespaces cannot be created. A filter cannot read the
-  // arguments of clone3, which are in memory. If clone3 fails with ENOSYS, the C library uses clone.
+  // Threads may be started, but not processes; namespaces therefore cannot be created either. A filter cannot read the
+  // arguments of clone3, because they are in memory. If clone3 fails with ENOSYS, the C library uses clone.
   filter.AllowOnlyIf(SYS_clone, 0, BPF_JSET, CLONE_THREAD);
   filter.Forbid(SYS_clone3, kUnknown);
   // Signals may be sent only to threads of this process. abort() needs this.
@@ -130,8 +130,8 @@ absl::Status ForbidCalls() {
   return filter.Apply();
 }
 
-// Returns the number of threads of this process, or 1 if the kernel does not report it. ThreadSanitizer has a thread of
-// its own.
+// Returns the number of threads of this process, or 1 if the kernel does not report it. Also returns 1 under
+// ThreadSanitizer, which always runs a thread of its own.
 int64_t CountThreads() {
 #if defined(__SANITIZE_THREAD__)
   return 1;
@@ -143,7 +143,7 @@ int64_t CountThreads() {
   return std::max<int64_t>(threads, 1);
 }
 
-// Adds a rule that files below `folder` may be read. If it cannot be added, they cannot be read.
+// Adds a rule that files below `folder` may be read. If the rule cannot be added, they cannot be read.
 void AllowReading(int rules, const std::string& folder) {
   landlock_path_beneath_attr below{};
   below.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE;
@@ -153,7 +153,7 @@ void AllowReading(int rules, const std::string& folder) {
   close(below.parent_fd);
 }
 
-// If `readable_folder` is empty, no rule allows anything.
+// Forbids all access to files, except that files below `readable_folder` may be read if it is not empty.
 absl::Status ForbidFiles(const std::string& readable_folder) {
   const auto failure = [] { return absl::UnimplementedError(absl::StrCat("Landlock: ", std::strerror(errno))); };
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);

@@ -1,4 +1,4 @@
-// Each attempt runs in a process of its own, because a sandbox cannot be left.
+// Each attempt runs in its own process, because a process cannot leave the sandbox.
 #include "base/sandbox.h"
 
 #include <fcntl.h>
@@ -100,7 +100,7 @@ TEST(Sandbox, NewProcessesAndNamespacesAreRefused) {
   ExpectExit([] { return fork(); });
 }
 
-// Each call is refused on a file that this process may change outside of the sandbox.
+// The calls are made on a file that this process may change outside of the sandbox.
 TEST(Sandbox, PropertiesOfFilesCannotBeChanged) {
   const std::string path = absl::StrCat(testing::TempDir(), "/xlad-sandbox-properties-", getpid());
   const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);

@@ -7,7 +7,8 @@
 
 namespace xlad {
 
-// Compares in a time that depends only on the lengths. An attacker cannot infer the contents by measuring the time.
+// Whether two secrets are equal. The time of the comparison depends only on their lengths (a constant-time comparison),
+// so an attacker cannot infer the contents by measuring it.
 inline bool SameSecret(absl::string_view a, absl::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned char difference = 0;

@@ -1,4 +1,4 @@
-// A clock with a known error, for tests of code that must work although clocks differ.
+// A clock with a known error, for tests of code that must work even if the clocks of processes differ.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace xlad {
 
-// How far a clock is ahead, and by how many millionths it is too fast.
+// The error of a clock.
 struct ClockSkew {
-  int64_t offset_ns = 0;
-  double ppm = 0;
+  int64_t offset_ns = 0;  // How far the clock is ahead.
+  double ppm = 0;         // By how many parts per million the clock is too fast.
 };
 
-// Thread-safe. `clock` must outlive this object. If two processes skew the same clock equally, they get the same time.
+// Thread-safe. `clock` must outlive this object. Two processes that skew the same clock equally get the same time.
 class SkewedClock final : public Clock {
  public:
   SkewedClock(const Clock* clock, const ClockSkew& skew) : clock_(*clock), skew_(skew) {}

@@ -20,7 +20,7 @@ namespace {
 int ConnectBefore(int fd, const addrinfo& to, int64_t deadline_ns) {
   if (connect(fd, to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
-  // SO_ERROR is 0 also while the connection is not established. It has a meaning only after poll has returned 1.
+  // SO_ERROR is also 0 while the connection is being established. It is meaningful only after poll has returned 1.
   pollfd ready{fd, POLLOUT, 0};
   int n = -1;
   while (n < 0) {

@@ -15,9 +15,9 @@ namespace xlad {
 // kinds of addresses.
 std::string SocketAddressText(const sockaddr_storage& address, socklen_t size);
 
-// Connects to one of the addresses of a host, a nonempty list of getaddrinfo. Tries them in order, each for an equal
-// share of the remaining time. Returns the connected socket, which the caller owns. It is blocking and close-on-exec.
-// Unavailable with the system's reason for the last address if no address accepts the connection.
+// Connects to one of the addresses of a host: a nonempty list that getaddrinfo returned. Tries them in order, each for
+// an equal share of the remaining time. Returns the connected socket, which the caller owns. It is blocking and
+// close-on-exec. If no address accepts the connection, returns Unavailable with the system's reason for the last one.
 absl::StatusOr<int> ConnectToAny(const addrinfo& addresses, int64_t timeout_ms);
 
 }  // namespace xlad

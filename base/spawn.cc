@@ -32,7 +32,7 @@ void Give(int from, int to) {
   }
 }
 
-// What the child executes: lists of strings that end with null.
+// The program that the child executes. Both lists end with a null pointer.
 struct Program {
   const char* path;
   char* const* argv;

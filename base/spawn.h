@@ -1,4 +1,4 @@
-// Starts another program in a new process. All kinds of child processes use this (base/child_process.h).
+// Starts another program in a new process. All child processes are started in this way (base/child_process.h).
 #pragma once
 
 #include <sys/types.h>
@@ -20,17 +20,17 @@ struct Pipe {
 // The descriptor that a child has for SpawnOptions::channel.
 inline constexpr int kChannelDescriptor = 3;
 
-// The program that this process executes. Unlike the path of its file, this name is valid after the file was replaced
-// or removed. A child with this program as argv[0] is of the same build as this process, and has OwnExecutablePath() as
-// argv[0].
+// The program that this process executes. Unlike the path of its file, this name stays valid when the file is replaced
+// or removed. If SpawnOptions::argv[0] is kOwnProgram, the child is of the same build as this process, and its argv[0]
+// is OwnExecutablePath().
 inline constexpr char kOwnProgram[] = "/proc/self/exe";
 
-// Returns the path of the file that this process executes. The system adds " (deleted)" if the file was removed.
+// Returns the path of the file that this process executes. The path ends with " (deleted)" if the file was removed.
 std::string OwnExecutablePath();
 
 struct SpawnOptions {
   std::vector<std::string> argv;  // argv[0] is a path, unless `program` is set.
-  std::string program = {};       // The path of the program. Empty for argv[0].
+  std::string program = {};       // The path of the program. If empty, argv[0] is the path.
   // Descriptors of this process that become the child's standard streams. If `input` is -1, the child reads /dev/null.
   // If `output` or `errors` is -1, the child shares that stream of this process.
   int input = -1;
@@ -39,7 +39,7 @@ struct SpawnOptions {
   // Whether the child also inherits all other descriptors of this process that are not close-on-exec.
   bool keeps_descriptors = false;
   int channel = -1;  // Becomes kChannelDescriptor in the child. -1 if there is no channel.
-  // Environment variables "NAME=VALUE" that the child has besides those of this process.
+  // Environment variables ("NAME=VALUE") that the child has in addition to those of this process.
   std::vector<std::string> variables;
   // Limits of the child, or 0 for none: its address space (RLIMIT_AS) in bytes, and its processor time in seconds.
   int64_t memory_bytes = 0;
@@ -54,8 +54,8 @@ struct SpawnedProcess {
 };
 
 // Starts a program. The child is in its own process group, so Ctrl-C on the terminal signals only this process. It
-// writes no core file, and has only those descriptors of this process that are in the options, unless keeps_descriptors
-// is set. It is killed when the thread that calls Spawn ends, which includes the end of this process. If the program
+// writes no core file. Unless keeps_descriptors is set, it inherits only the descriptors that the options name. The
+// kernel kills it when the thread that called Spawn ends, and therefore also when this process ends. If the program
 // cannot be executed, the child exits with code 127. ResourceExhausted if the system cannot create another process.
 // Thread-safe.
 absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);

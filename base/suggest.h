@@ -9,8 +9,8 @@
 namespace xlad {
 
 // Returns the candidate with the smallest Levenshtein distance from `name`, or "" if there is no plausible one. A
-// distance is implausible if it is more than 2 and more than a third of the length of `name`, or as large as if all
-// characters were different. Names of more than 200 bytes have no suggestion.
+// candidate is plausible if its distance is at most 2 or at most a third of the length of `name`, and less than the
+// length of the longer of the two names. There is no suggestion for a name of more than 200 bytes.
 std::string NearestName(absl::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace xlad

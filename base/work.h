@@ -1,5 +1,5 @@
-// A counter of work, for tests that compare how the work of an algorithm grows with its input. Times would depend on
-// the machine.
+// Counts the work of algorithms, for tests of how the work grows with the input. Unlike times, the counts do not depend
+// on the machine.
 //
 // Algorithms over whole programs call CountWork in their innermost loops: once for each instruction, value or edge that
 // they visit. A test reads the difference of WorkOfThread before and after a call.

@@ -12,7 +12,7 @@
 
 namespace xlad {
 
-// Makes an empty folder, and removes it with all that is in it.
+// Makes an empty folder. The destructor removes the folder and its contents.
 class TestFolder {
  public:
   TestFolder() { XLAD_CHECK(mkdtemp(path_.data()) != nullptr) << path_; }
