@@ -1,7 +1,8 @@
 // A join file: everything that a client or a worker needs to reach a coordinator, in one file of mode 0600.
 //
-// It is a text file with the token in the first line, the address in the second line, and then the certificate of the
-// authority. It can therefore also be used as a token file (the first line) and as a file of certificates (PEM).
+// It is a text file with the token in the first line, the address in the second line, and the authority's certificate
+// in the following lines. It can therefore also be used as a token file (the first line) and as a file of certificates
+// (PEM).
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@ namespace xlad::security {
 
 struct JoinFile {
   std::string address;    // HOST:PORT of the coordinator.
-  std::string authority;  // The certificate that signs the coordinator's, as PEM.
+  std::string authority;  // The certificate of the authority that signed the coordinator's certificate, as PEM.
   std::string token;
 };
 

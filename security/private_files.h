@@ -1,4 +1,4 @@
-// Files with secrets. From their creation on, only their owner can read them.
+// Files with secrets. Only their owner can read them, from the moment of their creation.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace xlad::security {
 
-// Makes a folder with mode 0700, and its parents. An existing folder gets that mode.
+// Makes a folder with mode 0700, and its missing parents. Sets this mode if the folder exists.
 absl::Status MakePrivateFolder(const std::string& folder);
 
-// Replaces the file atomically, with mode 0600. Readers get either the old or the new contents. An error leaves the old
-// contents and no other file. Unavailable if a call of the file system fails.
+// Replaces the file atomically, with mode 0600. Readers get either the old or the new contents. After an error, the file
+// is unchanged and no temporary file is left. Unavailable if a call of the file system fails.
 absl::Status WritePrivateFile(const std::string& path, const std::string& contents);
 
 }  // namespace xlad::security

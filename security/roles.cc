@@ -50,8 +50,8 @@ const std::vector<CallRule>& CallRules() {
       {"DrainWorker", kNo, kNo, kNo, kAll},
       {"UndrainWorker", kNo, kNo, kNo, kAll},
       {"Backup", kNo, kNo, kNo, kAll},
-      // Blobs are named by the SHA-256 of their contents. A caller who can name a blob has its contents, or has got the
-      // name from its own job.
+      // Blobs are named by the SHA-256 of their contents. A caller who knows the name of a blob has either its contents
+      // or a job of its own that refers to the blob.
       {"HasBlobs", kNo, kAll, kAll, kAll},
       {"PutBlob", kNo, kAll, kAll, kAll},
       {"GetBlob", kNo, kAll, kAll, kAll},

@@ -1,5 +1,5 @@
-// Which roles may make which calls. One table decides this, and calls that are not in it are denied.
-// docs/reference/security.md shows the table.
+// Which roles may make which calls: one table, which docs/reference/security.md shows. Calls that are not in the table
+// are denied.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace xlad::security {
 
 enum class Role {
   kReader,     // May see all jobs and workers.
-  kSubmitter,  // May submit jobs and open sessions. May see, change and stop those of its user.
+  kSubmitter,  // May submit jobs and open sessions, and may see, change and stop those of its user.
   kWorker,     // May run attempts.
   kOperator,   // May make all calls except Attach, the call with which a worker connects.
   kOwner,      // May make all calls: the user who runs the coordinator, or a caller with its shared token.
@@ -29,19 +29,19 @@ enum class Access {
   kAll,
 };
 
-// `call` is the name of a method, such as "SubmitJob", or "grpc.health.v1.Health/Watch" if it is not one of the
-// coordinator's own service. kDenied for calls that are not in the table.
+// `call` is METHOD for a method of the coordinator's own service ("SubmitJob"), and SERVICE/METHOD for a method of
+// another service ("grpc.health.v1.Health/Watch"). kDenied for calls that are not in the table.
 Access AccessTo(absl::string_view call, Role role);
 
+// A row of the table: the access of each role, `op` for operators. Owners have access to all calls in the table.
 struct CallRule {
   const char* call;
   Access reader, submitter, worker, op;
 };
 const std::vector<CallRule>& CallRules();
 
-// The caller.
 struct Caller {
-  std::string user;  // The user who owns what the caller submits. Empty for kOwner.
+  std::string user;  // The user who owns the caller's jobs and sessions. Empty for kOwner.
   Role role = Role::kOwner;
 };
 

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t kMinKeyBytes = 16;
 constexpr size_t kChunkBytes = 64 << 10;
-// TLS_AES_128_GCM_SHA256, the cipher that every implementation of TLS 1.3 has. It also determines the hash to which a
-// pre-shared key is bound.
+// TLS_AES_128_GCM_SHA256, the cipher suite that every implementation of TLS 1.3 has. It also determines the hash to
+// which a pre-shared key is bound.
 constexpr unsigned char kCipher[2] = {0x13, 0x01};
 
 using Tls = std::unique_ptr<SSL, OpensslDeleter<SSL_free>>;
@@ -59,7 +59,7 @@ int OfferKey(SSL* tls, const EVP_MD* /*hash*/, const unsigned char** name, size_
   return *session != nullptr ? 1 : 0;
 }
 
-// If the name differs, no key is found, and the handshake fails later because the server has no certificate.
+// If the name differs, finds no key; the handshake then fails later, because the server has no certificate.
 int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** session) {
   const auto* key = static_cast<const SharedKey*>(SSL_get_ex_data(tls, KeyIndex()));
   const bool found = key->name == std::string(reinterpret_cast<const char*>(name), size);
@@ -67,8 +67,8 @@ int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** sess
   return !found || *session != nullptr ? 1 : 0;
 }
 
-// The encrypted bytes between OpenSSL and the inner connection. OpenSSL's memory BIO would copy them once more in each
-// direction.
+// The encrypted bytes between OpenSSL and the inner connection. Compared with OpenSSL's memory BIO, this saves a copy in
+// each direction.
 struct Wire {
   absl::Span<const std::byte> received;  // Bytes from the peer that OpenSSL has not read.
   std::string unsent;                    // Bytes that OpenSSL has written.
@@ -151,7 +151,7 @@ class SecureConnection final : public SecuredConnection {
       const int done = SSL_do_handshake(tls_.get());
       const int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls_.get(), done);
       const std::string why = done == 1 ? "" : LibraryText();
-      // If the handshake has failed, this is the alert that tells the other side why.
+      // After a failed handshake, the unsent bytes are the alert that tells the other side why.
       const absl::Status sent = Send(std::exchange(wire_.unsent, ""));
       if (done == 1) return sent;
       if (error != SSL_ERROR_WANT_READ) {
@@ -197,8 +197,8 @@ class SecureConnection final : public SecuredConnection {
     return absl::OkStatus();
   }
 
-  // Writes all bytes or reports none as written. If a record is written in part, its rest is kept. A later call with
-  // the same bytes continues the record. Until then, nothing else can be written.
+  // Writes all bytes, or reports that none are written. If a record is written in part, its rest is kept, and a later
+  // call with the same bytes continues the record. Until then, nothing else can be written.
   absl::StatusOr<size_t> TryWrite(absl::Span<const std::byte> bytes) override {
     const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
     if (!writing.owns_lock()) return 0;
@@ -222,7 +222,7 @@ class SecureConnection final : public SecuredConnection {
     return inner_->Write({reinterpret_cast<const std::byte*>(encrypted.data()), encrypted.size()});
   }
 
-  // Replaces `encrypted` by the encrypted bytes. The memory of the old value is used for the next bytes.
+  // Replaces `encrypted` by the encrypted bytes. The memory of its old value is reused for the next bytes.
   absl::Status Encrypt(absl::Span<const std::byte> bytes, std::string* encrypted) {
     encrypted->clear();
     const std::lock_guard<std::mutex> lock(tls_mutex_);
@@ -235,7 +235,7 @@ class SecureConnection final : public SecuredConnection {
     return absl::OkStatus();
   }
 
-  // Blocks until bytes have arrived. Called by the reader only, when OpenSSL has read all bytes of before.
+  // Blocks until bytes have arrived. Called only by the reading thread, when OpenSSL has read all earlier bytes.
   absl::Status ReceiveEncrypted() {
     XLAD_ASSIGN_OR_RETURN(const size_t n, inner_->Read(absl::MakeSpan(received_)));
     const std::lock_guard<std::mutex> lock(tls_mutex_);
@@ -252,7 +252,7 @@ class SecureConnection final : public SecuredConnection {
   std::mutex tls_mutex_;    // Guards tls_ and wire_.
   Wire wire_;               // Declared before tls_, which uses it.
   Tls tls_;
-  std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used by the reader only.
+  std::vector<std::byte> received_ = std::vector<std::byte>(kChunkBytes);  // Used only by the reading thread.
 };
 
 absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, absl::string_view key,
@@ -261,7 +261,7 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
     return absl::InvalidArgumentError(
         absl::StrCat("found a key of ", key.size(), " bytes, expected at least ", kMinKeyBytes));
   }
-  // The derived key is used for this purpose only, and has the length of the hash.
+  // The key for TLS is derived from `key` and a label. It is used only for this purpose, and has the length of the hash.
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   const std::string labeled = absl::StrCat("xlad data plane\n", key);

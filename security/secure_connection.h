@@ -16,16 +16,16 @@
 
 namespace xlad::security {
 
-// A secured connection uses the Connection from which it was made. If it does not own that connection, the connection
-// must outlive it.
+// A secured connection uses an inner Connection, from which it was made and which must outlive it.
 class SecuredConnection : public Connection {
  public:
+  // Takes ownership of the inner connection, which is then destroyed with this one.
   virtual void Own(std::unique_ptr<Connection> inner) = 0;
 };
 
-// Both functions return when the handshake is done, which takes one round trip. Errors: Unauthenticated if the other
-// side has another key or context, or does not speak TLS 1.3; Unavailable or Cancelled if the connection ends.
-// InvalidArgument for a key of fewer than 16 bytes. Shutdown of `inner` releases a thread that waits in one of them.
+// Both functions return when the handshake is done, which takes one round trip. Unauthenticated if the other side has
+// another key or context, or does not speak TLS 1.3. Unavailable or Cancelled if the connection ends. InvalidArgument
+// for a key of fewer than 16 bytes. inner->Shutdown() wakes a thread that is blocked in one of these functions.
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureClient(Connection* inner, absl::string_view key,
                                                                 absl::string_view context);
 absl::StatusOr<std::unique_ptr<SecuredConnection>> SecureServer(Connection* inner, absl::string_view key,

@@ -1,4 +1,4 @@
-// TLS over real sockets between two threads: bytes, wrong keys, other protocols, changed bytes.
+// TLS over real sockets between two threads: transferred bytes, wrong keys, plaintext, and changed bytes.
 #include "security/secure_connection.h"
 
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ TEST(SecureConnection, CarriesBytesInBothDirectionsAtOnce) {
   ASSERT_TRUE(secured.server.ok()) << secured.server.status();
   Connection* const a = secured.client->get();
   Connection* const b = secured.server->get();
-  // The data is larger than the buffers of the sockets, so each side has to read while the other side writes.
+  // The data is larger than the buffers of the sockets, so each side must read while the other side writes.
   const auto random = SeededRandom(7);
   std::string data(9'000'001, '\0');
   for (char& c : data) c = static_cast<char>(random->Next());
@@ -115,7 +115,7 @@ TEST(SecureConnection, PlaintextIsRefused) {
   EXPECT_TRUE(absl::IsUnavailable(SecureServer(pair.server.get(), kKey, "c").status()));
 }
 
-// A man in the middle. Forwards all bytes, changes one of them, and records what it forwards.
+// A man in the middle. Forwards all bytes, flips one bit of byte `change` (none if -1), and records what it forwards.
 class Relay {
  public:
   Relay(std::unique_ptr<Connection> from, std::unique_ptr<Connection> to, int64_t change)

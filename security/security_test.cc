@@ -142,7 +142,7 @@ TEST_F(TokensTest, OtherTextsAreRefused) {
   const std::string unknown = absl::StrCat("xlad_000000000000_", std::string(64, '0'));
   std::string wrong = token;
   wrong.back() = wrong.back() == '0' ? '1' : '0';
-  // The errors for an unknown id and for a wrong secret differ in the id only.
+  // The errors for an unknown id and for a wrong secret differ only in the id.
   EXPECT_EQ(std::string(store.Find(unknown).status().message()).substr(25),
             std::string(store.Find(wrong).status().message()).substr(25));
 }
@@ -167,7 +167,7 @@ TEST_F(TokensTest, FilesHaveNoSecretAndOnlyTheOwnerCanReadThem) {
   EXPECT_EQ(all->records.front().id, TokenId(token));
 }
 
-// The other tokens are listed even if the files of some are damaged.
+// If files are damaged, the tokens of the other files are still listed.
 TEST_F(TokensTest, ListNamesDamagedFiles) {
   TokenStore store(folder_, &clock_);
   std::vector<std::string> ids;

@@ -20,7 +20,7 @@ std::string Hmac(absl::string_view secret, absl::string_view text) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(code), size});
 }
 
-// Each text follows its length, which makes the concatenation unambiguous.
+// Writes the length before the text, which makes a concatenation of texts unambiguous.
 void AppendText(absl::string_view text, std::string* out) { absl::StrAppend(out, text.size(), ":", text); }
 
 }  // namespace

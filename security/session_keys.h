@@ -1,9 +1,9 @@
-// Keys with which the first worker of a session (proto/session.proto) verifies which other worker makes a call, and
-// which programs the coordinator has built for the session.
+// Keys by which the first worker of a session (proto/session.proto) recognizes the other workers, and seals that prove
+// to it that the coordinator has built a program for the session.
 //
 // The coordinator chooses a random secret for each session and sends it only to the first worker. All keys and seals
 // are HMAC-SHA256 (RFC 2104) with that secret, as 64 lower-case hex digits. The first worker can verify them without
-// the coordinator, and neither a client nor another worker can make them. The functions are thread-safe.
+// the coordinator. Neither a client nor another worker can compute them. The functions are thread-safe.
 #pragma once
 
 #include <string>
@@ -16,14 +16,14 @@ namespace xlad::security {
 
 using CollectivePlans = google::protobuf::RepeatedPtrField<CollectivePlanProto>;
 
-// The key that the calls of another worker of the session carry. Every worker has a different one.
+// The key that worker `worker_id` sends with its calls to the first worker.
 std::string FollowerKey(absl::string_view secret, absl::string_view worker_id);
 
 // The key of the attempt, for the connections between the workers of the session.
 std::string DataKey(absl::string_view secret);
 
-// The seal, which proves that the coordinator built this executable for the session and chose these plans for its
-// collectives.
+// The seal of a program. It proves that the coordinator built this executable for the session and chose these plans for
+// its collectives.
 std::string ProgramSeal(absl::string_view secret, absl::string_view executable_digest, const CollectivePlans& plans);
 
 }  // namespace xlad::security

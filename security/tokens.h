@@ -1,8 +1,8 @@
-// Bearer tokens. A token says who may call the coordinator, in which role and until when.
+// Bearer tokens. A token allows one user to call the coordinator in one role until a given time.
 //
 // Each token is a file in one folder, so that `xlad token` works while the coordinator runs: it issues a token by
-// writing a file, and revokes it by removing the file. The folder has only the SHA-256 of a token's secret. A token is
-// "xlad_ID_SECRET"; the secret has 256 random bits, so that it cannot be found from its hash.
+// writing a file, and revokes it by removing the file. A token is "xlad_ID_SECRET". The file has only the SHA-256 of
+// the secret; the secret has 256 random bits, so it cannot be found from this hash.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class TokenStore {
   // Makes a token that is valid for `valid_s` seconds from now, and stores its record. InvalidArgument for the role
   // kOwner, for a malformed user name, and if `valid_s` is not positive.
   absl::StatusOr<std::string> Issue(Role role, const std::string& user, int64_t valid_s, Random* random);
-  // The caller who has the token. Unauthenticated, with the reason, if it is malformed, unknown, revoked or expired. A
-  // revoked token is refused within a second.
+  // Returns the caller who has the token. Unauthenticated, with the reason, if the token is malformed, unknown, revoked
+  // or expired. A token is refused at most one second after it was revoked.
   absl::StatusOr<Caller> Find(const std::string& token);
   // All tokens, including expired ones. An error if the folder cannot be read.
   absl::StatusOr<TokenList> List() const;

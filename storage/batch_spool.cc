@@ -61,9 +61,9 @@ absl::StatusOr<std::unique_ptr<BatchSpool>> BatchSpool::Open(FileSystem& files, 
   return spool;
 }
 
-// Batches are added and removed in their order, so the batches on the disk are usually consecutive. If one is missing,
-// the batches before it are useless, and the next call of Keep removes them. That happens if Keep has skipped batches
-// and the process ended before it had removed the earlier ones.
+// Batches are added and removed in order, so the batches on the disk are usually consecutive. There is a gap if Keep
+// skipped batches and the process ended before the earlier ones were removed. The batches before the gap are then
+// useless, and the next call of Keep removes them.
 absl::Status BatchSpool::OpenJob(const std::string& job) {
   XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_.List(FolderOf(job)));
   Stream stream;
@@ -126,8 +126,8 @@ absl::Status BatchSpool::Keep(const std::string& job, int64_t first) {
   return RemoveUnneeded(job, &lock);
 }
 
-// Calls `remove`, which removes one file of the job, without the lock: it may take long, and the streams of all jobs
-// need the lock meanwhile.
+// Releases the lock while it calls `remove`, which removes one file of the job: a removal may take long, and the
+// streams of all jobs need the lock.
 absl::Status BatchSpool::WithoutLock(const std::string& job, const std::function<absl::Status()>& remove,
                                      std::unique_lock<std::mutex>* lock) {
   removing_.insert(job);

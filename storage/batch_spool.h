@@ -39,12 +39,12 @@ class BatchSpool {
   static absl::StatusOr<std::unique_ptr<BatchSpool>> Open(FileSystem& files, const Clock& clock, std::string folder,
                                                           const Limits& limits);
 
-  // Adds the job, unless it exists, and removes its batches before batch `first`. The job no longer needs them.
+  // Adds the job if it does not exist, and removes its batches before `first`, which it no longer needs.
   absl::Status Keep(const std::string& job, int64_t first);
   // Removes the job with its files. Calls that wait for the job return NotFound.
   void Remove(const std::string& job);
-  // No batch is removed from the disk until the result is destroyed. Later calls of Keep remove the batches of jobs
-  // that still exist; the files of other jobs stay until the next start. Waits for files that are being removed. The
+  // Waits for removals in progress. No batch is then removed from the disk until the result is destroyed. Later calls
+  // of Keep remove the batches that are left of existing jobs; files of other jobs stay until the next start. The
   // result must not outlive the spool.
   std::shared_ptr<void> HoldRemovals();
   std::vector<std::string> Jobs() const;
@@ -75,8 +75,8 @@ class BatchSpool {
   // this batch, DataLoss if the batch was removed.
   absl::StatusOr<std::shared_ptr<RangeReader>> Read(const std::string& job, int64_t batch, int64_t wait_ms);
 
-  // If a worker waits for a batch that has not arrived, returns a sentence about this, without a period. Otherwise
-  // returns an empty text.
+  // If a worker waits for a batch that has not arrived, returns a sentence that says so, without a period. Otherwise
+  // returns an empty string.
   std::string Why(const std::string& job) const;
 
  private:
@@ -109,7 +109,7 @@ class BatchSpool {
   mutable std::mutex mutex_;  // Guards the members below.
   std::condition_variable changed_;
   std::map<std::string, Stream> streams_;  // By job.
-  std::set<std::string> removing_;         // The jobs of which a file is being removed without the lock.
+  std::set<std::string> removing_;         // The jobs with a file that is being removed while mutex_ is not held.
   int64_t serial_ = 0;                     // The number of the next temporary file.
   int64_t holds_ = 0;                      // See HoldRemovals.
 };

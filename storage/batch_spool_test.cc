@@ -71,7 +71,7 @@ TEST_F(BatchSpoolTest, ABackupThatBeginsDuringARemovalKeepsTheRest) {
   EXPECT_THAT(*files_.List("spool/job"), ElementsAre("0.safetensors", "1.safetensors", "2.safetensors"));
 }
 
-// Each call would wait forever if the lock were held while a file is removed.
+// Each call in `use` would wait forever if the lock were held while a file is removed.
 TEST_F(BatchSpoolTest, StreamsContinueWhileFilesAreRemoved) {
   ASSERT_TRUE(spool_->Keep("job", 0).ok());
   ASSERT_TRUE(spool_->Keep("ended", 0).ok());
@@ -152,8 +152,8 @@ TEST_F(BatchSpoolTest, BatchesArriveInOrderAndAreKeptUntilACheckpoint) {
   EXPECT_THAT(*files_.List("spool/job"), IsEmpty()) << "the job needs none of the batches before";
 }
 
-// Batches that the job does not need are removed, even if Keep has skipped some, if it was interrupted, or if one of
-// them is missing on the disk.
+// Batches that the job does not need are removed, even if Keep has skipped batches, if it was interrupted, or if a
+// batch is missing on the disk.
 TEST_F(BatchSpoolTest, BatchesBeforeAGapAreRemoved) {
   for (int64_t fail_after = 0; fail_after < 12; ++fail_after) {
     files_ = MemoryFiles();

@@ -1,7 +1,7 @@
-// Checksums of the blocks of an object, so that a reader of any part of it can verify what it reads.
+// Checksums of the blocks of an object, so that a reader of a part of the object can verify this part.
 //
-// The checksums are XXH3 with 64 bits, which are computed at memory bandwidth and miss one in 2^64 random errors. They
-// do not detect forgery; the SHA-256 of the whole object does.
+// The checksums are 64-bit XXH3. They are computed at memory bandwidth and miss one in 2^64 random errors. They do not
+// detect forgery; the SHA-256 of the whole object does.
 #pragma once
 
 #include <memory>
@@ -44,13 +44,13 @@ class ObjectHasher {
   std::string block_;  // The part of the current block that has been added.
 };
 
-// Returns a reader that reads from `reader` and verifies every block. `name` is for messages. `sums` must have passed
-// CheckBlockSums. DataLoss if the size of `reader` differs.
+// Returns a reader that reads from `reader` and verifies every block that it reads. `name` is for messages. `sums` must
+// have passed CheckBlockSums. DataLoss if the size of `reader` is not sums.bytes.
 absl::StatusOr<std::shared_ptr<RangeReader>> VerifyBlocks(std::shared_ptr<RangeReader> reader, BlockSums sums,
                                                           std::string name);
 
-// Converts the checksums to and from the contents of a file, which ends with its own checksum. Parsing returns DataLoss
-// if a bit has changed or the text is not such a file.
+// Converts the hashes to and from the contents of a file, which ends with its own checksum. Parsing returns DataLoss if
+// a bit has changed or the text has another form.
 std::string SerializeBlockSums(const ObjectInfo& info);
 absl::StatusOr<ObjectInfo> ParseBlockSums(absl::string_view text);
 

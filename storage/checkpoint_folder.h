@@ -26,8 +26,8 @@ struct FoundCheckpoint {
   std::string folder;
   absl::StatusOr<v1::CheckpointIndex> index;  // The index, or the reason why it cannot be read.
 };
-// The checkpoints at a path, which is the folder of one checkpoint, the folder of a job, or a root. Sorted by folder,
-// so that the checkpoints of one job are in the order of their steps. NotFound if the path is not a folder.
+// Lists the checkpoints at a path: the folder of one checkpoint, the folder of a job, or a root. They are sorted by
+// folder, so the checkpoints of one job are in the order of their steps. NotFound if the path is not a folder.
 absl::StatusOr<std::vector<FoundCheckpoint>> ListCheckpoints(FileSystem& files, const std::string& path);
 
 // Selects the folders of a job to remove: those of a step before `step` or of an attempt before `attempt`, except those

@@ -49,8 +49,8 @@ bool Overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// Whether nonempty boxes are disjoint. The boxes are sorted in the dimension with the most different lower bounds, and
-// each box is compared only with boxes that overlap it in this dimension.
+// Whether nonempty boxes are disjoint. Sweeps along the dimension with the most distinct lower bounds, and compares
+// each box only with the boxes that overlap it in this dimension.
 bool Disjoint(std::vector<Box> boxes, int64_t ndim) {
   if (ndim == 0) return boxes.size() <= 1;
   int64_t sweep = 0;

@@ -13,14 +13,14 @@ namespace xlad::storage {
 inline constexpr int kCheckpointFormatVersion = 1;
 inline constexpr absl::string_view kIndexFileName = "index.json";
 
-// The JSON form of the index, with format_version and index_sha256 set. Its fields have the names of
-// proto/checkpoint.proto; integers of 64 bits are strings, as in the standard JSON form of a proto. InvalidArgument if
+// Returns the JSON form of the index, with format_version and index_sha256 set. Its fields have the names of
+// proto/checkpoint.proto; 64-bit integers are strings, as in the standard JSON form of a proto. InvalidArgument if
 // CheckIndex fails.
 absl::StatusOr<std::string> SerializeIndex(v1::CheckpointIndex index);
 
-// Parses the JSON form, which is untrusted. DataLoss if the text has no index_sha256 or does not match it,
-// FailedPrecondition if the format is of another version, InvalidArgument if the text has another form or CheckIndex
-// fails. Unknown fields are ignored.
+// Parses the JSON form, which is untrusted. DataLoss if the text has no index_sha256 or does not match it.
+// FailedPrecondition if the format has another version. InvalidArgument if the text is not an index in JSON or
+// CheckIndex fails. Unknown fields are ignored.
 absl::StatusOr<v1::CheckpointIndex> ParseIndex(absl::string_view text);
 
 // InvalidArgument unless every element of every tensor is in exactly one piece, every piece is inside its tensor and

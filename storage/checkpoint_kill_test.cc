@@ -57,7 +57,7 @@ std::vector<FoundCheckpoint> Committed(const std::string& job_folder) {
   return *std::move(found);
 }
 
-// Sets a timer that kills this process with SIGKILL, in the middle of some system call or computation.
+// Sets a timer that kills this process with SIGKILL, whatever the process is doing then.
 void KillThisProcessAfter(int64_t ns) {
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
@@ -67,8 +67,8 @@ void KillThisProcessAfter(int64_t ns) {
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &at, nullptr) != 0) _exit(3);
 }
 
-// One run of the writer process: removes what the previous writer left unfinished, then writes `checkpoints`
-// checkpoints one after another and exits, if it is not killed before. It keeps the newest kKeep checkpoints, and
+// One run of the writer process, which may be killed at any time. It removes the unfinished checkpoints of the previous
+// writer, then writes `checkpoints` checkpoints one after another and exits. It keeps the newest kKeep checkpoints, and
 // writes the step of each commit to the file descriptor `acknowledged`.
 [[noreturn]] void WriteAndExit(const std::string& root, int64_t attempt, int64_t first_step, int acknowledged,
                                int64_t checkpoints) {
@@ -142,7 +142,7 @@ TEST(CheckpointKill, TheNewestCommittedCheckpointAlwaysLoads) {
     const int64_t begin_ns = NowNs();
     const WriterRun run = RunWriter(root, attempt, newest + 1, random() % run_ns, kCheckpointsPerRun);
     ASSERT_EQ(run.exit_code, 0) << "attempt " << attempt;
-    // The machine may have been busier when the duration was measured last.
+    // The machine may have been busier at the last measurement of the duration.
     if (!run.killed) run_ns = std::max<int64_t>(1, NowNs() - begin_ns);
     killed += run.killed;
     const std::vector<FoundCheckpoint> found = Committed(job_folder);

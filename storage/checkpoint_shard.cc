@@ -71,8 +71,8 @@ absl::StatusOr<v1::CheckpointShard> WriteShardFile(FileSystem& files, const std:
                                                    const std::string& name, const SerializedShard& shard) {
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(folder));
   const std::string path = JoinPath(folder, name);
-  // If a writer writes a shard again, the shard is replaced. The temporary file of a writer that has been killed is no
-  // longer in use, because names of shards are unique within an attempt.
+  // A shard that is written again is replaced. An existing temporary file belongs to a writer that was killed: names of
+  // shards are unique within an attempt, so no other writer uses it.
   const std::string temporary = path + ".tmp";
   if (files.Exists(temporary)) XLAD_RETURN_IF_ERROR(files.Remove(temporary));
   XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<ObjectWriter> writer, ObjectWriter::Create(files, temporary));

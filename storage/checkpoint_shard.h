@@ -37,7 +37,7 @@ class SerializedShard {
   const std::vector<PieceBytes>& pieces() const { return pieces_; }
   // Calls `append` with successive parts of the file's contents. Stops if `append` returns an error.
   absl::Status WriteTo(const std::function<absl::Status(absl::string_view)>& append) const;
-  // The description of the shard if it is stored as `uri` and has this hash.
+  // Returns the shard's entry in the index, given its URI and its hashes.
   v1::CheckpointShard Describe(const std::string& uri, const ObjectInfo& info) const;
 
  private:

@@ -1,4 +1,5 @@
-// Checkpoints of random states on random meshes: written by some workers and read by others, damaged, and truncated.
+// Checkpoints of random states on random meshes. They are read by other workers than have written them, damaged, and
+// truncated.
 #include <random>
 
 #include "absl/strings/match.h"
@@ -103,7 +104,7 @@ TEST(Checkpoint, TheNewestCommittedOneSurvivesAFailureOrACrashAtAnyOperation) {
       const absl::Status read = ReadCheckpoint(files, newest.folder, newest.index->step() == 20 ? second : first);
       EXPECT_TRUE(read.ok()) << read << " after " << fail_after << " operations";
       EXPECT_TRUE(ReadCheckpoint(files, old, first).ok());
-      // The remaining files do not affect a later attempt, which removes them.
+      // Files of the failed write do not affect a later attempt, which removes them.
       EXPECT_TRUE(RemoveObsoleteFolders(files, "/c/job", {30, 2, {NameOf(old), NameOf(newest.folder)}}).ok());
       const auto next = WriteCheckpoint(files, second, 2, 2, {"job", 2, 20});
       ASSERT_TRUE(next.ok()) << next.status();

@@ -81,7 +81,7 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
     if (status.ok()) status = WriteOne(entry);
     if (!status.ok()) break;
   }
-  // After an error, too: the disk may be full.
+  // Entries are removed after an error, too, because the disk may be full.
   for (const std::string& folder : folders) RemoveLeastRecentlyUsed(folder, options_.max_bytes / kFolders);
   return status;
 }

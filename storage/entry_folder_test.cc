@@ -1,4 +1,4 @@
-// Entries that are damaged, foreign, incomplete or written by several processes at once: a wrong entry is never read.
+// Entries are damaged, renamed, cut off, or written by several processes at once. A wrong entry is never read.
 #include "storage/entry_folder.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST_F(EntryFolderTest, TheLeastRecentlyUsedEntriesAreRemoved) {
   EXPECT_FALSE(folder.Read(Key(1'000'000)).has_value());  // Too large.
 }
 
-// The folder of executables also has tuned schedules, and several processes write to it.
+// The coordinator's folder of executables also has tuned schedules, and several processes write to it.
 TEST_F(EntryFolderTest, OnlyEntriesAndAbandonedTemporaryFilesAreRemoved) {
   const auto add = [&](const std::string& name, std::chrono::seconds age) {
     const std::string path = JoinPath(own_.path(), name);

@@ -11,7 +11,8 @@ namespace {
 
 using Append = std::function<absl::Status(absl::string_view)>;
 
-// Writes a box of a tensor in parts of at most kReadBytes, divided along its first dimension with more than one index.
+// Writes a box of a tensor in parts of at most kReadBytes. Larger boxes are halved along their first dimension with
+// more than one index.
 absl::Status WriteBox(const TensorSource& source, const std::string& name, tensor::ElementType type,
                       const tensor::Box& box, const Append& append) {
   const int64_t bytes = box.elements() * ByteWidth(type);

@@ -9,12 +9,12 @@
 
 namespace xlad::storage {
 
-// Calls `append` with the bytes of one safetensors file that has all tensors of `source`, each assembled from its
-// pieces, in the order of their names. The memory use does not depend on the size of the tensors.
+// Calls `append` with successive parts of one safetensors file. The file has all tensors of `source` in the order of
+// their names, each assembled from its pieces. The memory use does not depend on the size of the tensors.
 absl::Status ExportSafetensors(const TensorSource& source,
                                const std::function<absl::Status(absl::string_view)>& append);
 
-// Writes that file. After a failure there is no incomplete file.
+// Writes the same file to `path`. If this fails, `path` is unchanged.
 absl::Status ExportSafetensors(const TensorSource& source, FileSystem& files, const std::string& path);
 
 }  // namespace xlad::storage

@@ -1,4 +1,4 @@
-// Rejects uploads that would fill the coordinator's disk, a part of which is reserved for the coordinator's log.
+// Rejects uploads that would fill the coordinator's disk. A part of the disk is reserved for the coordinator's log.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ constexpr uint64_t kMagic = 0x3165686361436c58;  // "XlCache1" in little-endian 
 constexpr int64_t kCacheBlockBytes = 1 << 20;
 constexpr int64_t kMaxRunBlocks = 8;  // The maximum number of blocks that are fetched at once.
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process measures the files after this number of written bytes.
+constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process measures the files each time that it has written this.
 
 struct Header {
   uint64_t magic = kMagic;
@@ -75,7 +75,7 @@ absl::Span<std::byte> BytesOf(T* value) {
   return {reinterpret_cast<std::byte*>(value), sizeof *value};
 }
 
-// An exclusive lock on the range of a file, held until the object is destroyed or the descriptor is closed.
+// An exclusive lock on a range of a file, held until the object is destroyed or the descriptor is closed.
 class RangeLock {
  public:
   RangeLock(int file, int64_t begin, int64_t size, int64_t max_wait_ms) : file_(file), begin_(begin), size_(size) {
@@ -96,7 +96,7 @@ class RangeLock {
 
  private:
   bool Set(int16_t kind) const {
-    // The lock belongs to the open file and not to the process, so two readers in one process also exclude each other.
+    // The lock belongs to the open file, not to the process, so two readers in one process also exclude each other.
     struct flock lock{};
     lock.l_type = kind;
     lock.l_whence = SEEK_SET;
@@ -145,12 +145,12 @@ class HostCache::Entry {
     return sum != 0 && ReadAll(file(), OffsetOf(block), out) && SumOf(block, out) == sum;
   }
   bool HasSum(int64_t block) const { return SumAt(block) != 0; }
-  // A crash between the two writes leaves a block that counts as missing or damaged.
+  // Writes the bytes and then the checksum. After a crash in between, the block counts as missing or damaged.
   bool Write(int64_t block, absl::Span<const std::byte> bytes) const {
     uint64_t sum = SumOf(block, bytes);
     return WriteAll(file(), OffsetOf(block), bytes) && WriteAll(file(), SumOffset(block), BytesOf(&sum));
   }
-  // Sets the time of last use, so that files that were used earlier are removed first.
+  // Sets the time of last use. Files that were used least recently are removed first.
   void Touch() const { (void)futimens(file(), nullptr); }
 
  private:
@@ -249,8 +249,8 @@ class HostCache::Reader final : public RangeReader {
     if (bypass_) return ReadSource(begin, absl::MakeSpan(*buffer));
     const RangeLock lock(entry_->file(), entry_->OffsetOf(first), (last - first) * kCacheBlockBytes,
                          cache_->options_.max_wait_ms);
-    // Another reader still holds the lock, because its process is stopped or slow, or the lock cannot be set at all.
-    // This reader does not wait for it again.
+    // Another reader still holds the lock, because its process is stopped or slow, or the lock cannot be set at all. To
+    // avoid further waits, this reader bypasses the cache from now on.
     if (!lock.is_held()) {
       Bypass();
       return ReadSource(begin, absl::MakeSpan(*buffer));
@@ -262,7 +262,7 @@ class HostCache::Reader final : public RangeReader {
       }
       int64_t after = block + 1;
       while (after < last && !entry_->HasSum(after)) ++after;
-      // This check precedes the read, because the source must be opened with the right `is_stored`.
+      // This check precedes the read, because `is_stored` must be correct when the source is opened.
       if (!bypass_ && !cache_->HasRoom(std::ssize(part(block, after)), entry_->path())) Bypass();
       XLAD_RETURN_IF_ERROR(ReadSource(block * kCacheBlockBytes, part(block, after)));
       for (; block < after; ++block) Store(block, part(block, block + 1));
@@ -337,7 +337,7 @@ absl::StatusOr<std::string> HostCache::ReadBlob(const std::string& digest, const
   fetched_bytes_ += std::ssize(bytes);
   if (Sha256Hex(bytes) == digest) return bytes;
   return absl::DataLossError(
-      absl::StrCat("blob ", digest, ": found contents with another SHA-256, also in its source"));
+      absl::StrCat("blob ", digest, ": found contents with another SHA-256 in its source, too"));
 }
 
 absl::Status HostCache::ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out,

@@ -1,11 +1,11 @@
-// A cache of blobs in files that the processes of this host share, so that bytes that several processes read are
-// fetched only once.
+// A cache of blobs in files that the processes of this host share. Bytes that several processes read are fetched only
+// once.
 //
 // A blob is named by the SHA-256 of its contents, so an entry of the cache never becomes outdated. Its file has a table
 // with a checksum for each block that is present; the other blocks are holes. A reader verifies each block that it
-// takes from the file, and fetches a block that is missing or damaged from the source. Locks on ranges of the file
-// synchronize the processes; a lock ends with its process. The files belong to one user, and no other user can read or
-// write them.
+// reads from the file. If a block is missing or damaged, the reader fetches it from the blob's source. Locks on ranges
+// of the file synchronize the processes; a lock ends with its process. The files belong to one user, and no other user
+// can read or write them.
 //
 // The cache is optional: if it fails in any way, readers read from the source.
 #pragma once
@@ -26,16 +26,17 @@ class HostCache {
  public:
   struct Options {
     // The limit on the disk space of all files. A process checks it when it opens the cache and after every 64 MiB that
-    // it writes. It removes the least recently used files until the others are 64 MiB (but at most a quarter of the
-    // limit) below the limit. Several processes together may exceed it, by at most 64 MiB each.
+    // it writes. If necessary, the process removes the least recently used files until the others are below the limit
+    // by 64 MiB or by a quarter of the limit, whichever is less. Several processes together may exceed the limit, by at
+    // most 64 MiB each.
     int64_t max_bytes = int64_t{4} << 30;
     int64_t min_free_bytes = int64_t{1} << 30;  // If the disk has less free space than this, nothing is written.
-    // The maximum time that a reader waits for another process that fetches the same bytes. After this time, both
+    // The maximum time for which a reader waits for another process that fetches the same bytes. After this time, both
     // processes fetch them.
     int64_t max_wait_ms = 3000;
   };
-  // Creates the folder and, accessible only to this user, its subfolder blobs if they do not exist. PermissionDenied if
-  // the subfolder cannot be created, belongs to another user, or may be used by others.
+  // Creates the folder and its subfolder `blobs`, which only this user can access, if they do not exist.
+  // PermissionDenied if the subfolder cannot be created, belongs to another user, or may be used by others.
   static absl::StatusOr<std::shared_ptr<HostCache>> Open(const std::string& folder, const Options& options);
 
   // The default folder: systemd's folder if $CACHE_DIRECTORY is set, otherwise the user's cache folder
@@ -43,27 +44,27 @@ class HostCache {
   static std::string DefaultFolder();
 
   // Opens the source of a blob. Called when a part of the blob, or its size, is not in the cache. `is_stored` is true
-  // if the cache stores the bytes that are read from this source. A reader that stops storing bytes opens another
-  // source.
+  // if the cache stores the bytes that are read from this source. A reader that stops storing bytes opens the source
+  // again with is_stored = false.
   using OpenSource = std::function<absl::StatusOr<std::shared_ptr<RangeReader>>(bool is_stored)>;
-  // A reader of the blob with this digest (64 lower-case hexadecimal digits). It keeps a reference to the cache, and
-  // keeps `open_source`.
+  // Returns a reader of the blob with this digest (64 lower-case hexadecimal digits). The reader keeps a reference to
+  // the cache, and keeps `open_source`.
   absl::StatusOr<std::shared_ptr<RangeReader>> OpenBlob(const std::string& digest, OpenSource open_source);
-  // The contents of a small blob, whose digest is checked. If the contents are wrong, they are removed from the cache
-  // and read from the source once more. DataLoss if they are still wrong.
+  // Returns the contents of a blob that fits into memory. If their SHA-256 is not `digest`, removes the blob from the
+  // cache and reads it from the source once more. DataLoss if the contents are still wrong.
   absl::StatusOr<std::string> ReadBlob(const std::string& digest, const OpenSource& open_source);
 
-  // The time that ReadStored waits for bytes that a process of this host is about to store. `stop` ends the wait.
+  // How long ReadStored waits for bytes that a process of this host is about to store.
   struct Wait {
     int64_t ms = 0;
-    const std::atomic<bool>* stop = nullptr;
+    const std::atomic<bool>* stop = nullptr;  // The wait ends when this is true. May be null.
   };
-  // Fills `out` with bytes that are in the cache, from the beginning of a block to the end of a block or of the blob.
-  // Does not read from a source. NotFound if the bytes are not in the cache after the wait.
+  // Fills `out` with bytes that are in the cache. They must begin at the start of a block (1 MiB) and end at the end of
+  // a block or of the blob. Does not read from a source. NotFound if the bytes are not in the cache after the wait.
   absl::Status ReadStored(const std::string& digest, int64_t offset, absl::Span<std::byte> out, const Wait& wait) const;
 
-  // The numbers of bytes that readers and ReadBlob have read from the cache and from sources since this process opened
-  // the cache. Whole blocks are counted. Reads of ReadStored are not counted.
+  // The numbers of bytes that readers and ReadBlob have read from the cache (found) and from sources (fetched) since
+  // this process opened the cache. Whole blocks are counted. Reads of ReadStored are not counted.
   int64_t found_bytes() const { return found_bytes_; }
   int64_t fetched_bytes() const { return fetched_bytes_; }
 

@@ -50,7 +50,7 @@ class Source final : public RangeReader {
 
 class HostCacheTest : public testing::Test {
  protected:
-  // Opens the cache as another process would. Needs no minimum of free disk space.
+  // Opens the cache as another process would. Does not require free disk space.
   std::shared_ptr<HostCache> Open(int64_t max_bytes = 256 * kMiB, int64_t max_wait_ms = 60'000) {
     auto cache = HostCache::Open(folder_, {max_bytes, /*min_free_bytes=*/0, max_wait_ms});
     XLAD_CHECK(cache.ok()) << cache.status();
@@ -163,7 +163,7 @@ TEST_F(HostCacheTest, ABlobBeyondTheLimitIsReadWithoutBeingKept) {
   EXPECT_LE(status.st_blocks * 512, 65 * kMiB);
 }
 
-// If the bytes of a source are stored, other workers may be told that they can read them from this one.
+// If the bytes of a source are stored, other workers may be told to read them from this worker.
 TEST_F(HostCacheTest, ASourceIsToldWhetherItsBytesAreStored) {
   const std::string bytes(100 * kMiB, 'x');
   const auto stored = std::make_shared<Source>(&bytes), passed = std::make_shared<Source>(&bytes);

@@ -1,5 +1,5 @@
-// Writes a file in pieces, and computes its SHA-256 and checksums at the same time. The file has all of its contents or
-// does not exist.
+// Writes a file in pieces, and computes its SHA-256 and checksums at the same time. The file appears under its final
+// name only when it is complete.
 //
 //   XLAD_ASSIGN_OR_RETURN(const auto writer, ObjectWriter::Create(files, "folder/x.tmp-1"));
 //   XLAD_RETURN_IF_ERROR(writer->Append(piece));                       // Any number of times.

@@ -1,5 +1,4 @@
-// Objects that are read by ranges of bytes: files and blobs of the coordinator, with or without verification of
-// checksums.
+// Objects that are read by ranges of bytes: files, blobs of the coordinator, and objects in memory.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ struct SpanRead {
   std::function<void(absl::Span<const std::byte> bytes)> take;
 };
 
-// The largest read into which ReadSpans combines spans.
+// ReadSpans combines spans into reads of at most this many bytes.
 inline constexpr int64_t kReadBytes = 8 << 20;
 
 // Reads all spans, which may overlap, with few reads. Spans that are close together are combined into one read of at

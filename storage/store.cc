@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kMaxIndexBytes = int64_t{1} << 30;
 
-// The first eight bytes distinguish the formats: the length of a header ends in zeros, and JSON text has no zeros.
+// Distinguishes the index of a checkpoint from a safetensors file by the first eight bytes. In a safetensors file they
+// are the length of the header, which ends with zero bytes; JSON text has no zero bytes.
 absl::StatusOr<bool> IsIndex(RangeReader& reader) {
   if (reader.size() < 8) return false;
   XLAD_ASSIGN_OR_RETURN(const std::string start, ReadString(reader, 0, 8));
@@ -32,7 +33,7 @@ absl::StatusOr<std::shared_ptr<RangeReader>> Store::Open(const std::string& text
   if (uri.scheme == Uri::Scheme::kFile) {
     reader = OpenFileReader(*files_, uri.rest);
   } else if (uri.rest.empty()) {
-    reader = absl::InvalidArgumentError("found a place to write to, expected the digest of a blob");
+    reader = absl::InvalidArgumentError("found no digest, expected the URI of a blob, xlad:DIGEST");
   } else if (open_blob_ != nullptr) {
     reader = open_blob_(uri.rest);
   }

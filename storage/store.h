@@ -17,9 +17,9 @@ namespace xlad::storage {
 // Thread-safe. Errors name the URI or the file.
 class Store {
  public:
-  // Opens a blob by its digest; its reader verifies what it reads.
+  // Opens a blob by its digest. The reader must verify the bytes that it reads.
   using OpenBlob = std::function<absl::StatusOr<std::shared_ptr<RangeReader>>(const std::string& digest)>;
-  // `files` must outlive the store. Without `open_blob`, blobs are Unimplemented.
+  // `files` must outlive the store. If `open_blob` is null, opening a blob returns Unimplemented.
   explicit Store(FileSystem& files, OpenBlob open_blob = nullptr) : files_(&files), open_blob_(std::move(open_blob)) {}
 
   absl::StatusOr<std::shared_ptr<RangeReader>> Open(const std::string& uri) const;
@@ -35,7 +35,8 @@ class Store {
   // index_sha256. Blobs are not read, because their names are their digests.
   absl::Status CheckIndex(const std::string& uri, const std::string& digest) const;
 
-  // Reads every byte of every shard and compares it with the checksums. DataLoss names the first damaged shard.
+  // Reads every byte of every shard and compares the shards with their checksums and SHA-256. DataLoss names the first
+  // damaged shard.
   absl::Status VerifyCheckpoint(const std::string& uri) const;
 
  private:

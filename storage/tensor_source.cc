@@ -14,8 +14,8 @@ using tensor::Dims;
 using tensor::Indices;
 using tensor::Shape;
 
-// A region is read in smaller parts if less than 1/kMinDensity of the bytes between its first and its last byte in the
-// file belong to it, and if at least kMinSparseRunBytes of it are contiguous.
+// A region is read in smaller parts if less than 1/kMinDensity of the bytes from its first to its last byte in the file
+// belong to it, and if its contiguous runs have at least kMinSparseRunBytes.
 constexpr int64_t kMinDensity = 4;
 constexpr int64_t kMinSparseRunBytes = 64 << 10;
 
@@ -62,8 +62,7 @@ class Region {
     return (PositionIn(from_, last) + 1) * width_;
   }
 
-  // Whether the region is read in parts, because it is too large for one read, or because most of the bytes between its
-  // first and its last byte are not in the region.
+  // Whether the region is read in parts, because it is too large for one read or too sparse (kMinDensity).
   bool ShouldSplit() const {
     const int64_t span = end() - begin();
     if (run_bytes_ == bytes()) return span > kReadBytes && region_.elements() > 1;

@@ -1,8 +1,8 @@
-// Tensors in files. Any box of any tensor can be read, independent of the boxes in which the tensor was stored.
+// Tensors in files. Any box of a tensor can be read, independently of the boxes in which the tensor was stored.
 //
-// A tensor is stored as pieces, boxes that cover it. For example, a checkpoint of two workers has the pieces [0:4, 0:8]
-// and [4:8, 0:8] of a tensor in two files. A reader on another mesh that reads the box [0:8, 0:4] gets the left half of
-// each piece.
+// A tensor is stored as pieces: boxes that together cover it. For example, a checkpoint of two workers has the pieces
+// [0:4, 0:8] and [4:8, 0:8] of a tensor in two files. A reader on another mesh may read the box [0:8, 0:4], which is
+// the left half of each piece.
 #pragma once
 
 #include <map>
@@ -45,17 +45,17 @@ class TensorSource {
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // Fills all boxes with few reads: bytes that several boxes share are read once. The memory use is a few times
-  // kReadBytes. NotFound for an unknown tensor, InvalidArgument for another type or an `out` of another size,
-  // OutOfRange for a box that is not inside the tensor, DataLoss for damage and for elements that no piece has. The
-  // message begins with the tensor's name, or is that of RangeReader::Read.
+  // Fills all boxes. Bytes that several boxes share are read once, and nearby ranges are combined into one read (see
+  // ReadSpans). One read at a time is in memory. NotFound for an unknown tensor, InvalidArgument for another type or an
+  // `out` of another size, OutOfRange for a box that is not inside the tensor, DataLoss for damage and for elements
+  // that no piece has. The message begins with the tensor's name, or is that of RangeReader::Read.
   absl::Status Read(absl::Span<const BoxRead> reads) const;
 
   // The header of a safetensors file that would have these tensors: their names, types and shapes.
   std::string Header() const;
 
-  // OK if the tensor exists with this shape, or with the elements' bytes as U8. Otherwise NotFound, or InvalidArgument:
-  // "found f32[2], expected f32[3]".
+  // OK if the tensor exists with this shape, or with the elements' bytes as U8. NotFound if it does not exist.
+  // Otherwise InvalidArgument, for example "found f32[2], expected f32[3]".
   absl::Status CheckShape(const std::string& name, const tensor::Shape& shape) const;
 
  private:

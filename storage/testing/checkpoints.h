@@ -31,8 +31,8 @@ struct Sharded {
 };
 using State = std::map<std::string, Sharded>;
 
-// The boxes of `devices` devices. As in the partitioner, each dimension is divided into parts of equal size, except
-// that the last parts may be smaller or empty.
+// Returns random boxes of `devices` devices. As in the partitioner, each dimension is divided into parts of equal size,
+// except that the last parts may be smaller or empty.
 inline std::vector<Box> RandomBoxes(Random& random, const Shape& shape, int64_t devices) {
   std::vector<int64_t> parts(shape.dims.size(), 1);
   int64_t rest = devices;

@@ -18,9 +18,9 @@ namespace xlad::storage {
 
 // Every operation that changes the disk is counted, except MakeDirectories. After `fail_after` operations, all further
 // counted operations fail with `failure`. An Append that fails writes half of its bytes. `Crash` simulates a loss of
-// power: half of the bytes that have not been synced are lost, and if the caller asks for it, all changes of names in
-// folders that have not been synced are lost too. Operations that read are counted separately. Only the read that
-// follows the first `fail_read_after` ones fails, with `read_failure`.
+// power: half of the bytes that have not been synced are lost. If `lose_names` is set, changes of names in folders that
+// have not been synced are lost, too. Reads are counted separately. The first `fail_read_after` reads succeed, the next
+// one fails with `read_failure`, and all later ones succeed.
 class MemoryFiles final : public FileSystem {
  public:
   int64_t fail_after = INT64_MAX;
