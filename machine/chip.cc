@@ -1,4 +1,4 @@
-// Reads chip files. kKeys is the table of the keys of a chip file.
+// Reads chip files. Keys returns the table of the keys of a chip file.
 #include "machine/chip.h"
 
 #include <map>
@@ -72,7 +72,7 @@ class ChipReader {
     for (const auto& [key, value] : parsed.table()) {
       XLAD_RETURN_IF_ERROR(ReadTopLevel(std::string(key.str()), key.source(), value));
     }
-    if (chip_.name.empty()) return Missing("name", "a text such as \"v5e\"");
+    if (chip_.name.empty()) return Missing("name", "a string such as \"v5e\"");
     const bool has_dcn = seen_.contains("dcn.rate") || seen_.contains("dcn.latency");
     for (const Key& key : Keys()) {
       const bool required = key.required || (has_dcn && key.table == "dcn");
@@ -112,7 +112,7 @@ class ChipReader {
         chip_.name = text->get();
         return absl::OkStatus();
       }
-      return Error(at, "found another value for name, expected a text such as \"v5e\"");
+      return Error(at, "found another value for name, expected a string such as \"v5e\"");
     }
     std::vector<std::string> known = {"name"};
     std::vector<std::string> names;

@@ -10,13 +10,13 @@ namespace xlad::machine {
 
 enum class Dimension { kBytes, kBytesPerSecond, kOperationsPerSecond, kHertz, kSeconds };
 
-// An example of a quantity of the dimension for messages, such as "819 GB/s".
+// An example of a quantity of this dimension, such as "819 GB/s", for messages.
 absl::string_view ExampleOf(Dimension dimension);
 
-// The value in bytes, seconds, hertz or operations, without prefix: "16 GB" is 1.6e10 and "128 MiB" is 134217728.
-// Decimal prefixes are k, M, G, T, P; binary ones Ki, Mi, Gi, for bytes; the units of times are ns, us, ms and s.
-// InvalidArgument, which says what was found and expected, if the text is not a positive finite number with a unit of
-// the dimension.
+// The value in the dimension's unit without prefix (bytes, bytes per second, operations per second, hertz or seconds):
+// "16 GB" is 1.6e10 and "128 MiB" is 134217728. Decimal prefixes are k, M, G, T and P. Bytes also have the binary
+// prefixes Ki, Mi and Gi. Times are in ns, us, ms or s. InvalidArgument, with what was found and what was expected, if
+// the text is not a positive finite number with a unit of the dimension.
 absl::StatusOr<double> ParseQuantity(absl::string_view text, Dimension dimension);
 
 }  // namespace xlad::machine

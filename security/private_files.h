@@ -10,8 +10,8 @@ namespace xlad::security {
 // Makes a folder with mode 0700, and its missing parents. Sets this mode if the folder exists.
 absl::Status MakePrivateFolder(const std::string& folder);
 
-// Replaces the file atomically, with mode 0600. Readers get either the old or the new contents. After an error, the file
-// is unchanged and no temporary file is left. Unavailable if a call of the file system fails.
+// Replaces the file atomically, with mode 0600. Readers get either the old or the new contents. After an error, the
+// file is unchanged and no temporary file is left. Unavailable if a call of the file system fails.
 absl::Status WritePrivateFile(const std::string& path, const std::string& contents);
 
 }  // namespace xlad::security

@@ -67,8 +67,8 @@ int FindKey(SSL* tls, const unsigned char* name, size_t size, SSL_SESSION** sess
   return !found || *session != nullptr ? 1 : 0;
 }
 
-// The encrypted bytes between OpenSSL and the inner connection. Compared with OpenSSL's memory BIO, this saves a copy in
-// each direction.
+// The encrypted bytes between OpenSSL and the inner connection. Compared with OpenSSL's memory BIO, this saves a copy
+// in each direction.
 struct Wire {
   absl::Span<const std::byte> received;  // Bytes from the peer that OpenSSL has not read.
   std::string unsent;                    // Bytes that OpenSSL has written.
@@ -261,7 +261,7 @@ absl::StatusOr<std::unique_ptr<SecuredConnection>> Secure(Connection* inner, abs
     return absl::InvalidArgumentError(
         absl::StrCat("found a key of ", key.size(), " bytes, expected at least ", kMinKeyBytes));
   }
-  // The key for TLS is derived from `key` and a label. It is used only for this purpose, and has the length of the hash.
+  // The TLS key is derived from `key` and a label. It is used only for this purpose, and has the length of the hash.
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   const std::string labeled = absl::StrCat("xlad data plane\n", key);

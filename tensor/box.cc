@@ -5,9 +5,9 @@
 namespace xlad::tensor {
 namespace {
 
-// Calls `copy(global_offset, shard_offset, bytes)`, all in bytes, for each contiguous row of a box. The box is a part
-// of an array of shape `global`, and is also at the start of a shard with dimensions `shard_dims`, which are at least
-// the box's sizes.
+// Calls `copy(global_offset, shard_offset, bytes)`, all in bytes, for each row of a box in the last dimension. The box
+// is a part of an array of shape `global`. A copy of it is at the start of a shard with dimensions `shard_dims`, each
+// of which is at least the box's size.
 template <typename Copy>
 void ForEachRow(const Shape& global, const Box& box, absl::Span<const int64_t> shard_dims, const Copy& copy) {
   if (box.elements() == 0) return;
@@ -40,7 +40,7 @@ int64_t Box::elements() const { return Product(sizes()); }
 
 std::string Box::ToString() const {
   std::string text = "[";
-  // An unchecked box may have bounds of different lengths, and error messages print it.
+  // Error messages also print unchecked boxes, whose `lo` and `hi` may have different lengths.
   for (int64_t d = 0; d < std::max(std::ssize(lo), std::ssize(hi)); ++d) {
     absl::StrAppend(&text, d == 0 ? "" : ", ");
     if (d < std::ssize(lo)) absl::StrAppend(&text, lo[d]);

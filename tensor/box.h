@@ -1,5 +1,5 @@
-// Boxes: a box is the part of a tensor that a device holds, in global indices. Also copies boxes out of and into
-// arrays.
+// Boxes. A box is a part of a tensor, in global indices, such as the part that a device holds. The functions here also
+// copy boxes out of and into arrays.
 #pragma once
 
 #include <string>
@@ -22,13 +22,13 @@ struct Box {
 // The box of all indices of a shape.
 Box FullBox(const Shape& shape);
 
-// Copies the elements of `array` in `box` to the start of a new array of dimensions `padded` (padded[d] is at least
+// Copies the elements of `box` in `array` to the start of a new array of dimensions `padded` (padded[d] is at least
 // box.sizes()[d]). The other elements of the new array are zeros. The box must be inside the array.
 //   ExtractBox(array 0 1 2 3 4, box [3:5], padded {4}) = 3 4 0 0
 Array ExtractBox(const Array& array, const Box& box, absl::Span<const int64_t> padded);
 
-// The inverse: copies the first box.sizes() elements of `shard`, in each dimension, to `box` of `array`, and ignores
-// the padding of the shard. Both arrays have the same element type.
+// The inverse: copies the elements at the start of `shard`, box.sizes()[d] in each dimension d, to `box` of `array`.
+// Ignores the other elements of the shard (its padding). Both arrays have the same element type.
 void InsertBox(const Array& shard, const Box& box, Array* array);
 
 // Whether the box has as many dimensions as the shape and is inside it.

@@ -1,4 +1,4 @@
-// Element types, with the numbers of XLA's PrimitiveType, so that protos are wire-compatible.
+// Element types. They have the numbers of XLA's PrimitiveType, which makes protos wire-compatible with XLA's.
 #pragma once
 
 #include <cstdint>

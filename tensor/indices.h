@@ -50,9 +50,8 @@ IndexRange Indices(const Container& container) {
 }
 
 // All multi-indices of an array of dimensions `dims` in row-major order, for range-based for loops. There is one
-// (empty) index if `dims` is empty, and no index if a dimension is 0. A range must not be iterated by two loops at the
-// same time, because the index that an iterator refers to is stored in the range and changes when the iterator
-// advances.
+// (empty) index if `dims` is empty, and no index if a dimension is 0. Two loops must not iterate over one range at the
+// same time, because the range stores the current index of its iterators.
 class MultiIndices {
  public:
   class Iterator {

@@ -1,4 +1,4 @@
-// The operands and results of LAPACK routines, which JAX calls on CPUs by custom calls such as "lapack_sgetrf_ffi".
+// The operands and results of LAPACK routines. On CPUs, JAX calls them by custom calls such as "lapack_sgetrf_ffi".
 #pragma once
 
 #include <optional>
@@ -11,11 +11,13 @@
 
 namespace xlad::tensor {
 
-// A routine and the signature of its calls. `signature` has one word per operand, ">", and one word per result. A word
-// has a letter for each dimension after those of the batch, and "-" means that there are no such dimensions.
-// Equal letters mean equal sizes. After a word with m and n, "k" is min(m, n); after one with n, "p" is max(n - 1, 0).
-// The suffix ":r" means the real type of a complex call, ":c" the complex type of a real call, and ":i" s32. Example
-// for m = 3 and n = 4: "mn > mn k:i -:i" has the operand f32[B,3,4] and the results f32[B,3,4], s32[B,3] and s32[B].
+// A routine and the signature of its calls. `signature` has one word per operand, then ">", then one word per result. A
+// word has one letter per dimension, without the batch dimensions, or is "-" if the array has only these.
+//   letters: equal letters mean equal sizes. After a word with m and n, "k" is min(m, n). After a word with n, "p" is
+//            max(n - 1, 0).
+//   suffix:  ":r" means the real type of a complex call, ":c" the complex type of a real call, and ":i" s32.
+// Example: for m = 3, n = 4 and the batch dimension B, "mn > mn k:i -:i" has the operand f32[B,3,4] and the results
+// f32[B,3,4], s32[B,3] and s32[B].
 struct LapackRoutine {
   absl::string_view name;  // The name without the letter of the type: "getrf".
   absl::string_view signature;
@@ -34,12 +36,12 @@ struct LapackCall {
 // The routine and the type of a custom-call target, without `batch`. Nullopt if it is not a known LAPACK routine.
 std::optional<LapackCall> ParseLapackTarget(absl::string_view target);
 
-// Checks operands and results against the signature of `call` and sets its batch. InvalidArgument if their number is
-// wrong, or if one does not match; then the message names it.
+// Checks operands and results against the signature of the call's routine, and sets call->batch. InvalidArgument if
+// their number is wrong, or if an array does not match; the message then names this array.
 absl::Status CheckLapackShapes(absl::Span<const Shape> operands, absl::Span<const Shape> results, LapackCall* call);
 
-// The option `name` of a configuration like "{uplo = 76 : ui8, left = true}", as a number; `otherwise` if the
-// configuration does not have it as an integer or a boolean. A character is its code, and true is 1.
+// The option `name` of a configuration like "{uplo = 76 : ui8, left = true}", as a number: a character is its code, and
+// true is 1. Returns `otherwise` if the configuration has no integer or boolean of that name.
 int LapackOption(absl::string_view config, absl::string_view name, int otherwise);
 
 }  // namespace xlad::tensor

@@ -8,8 +8,8 @@
 namespace xlad::tensor {
 namespace {
 
-// `Stored` is the type in which a number is stored, and `decode` converts it to a float or double. An element consists
-// of `parts` numbers.
+// `Stored` is the type in which a number is stored, and `decode` converts a stored number to a float or double. An
+// element consists of `parts` numbers.
 template <typename Stored, typename Decode>
 NotFinite Find(absl::Span<const std::byte> bytes, int64_t parts, const Decode& decode) {
   NotFinite found;

@@ -18,8 +18,8 @@ struct NotFinite {
   bool all_finite() const { return first_nan < 0 && first_infinity < 0; }
 };
 
-// `bytes` are the elements of an array. Types that have no infinity and no NaN, and floats of fewer than 8 bits, count
-// as finite.
+// `bytes` are the elements of an array. Integers and floats of fewer than 8 bits have no infinity and no NaN; all of
+// their values count as finite.
 NotFinite FindNotFinite(ElementType type, absl::Span<const std::byte> bytes);
 
 }  // namespace xlad::tensor

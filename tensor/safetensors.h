@@ -3,8 +3,8 @@
 // element type, the dimensions and the byte range of each tensor by name.
 //
 // Files are not trusted. A malformed header, missing data, and data of the wrong size are InvalidArgument, with the
-// tensor and its byte range in the message. A header is read in one pass, without a tree of its values, and is refused
-// at its first value that the format does not allow.
+// tensor in the message. A header is read in one pass, without a tree of its values, and is refused at its first value
+// that the format does not allow.
 #pragma once
 
 #include <map>
@@ -29,8 +29,8 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 // an element.
 std::string SerializeSafetensors(const NamedArrays& arrays);
 
-// The header of a file, with its length, for tensors whose bytes follow in this order. Types that the format does not
-// have are written as by SerializeSafetensors. `metadata` is free text by key. An example, for f32[2]:
+// The header of a file, preceded by its length, for tensors whose bytes follow in this order. Types that the format
+// does not have are written as by SerializeSafetensors. `metadata` is free text by key. An example, for f32[2]:
 //   (8 bytes) {"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

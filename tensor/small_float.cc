@@ -5,9 +5,9 @@
 namespace xlad::tensor {
 namespace {
 
-// f8e8m0fnu: the powers of two 2^(code - 127), without sign and zero; 0xFF is NaN. Ties are rounded up. As in ml_dtypes
-// and XLA the value is rounded to a float first: a float zero becomes NaN, and a float between the two smallest codes
-// becomes the larger one.
+// f8e8m0fnu has the powers of two 2^(code - 127), but no sign and no zero; code 0xFF is NaN. Ties are rounded up. As in
+// ml_dtypes and XLA, the value is first rounded to a float. A float zero becomes NaN. A float between the two smallest
+// powers is rounded up to the larger one.
 uint16_t EncodePowerOfTwo(double value) {
   const auto rounded = static_cast<float>(value);
   if (!(rounded > 0) || std::isinf(rounded)) return 0xFF;

@@ -1,9 +1,14 @@
 // The codec of floating-point types of at most 16 bits. Converts between their bits and C++'s float and double.
 //
-// Encoding rounds to nearest, ties to even (f8e8m0fnu: ties up). The format determines the results of overflow and NaN,
-// as in the ml_dtypes package and XLA. For f16, bf16, f8e5m2, f8e4m3 and f8e3m4, overflow results in infinity, and NaN
-// in NaN. For f8e4m3fn, f8e8m0fnu and the fnuz types, both result in NaN. For f4e2m1fn, overflow results in the largest
-// finite value, and NaN in a zero. Decoding is exact and keeps the payload of a NaN for types with infinities.
+// Encoding rounds to nearest, ties to even (f8e8m0fnu: ties up). The format determines the results for values that
+// overflow and for NaN, as in the ml_dtypes package and XLA:
+//
+//   format                              overflow               NaN
+//   f16, bf16, f8e5m2, f8e4m3, f8e3m4   infinity               NaN
+//   f8e4m3fn, f8e8m0fnu, fnuz types     NaN                    NaN
+//   f4e2m1fn                            largest finite value   zero
+//
+// Decoding is exact and keeps the payload of a NaN for types with infinities.
 //
 // EncodeSmallFloat and DecodeSmallFloat choose the format at run time; SmallFloat<kType> is for inner loops.
 #pragma once
@@ -79,8 +84,7 @@ uint16_t EncodeFloat(const FloatFormat& format, F value) {
   const auto power_of_two = [](int exponent) { return std::bit_cast<F>(Bits(exponent + kBias) << kMantissaBits); };
   Bits code = 0;
   if (magnitude < std::bit_cast<Bits>(power_of_two(1 - format.bias))) {
-    // The result is subnormal. It is rounded by the addition of a power of two whose last place has the same value as
-    // that of the result.
+    // The result is subnormal. Adding a power of two whose unit in the last place equals that of the result rounds it.
     const F shifted = power_of_two(1 - format.bias - format.mantissa_bits + kMantissaBits);
     code = std::bit_cast<Bits>(std::bit_cast<F>(magnitude) + shifted) - std::bit_cast<Bits>(shifted);
   } else {

@@ -73,8 +73,8 @@ TEST(SmallFloats, EncodingInvertsDecoding) {
   }
 }
 
-// A number between two neighboring values is rounded to the nearer one, and the middle of two values to the one with an
-// even code.
+// A number between two neighboring values is rounded to the nearer one; the midpoint is rounded to the one with an even
+// code.
 TEST(SmallFloats, RoundToNearestTiesToEven) {
   for (const ElementType type : kSmallFloats) {
     const uint32_t half = 1u << (BitWidth(type) - 1);

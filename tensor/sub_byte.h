@@ -16,8 +16,9 @@ inline int64_t SignExtend(uint64_t bits, int width) {
   return shifted >> (64 - width);
 }
 
-// The byte of an array of type `type` (of at most 8 bits) for the low bits of `value`: sign-extended for signed
-// integers, otherwise zero-extended. WrapSubByte(s4, 8) is -8, WrapSubByte(u4, -1) is 15.
+// The byte that represents `value`, wrapped to a type of at most 8 bits, in an array of this type: the low bits of
+// `value`, sign-extended for signed integers and zero-extended otherwise. WrapSubByte(s4, 8) is -8, WrapSubByte(u4, -1)
+// is 15.
 inline int8_t WrapSubByte(ElementType type, int8_t value) {
   const int width = BitWidth(type);
   return IsSigned(type) ? SignExtend(value, width) : LowBits(value, width);

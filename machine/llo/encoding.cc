@@ -197,7 +197,7 @@ class Reader {
     }
     return Bad("a longer number", "at most 10 bytes");
   }
-  // Reads the length of a list. Each element takes at least one byte, so that a larger count is an error.
+  // Reads the length of a list. Each element takes at least one byte, so a count above the number of bytes is an error.
   absl::StatusOr<uint64_t> Count() {
     XLAD_ASSIGN_OR_RETURN(const uint64_t count, Number());
     if (count <= bytes_.size()) return count;

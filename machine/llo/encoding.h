@@ -1,11 +1,15 @@
 // The binary form of programs of the LLO-like instruction set.
 //
-// After the four bytes "LLO1" come the parts of LloProgram in the order of its members. Numbers are in little-endian
-// base 128 (LEB128, DWARF 5, section 7.6). Numbers that may be negative are zigzag-encoded: 0, -1, 1, -2 are stored as
-// 0, 1, 2, 3. A double is stored as the integer that has its bits. A text or list is its length and its elements. A
-// bundle is its number of instructions plus 1, and its instructions. A loop is 0, its counter in one byte, its trip
-// count and its items. An instruction is its opcode in one byte, its registers in one byte each, and its other
-// operands; a semaphore takes one byte.
+// A program consists of the four bytes "LLO1" and the members of LloProgram in their order. The parts are stored as
+// follows:
+//   number        little-endian base 128 (LEB128, DWARF 5, section 7.6); if it may be negative, it is zigzag-encoded: 0,
+//                 -1, 1, -2 are stored as 0, 1, 2, 3
+//   double        the integer with the same bits
+//   text or list  the length, then the elements
+//   bundle        the number of instructions plus 1, then the instructions
+//   loop          0, the counter in one byte, the trip count, then the items
+//   instruction   the opcode in one byte, the registers in one byte each, then the other operands; a semaphore takes
+//                 one byte
 #pragma once
 
 #include <string>

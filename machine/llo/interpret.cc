@@ -257,7 +257,7 @@ class Core {
   absl::Status Perform(const Copy& copy) {
     const LloBuffer& buffer = program_.buffers[copy.buffer];
     if (copy.rows <= 0 || copy.columns <= 0) return absl::OkStatus();
-    // The numbers of a program may have any value, so that sums and products may exceed 64 bits.
+    // The numbers of a program may have any value, so sums and products may exceed 64 bits.
     using Wide = __int128;
     const Wide last = copy.element + static_cast<Wide>(copy.rows - 1) * copy.stride + copy.columns - 1;
     const int64_t tile_rows = copy.rows / kSublanes + (copy.rows % kSublanes != 0 ? 1 : 0);

@@ -19,15 +19,15 @@ using LloMacroFunction = std::function<absl::Status(const LloKernel& kernel, Llo
 // The largest number of bundles that a kernel may run.
 inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
 
-// Runs all kernels. A copy by DMA is made as late as is allowed: when the program waits for it. Every kernel starts
-// with zeros in its registers and with VMEM full of NaNs, so that a read of VMEM that the kernel has not written
-// changes its results.
+// Runs all kernels. A DMA copy is made as late as is allowed: when the program waits for it. Every kernel starts with
+// zeros in its registers and with NaNs in VMEM, so that reads of VMEM that the kernel has not written make the results
+// wrong.
 //
-// InvalidArgument, naming the kernel and the instruction, if an address is outside of VMEM or of a buffer, if a block
-// is wider than its tiles, if a queue is empty, or if there are too few or too many weights. InvalidArgument, naming
-// the kernel and the semaphore, if a kernel ends before it has waited for all of its copies. ResourceExhausted if a
-// kernel runs more than kMaxBundles bundles. Errors of `macro` are returned. The program must be verified (VerifyLlo),
-// and `memory` must have a buffer of the right size for each buffer of the program.
+// The program must be verified (VerifyLlo), and `memory` must have a buffer of the right size for each buffer of the
+// program. InvalidArgument, naming the kernel and the instruction, if an address is outside of VMEM or of a buffer, if a
+// block is wider than its tiles, if a queue is empty, or if there are too few or too many weights. InvalidArgument,
+// naming the kernel and the semaphore, if a kernel ends before it has waited for all of its copies. ResourceExhausted
+// if a kernel runs more than kMaxBundles bundles. Errors of `macro` are returned.
 absl::Status RunLlo(const LloProgram& program, const LloMacroFunction& macro, LloMemory* memory);
 
 }  // namespace xlad::machine

@@ -1,4 +1,4 @@
-// An instruction set for tensor cores like those of TPUs, into which the compiler translates programs for such chips.
+// An instruction set for tensor cores like those of TPUs. The compiler translates programs for such chips into it.
 //
 // It is xlad's own design, not that of a product. It follows what has been published about TPU v2 to v5 (Jouppi et al.,
 // CACM 2020; Norrie et al., IEEE Micro 2021; the documentation of JAX's Mosaic and Pallas; "How to Scale Your Model",
@@ -9,20 +9,20 @@
 // tiles in row-major order, the layout (8,128). Elements are f32, s32, u32, or 0 and 1 for pred. A bf16 is stored as
 // the f32 of the same value.
 //
-// A *bundle* (VLIW) is what the core issues in one cycle: at most SlotsOf(slot, vector_alus) instructions of each slot.
-// All instructions of a bundle read their sources before any of them writes. A bundle is not issued until its sources
-// are ready and the copies that it waits for are complete.
+// A *bundle* (a VLIW instruction) is what the core issues in one cycle: at most SlotsOf(slot, vector_alus) instructions
+// of each slot. All instructions of a bundle read their sources before any of them writes. A bundle is not issued until
+// its sources are ready and the copies that it waits for are complete.
 //
 //   DMA      copies a block of rows and columns between a buffer in HBM and tiles in VMEM. In the buffer, rows are
 //            `stride` elements apart. In VMEM, each row of tiles has `tiles` tiles. DMA is asynchronous: the VMEM tiles
 //            and the buffer must not be used before a dma.wait on the same semaphore. A dma.wait waits for the oldest
-//            copy of its semaphore. Elements of the last tiles that are not in the block are 0 after dma.in, and are
-//            not written by dma.out.
+//            copy of its semaphore. If the block does not fill its last tiles, the other elements of these tiles are 0
+//            after dma.in, and dma.out does not copy them.
 //   Matrix   unit m holds 128 x 128 weights. The k-th vmat.load (from 0) after a vmat.swap loads rows 8k to 8k+7 of the
 //            next weights, which become the current weights at the next vmat.swap. vmat.push multiplies 8 rows of 128
 //            elements by the current weights. Both are rounded to bf16, and sums are in f32. The 8 x 128 results are
 //            added to a queue, from which vmat.pop removes the oldest.
-//   Transpose  The sources of 16 vxpose.push are a block of 128 x 128. Then 16 vxpose.pop return its transpose.
+//   Transpose  16 vxpose.push take the tiles of a block of 128 x 128. Then 16 vxpose.pop return its transpose.
 #pragma once
 
 #include <array>
@@ -96,8 +96,8 @@ struct LloLoop {
   friend bool operator==(const LloLoop&, const LloLoop&);
 };
 
-// An operation that is not made of instructions. Its cost is given here. To compute its result, the interpreter calls
-// a LloMacroFunction (interpret.h).
+// An operation that does not consist of instructions. The members state its cost. To compute its result, the
+// interpreter calls a LloMacroFunction (interpret.h).
 struct LloMacro {
   std::string op;         // The opcode, such as "sort".
   double vector_ops = 0;  // Operations of the vector unit; see Chip::vector_ops.
@@ -114,7 +114,7 @@ struct LloKernel {
   friend bool operator==(const LloKernel&, const LloKernel&) = default;
 };
 
-// The element types that DMA converts from and to. Arrays of other types are only used by macro-operations.
+// The element types that DMA converts from and to. Only macro-operations use arrays of other types (kOther).
 enum class LloType { kF32, kBf16, kS32, kU32, kPred, kOther };
 absl::string_view ToString(LloType type);
 int64_t BytesOf(LloType type);  // The size of an element in HBM; 0 for kOther.
@@ -154,10 +154,13 @@ std::string PrintLlo(const LloProgram& program);
 absl::StatusOr<LloProgram> ParseLlo(absl::string_view text);
 
 // Verifies a program for a core with `vector_alus` (see SlotsOf) and `vmem_tiles` tiles of VMEM. InvalidArgument,
-// naming the kernel, if the kernel has a negative number of tiles or more than the core, a register, buffer or
-// semaphore does not exist, a loop has a negative trip count, two instructions of a bundle write the same register, a
-// bundle has too many instructions for a slot, or DMA uses a buffer of type kOther or has fewer than 1 tile in a row of
-// tiles.
+// naming the kernel, if
+//   - the kernel has a negative number of tiles, or more tiles than the core
+//   - a register, buffer or semaphore does not exist
+//   - a loop has a negative trip count
+//   - two instructions of a bundle write the same register
+//   - a bundle has too many instructions for a slot
+//   - DMA uses a buffer of type kOther, or fewer than 1 tile in a row of tiles.
 absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles);
 
 }  // namespace xlad::machine

@@ -98,7 +98,7 @@ TEST(LloTextTest, RandomProgramsRoundTrip) {
     const auto decoded = DecodeLlo(bytes);
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_TRUE(*decoded == program);
-    // Damaged bytes are refused or give another program. They never cause a crash.
+    // Damaged bytes are refused, or they decode to another program. They never cause a crash.
     std::string damaged = bytes;
     damaged[static_cast<size_t>(below(static_cast<int>(bytes.size())))] ^= static_cast<char>(1 << below(8));
     EXPECT_FALSE(DecodeLlo(damaged).ok() && *DecodeLlo(damaged) == program);
@@ -164,8 +164,8 @@ TEST(LloInterpreterTest, FindsErrorsOfPrograms) {
   EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("deadlock"));
 }
 
-// Numbers whose sums and products exceed 64 bits. A copy of 2^62 + 1 rows that are 4 elements apart would end at
-// element 124, and in 32 tiles, if these numbers wrapped.
+// Numbers whose sums and products exceed 64 bits. If 64-bit numbers wrapped, a copy of 2^62 + 1 rows that are 4 elements
+// apart would end at element 124 and fit into 32 tiles.
 TEST(LloInterpreterTest, FindsAddressesBeyond64Bits) {
   const auto run = [](const std::string& from, const std::string& to) {
     const LloProgram program = Parsed(absl::StrReplaceAll(kDouble, {{from, to}}));
@@ -212,7 +212,7 @@ TEST(LloInterpreterTest, CopiesHappenWhenTheyAreWaitedFor) {
   ASSERT_TRUE(RunLlo(program, NoMacros, &memory).ok());
   uint16_t bits = 0;
   std::memcpy(&bits, memory[1].data(), 2);
-  EXPECT_NE(bits, 0);  // The result is NaN, the initial value of VMEM, and not twice the zeros of x.
+  EXPECT_NE(bits, 0);  // The result is NaN, the initial value of VMEM, not twice the zeros of x.
 }
 
 TEST(LloFunctionTest, EdgeCasesOfIntegers) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kExtendedInterval = 2;  // Cycles between two extended functions.
 constexpr double kBurstBytes = 64;
-constexpr int64_t kTimedIterations = 3;  // The timed iterations at the beginning of a loop. The last one is also timed.
+constexpr int64_t kTimedIterations = 3;  // Timed at the beginning of a loop. The last iteration is also timed.
 
 // The use of the units so far.
 struct Use {
@@ -137,7 +137,7 @@ class Scoreboard {
       case LloOp::kMPush:
         unit_free_[i.imm & 63] = at + matrix_interval_;
         use_.mxu += matrix_interval_;
-        // A row crosses the array in both directions.
+        // The data of a row crosses the 128 rows and the 128 columns of the array.
         results_[i.imm & 63].push_back(at + matrix_interval_ + 2 * kLanes);
         return;
       case LloOp::kMPop:

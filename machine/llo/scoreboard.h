@@ -1,4 +1,4 @@
-// The estimated time of a kernel of the LLO-like instruction set. Only a few iterations of each loop are simulated.
+// Estimates the time of a kernel of the LLO-like instruction set. At most four iterations of each loop are simulated.
 #pragma once
 
 #include "machine/chip.h"
@@ -20,15 +20,16 @@ struct LloTime {
 int MatrixUnitsOf(const Chip& chip);
 
 // A scoreboard: bundles are issued in order, at most one per cycle. A bundle waits until its sources are ready, its
-// units are free and its copies have arrived. The latency of an instruction is given in isa.def. The cycles that a
-// matrix unit takes for 8 rows follow from the peak rate of the chip. An extended function is issued every other cycle
-// at most. Copies use HBM one after the other at its rate, in pieces of 64 bytes, and arrive kDmaLatencyUs later. In a
-// loop, the first three iterations and the last are timed; the others take as long as the third. The cores of a chip
-// share a kernel evenly. The time of a macro-operation is that of its vector operations or that of its bytes, whichever
-// is longer, plus kDmaLatencyUs.
-//
-// Latencies, intervals and kDmaLatencyUs are assumptions. Rates are those of the chip file. The kernel must be
-// verified.
+// units are free and its copies have arrived. The kernel must be verified.
+//   - isa.def has the latencies of the instructions.
+//   - The number of cycles in which a matrix unit multiplies 8 rows follows from the peak rate of the chip.
+//   - At most one extended function is issued in two cycles.
+//   - Copies use HBM one after the other at its rate, in pieces of 64 bytes, and arrive kDmaLatencyUs later.
+//   - In a loop, the first three iterations and the last are timed; the others take as long as the third.
+//   - The cores of a chip share a kernel evenly.
+//   - A macro-operation takes the time of its vector operations or of its bytes, whichever is longer, plus
+//     kDmaLatencyUs.
+// Latencies, intervals and kDmaLatencyUs are assumptions. Rates are those of the chip file.
 LloTime TimeLlo(const LloProgram& program, const LloKernel& kernel, const Chip& chip);
 inline constexpr double kDmaLatencyUs = 0.5;
 

@@ -10,19 +10,22 @@ namespace xlad::machine {
 // Rounds to the nearest bf16, with ties to even. NaN stays NaN.
 float RoundToBf16(float value);
 
-// Computes one element: its arguments are the words of up to three sources, and its result is a word. FunctionOf
-// returns null if the instruction is not elementwise. Basic arithmetic on floats is rounded once. Other functions of
-// floats are computed in double and then rounded. The maximum or minimum is NaN if either source is, and -0 is less
-// than +0. A conversion to an integer saturates, and converts NaN to 0. Integers wrap. An integer division by 0 gives a
-// word of all ones, and a remainder by 0 gives the dividend. A shift by 32 or more, or by less than 0, shifts all bits
-// out; an arithmetic shift then gives 0 or -1, by the sign.
+// Computes one element of an elementwise instruction. The arguments are the words of up to three sources; the result is
+// a word.
+//   floats       Basic arithmetic is rounded once. Other functions are computed in double and then rounded. The maximum
+//                or minimum is NaN if either source is NaN, and -0 is less than +0.
+//   integers     Results wrap. A division by 0 returns a word of all ones, and a remainder by 0 the dividend. A shift by
+//                32 or more, or by less than 0, shifts all bits out; an arithmetic shift then returns 0 or -1, the sign.
+//   conversions  A conversion to an integer saturates, and converts NaN to 0.
 using LloFunction = uint32_t (*)(uint32_t a, uint32_t b, uint32_t c);
+// Returns null if the instruction is not elementwise.
 LloFunction FunctionOf(LloOp op);
 
-// The sum as integers of 64 bits that wrap, as in sadd and in the addresses of vld and vst.
+// The sum as a 64-bit integer that wraps, as in sadd and in the addresses of vld and vst.
 int64_t WrappedSum(int64_t a, int64_t b);
 
-// The result of a scalar instruction on the values of its sources. Integers wrap. A division or remainder by 0 gives 0.
+// The result of a scalar instruction whose sources have the values `a` and `b`. Integers wrap. A division or remainder
+// by 0 returns 0.
 int64_t ScalarResult(const LloInstruction& instruction, int64_t a, int64_t b);
 
 }  // namespace xlad::machine
