@@ -1,8 +1,8 @@
-// The C++ client, which submits jobs to a coordinator and watches them.
+// The C++ client of a coordinator. It submits jobs and watches them.
 //
 // Thread-safe. Each call except Watch has a deadline: 30 s, or 10 min for blobs, traces and backups. Errors are those
-// of the coordinator, DeadlineExceeded, or Unavailable ("coordinator HOST:PORT cannot be reached: ...", or "... cannot
-// serve the call now: ..." with the reason that the coordinator gave).
+// of the coordinator, DeadlineExceeded, or Unavailable: "coordinator HOST:PORT cannot be reached: ...", or "... cannot
+// serve the call now: ..." with the coordinator's reason.
 #pragma once
 
 #include <functional>
@@ -21,17 +21,17 @@ namespace xlad::client {
 
 class CoordinatorClient {
  public:
-  // Makes a client; the connection is established by the first call. Errors as in MakeChannel and ReadToken.
+  // Makes a client. The first call establishes the connection. Errors as in MakeChannel and ReadToken.
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Connect(const Endpoint& endpoint);
   virtual ~CoordinatorClient() = default;
 
-  // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. Submitting the
-  // same job with the same `client_key` again returns the id of the first submission. After the first answer of the
-  // coordinator, each upload and the submission are repeated for up to 30 s while the coordinator cannot be reached.
+  // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. If the same job was
+  // submitted before with the same `client_key`, returns the id of that submission. The first call is not repeated;
+  // after it, each upload and the submission are repeated for up to 30 s while the coordinator cannot be reached.
   virtual absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) = 0;
-  // Calls `on_update`, in this thread, with each update of the job until it returns false or the job has ended. Metrics
-  // arrive in order of their steps, each step once. Reconnects if the connection is lost. Returns Unavailable if the
-  // coordinator cannot be reached for `patience_ms`.
+  // Calls `on_update`, in this thread, with each update of the job, until `on_update` returns false or the job has
+  // ended. Metrics arrive in order of their steps, each step once. Reconnects if the connection is lost. Unavailable if
+  // the coordinator cannot be reached for `patience_ms`.
   virtual absl::Status Watch(const std::string& job_id, int64_t patience_ms,
                              const std::function<bool(const WatchJobResponse&)>& on_update) = 0;
   // Returns all jobs that match the request. This may need several calls to the coordinator.

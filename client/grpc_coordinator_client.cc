@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
-constexpr int64_t kRepeatMs = 30'000;  // How long calls are repeated while there is no answer.
+constexpr int64_t kRepeatMs = 30'000;  // How long calls are repeated while the coordinator does not answer.
 constexpr std::chrono::milliseconds kPause{200};
 constexpr size_t kChunkBytes = 1 << 20;
 
@@ -239,8 +239,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                                                  status.error_message(), "; xlad up starts one on this machine, and ",
                                                  "--coordinator HOST:PORT names another one"));
     }
-    // This client ignores the status of calls that it cancels itself. A call that is found cancelled here was ended by
-    // the coordinator, which is stopping.
+    // This client ignores the status of calls that it cancels itself, so the coordinator, which is stopping, has
+    // canceled this call.
     if (status.error_code() == grpc::StatusCode::CANCELLED) {
       return absl::UnavailableError(absl::StrCat("coordinator ", address_, " ended the call"));
     }
@@ -295,7 +295,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     }
     if (*done) context.TryCancel();
     const grpc::Status status = reader->Finish();
-    // The stream of a job that has ended continues until all metrics are sent.
+    // The stream of an ended job continues until all metrics are sent.
     *done = *done || (ended && status.ok());
     if (*done) return absl::OkStatus();
     // The job has not ended, so the coordinator is shutting down.

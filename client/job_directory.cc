@@ -51,7 +51,7 @@ bool SameAxes(const std::vector<MeshAxis>& a, const std::vector<MeshAxis>& b) {
   });
 }
 
-// The manifest's mesh with the requested axes and sizes. If there is none, the first mesh with the same axis names.
+// The manifest's mesh with the requested axes and sizes, or the first mesh with the same axis names if there is none.
 absl::StatusOr<const Json*> SelectMesh(const std::string& path, const Json& meshes,
                                        const std::vector<MeshAxis>& requested) {
   const Json* by_name = nullptr;
@@ -145,7 +145,7 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
   return absl::OkStatus();
 }
 
-// Reads the program from the text, because text has line numbers. If values are elided in the text, reads the proto
+// Reads the program from the HLO text, because text has line numbers. If the text elides values, reads the proto
 // instead.
 absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
   std::string text, proto;

@@ -1,5 +1,5 @@
-// Job directories, the input of `xlad run` and `xlad submit`: the manifest, programs, state and data of a job. The
-// format is described in docs/reference/job-directory.md.
+// Job directories, the input of `xlad run` and `xlad submit`: the manifest, programs, state and data of a job.
+// docs/reference/job-directory.md describes the format.
 #pragma once
 
 #include <string>
@@ -23,9 +23,9 @@ struct Job {
 // Reads and checks a job directory.
 //
 // `mesh` is the value of --mesh, such as "dp=4,tp=2". It selects the program of the manifest's mesh with these axes and
-// sizes. If there is none, it selects the program of the first mesh with the same axis names, which then runs with the
-// given sizes. "" selects the program for a single device. `steps` replaces the manifest's number of steps unless it is
-// negative. Error messages contain the file and the field, what was found and what was expected.
+// sizes. If there is no such mesh, it selects the program of the first mesh with the same axis names, which then runs
+// with the given sizes. "" selects the program for a single device. If `steps` is 0 or more, it replaces the manifest's
+// number of steps. Error messages contain the file and the field, what was found and what was expected.
 absl::StatusOr<Job> ReadJobDirectory(FileSystem& files, const std::string& directory, const std::string& mesh,
                                      int64_t steps);
 

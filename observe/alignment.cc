@@ -11,15 +11,16 @@
 namespace xlad::observe {
 namespace {
 
-constexpr int64_t kClusterNs = 5'000'000'000;  // Steps within this time are moved together.
+constexpr int64_t kClusterNs = 5'000'000'000;  // Steps that begin within this time are moved together.
 constexpr int kMaxRounds = 64;  // Enough for causal chains over this many workers.
 
-// The time of an event, a cause or an effect, on one worker. A message is sent before it arrives, and a collective
-// begins on each rank before it ends on any rank.
+// The time of an event on one worker.
 struct Moment {
   int worker = 0;
   int64_t unix_ns = 0;
 };
+// A cause and its effect: every event in `before` precedes every event in `after`. A message is sent before it arrives,
+// and a joining collective begins on each rank before it ends on any rank.
 struct Cause {
   std::vector<Moment> before, after;
 };
@@ -59,7 +60,7 @@ int GroupOf(const TracedCollective& collective, int device) {
 // in the step, and the first device of its group.
 using Execution = std::tuple<int64_t, int, int, int>;
 
-// Adds the beginnings and ends of the collectives of a step that no rank ends before all ranks have begun (`joins`).
+// Adds the beginnings and ends of the joining collectives of a step (TracedCollective.joins).
 void AddCollectives(const TracedWorker& worker, const AlignedStep& at, std::map<Execution, Cause>* causes) {
   std::map<int, int> count;
   for (int s = 0; s < at.step.instruction_size(); ++s) {
@@ -98,8 +99,8 @@ std::vector<Cause> CausesIn(const Traces& traces, const Indices& steps) {
   return causes;
 }
 
-// The longest-path relaxation of difference constraints: each worker is moved by the least time that puts all of its
-// effects after their causes.
+// Moves each worker by the least time that puts all of its effects after their causes. Solves these difference
+// constraints by longest-path relaxation (Bellman-Ford).
 std::map<int, int64_t> MovesFor(const std::vector<Cause>& causes) {
   std::map<int, int64_t> moves;
   bool changed = true;
@@ -176,8 +177,8 @@ void Align(Traces* traces) {
   for (const Indices& cluster : ClustersOf(*traces)) {
     const std::map<int, int64_t> moves = MovesFor(CausesIn(*traces, cluster));
     if (moves.empty()) continue;
-    // Only the differences between workers matter. The mean of the least and the greatest move is therefore
-    // subtracted from every move, so that the cluster stays near the time that the samples determine.
+    // Only the differences between workers matter. The mean of the least and the greatest move is subtracted from every
+    // move, so that the cluster stays near the time that the samples determine.
     int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
     for (const auto& [worker, move] : moves) {
       least = std::min(least, move);

@@ -1,4 +1,4 @@
-// The steps that all workers of a job have recorded, on one clock.
+// Puts the recorded steps of all workers of a job on one clock.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct TracedWorker {
   std::vector<ClockSample> clock;
 };
 
-// One recorded step, with the line that turns its local times into times since 1970.
+// One recorded step, with the linear function that converts its local times to times since 1970.
 struct AlignedStep {
   int worker = 0;  // Index into Traces::workers.
   TracedStep step;
@@ -44,10 +44,11 @@ struct Traces {
 // may be read while it is written. Steps whose lists differ in length are ignored as well.
 Traces ReadTraces(absl::string_view file);
 
-// Sets the times of all steps, first by the workers' clock samples. Then, for the steps of every few seconds, moves
-// each worker by the least time that puts causes before effects: a message arrives after it is sent, and a rank leaves
-// a joining collective after the last rank has entered it. All workers are then moved back by the mean of the least and
-// the greatest move. This corrects workers whose messages determine their clocks more exactly than the samples do.
+// Sets the times of all steps. First converts them with the workers' clock samples. Then divides the steps into groups
+// that begin within 5 s, and corrects each group: moves each worker by the least time that puts causes before effects.
+// A message arrives after it is sent, and a rank leaves a joining collective after the last rank has entered it. The
+// mean of the least and the greatest move is subtracted from all moves, so that the group as a whole keeps its time.
+// The correction helps if messages determine the workers' clocks more exactly than the samples do.
 void Align(Traces* traces);
 
 // The largest time in nanoseconds by which an effect still precedes its cause after Align; 0 if all causes precede

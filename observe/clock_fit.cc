@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxSamples = 4096;  // If there are more, those with the shortest round trips are used.
 constexpr double kMinErrorNs = 10'000;
-constexpr double kWander = 1e-6;      // Random change of the offset, in ns per ns since a sample.
+constexpr double kWander = 1e-6;      // The random change of the offset, in ns per ns since a sample.
 constexpr double kSlopePrior = 1e-4;  // The standard deviation of the rates of clocks: 100 ppm.
 
 }  // namespace

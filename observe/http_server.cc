@@ -20,7 +20,7 @@ class LibraryServer final : public HttpServer {
  public:
   explicit LibraryServer(HttpHandler handler) : handler_(std::move(handler)) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    // By default the library sets SO_REUSEPORT, with which several processes could share the port.
+    // By default the library sets SO_REUSEPORT, which lets several processes share the port.
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -60,7 +60,7 @@ class LibraryServer final : public HttpServer {
     }
     address_ = JoinHostPort(at.host, port);
     thread_ = std::thread([this] { server_.listen_after_bind(); });
-    // Waits, because a stop before the server runs would have no effect.
+    // Waits until the server runs, because an earlier stop would have no effect.
     while (!server_.is_running()) std::this_thread::yield();
     return absl::OkStatus();
   }

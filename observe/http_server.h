@@ -1,4 +1,4 @@
-// An HTTP/1.1 server for a few small pages: metrics, health, a dashboard. GET and HEAD only.
+// An HTTP/1.1 server for small pages: metrics, health, a dashboard. It accepts only GET and HEAD.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,9 @@ class HttpServer {
   // Serves on `address`, HOST:PORT; the system chooses a free port if PORT is 0. AlreadyExists if the port is in use
   // or HOST is not an address of this machine, InvalidArgument if `address` is malformed.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, HttpHandler handler);
-  // Stops the server when the requests that have begun are answered.
+  // Answers the requests that have begun, then stops the server.
   virtual ~HttpServer() = default;
+  // Returns HOST:PORT with the actual port.
   virtual std::string Address() const = 0;
 };
 

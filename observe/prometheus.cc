@@ -72,14 +72,14 @@ void AddProcess(MetricsPage* page) {
   const auto seconds = [](const timeval& time) {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
-  page->Family("process_cpu_seconds_total", "counter", "Time on all cores, of the user and of the system.");
+  page->Family("process_cpu_seconds_total", "counter", "User and system CPU time in seconds.");
   page->Sample(seconds(usage.ru_utime) + seconds(usage.ru_stime));
   int64_t pages = 0;
   const auto statm = RealFileSystem().Read("/proc/self/statm");
   if (statm.ok()) {
     const std::vector<std::string> fields = absl::StrSplit(*statm, ' ');
     if (fields.size() > 1 && absl::SimpleAtoi(fields[1], &pages)) {
-      page->Gauge("process_resident_memory_bytes", "Memory of the process that is in RAM.",
+      page->Gauge("process_resident_memory_bytes", "Resident memory in bytes.",
                   static_cast<double>(pages * sysconf(_SC_PAGESIZE)));
     }
   }
@@ -91,7 +91,7 @@ void AddProcess(MetricsPage* page) {
   }
   if (!error) page->Gauge("process_open_fds", "Open file descriptors.", static_cast<double>(files));
   if (const double start = StartSeconds(); start > 0) {
-    page->Gauge("process_start_time_seconds", "When the process started, since 1970.", start);
+    page->Gauge("process_start_time_seconds", "Start time of the process in seconds since 1970.", start);
   }
 }
 

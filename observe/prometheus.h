@@ -15,7 +15,7 @@ using Labels = std::vector<std::pair<std::string, std::string>>;
 class MetricsPage {
  public:
   // Begins a family: `name` is a name such as "xlad_jobs", `type` is "gauge" or "counter", and `help` is one sentence.
-  // Names end with their base unit, and those of counters with "_total". Call it once per family.
+  // A name ends with its base unit; the name of a counter ends with "_total". Must be called once per family.
   void Family(absl::string_view name, absl::string_view type, absl::string_view help);
   // Adds a sample to the family that was begun last.
   void Sample(double value, const Labels& labels = {});

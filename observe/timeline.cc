@@ -15,7 +15,7 @@ namespace {
 
 using Events = google::protobuf::RepeatedPtrField<JobLogResponse::Event>;
 
-constexpr int kJobProcess = 1;  // Workers have the numbers after this one.
+constexpr int kJobProcess = 1;  // The process of the job. The processes of workers have the numbers after it.
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -44,7 +44,7 @@ class Writer {
     Add(absl::StrFormat(R"({"ph":"M","name":"process_sort_index","pid":%d,"tid":0,"args":{"sort_index":%d}})", process,
                         process));
   }
-  // `head` has the name, the category and the arguments, as Head makes them.
+  // `head` is a result of Head: the name, the category, the process and the arguments.
   void Span(const std::string& head, int thread, int64_t begin_ns, int64_t end_ns) {
     Add(absl::StrCat(R"({"ph":"X",)", head, R"(,"tid":)", thread, R"(,"ts":)", Us(begin_ns - start_unix_ns_),
                      R"(,"dur":)", Us(std::max<int64_t>(0, end_ns - begin_ns)), "}"));
@@ -140,8 +140,7 @@ void AddStep(const AlignedStep& at, int process, const std::vector<std::string>&
   }
 }
 
-// Attempts and keys of messages whose sending and arrival are both recorded, because an arrow needs both ends. An id in
-// the file combines the key with the attempt, because other attempts use the same keys.
+// The attempt and key of each message whose sending and arrival are both recorded. Only these messages get an arrow.
 std::set<std::pair<int64_t, uint64_t>> WholeMessages(const Traces& traces) {
   std::map<std::pair<int64_t, uint64_t>, int> ends;
   for (const AlignedStep& at : traces.steps) {
@@ -173,6 +172,7 @@ void AddSteps(const Traces& traces, Writer* writer) {
     for (int m = 0; m < at.step.message_key_size(); ++m) {
       const uint64_t key = at.step.message_key(m);
       if (!whole.contains({attempt, key})) continue;
+      // The id of an arrow combines the key with the attempt, because other attempts use the same keys.
       const uint64_t id = key ^ (static_cast<uint64_t>(attempt) * 0x9e3779b97f4a7c15ull);
       writer->Message(at.step.message_sent(m), id, process, at.step.device(), at.UnixNs(at.step.message_ns(m)));
     }

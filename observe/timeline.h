@@ -10,11 +10,11 @@
 
 namespace xlad::observe {
 
-// `traces` must be aligned. The timeline has a process for the job, with its events and phases, and a process for each
-// worker of each attempt. A worker's process has a thread per device, with steps and their instructions. An arrow
-// connects the sender and the receiver of each message. Times are in microseconds after `start_unix_ns` in the field
-// "otherData", which also has the name of the job and says which data is missing. The size of the text is proportional
-// to the number of spans and messages.
+// `traces` must be aligned (Align). The timeline has a process for the job, with its events and phases, and a process
+// for each worker of each attempt. A worker's process has a thread per device, with steps and their instructions. An
+// arrow connects the sender and the receiver of each message. The field "otherData" has the name of the job, the start
+// time `start_unix_ns`, and which data is missing. Times are in microseconds after the start time. The size of the text
+// is proportional to the number of spans and messages.
 std::string TimelineJson(const std::string& job,
                          const google::protobuf::RepeatedPtrField<JobLogResponse::Event>& events, const Traces& traces);
 

@@ -1,4 +1,4 @@
-// Fits of clocks that differ, alignment of recorded steps, and the timeline of the steps.
+// Fits of skewed clocks, the alignment of recorded steps, and the timeline of the steps.
 #include "observe/timeline.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 constexpr int64_t kStart = 1'700'000'000 * kSecond;
 
-// A worker's clock, which is `offset_ns` and `ppm` away from the coordinator's.
+// A worker's clock, which is ahead of the coordinator's clock by `offset_ns` and too fast by `ppm` parts per million.
 struct SkewedClock {
   int64_t offset_ns = 0;
   double ppm = 0;
@@ -148,7 +148,7 @@ class TraceFile {
 
 const std::vector<SkewedClock> kSkewed = {{3 * kSecond, 50}, {-3 * kSecond, -50}, {0, 0}, {3 * kSecond, -50}};
 
-// The largest difference between the times of workers. By construction, these times are equal.
+// The largest difference between the workers' times of one step. The true times are equal.
 int64_t WorstSpread(const Traces& traces) {
   std::map<int64_t, std::pair<int64_t, int64_t>> range;
   for (const AlignedStep& at : traces.steps) {
@@ -176,8 +176,8 @@ TEST(AlignmentTest, AlignsClocksThatDiffer) {
   EXPECT_NEAR(static_cast<double>(traces.steps[0].begin_unix_ns - kStart - kSecond), 0, kMs);
 }
 
-// The answers to one worker are always delayed by 40 ms, so its samples are wrong by 20 ms. Only messages and
-// collectives can show this error.
+// The coordinator's responses to one worker are always delayed by 40 ms, so the worker's samples are wrong by 20 ms.
+// Only messages and collectives can show this error.
 TEST(AlignmentTest, MessagesCorrectErrorsThatSamplesCannotShow) {
   TraceFile file(kSkewed);
   for (int64_t at = 0; at < 60; at += 2) {

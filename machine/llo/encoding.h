@@ -2,8 +2,8 @@
 //
 // A program consists of the four bytes "LLO1" and the members of LloProgram in their order. The parts are stored as
 // follows:
-//   number        little-endian base 128 (LEB128, DWARF 5, section 7.6); if it may be negative, it is zigzag-encoded: 0,
-//                 -1, 1, -2 are stored as 0, 1, 2, 3
+//   number        little-endian base 128 (LEB128, DWARF 5, section 7.6); a number that may be negative is first
+//                 zigzag-encoded: 0, -1, 1, -2 become 0, 1, 2, 3
 //   double        the integer with the same bits
 //   text or list  the length, then the elements
 //   bundle        the number of instructions plus 1, then the instructions
