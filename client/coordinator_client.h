@@ -25,9 +25,10 @@ class CoordinatorClient {
   static absl::StatusOr<std::unique_ptr<CoordinatorClient>> Connect(const Endpoint& endpoint);
   virtual ~CoordinatorClient() = default;
 
-  // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. If the same job was
-  // submitted before with the same `client_key`, returns the id of that submission. The first call is not repeated;
-  // after it, each upload and the submission are repeated for up to 30 s while the coordinator cannot be reached.
+  // Uploads the blobs that the coordinator does not have, and submits the job. Returns the job's id. If the same job
+  // was submitted before with the same `client_key`, returns the id of that submission. The first call to the
+  // coordinator is not repeated. After it, each upload and the submission are repeated for up to 30 s while the
+  // coordinator cannot be reached.
   virtual absl::StatusOr<std::string> Submit(const Job& job, const std::string& client_key) = 0;
   // Calls `on_update`, in this thread, with each update of the job, until `on_update` returns false or the job has
   // ended. Metrics arrive in order of their steps, each step once. Reconnects if the connection is lost. Unavailable if

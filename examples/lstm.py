@@ -1,4 +1,4 @@
-"""An LSTM that learns to sum marked numbers of a sequence, on 6 devices (dp=3, tp=2): python examples/lstm.py"""
+"""An LSTM that learns to sum the marked numbers of a sequence, on 6 devices (dp=3, tp=2): python examples/lstm.py"""
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,13 +1,13 @@
-"""Compares attention as library ops with attention as separate steps, and with the choice of the compiler.
+"""Compares attention as library ops with attention as separate steps, and checks the compiler's choice between them.
 
     python bench/attention_cost/attention_cost.py                        random shapes
     python bench/attention_cost/attention_cost.py --only 8x128x128x64    heads x rows x columns x features
     python bench/attention_cost/attention_cost.py --seed 1 --fit         also fits the constants of the estimates
 
 Each row is a program with the same attention in both forms, which are measured alternately on one thread, in CPU time.
-`estimate` is the ratio of the estimated times, to be compared with the ratio of the measured times. A choice is right
-if it is the faster form. Regret is the time of the chosen form divided by the time of the faster form. Constants that
-were fitted with one seed should be tested with another seed, because the shapes are then different.
+`ratio` is the ratio of the measured times, and `estimate` the ratio of the estimated times. A choice is right if it is
+the faster form. Regret is the time of the chosen form divided by the time of the faster form. Constants that were
+fitted with one seed should be tested with another seed, which selects different shapes.
 
 --fit prints constants for compiler/analysis/attention_cost.cc, all above zero, that minimize the relative errors of the
 estimates. Constants that contribute nothing to the times can be left out.
@@ -153,8 +153,8 @@ def fit(rows, form):
     shares = np.array([[row[form][name][0] for name in names] for row in rows]) / times[:, None]
     scale = np.maximum(shares.max(axis=0), 1e-30)
     shares /= scale
-    # Errors are in logarithms, so that short and long programs have the same weight. Large errors have little weight,
-    # because other programs disturb some measurements.
+    # Errors are differences of logarithms, so that short and long programs have the same weight. Large errors have
+    # little weight, because other processes disturb some measurements.
     errors = lambda x: np.log(np.maximum(shares @ np.exp(x), 1e-12))  # noqa: E731
     found = scipy.optimize.least_squares(errors, np.full(len(names), math.log(0.1)), loss="soft_l1", f_scale=0.1).x
     ratios = shares @ np.exp(found)

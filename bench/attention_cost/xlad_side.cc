@@ -4,10 +4,10 @@
 //
 // Each line of standard input names a file with HLO. The program answers with a line of JSON:
 //   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 100]}, "separate": {}}
-// The times are CPU times, the minimum of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is the
-// choice of the compiler: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of the
-// estimates, summed over all attention that is recognized: for each term, its count and the nanoseconds per unit. After
-// an error, the program prints one line to standard error and exits with code 1.
+// The times are CPU times: the minimum of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is the
+// compiler's choice: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of the
+// estimates, summed over all recognized attention: for each term, its count and the nanoseconds per unit. After an
+// error, the program prints one line to standard error and exits with code 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +31,7 @@ namespace {
 
 using compiler::AttentionChoice;
 
-// A program that takes longer is measured in fewer blocks than BLOCKS, at least 3.
+// The time limit of the measurement of one program. After this time, the measurement ends, but not before 3 blocks.
 constexpr int64_t kLongNs = 600 * kNsPerMs;
 
 // An executable with memory, ready to run.
@@ -65,7 +65,7 @@ class Program {
   }
 
  private:
-  // Parameters get floats between -1 and 1; numbers of other types are zero.
+  // Fills parameters of type f32 and bf16 with random numbers between -1 and 1. Other types are zero.
   absl::Status FillMemory(runtime::Device* device) {
     const Executable& executable = loaded_->executable();
     for (const Allocation& allocation : executable.allocations()) {
@@ -121,7 +121,7 @@ class Bench {
     XLAD_ASSIGN_OR_RETURN(const auto chosen, Compile(request, AttentionChoice::kByCost, &costs));
     XLAD_ASSIGN_OR_RETURN(const auto fused, Compile(request, AttentionChoice::kAlways, nullptr));
     XLAD_ASSIGN_OR_RETURN(const auto separate, Compile(request, AttentionChoice::kNever, nullptr));
-    if (costs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": found no attention, expected one"));
+    if (costs.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": found no attention, expected some"));
     double ns[2] = {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
     Program* programs[2] = {fused.get(), separate.get()};
     int64_t runs[2];

@@ -2,9 +2,9 @@
 
     python3 bench/canonical_cost/canonical_cost.py --ranks 2,4,8 --bytes 64K,1M,16M
 
-The two modes run in turn for several rounds, and each round gives one ratio. The script prints the medians of both
-times and of the ratios, the smallest and the largest ratio, and the ratio of the least times of both modes. If other
-processes use the cores, a round may be several times slower than the next, and only the last number has a meaning.
+The two modes run in turn for several rounds, and each round yields one ratio. The script prints the medians of both
+times and of the ratios, the smallest and the largest ratio, and the ratio of the shortest times of both modes. If other
+processes use the cores, a round may be several times slower than the next; then only the last number is meaningful.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def measure(args, ranks, size, mode):
 def compare(args, ranks, size):
     rounds = []
     for number in range(args.rounds):
-        # The order alternates, so that a machine that becomes slower or faster favors neither.
+        # The order alternates, so that a machine that becomes slower or faster favors neither mode.
         order = MODES if number % 2 == 0 else MODES[::-1]
         rounds.append({mode: measure(args, ranks, size, mode) for mode in order})
     for side in rounds[0]["fast"]:

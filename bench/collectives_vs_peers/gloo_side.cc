@@ -1,5 +1,5 @@
-// Gloo's side of the comparison: the times of its collectives over TCP on the loopback device (its only transport for
-// one host), by the method of `xlad bench`. Prints a line of JSON for each size.
+// Gloo's side of the comparison. Measures its collectives over TCP on the loopback device (its only transport for one
+// host) by the method of `xlad bench`. Prints a line of JSON for each size.
 //   gloo_side RANK RANKS FOLDER COLLECTIVE MIN_BYTES MAX_BYTES FACTOR ITERS BATCHES IN_PLACE
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>

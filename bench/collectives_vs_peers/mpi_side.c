@@ -1,7 +1,7 @@
-// The side of an MPI library in the comparison: times of its collectives, and of a ring all-reduce over its
-// point-to-point messages (A. Gibiansky, "Bringing HPC Techniques to Deep Learning", 2017), by the method of
-// `xlad bench`: `iters` operations between barriers, the maximum over ranks, the median of `batches`. Prints a line of
-// JSON for each size.
+// The side of an MPI library in the comparison. Measures its collectives, and a ring all-reduce over its point-to-point
+// messages (A. Gibiansky, "Bringing HPC Techniques to Deep Learning", 2017). The method is that of `xlad bench`: ITERS
+// operations between barriers, the maximum over ranks, and the median over BATCHES. Prints a line of JSON for each
+// size.
 //   mpi_side COLLECTIVE MIN_BYTES MAX_BYTES FACTOR ITERS BATCHES IN_PLACE ROTATE_BYTES
 #include <mpi.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 The corpus ($XLAD_CORPUS or --corpus) has a manifest.jsonl with the file of each program. Constants whose values are not
 in the corpus (printed as {...}) are replaced by an iota. Programs are compiled for the mesh that they name, smallest
-first. ptxas is that of PyPI's nvidia-cuda-nvcc in build/venv, of XLAD_PTXAS, or of the PATH.
+first. ptxas is taken from XLAD_PTXAS, from the PATH, or from PyPI's nvidia-cuda-nvcc in build/venv.
 
 kernels   kernels in the PTX of one device's program, without duplicates. serial: kernels with one thread per block
 accepted  kernels in PTX that ptxas accepted, of all GPUs together

@@ -1,5 +1,5 @@
-"""Checks a GPU's results and measures its speed: loss curves of the examples, step times compared with jax.jit, and
-copies and transposes.
+"""Checks the results of a GPU and measures its speed: loss curves of the examples, step times compared with jax.jit,
+and the speed of copies and transposes.
 
     python3 bench/gpu/run.py                              all job directories of $XLAD_EXAMPLES and of examples/
     python3 bench/gpu/run.py --only cnn,lstm --json gpu.json
@@ -7,10 +7,10 @@ copies and transposes.
 Without a GPU, the script prints "no GPU here" with xlad's reason, and the exit code is 2.
 
 curve   the largest relative difference of a loss from the job directory's curve.json, next to the manifest's tolerance
-step    milliseconds of a step: the median of `xlad run` on one GPU, and that of jax.jit with JAX's CUDA plugin, if the
-        Python that runs this has it. A ratio is JAX's time over xlad's: above 1, xlad is faster
+step    milliseconds of a step: the median of `xlad run` on one GPU, and that of jax.jit if JAX's CUDA plugin is
+        installed. A ratio is JAX's time over xlad's: above 1, xlad is faster
 kernels bytes read and written per second, next to those of the driver's copy of the same array: the best of --rounds
-        rounds, each with several launches. The kernels are compiled by xlad
+        rounds of ten launches each. xlad compiles the kernels
 
 The exit code is 1 if a curve leaves the tolerance or a job fails. Collectives are those of xlad, staged through the
 host; NCCL is not used.

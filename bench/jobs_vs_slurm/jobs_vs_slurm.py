@@ -6,8 +6,8 @@ acknowledged.
 Survival: `sbatch` or `xlad submit` submits some jobs. Then the controller is killed by SIGKILL, started again, and
 asked for the jobs that it had acknowledged. `pause` is the time between the last acknowledgement and the signal. Both
 controllers write to the same disk. Speed: the time of one such command, and the commands per second with several
-clients. Both include the start of the command's process. Slurm is Debian's, without accounting and without munge
-(auth/none), and with MaxJobCount=100000; tests/e2e/slurm_cluster.py has its other settings.
+clients. Both measurements include the start of the command's process. Slurm is Debian's, without accounting and without
+munge (auth/none), and with MaxJobCount=100000; tests/e2e/slurm_cluster.py has its other settings.
 """
 
 import argparse
@@ -99,8 +99,8 @@ class Xlad:
 
 
 def lost_in_a_round(system, jobs, pause):
-    """The number of acknowledged jobs that a killed controller has lost, and the seconds until it served requests
-    again."""
+    """Kills the controller once. Returns the number of acknowledged jobs that it has lost, and the seconds until it
+    serves requests again."""
     acknowledged = {system.submit() for _ in range(jobs)}
     time.sleep(pause)
     system.kill()

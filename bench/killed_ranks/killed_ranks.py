@@ -4,9 +4,9 @@
 
 For each transport, the script prints how often every survivor named the rank and the process. It also prints
 percentiles of two times: from the kill until the last survivor has named the rank, and from then until the smaller
-group of the survivors has finished an all-reduce. Then a rank is stopped by SIGSTOP for a while: no other rank may
-report it as dead, and all must continue when it does. The exit code is 1 if a survivor named another rank or did not
-continue, or if a stopped rank was reported as dead.
+group of the survivors has finished an all-reduce. Then a rank is stopped by SIGSTOP for --stop-s seconds: no other rank
+may report it as dead, and all ranks must continue after SIGCONT. The exit code is 1 if a survivor named another rank or
+did not continue, or if a stopped rank was reported as dead.
 """
 
 import argparse
@@ -99,7 +99,7 @@ def kill_once(args, transport, choose, folder):
 
 
 def stop_once(args, transport, folder):
-    """Returns the error, or an empty text."""
+    """Returns the error, or an empty string."""
     ranks, launch = start(args, transport, "4K", folder)
     victim = ranks[-1]
     victim.process.send_signal(signal.SIGSTOP)
@@ -148,7 +148,7 @@ def main():
                 if times:
                     print(f"{transport}: {text} {percentiles(times)}", flush=True)
             stopped = stop_once(args, transport, pathlib.Path(folder))
-            right_text = "no other calls it dead, xlad comm why names it, all continue"
+            right_text = "no rank reports it as dead, `xlad comm why` names it, and all continue"
             print(f"{transport}: a stopped rank: {stopped or right_text}", flush=True)
             failed = failed or len(right) < args.kills or bool(stopped)
     return 1 if failed else 0

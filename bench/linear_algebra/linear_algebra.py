@@ -3,7 +3,7 @@
     python bench/linear_algebra/linear_algebra.py                    all rows
     python bench/linear_algebra/linear_algebra.py --only fft,eigh    rows whose names begin with these words
 
-Each row is a program of one routine, written as a job directory and measured by step_vs_jax: blocks of steps of xlad
+Each row is a program of one routine, written as a job directory and measured by step_vs_jax.py: blocks of steps of xlad
 and of jaxlib alternate, both bound to the same CPU. A ratio is jaxlib's time over xlad's; above 1, xlad is faster. Both
 times include a sum over the results, without which the routine would be dead code.
 """

@@ -1,25 +1,26 @@
-"""Measures the time that the overlap of collectives with computation saves between two hosts on a slow network.
+"""Measures how much time is saved if collectives overlap computation, between two hosts on a slow network.
 
     sudo python3 bench/overlap_between_hosts/overlap.py                       nano_gpt, dp=2, 400 Mbit/s
     sudo python3 bench/overlap_between_hosts/overlap.py --job DIR --mbit 200,800 --devices 8
 
 Two network namespaces act as two hosts with half of the cores each. htb limits the rate at which each of them sends. A
-job is trained on the devices of both hosts, with --overlap never and by-cost in turn. Before that, it is trained on one
-host that has all devices and all cores. The collectives of this run use mapped memory and take little time, so its step
-counts as the computation alone. The job's trace (xlad trace) gives these numbers, which are per step of device 0:
+job is trained on the devices of both hosts, with --overlap never and by-cost in turn. Before that, it is trained alone:
+on one host that has all devices and all cores. The collectives of this run use mapped memory and take little time, so
+its step time is taken as the time of the computation. These numbers are from the job's trace (xlad trace), per step of
+device 0:
 
 computation  the time of kernels, library calls and copies
 waiting      the time of collectives and of waits for them, in which the device does not compute
 beside       the share of the device's messages that are sent or received while it computes
-step         the time from the beginning of the first instruction to the end of the last
-tenth        the same for the fastest tenth of the steps, in which other processes of the machine run least
+step         the median time from the beginning of the first instruction to the end of the last
+tenth        the tenth percentile of the same time, which other processes of the machine disturb less
 messages     the number of messages that the device sends and receives
-wire         the time in which the second host sends its bytes of one step at the rate of the link, which the
-             communication alone takes at least
+wire         the bytes that the second host sends in a step, divided by the rate of the link: a lower bound of the
+             communication time
 
-The script prints step / computation for both settings of --overlap, and, for the fastest tenth of the steps, step /
-alone and wire / alone, where `alone` is the step on one host. If several devices share a core, the times of kernels
-include those of other devices, so step / computation has a meaning only with one device on each core.
+The script prints step / computation, tenth / alone and wire / alone for both settings of --overlap, where `alone` is
+the tenth percentile of the run on one host. If several devices share a core, the times of kernels include those of
+other devices, so step / computation is meaningful only with one device on each core.
 """
 
 import argparse
@@ -73,14 +74,14 @@ class Hosts:
 
 
 def cores_of(side, hosts):
-    """Returns the cores of the host of this number: all cores are divided among the hosts."""
+    """Returns the cores of host number `side`. All cores are divided among `hosts` hosts."""
     cores = sorted(os.sched_getaffinity(0))
     part = len(cores) // hosts
     return ",".join(map(str, cores[side * part:(side + 1) * part] if part > 0 else cores))
 
 
 def read_trace(trace):
-    """Returns the numbers of device 0."""
+    """Returns the medians and the tenth percentile over the steps of device 0."""
     events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] in ("X", "s", "f")]
     process = next(e["pid"] for e in events if e["ph"] == "X" and e["cat"] == "step" and e["tid"] == 0)
     own = [e for e in events if e["pid"] == process and e["tid"] == 0]
@@ -150,7 +151,8 @@ def train(args, overlap, where, mbit, sides):
 
 
 def measure(args, where):
-    """Trains in all ways, several times in turn, and prints medians. Returns whether all losses are equal."""
+    """Trains with each rate and setting, args.rounds times in turn, and prints medians. Returns whether all losses are
+    equal."""
     runs = [(None, "never", (0,))]
     runs += [(mbit, overlap, (0, 1)) for mbit in args.mbit.split(",") for overlap in ("never", "by-cost")]
     rows, losses = {run: [] for run in runs}, []
@@ -161,7 +163,7 @@ def measure(args, where):
             losses.append(loss)
     print(f"{'Mbit/s':>7} {'overlap':10} {'computation':>12} {'waiting':>10} {'beside':>7} {'messages':>8} "
           f"{'step':>10} {'step/computation':>17} {'tenth':>10} {'tenth/alone':>12} {'wire/alone':>11}")
-    # Other work on the machine changes all times of a round, so each step is compared with that of the same round.
+    # Other work on the machine changes all times of a round, so each run is compared with the first run of its round.
     alone = [row.tenth for row in rows[runs[0]]]
     for mbit, overlap, sides in runs:
         found = rows[mbit, overlap, sides]

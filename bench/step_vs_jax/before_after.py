@@ -5,8 +5,8 @@
 
 The two processes run in turn, and each is idle while the other one works. A pair is one block of steps of each, one
 right after the other. Ratios are the new build's time (or bytes) divided by the old build's: above 1, the new build is
-slower (or larger). `best` is the ratio of the fastest blocks, which is more reliable when other programs use the CPUs
-too.
+slower (or larger). `best` is the ratio of the fastest blocks, which is more reliable if other programs also use the
+CPUs.
 """
 
 import argparse

@@ -10,8 +10,8 @@ alternately: a pair is one block of steps of each, and one side is idle while th
 
 mesh `single`: both processes are bound to the same --threads CPUs (default 1).
 other meshes:  all CPUs. xlad's devices are threads of one process, JAX's are its virtual CPU devices. With --workers N,
-               a third side has xlad's devices in N processes, as N workers of this host have them. Its time is
-               divided by that of the faster of the other two: the median over the rounds, and the ratio of the fastest
+               a third side runs xlad's devices in N processes, as N workers on this host do. Its ratios are its time
+               over that of the faster of the other two sides: the median over the rounds, and the ratio of the fastest
                blocks.
 
 step    time per step in milliseconds: the median of xlad's blocks, the median of JAX's blocks, and the median ratio of
@@ -40,7 +40,7 @@ REPO = HERE.parent.parent
 
 
 class Side:
-    """A process that answers each line with one line of JSON."""
+    """A process that answers each line of its input with one line of JSON."""
 
     def __init__(self, name, command, cpus):
         bind = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None

@@ -1,5 +1,5 @@
-// Builds and trains a job directory on one mesh, as commands on standard input say. All devices are in this process, or
-// are divided among several processes.
+// Builds and trains a job directory on one mesh, controlled by commands on standard input. All devices are in this
+// process, or are divided among several processes.
 //
 //   step_vs_jax_xlad XLAD JOBDIR MESH [WORKERS]
 //
@@ -124,8 +124,8 @@ class Side {
     return absl::UnavailableError("a worker process has ended");
   }
 
-  // Each process writes its address, reads the addresses of all, and then trains as many steps as each further line
-  // says.
+  // Starts the worker processes. Each writes its address and reads the addresses of all. Each further line that it
+  // reads is a number of steps to train.
   absl::Status StartWorkers() {
     for (int worker = 0; worker < workers_; ++worker) {
       int to[2], from[2];

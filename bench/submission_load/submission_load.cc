@@ -3,11 +3,13 @@
 //
 //   submission_load FOLDER [CLIENTS [SECONDS]]
 //
-// Runs a coordinator in this process with its data in FOLDER, and four loads of SECONDS (default 5) each. In the first,
-// one gRPC client submits 50 jobs per second. In the second, CLIENTS (default 32) clients each submit one job after the
-// other. The third is the second with 5 ms added to each sync, and the fourth repeats the first, now with many jobs in
-// the log. There are no workers, so the coordinator does nothing but accept submissions. Prints one JSON object: the
-// acknowledgements and syncs per second of each load, and the times of acknowledgements in milliseconds.
+// Runs a coordinator in this process with its data in FOLDER, and four loads of SECONDS (default 5) each:
+//   1. One gRPC client submits 50 jobs per second.
+//   2. CLIENTS (default 32) clients each submit one job after the other.
+//   3. The same as 2, with 5 ms added to each sync.
+//   4. The same as 1, with many jobs in the log.
+// There are no workers, so the coordinator only accepts submissions. Prints one JSON object: the acknowledgements and
+// syncs per second of each load, and the times of acknowledgements in milliseconds.
 #include <grpcpp/grpcpp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -111,7 +113,8 @@ nlohmann::json Summary(std::vector<double> times, double seconds, int64_t synced
           {"p99_ms", at(0.99)}};
 }
 
-// Each client submits `per_second` jobs per second; if it is 0, each submits its next job after the acknowledgement.
+// Each client submits `per_second` jobs per second. If this is 0, a client submits its next job as soon as the previous
+// one is acknowledged.
 nlohmann::json Load(std::vector<std::unique_ptr<Client>>* clients, const std::string& label, int seconds,
                     int per_second) {
   std::vector<std::vector<double>> times(clients->size());

@@ -3,9 +3,9 @@
 
     bench/tpu_sim/compare_scoreboard.py [--chip v5e]
 
-`xlad simulate` estimates each kernel of the compiled program as a whole. The scoreboard model issues the bundles of the
-instructions that `xlad compile --emit llo` prints, one by one. For each example, the table has the total time of the
-kernels that both models have, each kernel counted once. Loops and branches are not kernels.
+`xlad simulate` estimates each kernel of the compiled program as a whole. The scoreboard model issues the instruction
+bundles that `xlad compile --emit llo` prints, one by one. For each example, the table has the total time of the kernels
+that both models have; each kernel counts once. Loops and branches are not kernels.
 """
 import argparse
 import collections

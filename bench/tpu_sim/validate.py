@@ -136,8 +136,8 @@ def days_of_llama3(_, folder):
 
 
 def ratio_of_shardings(xlad, folder):
-    """The ratio of the step times of two shardings of a layer on 4 x 2 cores of v2. The first splits activations over
-    their width and gathers no weights; the second splits the batch and shards the weights as Megatron does. The sizes
+    """The ratio of the step times of two shardings of a layer on 4 x 2 cores of v2. The first splits the width of
+    activations and gathers no weights. The second splits the batch, and shards the weights as Megatron does. The sizes
     are those of the book's chapter on profiles."""
     import jax
     import jax.numpy as jnp
@@ -255,7 +255,7 @@ def speeds_of(xlad, folder, row):
 
 
 def fitted(rows):
-    """The factors with the least sum of squared errors of the logarithms over the rows that are used for the fit."""
+    """The factors that minimize the sum of the squared logarithmic errors over the rows of the fit."""
     rows = [row for row in rows if row["fit"]]
     if not rows:
         return None
@@ -264,7 +264,7 @@ def fitted(rows):
 
 
 def predict(xlad, row):
-    """The row as it is printed."""
+    """The results of a row: its prediction, or the reason why there is none."""
     found = {"row": row.number, "case": row.case, "source": row.source, "unit": row.unit, "published": row.published}
     if isinstance(row.predict, str):
         return found | {"not_done": row.predict}

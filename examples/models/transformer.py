@@ -3,9 +3,9 @@
   python examples/models/transformer.py llama3-70b --mesh dp=1,fsdp=256,tp=1 --batch 1280 --length 8192 -o step.hlo.pb
   xlad simulate step.hlo.pb --topology v6e-16x16
 
-The step is like those of MaxText: bf16 computation on f32 weights, Adam, and a scan over the layers, which are computed
-again in the backward pass. The batch is split over dp, fsdp and ep; weights over fsdp; heads and inner dimensions over
-tp; and experts over ep. All arrays are abstract, so that the export of a model of any size takes seconds.
+The step is like those of MaxText: bf16 computation on f32 weights, Adam, and a scan over the layers, which are
+recomputed in the backward pass. The batch is split over dp, fsdp and ep, weights over fsdp, heads and inner dimensions
+over tp, and experts over ep. All arrays are abstract, so exporting a model of any size takes seconds.
 """
 import argparse
 import functools
@@ -44,7 +44,7 @@ MODELS = {
     "palm-540b": Model(256000, 18432, 73728, 118, 48, 1, 256, parallel=True),
 }
 
-PARTS = 4  # A sequence has this many parts. The queries of a part need the keys of this part and of earlier parts.
+PARTS = 4  # The parts of a sequence. The queries of a part need the keys of their own part and of earlier parts.
 
 
 class Options(NamedTuple):
@@ -109,9 +109,9 @@ def attention_block(q, k, v, first):
 
 
 def attention(x, w, options):
-    """Attention in blocks. A block is one head of one sequence on each device, so that its scores are small enough to
-    be kept on the chip. Blocks are computed again in the backward pass. Each part of the queries reads the keys up to
-    its end."""
+    """Attention in blocks of queries. A block is of one head and one sequence on each device, so its scores are small
+    enough to stay on the chip. Blocks are recomputed in the backward pass. Each part of the queries reads the keys up
+    to the end of the part."""
     q, k, v = (checkpoint_name(jnp.einsum("btd,dhe->bthe", x, w[name]), name) for name in "qkv")
     shards, data, block = options.shards, options.data, options.block
     if k.shape[2] < shards:  # Repeats the keys, so that each shard has the keys of its heads.
@@ -144,8 +144,8 @@ def attention(x, w, options):
 
 
 def experts_by_gathers(x, scores, chosen, compute):
-    """Every expert takes the tokens of a sequence with the highest scores for it. All experts take the same number
-    of tokens. On average, `chosen` experts take a token."""
+    """Each expert takes the tokens of a sequence whose scores for this expert are highest. All experts take the same
+    number of tokens. On average, a token is taken by `chosen` experts."""
     capacity = x.shape[1] * chosen // scores.shape[-1]
     gates, places = jax.lax.top_k(scores.transpose(0, 2, 1), capacity)
     tokens = jax.vmap(lambda rows, at: rows[at])(x, places)  # [batch, expert, capacity, width]
@@ -225,8 +225,8 @@ def parameters_of(model):
 
 def export(model, mesh, batch, length, save=(), capacity=0, weight_type="float32"):
     """Returns the HLO proto of a training step on `batch` sequences of `length` tokens. `save` has the names of values
-    that the forward pass keeps for the backward pass besides the inputs of layers: q, k, v, attention, and out and down
-    (products with these weights). If `capacity` is not 0, experts drop tokens that exceed their capacity."""
+    that the forward pass keeps for the backward pass, in addition to the inputs of layers: q, k, v, attention, and out
+    and down (products with these weights). If `capacity` is not 0, experts drop tokens that exceed their capacity."""
     axes = tuple(axis for axis in ("dp", "fsdp", "ep") if axis in mesh)
     # A block has as many scores as the blocks of 2,048 x 2,048 in MaxText's recipes.
     block = max(8, min(length, 2 ** 22 // length))
@@ -256,9 +256,9 @@ def main():
                         help="sizes of the axes dp, fsdp, tp, and ep for experts")
     parser.add_argument("--batch", type=int, required=True, help="sequences of one step, on all devices together")
     parser.add_argument("--length", type=int, default=4096, help="tokens of a sequence")
-    parser.add_argument("--save", default="", help="what is kept for the backward pass: q,k,v,attention,out,down")
+    parser.add_argument("--save", default="", help="values to keep for the backward pass: q,k,v,attention,out,down")
     parser.add_argument("--capacity", type=float, default=0,
-                        help="places of an expert, as a factor of its equal share; without it, no token is dropped")
+                        help="places of an expert, as a factor of its equal share; default: no token is dropped")
     parser.add_argument("--weights", default="float32", choices=("float32", "bfloat16"), help="type of the weights")
     parser.add_argument("-o", dest="output", required=True, help="output file (.hlo.pb)")
     arguments = parser.parse_args()

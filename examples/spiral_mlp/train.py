@@ -2,7 +2,8 @@
 
     python examples/spiral_mlp/train.py
 
-The script also writes curve.json, the losses of JAX, with which tests compare xlad's. Needs pip install ./python[jax].
+The script also writes curve.json, the losses of JAX, to which tests compare those of xlad. Needs pip install
+./python[jax].
 """
 
 import json

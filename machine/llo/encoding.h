@@ -1,7 +1,6 @@
 // The binary form of programs of the LLO-like instruction set.
 //
-// A program consists of the four bytes "LLO1" and the members of LloProgram in their order. The parts are stored as
-// follows:
+// A program consists of the four bytes "LLO1" and the members of LloProgram in their order:
 //   number        little-endian base 128 (LEB128, DWARF 5, section 7.6); a number that may be negative is first
 //                 zigzag-encoded: 0, -1, 1, -2 become 0, 1, 2, 3
 //   double        the integer with the same bits

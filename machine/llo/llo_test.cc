@@ -164,8 +164,8 @@ TEST(LloInterpreterTest, FindsErrorsOfPrograms) {
   EXPECT_THAT(run("  { smov s5, #4 }\n", "  { dma.wait s3, sem=3 }\n"), HasSubstr("deadlock"));
 }
 
-// Numbers whose sums and products exceed 64 bits. If 64-bit numbers wrapped, a copy of 2^62 + 1 rows that are 4 elements
-// apart would end at element 124 and fit into 32 tiles.
+// Numbers whose sums and products exceed 64 bits. If they wrapped, a copy of 2^62 + 1 rows that are 4 elements apart
+// would end at element 124 and fit into 32 tiles.
 TEST(LloInterpreterTest, FindsAddressesBeyond64Bits) {
   const auto run = [](const std::string& from, const std::string& to) {
     const LloProgram program = Parsed(absl::StrReplaceAll(kDouble, {{from, to}}));

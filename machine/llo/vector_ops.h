@@ -12,10 +12,11 @@ float RoundToBf16(float value);
 
 // Computes one element of an elementwise instruction. The arguments are the words of up to three sources; the result is
 // a word.
-//   floats       Basic arithmetic is rounded once. Other functions are computed in double and then rounded. The maximum
-//                or minimum is NaN if either source is NaN, and -0 is less than +0.
-//   integers     Results wrap. A division by 0 returns a word of all ones, and a remainder by 0 the dividend. A shift by
-//                32 or more, or by less than 0, shifts all bits out; an arithmetic shift then returns 0 or -1, the sign.
+//   floats       Basic arithmetic is rounded once. Other functions are computed in double and then rounded. The
+//                maximum or minimum is NaN if either source is NaN, and -0 is less than +0.
+//   integers     Results wrap. A division by 0 returns a word of all ones, and a remainder by 0 the dividend. A shift
+//                by 32 or more, or by less than 0, shifts all bits out; an arithmetic shift then returns 0 or -1, by
+//                the sign.
 //   conversions  A conversion to an integer saturates, and converts NaN to 0.
 using LloFunction = uint32_t (*)(uint32_t a, uint32_t b, uint32_t c);
 // Returns null if the instruction is not elementwise.
