@@ -3,8 +3,8 @@
 # of the tests are the seeds of text, proto and eval.
 #   scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]    e.g. scripts/fuzz.sh 2000000 eval
 # Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An
-# input fails if the target crashes, takes more than one second of CPU time or ten seconds of time, or allocates more
-# than 512 MiB at once.
+# input fails if the target crashes, takes more than one second of CPU time or ten seconds of wall-clock time, or
+# allocates more than 512 MiB at once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]}

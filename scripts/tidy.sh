@@ -9,11 +9,11 @@ else
   files=()
 fi
 if ((${#files[@]} == 0)); then echo "tidy: nothing changed"; exit 0; fi
-# These are the compile commands of each source by itself, because the other builds compile several sources at once.
+# The preset dev compiles each source by itself, as clang-tidy requires. The other presets compile several at once.
 cmake --preset dev -B build/tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >build/tidy.cmake.log ||
   { cat build/tidy.cmake.log; exit 1; }
 ninja -C build/tidy --quiet xlad_proto_generated
-# Sources that no target compiles, because a library is not installed, are left out.
+# Skips sources that no target compiles because a library is not installed.
 mapfile -t files < <(printf '%s\n' "${files[@]}" | while read -r file; do
   if grep -q "\"file\": \"$PWD/$file\"" build/tidy/compile_commands.json; then echo "$file"; fi
 done)

@@ -1,4 +1,4 @@
-# Every folder is one or a few libraries (xlad_<folder>) and their tests, declared by the functions below. The sources
+# Every folder is one or more libraries (xlad_<folder>) and their tests, declared by the functions below. The sources
 # of a library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
