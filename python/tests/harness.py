@@ -13,17 +13,17 @@ import numpy as np
 
 import xlad
 
-# A test that passes waits for much less time. The limit is for a machine that several other programs keep busy.
+# A passing test waits for much less time. The limit allows for a machine that other programs keep busy.
 PATIENCE_S = 240
 REPO = pathlib.Path(__file__).resolve().parents[2]
 
-# Whether tests with many similar cases try all of them instead of a part, and tests with random cases try more of them.
+# Whether tests try all their similar cases instead of some of them, and more random cases.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 
 def load(folder, name):
-    """Returns FOLDER/NAME.py of the repository as a module. Modules of the folder cannot be imported by their names,
-    because they may have the names of other modules."""
+    """Returns FOLDER/NAME.py of the repository as a module. An import statement could find another module of the same
+    name."""
     spec = importlib.util.spec_from_file_location(name, REPO / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -18,7 +18,7 @@ STATE = {
     "w": np.arange(48, dtype=np.float32).reshape(6, 8),
     "scale": np.float32(2.5).reshape(()),
     "ids": np.arange(7, dtype=np.int64),
-    "z": (np.arange(6) + 1j).astype(np.complex128),  # Is stored as the bytes of its elements.
+    "z": (np.arange(6) + 1j).astype(np.complex128),  # Stored as the bytes of its elements.
 }
 ELEMENT_TYPES = {"w": 11, "scale": 11, "ids": 5, "z": 18, "none": 11}
 # For each shard, the names and boxes of its pieces.

@@ -1,4 +1,4 @@
-"""Runs every example in Python of docs/. The blocks of a page run one after the other in one process."""
+"""Runs every Python example of docs/. The blocks of a page run one after the other in one process."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[2], "exec"), {"__na
 
 
 def program_of(text):
-    """Returns the page, in which all lines that are not part of an example are replaced by blank ones."""
+    """Returns the page with a blank line in place of each line that is not part of an example."""
     lines = [""] * (text.count("\n") + 1)
     for block in BLOCK.finditer(text):
         first = text.count("\n", 0, block.start(2))

@@ -1,4 +1,4 @@
-"""Local clusters: finding the command, starting, and ending with the process in every case."""
+"""Local clusters: how the command is found, how a cluster starts, and that it ends however the process ends."""
 
 import os
 import pathlib
@@ -63,7 +63,8 @@ class Ends(unittest.TestCase):
         ends = {"raise": 1, "exit": 3, "_exit": 4, "daemon": 1, "compile": -9, str(int(signal.SIGKILL)): -9,
                 str(int(signal.SIGTERM)): -15, str(int(signal.SIGINT)): -2}
         for end, code in ends.items():
-            # If no Python code runs at the end, the job may as well be a job directory, for which jax is not imported.
+            # Importing jax is slow, so only cases in which the interpreter exits normally train a JAX function. The
+            # others train a job directory.
             job = [] if end in ("raise", "exit", str(int(signal.SIGINT))) else [REPO / "examples" / "spiral_mlp"]
             with self.subTest(end), tempfile.TemporaryDirectory() as where:
                 done = subprocess.run([sys.executable, "-c", SCRIPT, end, *job], env={**os.environ, "TMPDIR": where},
@@ -218,7 +219,7 @@ class Finding(unittest.TestCase):
         self.assertEqual(caught.exception.code, "UNAVAILABLE")
 
     def test_coordinators_that_cannot_be_reached(self):
-        silent = self.enterContext(socket.socket())  # It is bound, so that no other program listens on the port.
+        silent = self.enterContext(socket.socket())  # Bound, but does not listen: no other program gets the port.
         silent.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{silent.getsockname()[1]}"
         with self.assertRaisesRegex(xlad.Error, f"coordinator {nobody} cannot be reached") as caught:

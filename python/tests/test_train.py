@@ -119,7 +119,7 @@ class Trees(ClusterTest):
                             name=None).job({"dp": 2}, None).program
 
         programs = []
-        for _ in range(2):  # A loop calls twice from the same line, which is a part of the program.
+        for _ in range(2):  # A loop, because programs contain source lines: both calls must be on the same line.
             programs.append(program())
             jax.jit(lambda x: x * 3)(1.0)
         self.assertEqual(*programs)

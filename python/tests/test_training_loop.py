@@ -235,7 +235,7 @@ class Clusters(unittest.TestCase):
 
     def test_a_session_that_waits_for_devices(self):
         with xlad.local(devices=2) as cluster, xlad.connect(cluster.address) as other:
-            # The start of this session may be slow. It is before assertLogs, which must get only the wait for devices.
+            # Outside assertLogs, because the start of this session may be slow and then also logs a wait.
             held = cluster.device_put(np.ones(2), mesh={"dp": 2})
             with self.assertLogs("xlad", logging.WARNING) as logs, mock.patch("xlad.waiting.SAY_AFTER_S", 0.2), \
                     futures.ThreadPoolExecutor() as pool:

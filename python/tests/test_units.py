@@ -171,7 +171,7 @@ class Data(unittest.TestCase):
         self.assertEqual(read([one, two]), [[1, 1], [2, 2]])
         self.assertEqual(read([one]), [[1, 1]])
         self.assertEqual(read([one], [two], [one, two], [], [one]), [[1, 1], [2, 2], [1, 1], [2, 2]])
-        # A repetition with short batches only has none that can be sent.
+        # The third pass has only a short batch, so the stream ends there.
         self.assertEqual(read([one, short], [short, two], [short], [two], drop_last=True), [[1, 1], [2, 2]])
         self.assertEqual(read([one], *[[two]] * 30, limit=20), [[1, 1]] + [[2, 2]] * 19)
 
@@ -212,7 +212,7 @@ class Data(unittest.TestCase):
 
 
 class FakeTimer:
-    """A timer that fires when the test calls `fire`, also after it was canceled, as a real one may."""
+    """A timer that fires when the test calls `fire`, even after it was canceled, as can happen with a real timer."""
 
     made = []
 

@@ -29,7 +29,7 @@ class Call(NamedTuple):
 
 def apply(function: Callable[..., Any], keys: Sequence[Key], values: Sequence[Tree],
           static: Mapping[Key, Any]) -> Any:
-    """Calls the function with arguments by key."""
+    """Calls the function. `keys` are the keys of `values`; `static` has the static arguments by key."""
     given = {**static, **dict(zip(keys, values))}
     positions = [key for key in given if isinstance(key, int)]
     return function(*(given[i] for i in range(len(positions))),

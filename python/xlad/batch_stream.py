@@ -20,12 +20,13 @@ class BatchSender:
     """
 
     def __init__(self, connection: Connection, job_id: str, batches: Callable[[int], Iterator[bytes]]) -> None:
-        """`batches(step)` yields the batches from that of `step`. It is called once, with the first step of the job."""
+        """`batches(step)` yields the batch of `step` and all later ones. It is called once, with the job's first
+        step."""
         self.error: BaseException | None = None
         self._connection = connection
         self._job_id = job_id
         self._batches = batches
-        self._pause = threading.Event()  # Is never set; it is only used to wait with a timeout.
+        self._pause = threading.Event()  # Never set; used only to wait with a timeout.
         threading.Thread(target=self._run, name=f"xlad batches of {job_id}", daemon=True).start()
 
     def _run(self) -> None:

@@ -42,7 +42,7 @@ class Batches(NamedTuple):
 
     example: Tree  # One batch as programs receive it.
     names: list[str]
-    arrays: list[np.ndarray]  # count * rows of each leaf (or more), in the order of the batches.
+    arrays: list[np.ndarray]  # For each leaf at least `batches` * `rows` rows, in the order of the batches.
     rows: int
     batches: int
     stacked: bool  # Whether leaves have a leading dimension of 1, which is removed before the step is called.
@@ -53,8 +53,8 @@ class Batches(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """Batches that are read one by one while the job runs. `read(step)` yields the batches as safetensors files,
-    beginning with that of `step`, which is the first step of the job."""
+    """Batches that are read one by one while the job runs. `read(step)` yields the batch of `step`, the job's first
+    step, and all later batches, as safetensors files."""
 
     first: Batches
     read: Callable[[int], Iterator[bytes]]
@@ -117,8 +117,8 @@ def is_iterable(data: Any) -> bool:
 
 
 def _streamed(data: Any, drop_last: bool) -> Stream:
-    """Streams the batches of an iterator. If `data` is not an iterator itself, it is iterated over again when it ends.
-    The stream ends if such a repetition has no batch that can be sent, because `data` can then be read only once."""
+    """Streams the batches of `data`. If `data` is not an iterator itself, the stream iterates over it again at its end.
+    The stream ends after a pass without a batch that can be sent: `data` can then be read only once."""
     iterator = iter(data)
     try:
         example = next(iterator)
@@ -216,7 +216,7 @@ def _unflatten(treedef: Any, leaves: list[Any]) -> Tree:
 
 
 def _from_batches(batches: list[Any], number: int = 1) -> Batches:
-    """Joins batches of equal shapes. `number` is the number of the second batch in messages."""
+    """Joins batches of equal shapes. Messages call the second batch `number`."""
     from xlad import program
 
     if not batches:
@@ -231,7 +231,7 @@ def _from_batches(batches: list[Any], number: int = 1) -> Batches:
         for column, name, leaf in zip(columns, names, leaves):
             array = _data_array(leaf, f"batch {i} {name}")
             if column and (array.shape, array.dtype) != (column[0].shape, column[0].dtype):
-                advice = " (drop_last=True leaves smaller batches out)" if _has_fewer_rows(batch, batches[0]) else ""
+                advice = " (drop_last=True skips smaller batches)" if _has_fewer_rows(batch, batches[0]) else ""
                 raise ValueError(f"found {shape_text(array.dtype, array.shape)} for {name} in batch {i}, expected "
                                  f"{shape_text(column[0].dtype, column[0].shape)}, as batch 0 has{advice}")
             column.append(array)

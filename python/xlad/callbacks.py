@@ -16,8 +16,8 @@ _lock = threading.RLock()
 
 
 def refuse(jaxpr: Any) -> bool:
-    """Raises an error that names the first callback into Python and its line. Calls of equinox.error_if are not errors,
-    because `without_errors` replaces them. Returns whether there are such calls."""
+    """Raises an error that names the first callback into Python and its line. Accepts calls of equinox.error_if, which
+    `without_errors` replaces, and returns whether there are any."""
     found = False
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
@@ -36,9 +36,9 @@ def refuse(jaxpr: Any) -> bool:
 
 @contextlib.contextmanager
 def without_errors(found: bool) -> Iterator[dict[str, Any]]:
-    """Yields options of jax.stages.Traced.lower with which equinox.error_if returns NaN (for integers the largest
-    number, for booleans true) instead of raising an error, as with EQX_ON_ERROR=nan. `found` says whether the program
-    calls equinox.error_if; if not, no options are yielded."""
+    """Yields options of jax.stages.Traced.lower. With these, equinox.error_if raises no error and returns NaN, as with
+    EQX_ON_ERROR=nan (for integers the largest number, for booleans true). Yields no options if `found` is false: the
+    program does not call equinox.error_if."""
     if not found:
         yield {}
         return
@@ -59,7 +59,7 @@ def without_errors(found: bool) -> Iterator[dict[str, Any]]:
 
 
 def _only_raises(parameters: Any) -> bool:
-    """Whether a callback is that of equinox.error_if."""
+    """Whether the callback belongs to equinox.error_if."""
     function = getattr(parameters.get("callback"), "callback_func", None)
     return getattr(function, "__module__", None) == "equinox._errors"
 

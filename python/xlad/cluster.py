@@ -75,24 +75,24 @@ class Cluster:
     ) -> Run:
         """Submits a training job. Iterate over the returned `Run` for its steps, then call its `result()`.
 
-        Arguments are those of `xlad.export`. Instead of a function, `step` may be the path of a job directory. In
-        this case `state`, `data`, `batch`, `in_shardings`, `name`, `shuffle`, `drop_last`, `evaluate` and
-        `evaluate_every` must not be given.
+        The arguments of `xlad.export` have the same meaning here. Instead of a function, `step` may be the path of a
+        job directory. In this case `state`, `data`, `batch`, `in_shardings`, `name`, `shuffle`, `drop_last`, `evaluate`
+        and `evaluate_every` must not be given.
 
-        A checkpoint is saved every `checkpoint_every` steps (otherwise every 5 minutes). `resume` is a run, a job's id
+        A checkpoint is saved every `checkpoint_every` steps (default: every 5 minutes). `resume` is a run, a job's id
         or the URI of a checkpoint (file:/FOLDER, xlad:DIGEST): training continues from its state and step, and `state`
         only determines the structure, shapes and types. `start_step` is the number of the first step if `state` does
         not come from a checkpoint. `steps` counts all steps from 0, including those before the first one of this job.
 
-        An iterator of batches (a generator, a data loader) is read in a thread while the job runs: training starts with
-        the first batch. The coordinator keeps the batches since the newest checkpoint, so that recovery replays them.
-        If this program ends early, the job waits (`xlad why`). Each step needs a batch. An object that is not an
-        iterator itself is iterated over again when it ends. If training is resumed, the first batch is that of the
-        first step of this job.
+        An iterator of batches (a generator, a data loader) is read in a thread while the job runs, and training starts
+        as soon as the first batch is read. Each step needs a batch. The coordinator keeps the batches since the newest
+        checkpoint, and recovery replays them. If this program ends early, the job waits (`xlad why`). If `data` is not
+        an iterator itself, it is iterated over again at its end. In a resumed training, the first batch of the iterator
+        is that of the first step of this job.
 
         With `shuffle` the rows of `data` (or the batches of a list) are permuted differently in each epoch. The number
         `shuffle` and the epoch determine the order. Batches are then sent while the job runs. With `drop_last`, batches
-        of an iterator or a list that have fewer rows than the first one are skipped.
+        of an iterator or a list are skipped if they have fewer rows than the first batch.
 
         With `stop_when_not_finite` the job fails at the first step whose loss or metric is NaN or infinite; the error
         names the step, the value and the first such tensor of the state.
@@ -101,18 +101,18 @@ class Cluster:
         "canonical" they are also the same on every number of devices that divides the size of the mesh (a device then
         runs several shards). With "fast" the order is arbitrary.
 
-        `memory_limit` is the most bytes that a device may need for a step; 0 means no limit. If the program needs more,
-        values are computed again instead of kept. A program that still needs more is refused.
+        `memory_limit` is the maximum number of bytes that a device may need for a step; 0 means no limit. If the
+        program needs more, values are recomputed instead of kept. A program that still needs more is refused.
 
-        With `compile_tier` "quick-first", the job starts on code that is compiled quickly if not all of its code is
-        cached; optimized code replaces it between two steps. With "optimized", it starts when the optimized code is
-        compiled. The bits are the same, except the signs and payloads of NaNs.
+        With `compile_tier` "quick-first", a job whose optimized code is not all in the cache starts on code that is
+        compiled quickly; the optimized code replaces it between two steps. With "optimized", the job starts when the
+        optimized code is compiled. The bits are the same, except the signs and payloads of NaNs.
 
         While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
-        with the state before every `evaluate_every`-th step, and with the final state if the number of steps is a
-        multiple of it. The results of `evaluate` are in `run.evaluations`. A progress bar is drawn on a terminal or in
-        a notebook while `train`, `wait` and `result` wait. With `progress=True` it is drawn in loops over the run as
-        well; with `progress=False` it is never drawn.
+        with the state before every `evaluate_every`-th step. If `steps` is a multiple of `evaluate_every`, `evaluate`
+        is also called with the final state. Its results are in `run.evaluations`. A progress bar is drawn on a terminal
+        or in a notebook while `train`, `wait` and `result` wait. With `progress=True` it is drawn in loops over the run
+        as well; with `progress=False` it is never drawn.
         """
         if isinstance(resume, Run):
             resume = resume.job_id
@@ -130,7 +130,7 @@ class Cluster:
             steps = None if steps is None else whole_number(steps, "steps")
             return self.submit(read_directory(step, axes, steps), watching, recovery)
         if steps is None:
-            raise TypeError("found no steps, expected how many to train")
+            raise TypeError("found no steps, expected the number of steps to train")
         recovery = recovery.with_evaluation(evaluate, evaluate_every, whole_number(steps, "steps"))
         watching.progress.phase("export")
         try:
@@ -171,8 +171,8 @@ class Cluster:
 
         `mesh` and `in_shardings` are those of `xlad.export`, with an entry for each argument that is not static. None
         means that remote arrays keep their sharding, and that other arrays are not split. `out_shardings` is the same
-        for the results; the cluster chooses the sharding of results whose entry is None. Arrays that are passed to
-        donated arguments cannot be used afterwards; results of the same shapes and types get their sharding and memory.
+        for the results; the cluster chooses the sharding of results whose entry is None. An array that was passed to a
+        donated argument cannot be used afterwards; a result of the same shape and type gets its sharding and memory.
         Static arguments are part of the program and must be hashable. All functions on one mesh share its devices and
         can be called with each other's results.
         """
@@ -208,9 +208,9 @@ class Cluster:
         return Run(self._connection, answer.job_id, watching, self._check_alive, sender)
 
     def job(self, job_id: str, *, like: Any = None, progress: bool | None = None) -> Run:
-        """Returns the run of a job that was submitted before, by this or another program. The run can be iterated over
-        from its first step, waited for, and canceled. Its state has the form of `like`, a tree like the initial state;
-        without `like`, the state is a dictionary of numpy arrays by name."""
+        """Returns the run of a job that this or another program submitted before. The run can be iterated over from its
+        first step, waited for, and canceled. Its states have the structure of `like`, a tree like the initial state;
+        without `like`, they are dictionaries of numpy arrays by name."""
         restore = dict if like is None else restore_like(like)
         status = self._connection.call("GetJob", job_id=job_id)
         names = list(status.metric_names)
@@ -286,17 +286,18 @@ class Cluster:
                           if session.ended is None and not session.give_up(with_arrays=False)}
 
     def _check_alive(self) -> None:
-        """Raises an error if the coordinator has ended for good."""
+        """Raises an error if the coordinator has ended permanently."""
 
 
 def connect(address: str | None = None, *, join: str | os.PathLike[str] | None = None, ca_file: str | None = None,
             token_file: str | None = None) -> Cluster:
-    """Connects to a running coordinator: that of a join file (`xlad token`), or that at HOST:PORT.
+    """Connects to the running coordinator that a join file (`xlad token`) names, or that listens at HOST:PORT.
 
-    Defaults are XLAD_JOIN, or XLAD_COORDINATOR, XLAD_TLS_CA and XLAD_TOKEN_FILE. If none of these is set, the default
-    is the join file of this user ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join), which the coordinator has
-    written. If that file does not exist, it is the address of `xlad up`, 127.0.0.1:7411. Off loopback, a join file, or
-    both `ca_file` and `token_file`, are required. Raises an error if no coordinator answers.
+    The variables XLAD_COORDINATOR, XLAD_JOIN, XLAD_TLS_CA and XLAD_TOKEN_FILE replace missing arguments. If there is no
+    address and no join file either, the default is the join file that the coordinator wrote for this user
+    ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join). If that file does not exist, the default is the address of
+    `xlad up`, 127.0.0.1:7411. A coordinator that is not on loopback requires a join file, or both `ca_file` and
+    `token_file`. Raises an error if no coordinator answers.
     """
     address = address or os.environ.get("XLAD_COORDINATOR")
     join = join or os.environ.get("XLAD_JOIN")

@@ -35,9 +35,10 @@ def on_program(command: str, program: bytes, axes: Axes) -> str:
 
 def explain(step: Callable[..., Any], state: Any, data: Any = None, *, mesh: Any = None, in_shardings: Any = None,
             batch: int | None = None) -> str:
-    """Returns a text that lists what a training step sends between devices, most bytes first, and the causing lines.
+    """Returns a list, as text, of what a training step sends between devices, most bytes first. Each entry names the
+    source lines that cause it.
 
-    Arguments are those of `xlad.export`. No cluster is needed.
+    The arguments are those of `xlad.export`. No cluster is needed.
     """
     return _on_step("explain", step, state, data, mesh, in_shardings, batch)
 
@@ -46,8 +47,9 @@ def verify(step: Callable[..., Any], state: Any, data: Any = None, *, mesh: Any 
            batch: int | None = None) -> str:
     """Runs the first step on the reference evaluator, partitioned and unpartitioned, and compares the results.
 
-    Returns a report. If the results differ, raises an error that names the first instruction that differs. Arguments
-    are those of `xlad.export`. No cluster is needed. The evaluator is slow: use a small state and a small batch.
+    Returns a report. If the results differ, raises an error that names the first instruction that differs. The
+    arguments are those of `xlad.export`. No cluster is needed. The evaluator is slow: use a small state and a small
+    batch.
     """
     return _on_step("verify", step, state, data, mesh, in_shardings, batch)
 

@@ -47,8 +47,8 @@ class Connection:
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
                  token: str | None = None, what: str = "coordinator",
                  authority: tuple[str, str] | None = None) -> None:
-        """`what` names the server in errors. `authority` replaces `ca_file`. It has the text of the
-        authority's certificate, and the name in the server's certificate."""
+        """`what` names the server in errors. `authority` replaces `ca_file`. It is the text of the authority's
+        certificate, and the name in the server's certificate."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")

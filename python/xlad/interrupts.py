@@ -1,8 +1,8 @@
 """Delivers Ctrl-C reliably while a cluster is in use.
 
 Python drops exceptions that are raised inside a callback of its garbage collector, and JAX has such a callback: a
-KeyboardInterrupt that is raised there never reaches the user. If one is raised while gRPC takes a lock, gRPC waits
-forever. While a cluster is in use, an interrupt that arrives at such a point is deferred.
+KeyboardInterrupt that is raised there never reaches the user. If a KeyboardInterrupt is raised while gRPC takes a lock,
+gRPC waits forever. While a cluster is in use, an interrupt that arrives at either of these points is deferred.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import grpc
 
-WHOLE: set[CodeType] = set()  # Functions during which an interrupt is deferred until they have returned.
+WHOLE: set[CodeType] = set()  # An interrupt during one of these functions is deferred until it has returned.
 _PUT_OFF_S = 0.01
 _GRPC = os.path.dirname(grpc.__file__) + os.sep
 _WAIT = threading.Condition.wait.__code__
@@ -108,11 +108,8 @@ def check() -> None:
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Defers the first Ctrl-C to the end of the block, so that the result of a call is not lost. A second Ctrl-C is not
-    deferred.
-
-    If the block is in a function of WHOLE, the interrupt is raised after that function has returned.
-    """
+    """Defers the first Ctrl-C until the end of the block, so that the result of a call is not lost. If the block is in
+    a function of WHOLE, defers it until that function has returned. A second Ctrl-C is not deferred."""
     global _critical
     main = _is_main()
     _critical += main

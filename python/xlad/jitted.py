@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
 
 class Host(NamedTuple):
-    """The parts of a cluster that a function uses: the session of a mesh, and the operators of its results."""
+    """What a jitted function uses of a cluster: the session of a mesh, and the operators of its results."""
 
     session_for: Callable[[Axes], AbstractContextManager[Session]]
     operate: Operate
@@ -64,7 +64,7 @@ class _Given(NamedTuple):
     names: list[str]
 
     def arguments(self, present: Sequence[Any]) -> Arguments:
-        """`present` has for each leaf its present PartitionSpec, or None if the leaf is not split."""
+        """`present` has the current PartitionSpec of each leaf, or None if the leaf is not split."""
         import jax
 
         from xlad import program, shardings
@@ -108,7 +108,7 @@ class Jitted:
         self.__name__ = getattr(function, "__name__", type(function).__name__)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Methods can be jitted; the object is then the first argument."""
+        """A method can be jitted. The object is then the first argument."""
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -178,7 +178,8 @@ class Jitted:
         return _Given(call, found, keys, tree, names)
 
     def _present(self, given: _Given, session: Session | None, signature: Any) -> tuple[Any, ...]:
-        """Returns for each leaf its present PartitionSpec, or None if in_shardings determines it or it is not split."""
+        """Returns the current PartitionSpec of each leaf, or None if in_shardings determines its sharding or it is not
+        split."""
         from xlad import shardings
 
         found = [leaf._spec if isinstance(leaf, RemoteArray) and (
@@ -248,11 +249,11 @@ class Jitted:
 
     def _result_specs(self, arguments: Sequence[Tree], specs: Sequence[Tree], out: Tree,
                       donated: Sequence[int]) -> tuple[list[int], Tree]:
-        """Returns for each leaf of the result the parameter that it feeds, and its sharding: that of out_shardings, or
-        None if out_shardings leaves it open.
+        """Returns two things for each leaf of the result: the parameter that it feeds (-1 for none), and its sharding
+        (None if neither out_shardings nor a donated argument determines it).
 
-        Results are matched to donated arguments of the same shape and type. Both get the same sharding, so that loops
-        do not copy them.
+        Results are matched to donated arguments of the same shapes and types. A result gets the sharding of its match,
+        so that a loop that passes the result as the next argument does not copy it.
         """
         import jax
 

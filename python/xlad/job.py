@@ -12,7 +12,7 @@ from xlad import element_types, protos
 from xlad.connection import sha256
 
 Axes = dict[str, int]
-MAX_KEPT = 64  # The number of checkpoints that are kept for evaluations that are slower than the training.
+MAX_KEPT = 64  # The largest number of checkpoints that are kept for evaluations, which may be slower than the training.
 
 _MODES = ("run-to-run", "fast", "canonical")  # Ordered by their numbers in proto/executable.proto.
 _TIERS = ("quick-first", "optimized")  # Ordered by their numbers in proto/job.proto.
@@ -68,8 +68,8 @@ class Recovery:
             raise ValueError(f"found evaluate_every={every}, expected 1 or more steps")
         saved = every if self.checkpoint_every is None else self.checkpoint_every
         if saved < 1 or every % saved:
-            raise ValueError(f"found checkpoint_every={saved} and evaluate_every={every}, expected a multiple of "
-                             "checkpoint_every as evaluate_every: states are evaluated when they are saved")
+            raise ValueError(f"found checkpoint_every={saved} and evaluate_every={every}, expected evaluate_every to "
+                             "be a multiple of checkpoint_every: only saved states are evaluated")
         keep = min(MAX_KEPT, max(2, steps // saved + 1))  # Includes the final checkpoint.
         return dataclasses.replace(self, checkpoint_every=saved, keep=keep)
 
@@ -98,7 +98,7 @@ class Job:
     program: bytes  # HLO text or proto
     state: bytes  # safetensors
     data: bytes  # safetensors; may be empty
-    # If set, it replaces `data`: it yields one safetensors file for each step, beginning with the given step.
+    # If set, replaces `data`. Given a step, yields one safetensors file for that step and one for each later step.
     stream: Callable[[int], Iterator[bytes]] | None = None
 
     @property
@@ -152,7 +152,8 @@ def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
 
 
 def read_directory(directory: str | pathlib.Path, axes: Axes, steps: int | None) -> Job:
-    """Returns the program of the mesh with these axes, otherwise that of a mesh with the same axis names."""
+    """Returns the job of a job directory, with the program of the mesh that has these axes. If there is no such mesh,
+    takes the program of a mesh with the same axis names. `steps` replaces the manifest's number unless it is None."""
     folder = pathlib.Path(directory)
     path = folder / "manifest.json"
     if not path.is_file():

@@ -98,11 +98,12 @@ class LocalCluster(Cluster):
         return self._process.pid
 
     def _make_room(self, axes: Axes) -> None:
-        """Moves arrays of sessions that hold needed devices to this process. They are moved back when they are used."""
+        """If sessions hold devices that are needed, moves their arrays to this process. The arrays are moved back when
+        they are used."""
         needed = math.prod(axes.values())
         if needed > self.devices:
-            raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, as "
-                             "this cluster has")
+            raise ValueError(f"found mesh {axes_text(axes)} of {needed} devices, expected at most {self.devices}, the "
+                             "devices of this cluster")
         super()._make_room(axes)
         for session in self._sessions.values():
             held = sum(other.devices for other in self._sessions.values() if other.ended is None)
@@ -167,10 +168,11 @@ class LocalCluster(Cluster):
 
 
 def local(devices: int = 1, *, workers: int | None = None, data: str | pathlib.Path | None = None) -> LocalCluster:
-    """Starts a coordinator and `workers` worker processes that share `devices` devices, on this machine.
+    """Starts a coordinator and `workers` worker processes on this machine. The workers share `devices` devices.
 
-    They end with the with-block, and when this process ends for any reason. `data` is a folder for job log, blobs and
-    logs, which is kept; by default a temporary folder is used. `find_program` says which xlad command is started.
+    The processes end with the with-block, and when this process ends for any reason. `data` is a folder for the job
+    log, blobs and logs, which is kept; by default a temporary folder is used. `find_program` says which xlad command is
+    started.
     """
     workers = 1 if workers is None else workers
     if not isinstance(devices, int) or not isinstance(workers, int) or not 1 <= workers <= devices <= 1024:

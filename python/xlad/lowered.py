@@ -33,7 +33,7 @@ class Lowered:
         return self._text if dialect == "hlo" else self._stablehlo()
 
     def explain(self) -> str:
-        """Returns what is sent between devices, most bytes first, and the source lines that are the causes."""
+        """Returns what is sent between devices, most bytes first, and the source lines that cause it."""
         return commands.on_program("explain", self._program, self._axes)
 
     def partitioned(self) -> str:
@@ -62,7 +62,7 @@ class Compiled:
             return [None if spec is None else shardings.NamedSharding(mesh, spec) for spec in specs]
 
         self.compile_ms = loaded.compile_ms
-        self.cached = loaded.cached  # Whether the executable was in the cache, so that the program was not compiled.
+        self.cached = loaded.cached  # Whether the executable came from the cache and was not compiled.
         self.warnings = loaded.warnings
         self.input_shardings = split(loaded.parameters)  # One for each leaf.
         self.output_shardings = split(loaded.results)

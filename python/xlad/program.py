@@ -35,8 +35,8 @@ Tree = Any
 
 
 class KeyLeaf(NamedTuple):
-    """A leaf with random keys. For the user it has JAX's key type; in programs and files it has their words
-    (uint32)."""
+    """A leaf with random keys. The user sees JAX's key type; programs and files contain the uint32 words of the
+    keys."""
 
     impl: Any
 
@@ -66,7 +66,8 @@ _INSTEAD = (" (bind other values with functools.partial, name them in static_arg
 
 
 def to_array(leaf: Any, place: str) -> np.ndarray:
-    """Returns the array that jit would see: 32-bit types unless JAX enables 64-bit ones; words of random keys."""
+    """Returns the leaf as jit sees it: with a 32-bit type unless 64-bit types are enabled in JAX, and random keys as
+    words."""
     if is_key(leaf):
         leaf = jax.random.key_data(leaf)
     if isinstance(leaf, jax.core.Tracer):
@@ -81,7 +82,7 @@ def to_array(leaf: Any, place: str) -> np.ndarray:
 
 
 def words(leaf: Any) -> Any:
-    """Returns the shape of the words of a ShapeDtypeStruct of random keys; anything else is returned as it is."""
+    """Returns the struct of the uint32 words if the leaf is a ShapeDtypeStruct of random keys, otherwise the leaf."""
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
     return leaf
@@ -115,8 +116,8 @@ def positional(function: Callable[..., Any], default: int) -> int:
 
 
 def name_arguments(wrapper: Any, function: Callable[..., Any], keys: Sequence[int | str]) -> None:
-    """Copies the names of the function's arguments and its position in the source to the wrapper, because programs and
-    messages show them. `keys` are positions or names."""
+    """Gives the wrapper the function's argument names and source position, which programs and messages show. `keys` are
+    positions or names of arguments."""
     with contextlib.suppress(TypeError, ValueError, IndexError, KeyError):
         given = inspect.signature(function).parameters
         parameters = [list(given.values())[key] if isinstance(key, int) else given[key] for key in keys]
@@ -239,7 +240,7 @@ _sources_before: tuple[Any, list[str]] = (None, [])
 
 @contextlib.contextmanager
 def _sources_of(function: Callable[..., Any]) -> Iterator[None]:
-    """Makes instructions refer to source lines of the user: an instruction that a library creates gets the line that
+    """Makes instructions refer to the user's source lines: an instruction that a library creates gets the line that
     calls the library. Paths are relative to the working directory, so that messages are the same on every machine."""
     global _sources_before, _sources_users
     name = "jax_hlo_source_file_canonicalization_regex"
@@ -265,8 +266,8 @@ def _excluded() -> list[str]:
 
 
 def _exclude(paths: list[str]) -> None:
-    """Sets the folders whose files are not the user's. Other versions of JAX may lack this list; then source lines may
-    be those of libraries."""
+    """Sets the folders whose files are not the user's. Has no effect in versions of JAX without this list: source lines
+    may then be those of libraries."""
     with contextlib.suppress(AttributeError):
         source_info_util._exclude_paths[:] = paths
         source_info_util._exclude_path_regex.cache_clear()

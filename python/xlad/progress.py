@@ -43,7 +43,7 @@ class Progress:
             self._draw(self._steps_text(now, step, steps, loss), step / steps if steps else 1.0)
 
     def close(self) -> None:
-        """Called when the job has ended, or when the loop over its steps was left."""
+        """Called when the job has ended or the loop over its steps was left."""
 
     def _steps_text(self, now: float, step: int, steps: int, loss: float | None) -> str:
         text = f"step {step:,} of {steps:,}"
@@ -122,7 +122,7 @@ def _notebook_display() -> Callable[[dict[str, str], bool], None] | None:
 
 def for_user(wanted: bool | None) -> Progress:
     """Returns the progress for a notebook or a terminal. The result does not draw if `wanted` is False, or if it is
-    None and standard error is neither a terminal nor that of a notebook."""
+    None and the process runs neither in a notebook nor with a terminal as standard error."""
     display = None if wanted is False else _notebook_display()
     if display is not None:
         return NotebookProgress(display)

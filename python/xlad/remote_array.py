@@ -32,7 +32,7 @@ class RemoteArray:
     """
 
     __array_priority__ = 200  # Operators of numpy arrays leave the operation to this class.
-    _committed = False  # JAX may compute with the array on any device of this machine, whatever its sharding is.
+    _committed = False  # JAX may compute with the array on any device of this machine, regardless of its sharding.
     __hash__ = None  # type: ignore[assignment]  # Because == is elementwise.
 
     def __init__(self, session: Session, number: int, dtype: np.dtype, shape: tuple[int, ...], *, key: Any = None,
@@ -117,8 +117,7 @@ class RemoteArray:
         self._session.forget(self)
 
     def block_until_ready(self) -> RemoteArray:
-        """Waits like jax.block_until_ready until the array is computed. It starts to fetch the array and stops at the
-        first bytes."""
+        """Waits until the array is computed, like jax.block_until_ready: fetches it, and stops at the first bytes."""
         if self._here is None:
             self._session.wait(self.number())
         return self
@@ -243,8 +242,8 @@ class RemoteArray:
 
 
 def tell_jax() -> None:
-    """Makes functions of JAX accept remote arrays and fetch them. This uses functions of JAX that are not public. If a
-    version of JAX lacks them, users must pass np.asarray(array)."""
+    """Makes functions of JAX accept remote arrays and fetch them. This uses private functions of JAX. With a version of
+    JAX that lacks them, users must pass np.asarray(array)."""
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import core, dtypes
         from jax._src.interpreters import pxla

@@ -91,8 +91,8 @@ class Run(Iterator[Step]):
 
     def __init__(self, connection: Connection, job_id: str, watching: Watching, alive: Callable[[], None],
                  sender: BatchSender | None = None) -> None:
-        """`alive` raises an error if the coordinator has ended for good. `sender` sends the batches, if they are not
-        part of the job."""
+        """`alive` raises an error if the coordinator has ended permanently. `sender` sends the batches, or is None if
+        they are part of the job or there are none."""
         self.job_id = job_id
         self.history: list[Step] = []
         self.evaluations: list[Evaluation] = []
@@ -137,7 +137,7 @@ class Run(Iterator[Step]):
         return Status.of(self._connection.call("GetJob", job_id=self.job_id))
 
     def why(self) -> str:
-        """Returns one paragraph: what the job does or waits for, the evidence, and what you can do."""
+        """Returns a paragraph that says what the job does or waits for, the evidence, and what you can do."""
         return str(self._connection.call("WhyJob", job_id=self.job_id).text)
 
     def wait(self) -> Status:
@@ -221,7 +221,7 @@ class Run(Iterator[Step]):
         return self.history[-1].step + 1 if self.history else 0
 
     def _report(self, metrics: Any) -> Step:
-        """Adds a step to the history. The evaluation of the state before the step is done first."""
+        """Evaluates the state before the step, then adds the step to the history."""
         self._evaluate(metrics.step)
         step = Step(metrics.step, self._decode(metrics.values), metrics.step_ms)
         self.history.append(step)
@@ -239,8 +239,8 @@ class Run(Iterator[Step]):
                                            loss if isinstance(loss, float) else None)
 
     def _evaluate(self, step: int) -> None:
-        """Evaluates the states that were not evaluated yet, up to that before `step`. The first evaluation is after the
-        first reported step, which is not 0 if the job resumes another one."""
+        """Evaluates all pending states, up to the state before `step`. The first evaluation is after the first reported
+        step, which is not 0 if the job resumes another one."""
         every, evaluate = self._watching.evaluate_every, self._watching.evaluate
         if evaluate is None or not every:
             return
@@ -266,9 +266,8 @@ class Run(Iterator[Step]):
             if state in ENDED or any(saved > step for saved in uris):
                 if not self._skips:
                     logging.getLogger("xlad").warning(
-                        "%s: the state before step %d is not evaluated, because only a later state was saved or "
-                        "because it is no longer kept; other states may be skipped too, because the job does not wait "
-                        "for evaluations",
+                        "%s: the state before step %d is not evaluated, because it was not saved or is no longer kept; "
+                        "other states may be skipped too, because the job does not wait for evaluations",
                         self.job_id, step)
                 self._skips = True
                 return None

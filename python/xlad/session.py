@@ -25,13 +25,13 @@ HOLD_AGAIN_S = 0.2
 
 
 class Held(Protocol):
-    """An array that is lost when its session ends, unless it is moved before."""
+    """An array that is lost when its session ends, unless it was moved to this process before."""
 
     def move_here(self) -> None: ...
 
 
 class Loaded(NamedTuple):
-    """A program of a session. `parameters` and `results` list, for each array, the box of each device."""
+    """A program of a session. `parameters` and `results` list, for each array, the box that each device holds."""
 
     number: int
     parameters: list[list[tuple[tuple[int, int], ...]]]

@@ -25,8 +25,8 @@ class Place:
     """
 
     def __init__(self, coordinator: Connection, session_id: str, why_ended: Callable[[float], str | None]) -> None:
-        """`why_ended(seconds)` waits at most that long for the end of the session. It returns the reason of the end, or
-        None if the session has not ended."""
+        """`why_ended(seconds)` waits up to `seconds` for the session to end. It returns the reason, or None if the
+        session has not ended."""
         self._coordinator = coordinator
         self._session_id = session_id
         self._why_ended = why_ended
@@ -101,7 +101,7 @@ class Place:
         authority = (place.authority, SESSION_HOST) if place.authority else None
         try:
             connection = Connection(place.address, token=place.key, what="the session's worker", authority=authority)
-        except ValueError:  # The worker is on another machine, and has an earlier version, which does not encrypt.
+        except ValueError:  # A worker of an earlier version on another machine, which offers no TLS.
             return None
         if connection.is_reachable(REACH_S):
             return connection

@@ -58,8 +58,8 @@ def placement(mesh: Any, *shardings: Any) -> Placement:
 
 
 class RemoteSharding(NamedSharding):
-    """The sharding of a remote array. JAX functions that are called with the array compute in this process, so the
-    sharding tells them that the array is on one device."""
+    """The sharding of a remote array. JAX functions that are called with the array compute in this process, so
+    `num_devices` tells them that the array is on one device."""
 
     @property
     def num_devices(self) -> int:
@@ -74,14 +74,16 @@ class Specs(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """The arguments of a call. For each argument, `names` has the names of its leaves, `slots` its position among the
-    entries of in_shardings (None if it has no entry), and `present` the sharding that each leaf has if in_shardings
-    leaves it open."""
+    """The arguments of a call. Each list has one entry for each argument."""
 
     trees: Sequence[Tree]
-    names: Sequence[list[str]]
-    slots: Sequence[int | None] | None = None  # None means 0, 1, 2, ...
-    present: Sequence[Sequence[P | None]] | None = None  # None means that no leaf is split.
+    names: Sequence[list[str]]  # The names of the leaves.
+    # The positions of the arguments' entries in in_shardings, or None for an argument without entry. None for all means
+    # 0, 1, 2, ...
+    slots: Sequence[int | None] | None = None
+    # The current sharding of each leaf, which it keeps if in_shardings has none for it. None means that no leaf is
+    # split.
+    present: Sequence[Sequence[P | None]] | None = None
     slot_count: int | None = None  # The largest allowed number of entries; None means the number of arguments.
 
 
@@ -196,8 +198,8 @@ Intervals = list[tuple[tuple[int, int], ...]]
 
 
 def spec_of_boxes(axes: Axes, shape: Sequence[int], boxes: Intervals) -> P | None:
-    """Returns the PartitionSpec with which device d holds boxes[d] (an interval for each dimension), or None if there
-    is no such spec. A single box means that all devices hold it. Devices are numbered in row-major order of the
+    """Returns the PartitionSpec under which each device d holds boxes[d], an interval for each dimension, or None if
+    there is no such spec. A single box means that all devices hold it. Devices are numbered in row-major order of the
     axes."""
     if len(boxes) <= 1:
         return P()

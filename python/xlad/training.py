@@ -20,8 +20,8 @@ Tree = Any
 class Training:
     """A step, its state and its data.
 
-    If `stream` is set, iterators of batches are read batch by batch while the job runs. Otherwise they are read at
-    once.
+    If `stream` is set, iterators of batches are read batch by batch while the job runs. Otherwise all their batches are
+    read at construction.
     """
 
     def __init__(self, step: Callable[..., Any], state: Tree, data: Any, *, steps: int, options: DataOptions,
@@ -150,7 +150,8 @@ class Training:
         return Job(self.manifest(), axes, lowered.proto, self.state_bytes(), self.data_bytes(), stream)
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Tree:
-        """Returns the state with the leaf types of the original: JAX arrays, random keys, or otherwise numpy arrays."""
+        """Returns a state whose leaves have the types of the original: JAX arrays, random keys, or otherwise numpy
+        arrays."""
         return restore_like(self._state)(arrays)
 
 

@@ -12,17 +12,17 @@ WAITS = ("PENDING", "STARTING")
 
 
 class Waiting:
-    """Logs a warning (logger "xlad") if the state is one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
-    `update` is called at each change of the state. The text of the warning is the result of `why`, or the reason of the
-    state if `why` is None."""
+    """Logs a warning (logger "xlad") when the state has been one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
+    `update` is called at each change of the state. The text of the warning is the result of `why`, or the state's
+    reason if `why` is None."""
 
     def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
         self._what = what
         self._why = why
         self._reason = ""
         self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None  # That of the current wait, or None.
-        self._waits = 0  # The number of waits so far. Each has its timers.
+        self._timer: threading.Timer | None = None  # The timer of the current wait, or None.
+        self._waits = 0  # The number of waits so far. Each wait has its own timers.
         self._stopped = False
         self._begin()
 
