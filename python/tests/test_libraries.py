@@ -1,8 +1,8 @@
 """Programs of optax, flax, equinox, haiku, numpyro, diffrax and transformers have the losses of jax.jit on one device.
 
-The programs run on three devices, with split states. With XLAD_LIBRARY_DEVICES=1,2,3,6,8 they run on each of these numbers of devices, and
-so do the programs of libraries that scripts/setup.sh does not install: pip install numpyro diffrax "transformers<5". If
-one of these libraries is missing, its programs are skipped with a message.
+The programs run on three devices, with split states. With XLAD_LIBRARY_DEVICES=1,2,3,6,8 they run on each of these
+numbers of devices, and so do the programs of libraries that scripts/setup.sh does not install: pip install numpyro
+diffrax "transformers<5". If one of these libraries is missing, its programs are skipped with a message.
 """
 
 import importlib.util
