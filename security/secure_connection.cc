@@ -197,8 +197,8 @@ class SecureConnection final : public SecuredConnection {
     return absl::OkStatus();
   }
 
-  // Writes all bytes, or reports that none are written. If a record is written in part, its rest is kept, and a later
-  // call with the same bytes continues the record. Until then, nothing else can be written.
+  // Returns the number of all bytes if they were written, otherwise 0. If a record was written in part, its rest is
+  // kept, and a later call with the same bytes continues the record. Until then, nothing else can be written.
   absl::StatusOr<size_t> TryWrite(absl::Span<const std::byte> bytes) override {
     const std::unique_lock<std::mutex> writing(write_mutex_, std::try_to_lock);
     if (!writing.owns_lock()) return 0;

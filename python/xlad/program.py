@@ -116,8 +116,8 @@ def positional(function: Callable[..., Any], default: int) -> int:
 
 
 def name_arguments(wrapper: Any, function: Callable[..., Any], keys: Sequence[int | str]) -> None:
-    """Gives the wrapper the function's argument names and source position, which programs and messages show. `keys` are
-    positions or names of arguments."""
+    """Copies the function's argument names and source position to the wrapper, because programs and messages show them.
+    `keys` are positions or names of arguments."""
     with contextlib.suppress(TypeError, ValueError, IndexError, KeyError):
         given = inspect.signature(function).parameters
         parameters = [list(given.values())[key] if isinstance(key, int) else given[key] for key in keys]
