@@ -19,7 +19,7 @@ absl::Status Ended(const char* what) {
 
 absl::Status DescriptorLost() {
   return absl::ResourceExhaustedError(
-      "the descriptor of a message was lost because this process has too many open; raise the limit (ulimit -n)");
+      "the descriptor of a message was lost: this process has too many open files; raise the limit (ulimit -n)");
 }
 
 void Wait(int fd, short events) {

@@ -12,7 +12,7 @@ weight = lambda *shape: jnp.asarray(rng.normal(0, 0.05, shape), jnp.float32)
 params = {"token": weight(VOCAB, WIDTH), "position": weight(CONTEXT, WIDTH),
           "blocks": [{name: weight(*shape) for name, shape in SHAPES.items()} for _ in range(LAYERS)]}
 state = {"params": params, "m": jax.tree.map(jnp.zeros_like, params), "v": jax.tree.map(jnp.zeros_like, params)}
-data = np.zeros((40 * BATCH, CONTEXT + 1), np.int32)  # Four possible successors per token: loss log(64) to log(4).
+data = np.zeros((40 * BATCH, CONTEXT + 1), np.int32)  # 4 successors per token: loss falls from log(64) to log(4).
 for i in range(CONTEXT):
     data[:, i + 1] = (data[:, i] * 5 + rng.choice([1, 7, 18, 40], len(data))) % VOCAB
 

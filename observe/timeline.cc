@@ -15,7 +15,7 @@ namespace {
 
 using Events = google::protobuf::RepeatedPtrField<JobLogResponse::Event>;
 
-constexpr int kJobProcess = 1;  // The process of the job. The processes of workers have the numbers after it.
+constexpr int kJobProcess = 1;  // The job's number among the timeline's processes. The workers have later numbers.
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,5 +1,5 @@
-// Checkpoints of random states on random meshes. They are read by other workers than have written them, damaged, and
-// truncated.
+// Checkpoints of random states on random meshes. They are damaged, truncated, and read by other workers than those that
+// wrote them.
 #include <random>
 
 #include "absl/strings/match.h"

@@ -29,7 +29,7 @@ constexpr uint64_t kMagic = 0x3165686361436c58;  // "XlCache1" in little-endian 
 constexpr int64_t kCacheBlockBytes = 1 << 20;
 constexpr int64_t kMaxRunBlocks = 8;  // The maximum number of blocks that are fetched at once.
 constexpr int64_t kPageBytes = 4096;
-constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process measures the files each time that it has written this.
+constexpr int64_t kTrimIntervalBytes = 64 << 20;  // A process may write this between two measurements of the files.
 
 struct Header {
   uint64_t magic = kMagic;

@@ -31,7 +31,7 @@ namespace {
 
 using compiler::AttentionChoice;
 
-// The time limit of the measurement of one program. After this time, the measurement ends, but not before 3 blocks.
+// The measurement of a program ends after this time, but not before 3 blocks.
 constexpr int64_t kLongNs = 600 * kNsPerMs;
 
 // An executable with memory, ready to run.

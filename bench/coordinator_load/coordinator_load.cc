@@ -5,8 +5,8 @@
 //
 // Starts `XLAD coordinator` with its data in FOLDER, and attaches WORKERS (default 1000) streams that each send a
 // heartbeat per second for SECONDS (default 60). Then measures the round-trip times of small requests, first without
-// and then with 1,000 unauthenticated connections per second, 1,000 idle connections and 24 stalled bodies. Prints one
-// JSON object with the coordinator's CPU time and memory and these round-trip times.
+// and then with 1,000 unauthenticated connections per second, 1,000 idle connections, and 24 requests that stop in the
+// middle of their bodies. Prints one JSON object with the coordinator's CPU time and memory and these round-trip times.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
