@@ -156,7 +156,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     XLAD_ASSIGN_OR_RETURN(std::string bytes, ReadChunks(stub_->GetBlob(&context, request).get()));
     if (Sha256Hex(bytes) != digest) {
       return absl::DataLossError(
-          absl::StrCat("found other contents than those of blob ", digest, " in the coordinator's reply"));
+          absl::StrCat("found contents that do not match blob ", digest, " in the coordinator's reply"));
     }
     return bytes;
   }

@@ -128,7 +128,7 @@ absl::StatusOr<KeyPair> MakeAuthority(int64_t now_unix_s) {
 
 absl::StatusOr<KeyPair> IssueServer(const KeyPair& authority, const std::vector<std::string>& names,
                                     int64_t now_unix_s) {
-  if (names.empty()) return absl::InvalidArgumentError("found no names for the server's certificate, expected at least one");
+  if (names.empty()) return absl::InvalidArgumentError("found no names for the certificate, expected at least 1");
   for (const std::string& name : names) {
     if (!IsName(name)) {
       return absl::InvalidArgumentError(absl::StrCat("found name \"", name, "\", expected a host name or an address"));

@@ -188,7 +188,7 @@ class Core {
     if (i.op == LloOp::kMLoad) {
       unit.loaded.push_back(V(i, 0));
       if (unit.loaded.size() <= kMatrixTiles) return Tile{};
-      return absl::InvalidArgumentError(absl::StrCat("found more than ", kMatrixTiles, " registers of weights"));
+      return absl::InvalidArgumentError(absl::StrCat("found too many weights, expected ", kMatrixTiles, " registers"));
     }
     if (i.op == LloOp::kMPop) {
       if (unit.results.empty()) return absl::InvalidArgumentError("found an empty queue, expected a result");
