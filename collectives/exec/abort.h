@@ -19,7 +19,8 @@ struct Failure {
   std::string suspect_worker;
 };
 
-// A signal that the thread with the first error raises once, and that wakes all waiting threads. Thread-safe.
+// A signal that wakes all waiting threads. The first thread that has an error raises it; later errors are ignored.
+// Thread-safe.
 class AbortSignal {
  public:
   // Returns false if the signal was raised before. The first failure is kept.

@@ -39,7 +39,7 @@ std::string PeerKey(int device);
 std::string EncodePeer(const PeerInfo& peer);
 absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text);
 
-// Returns a store in memory that contains `values`, which come from a launch message.
+// Returns a store in memory whose initial contents are `values`.
 std::unique_ptr<Bootstrap> MapBootstrap(std::map<std::string, std::string> values);
 // Returns a store with one file per key in a folder that all ranks share. The first Put creates the folder if it does
 // not exist. `files` must outlive the store.

@@ -8,7 +8,7 @@
 
 namespace xlad::collectives {
 
-// The payload is hashed in blocks of equal size. The hash of the preceding blocks is the seed of each block.
+// Hashes the payload in blocks of kBlock bytes. The seed of each block's hash is the hash of the preceding blocks.
 uint32_t PayloadChecksum(absl::Span<const ConstPiece> pieces) {
   constexpr size_t kBlock = 4096;
   char block[kBlock];

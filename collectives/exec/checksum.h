@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// Returns a checksum of the concatenation of the pieces. It does not depend on where the pieces begin, and is never 0,
-// because 0 means that a message has no checksum.
+// Returns a checksum of the concatenation of the pieces. It does not depend on how the payload is split into pieces.
+// It is never 0, because 0 means that a message has no checksum.
 uint32_t PayloadChecksum(absl::Span<const ConstPiece> pieces);
 
 }  // namespace xlad::collectives

@@ -39,8 +39,8 @@ absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::Repeated
     collective.hash = *hash;
     if (plans[i].schedule_hash() != 0 && plans[i].schedule_hash() != collective.hash) {
       return absl::InvalidArgumentError(absl::StrFormat(
-          "%s: found schedules with hash %016x for plan %s, expected %016x as the coordinator has: coordinator and "
-          "worker are of different versions",
+          "%s: found schedules with hash %016x for plan %s, expected the coordinator's hash %016x: coordinator and "
+          "worker are different versions; run the same version of xlad on both",
           collective.ToString(), collective.hash, collective.plan.ToString(), plans[i].schedule_hash()));
     }
     const int64_t elements = std::max(collective.spec.input_elements(), collective.spec.output_elements());

@@ -19,7 +19,7 @@ struct Collective {
   std::vector<std::vector<int>> groups;  // Rank r of group g is the device groups[g][r].
   CollectivePlan plan;
   uint64_t hash = 0;      // ScheduleHash(plan, spec).
-  bool is_given = false;  // Whether the user has chosen the plan, which is then not replaced by PlacementRules.
+  bool is_given = false;  // The user chose the plan, so PlacementRules do not replace it.
   // "all-reduce.7: all_reduce(sum) f32[8] over 4 ranks"
   std::string ToString() const;
 };
@@ -35,8 +35,9 @@ struct CollectiveSet {
 // group.
 std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device);
 
-// InvalidArgument if a collective is malformed, if plans are missing, or if the schedule_hash of a plan is neither 0
-// nor the hash computed here. Different hashes mean that coordinator and worker have different versions.
+// Returns the collectives of an executable. `specs` and `plans` have the same order. InvalidArgument if a collective is
+// malformed, if plans are missing, or if a plan's schedule_hash is neither 0 nor the hash computed here. Different
+// hashes mean that the coordinator and the worker run different versions of xlad.
 absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
                                                 const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
                                                 int num_devices);

@@ -14,7 +14,7 @@ namespace xlad::collectives {
 // launches.
 struct CollectiveLaunch {
   int spec = 0;  // The index into Executable.collectives.
-  // The sizes of the operands are InputCounts and OutputCounts of layout.h. The outputs may be the inputs.
+  // InputCounts and OutputCounts (layout.h) return the sizes. The outputs may be the same buffers as the inputs.
   absl::Span<const std::byte* const> inputs;
   absl::Span<std::byte* const> outputs;
   int64_t step = 0;
@@ -24,8 +24,8 @@ struct CollectiveLaunch {
 // Threads: only the thread of its device may use a communicator. Ownership: buffers belong to the caller, who may reuse
 // them when Launch returns. After Start, the inputs must not be written and the outputs not accessed until Wait has
 // returned. Order: all members of a group must launch and start their collectives in the same order. Errors: an error
-// ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The message names
-// collective, step, rank, the operation of the schedule, and the peer that caused the error, if one did.
+// ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The message names the
+// collective, the step, the rank and the operation of the schedule. If a peer caused the error, it also names the peer.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -37,7 +37,7 @@ class Communicator {
     XLAD_RETURN_IF_ERROR(Launch(launch));
     return 0;
   }
-  // Waits until a started collective has finished, and returns its error. Must be called once per Start.
+  // Waits until a started collective has finished, and returns its status. Must be called once per Start.
   virtual absl::Status Wait(int64_t number) { return absl::OkStatus(); }
 };
 

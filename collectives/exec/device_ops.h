@@ -1,8 +1,8 @@
 // The operations that a communicator needs on the device whose buffers a collective reads and writes.
 //
-// The implementation is a stream of the device (runtime/device.h): work that is enqueued here happens after all work
-// enqueued on that stream before. A device whose memory the host can access passes its buffers to transports directly;
-// for any other device collectives/exec/staged_communicator.h copies them to host memory and back.
+// The implementation is a stream of the device (runtime/device.h): work that is enqueued here runs after all earlier
+// work of that stream. If the host can access the device's memory, transports read and write the buffers directly.
+// Otherwise collectives/exec/staged_communicator.h copies the buffers to host memory and back.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace xlad::collectives {
 
-// A second stream of a device, for a library that enqueues work on it by the device's own interface
-// (collectives/exec/nccl). Its work may run at the same time as that of the device's stream, unless WaitForDevice
-// orders them. Destroying the stream waits for its work.
+// A second stream of a device. A library enqueues work on it through the device's own interface
+// (collectives/exec/nccl). This work may run at the same time as work of the device's stream, unless WaitForDevice
+// orders them. The destructor waits until the work has ended.
 class SideStream {
  public:
   // A point in the work of the stream.
@@ -36,8 +36,8 @@ class SideStream {
   // All later work on this stream runs after the work that is on the device's stream now.
   virtual absl::Status WaitForDevice() = 0;
   virtual absl::Status FillZero(void* to, int64_t bytes) = 0;
-  // Returns memory of the device to which this stream copies the bytes. The caller keeps it until the work that uses it
-  // has finished.
+  // Returns device memory to which this stream copies the bytes. The caller must keep the memory until the work that
+  // uses it has ended.
   virtual absl::StatusOr<std::shared_ptr<const std::byte>> CopyAside(const void* from, int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Mark>> Record() = 0;
 };
@@ -50,7 +50,7 @@ class DeviceOps {
   virtual bool host_can_access() const = 0;
   // Copies to device memory. The caller may reuse `from` as soon as the call returns.
   virtual absl::Status CopyToDevice(void* to, absl::Span<const std::byte> from) = 0;
-  // Copies to host memory. `to` must stay valid until Synchronize returns, and has its contents only then.
+  // Copies to host memory. `to` must stay valid until Synchronize returns; before that, its contents are undefined.
   virtual absl::Status CopyToHost(absl::Span<std::byte> to, const void* from) = 0;
   // Waits until all work enqueued before has finished. Returns the first error of this work.
   virtual absl::Status Synchronize() = 0;

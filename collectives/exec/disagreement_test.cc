@@ -1,4 +1,4 @@
-// Ranks that run different operations. Over every transport, an error on every rank names both operations.
+// If ranks run different operations, an error on every rank names both operations, over every transport.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -5,7 +5,8 @@
 namespace xlad::collectives {
 namespace {
 
-// Returns the counts of a rank with `elements` elements, given the counts of the root.
+// Returns the element counts of a rank's operands, which have `elements` elements in total. `counts` are the counts on
+// a rank that has all operands.
 std::vector<int64_t> CountsOf(const CollectiveSpec& spec, std::vector<int64_t> counts, int64_t elements) {
   if (!spec.sizes.empty()) return {elements};
   if (elements == 0) std::fill(counts.begin(), counts.end(), 0);

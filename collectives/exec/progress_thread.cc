@@ -28,7 +28,10 @@ absl::Status ProgressThread::Wait(int64_t number) {
   }
   ended_.wait(lock, [&] { return number <= ended_count_; });
   const auto found = results_.find(number);
-  if (found == results_.end()) return absl::InvalidArgumentError(absl::StrCat("work ", number, " has been waited for"));
+  if (found == results_.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found work ", number, ", which has been waited for; expected one Wait for each Start"));
+  }
   absl::Status result = std::move(found->second);
   results_.erase(found);
   return result;

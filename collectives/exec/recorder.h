@@ -64,7 +64,7 @@ class Recorder {
   // NoteMessage.
   void KeepMessages(MessageLog* log) { messages_ = log; }
   // A message that this device is about to send to `peer` or has received from it. `number` distinguishes the messages
-  // of a collective in one step. It is equal on both sides.
+  // between two devices of a collective in one step. The sender and the receiver use the same number.
   struct MessageId {
     int peer = 0;
     bool sent = false;

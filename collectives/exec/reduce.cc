@@ -22,7 +22,6 @@ constexpr int64_t kBlock = 1024;
 template <typename T>
 struct Plain {
   using Storage = T;
-  // Unsigned, so sums and products wrap around.
   static T Load(T value) { return value; }
   static T Store(T value) { return value; }
 };
@@ -64,8 +63,7 @@ T Combine(T a, T b) {
     return Combine<Reduction::kSum>(a, b);
   } else if constexpr (kReduction == Reduction::kSum || kReduction == Reduction::kProduct) {
     if constexpr (std::is_integral_v<T>) {
-      // The operation uses unsigned 64-bit arithmetic, which has no undefined overflow. The low bits are the result in
-      // the type.
+      // Unsigned arithmetic has no undefined overflow. The low bits of the 64-bit result are the result in type T.
       const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
       return static_cast<T>(kReduction == Reduction::kSum ? x + y : x * y);
     } else {

@@ -15,16 +15,18 @@ namespace xlad::collectives {
 // overwrite it, which is faster for results that are too large to stay in the cache.
 enum class StoreKind : uint8_t { kCached, kStreaming };
 
-// Computes sources[0][i] (+) sources[1][i] (+) ... from left to right and stores it in every dsts[k][i].
+// Reduces sources[0][i], sources[1][i], ... from left to right and stores the result in dsts[k][i] for every k < the
+// number of destinations and every i < `count`.
 //
 // Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even. Integers wrap around.
-// The sum of pred is "or", the product "and". The max and the min with a NaN are NaN. A destination may be equal to a
-// source but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
+// The sum of pred is "or", the product "and". The max or min is NaN if an operand is NaN. A destination may be equal to
+// a source but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
 // A store fence follows streaming stores, so other threads see them before any later store of the calling thread.
 using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count,
                                 StoreKind store);
 
-// Unimplemented if there is no kernel for the type and the reduction. ValidateSpec refuses pairs that have no meaning.
+// Returns the fastest function for this CPU. Unimplemented if there is no kernel for the type and the reduction;
+// ValidateSpec refuses pairs that have no meaning.
 absl::StatusOr<ReduceFunction> FindReduceFunction(tensor::ElementType type, Reduction reduction);
 
 // Returns the function that combines the sources as the balanced tree of OpKind::kReduceTree
@@ -43,8 +45,8 @@ absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op);
 // sums and products.
 bool DependsOnOrder(tensor::ElementType type, Reduction reduction);
 
-// Returns the function that FindReduceFunction returns if the CPU has no vector instructions. Tests compare it with the
-// vector kernels.
+// Returns the function that FindReduceFunction would return on a CPU without vector instructions. Tests compare it with
+// the vector kernels.
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(tensor::ElementType type, Reduction reduction);
 // Does the same for FindTreeReduceFunction.
 absl::StatusOr<ReduceFunction> FindScalarTreeReduceFunction(tensor::ElementType type, Reduction reduction);

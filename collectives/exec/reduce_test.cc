@@ -162,7 +162,7 @@ void CompareWithScalar(ElementType type, Reduction reduction, StoreKind store) {
       std::vector<const void*> from;
       for (auto& source : bytes) {
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random->Next());
-        // The sum of two NaNs has the sign of one of them, which the compiler chooses. So there are no NaNs.
+        // The sum of two NaNs has the sign of one of them, which the compiler chooses. So the operands are not NaN.
         if (type == ElementType::kBF16) {
           for (size_t i = 1; i < source.size(); i += 2) source[i] &= 0xBF;
         }
@@ -229,7 +229,7 @@ TEST(Reduce, SmallKernelsHaveTheBitsOfTheOthers) {
   }
 }
 
-// The sum of two NaNs has the bits of one of them, which the CPU chooses. So the operands are finite.
+// The sum of two NaNs has the bits of one of them; the CPU chooses which. The operands are therefore finite.
 TEST(Reduce, VectorKernelsOfF32AndF64HaveTheBitsOfScalarOnes) {
   const std::unique_ptr<Random> random = SeededRandom(8);
   for (const int64_t count : {1, 31, 64, 65, 4099}) {

@@ -204,8 +204,7 @@ HWY_INLINE void TreeOf(absl::Span<const void* const> sources, int64_t at, V& v0,
   }
 }
 
-// Returns one vector of the tree over all sources. Only `bytes` bytes of each source are read, which are fewer than a
-// vector has.
+// Returns one vector of the tree over all sources. Reads only `bytes` bytes of each source, at most one vector.
 template <class Access, Reduction kReduction>
 typename Access::V TreeOfRest(const void* const* sources, size_t count, int64_t at, size_t bytes) {
   using Storage = typename Access::Storage;
@@ -323,8 +322,8 @@ void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   Reduce<Access, kReduction, Shape::kTree>(dsts, sources, count, store);
 }
 
-// Reduces payloads in vectors of 16 bytes. The size of a payload is a multiple of 16 bytes, so vectors do not exceed
-// it.
+// Reduces payloads in vectors of at most 16 bytes. A payload has kSmallBytes bytes, which is a multiple of 16, so no
+// vector extends beyond it.
 template <class Access, Reduction kReduction>
 void ReduceSmall(void* dst, absl::Span<const void* const> sources, int64_t offset, int64_t bytes) {
   using Storage = typename Access::Storage;

@@ -28,8 +28,8 @@ struct ScheduleLink {
   int64_t sent = 0;  // The number of messages sent in earlier runs.
 };
 
-// The memory in which a run stores the operation of the schedule that waits, and the device that it waits for (-1 if
-// the run does not wait).
+// Where a run stores the index of the operation that is waiting, and the device that it waits for (-1 if the run does
+// not wait).
 struct ShownWait {
   std::atomic<uint32_t>* operation = nullptr;  // Both pointers may be null.
   std::atomic<int32_t>* waits_for = nullptr;
@@ -38,11 +38,11 @@ struct ShownWait {
 // The links of one device.
 struct ScheduleLinks {
   std::map<std::pair<int, int>, std::unique_ptr<ScheduleLink>> by_peer;  // By peer and channel.
-  // The collectives whose messages use these links, as text, by the hash of their schedule. Error messages about other
-  // ranks contain these texts.
+  // Descriptions of the collectives whose messages use these links, by schedule hash. Errors about other ranks contain
+  // them.
   std::map<uint64_t, std::string> texts;
-  // The last runs, by step, if communicators share the links. A rank that does not wait for other ranks may run a
-  // collective that differs from that of its peers, and notice it only some steps later.
+  // The most recent runs, by step modulo the size; only recorded if communicators share the links. A rank that does not
+  // wait for other ranks may run a different collective than its peers and detect the difference only in a later step.
   struct Ran {
     int64_t step = -1;
     uint64_t hash = 0;

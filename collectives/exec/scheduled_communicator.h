@@ -38,8 +38,9 @@ class ScheduledCommunicator final : public Communicator {
 
   // Builds the schedule of this device for a collective and opens its links. Does nothing if the device takes no part.
   // Unimplemented, naming the operation, if the schedule needs mapped memory. Must be called before the first launch.
-  // `other`, if it is not null, is the same collective with another plan and its hash, which is used instead. The plan
-  // must be the same on all devices of the group and use no other channels. `other` must outlive the communicator.
+  // If `other` is not null, it is the same collective with another plan and that plan's hash, and replaces the
+  // collective of the set. All devices of the group must pass the same plan, which must not use more channels than the
+  // plan of the set. `other` must outlive the communicator.
   absl::Status Prepare(int spec, const Collective* other = nullptr);
   absl::Status PrepareAll();
   absl::Status Launch(const CollectiveLaunch& launch) override;

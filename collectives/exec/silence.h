@@ -12,8 +12,8 @@
 
 namespace xlad::collectives {
 
-// The silence of all peers of one task. The kernel does not report since when an answer has been awaited, so the caller
-// asks the kernel about every 100 ms whether one is awaited.
+// The silence of all peers of one task. The kernel reports whether a connection awaits an answer, but not since when.
+// The caller therefore asks the kernel about every 100 ms.
 class SilenceWatch {
  public:
   using Pair = std::pair<int, int>;  // The local device and the peer device.
@@ -35,8 +35,8 @@ class SilenceWatch {
     awaited_since_[pair] = since_ns;
     worker.since_ns = std::min(worker.since_ns, since_ns);
   }
-  // Returns, by worker, for how many milliseconds an answer has been awaited while no connection got one. Contains only
-  // silences of at least `at_least_ms`.
+  // Returns the silence of each worker in milliseconds, by worker id: the time for which a connection has awaited an
+  // answer while no connection to this worker received one. Omits silences shorter than `at_least_ms`.
   std::map<std::string, int64_t> Silent(int64_t at_least_ms) const {
     std::map<std::string, int64_t> silent;
     for (const auto& [id, worker] : workers_) {

@@ -35,7 +35,8 @@ absl::Status StagedCommunicator::Wait(int64_t number) {
   if (ops_.host_can_access()) return inner_->Wait(number);
   const auto found = started_.find(number);
   if (found == started_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number, ", which has been waited for"));
+    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number,
+                                                   ", which has been waited for; expected one Wait for each Start"));
   }
   XLAD_RETURN_IF_ERROR(inner_->Wait(found->second.inner));
   Staging staging = std::move(found->second);
@@ -86,7 +87,7 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const Col
   }
   const bool writes_outputs = WritesOutputs(spec, rank);
   for (size_t i = 0; i < launch.outputs.size(); ++i) {
-    // An operation in place is also staged in place, because schedules may depend on it.
+    // An in-place operation is also staged in place, because schedules may depend on it.
     const bool in_place = launch.outputs[i] == launch.inputs[i] && output_counts[i] == input_counts[i];
     const int64_t bytes = output_counts[i] * width;
     std::byte* const staged = in_place ? const_cast<std::byte*>(staging.inputs[i]) : take(bytes).data();

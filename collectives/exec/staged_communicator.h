@@ -18,8 +18,8 @@ namespace xlad::collectives {
 // back. The results have the same bits either way.
 class StagedCommunicator final : public Communicator {
  public:
-  // `inner` is the communicator of `device`, whose number is that of Collective::groups. `ops` and `collectives` must
-  // outlive the communicator.
+  // `device` is the device's number in Collective::groups, and `inner` is its communicator. `ops` and `collectives`
+  // must outlive this communicator.
   StagedCommunicator(DeviceOps* ops, const CollectiveSet* collectives, int device, std::unique_ptr<Communicator> inner)
       : ops_(*ops), collectives_(*collectives), device_(device), inner_(std::move(inner)) {}
 

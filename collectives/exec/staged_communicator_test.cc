@@ -21,9 +21,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A device with a memory of floats, by default 256. If the host can access them, their addresses are those of the
-// `memory` array. Otherwise their addresses on the device differ from these by kAway bytes. Copies happen when the
-// stream is synchronized.
+// A device with a memory of floats, 256 by default. If the host can access the memory, device addresses are the
+// addresses in the array `memory`. Otherwise they are larger by kAway bytes. Copies happen when the stream is
+// synchronized.
 class FakeDevice final : public DeviceOps {
  public:
   static constexpr intptr_t kAway = intptr_t{1} << 46;
@@ -177,7 +177,7 @@ TEST(StagedCommunicator, StartedCollectivesHaveBuffersOfTheirOwn) {
   EXPECT_FALSE(staged.communicator->Wait(*first).ok());
 }
 
-// The output is larger than the input, so they cannot be in place although both begin at one address.
+// The output is larger than the input, so the operation is not in place although both begin at the same address.
 TEST(StagedCommunicator, LargerOutputsHaveTheirOwnBuffers) {
   Staged staged;
   ASSERT_TRUE(staged.Launch(1, {0}, {0}).ok());

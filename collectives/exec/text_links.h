@@ -31,7 +31,7 @@ class TextLinks {
     return text;
   }
 
-  // Waits until the peers have read the texts, which must exist until then.
+  // Waits until the peers have read the texts. The object must not be destroyed earlier.
   absl::Status WaitUntilReceived() {
     for (const auto& [peer, texts] : sent_) {
       XLAD_ASSIGN_OR_RETURN(SendLink* const link, transport_.OpenSend(peer, channel_));

@@ -6,7 +6,7 @@
 //
 // Threads: only the thread of a device may call its transport and its links. Ownership: a transport owns its links.
 // Posted memory belongs to the sender and is borrowed until the message is released. Memory that is posted for a
-// receive belongs to the receiver and is borrowed until the next call of Next has returned. Errors: a call returns the
+// receive belongs to the receiver and is borrowed until the following call of Next returns. Errors: a call returns the
 // status of the task's AbortSignal if that is raised, and FailedPrecondition if the peer has finished. After an error
 // all later calls fail, and the sender must raise the signal and call Revoke before it frees posted memory.
 #pragma once
@@ -104,8 +104,8 @@ class Transport {
   // keep the memory registered. NotFound if no memory of the peer is registered with this key. Unimplemented if the
   // transport cannot map memory; data must then be sent as messages.
   virtual absl::StatusOr<absl::Span<std::byte>> OpenWindow(int peer, const std::string& key);
-  // Transfers what can be transferred without waiting. Calls that wait do the same, so only devices that compute need
-  // Poll.
+  // Transfers what can be transferred without waiting. Calls that wait do the same, so Poll is useful only while a
+  // device computes.
   virtual void Poll() {}
   // Returns the same link for the same arguments. Waits for the peer if a new connection is needed. InvalidArgument if
   // the transport does not connect the device to `peer`, or if the channel is not less than kMaxChannels.

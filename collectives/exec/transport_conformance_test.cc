@@ -1,6 +1,5 @@
 // The conformance suite of transports, first part: which messages arrive, and with which contents. Every transport must
-// pass all of it, without exceptions. To run it over a new transport, add a case to Cases() in
-// testing/transport_fixture.h.
+// pass all tests. To test a new transport, add a case to Cases() in testing/transport_fixture.h.
 #include <cstring>
 #include <deque>
 #include <future>

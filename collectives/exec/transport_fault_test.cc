@@ -1,4 +1,4 @@
-// A fault of a transport, at any message, with any algorithm, must end in an error on every device.
+// A transport fault must end in an error on every device, at any message and with any algorithm.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +53,7 @@ class FaultTest : public ::testing::TestWithParam<Way> {
     bool happened = false;
   };
 
-  // Runs three all-reduces on all devices. The watchdog finds devices that stop making progress.
+  // Runs three all-reduces on all devices. The watchdog detects devices that make no progress.
   Result Run(FaultPlan plan, const std::string& algorithm, bool checksums = false, int64_t count = 3000) {
     plan.device = kVictim;
     FaultState state;

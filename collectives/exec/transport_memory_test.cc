@@ -1,5 +1,4 @@
-// The conformance suite of transports, second part: which side may use which memory at which time, aborts, and the end
-// of a task.
+// The conformance suite of transports, second part: when each side may use which memory, aborts, and the end of a task.
 #include <cstring>
 #include <deque>
 #include <future>
@@ -168,8 +167,8 @@ TEST_P(TransportMemoryTest, MemoryOfDevicesIsRefused) {
   EXPECT_TRUE(absl::IsUnimplemented(status)) << status;
 }
 
-// What either side writes to a window is in the memory of the other side, too. A transport without windows returns an
-// error that names the device.
+// A write through a window changes the memory of the peer. A transport without windows returns an error that names the
+// device.
 TEST_P(TransportMemoryTest, WindowsShowTheMemoryOfThePeerOrAreRefused) {
   TestWorld world = World();
   std::string memory = Pattern(5000, 9);

@@ -77,7 +77,8 @@ TEST_P(TcpFabricTest, AllDevicesNameALostPeer) {
   });
 }
 
-// All devices send large messages before any device receives one: a sender that waits for room must receive.
+// All devices send large messages before any device receives one. There is no deadlock only if a sender that waits for
+// room in a ring also receives.
 TEST_P(TcpFabricTest, FullRingsDoNotDeadlock) {
   TestWorld world({{0, 1}, {2, 3}, {4}}, 4, GetParam());
   const int n = world.num_devices();

@@ -28,7 +28,7 @@ struct WaiterWords {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Wakes the thread that sleeps on the words. The caller must make the condition true before.
+// Wakes the thread that sleeps on the words. The caller must make the condition true before this call.
 inline void NotifyWords(WaiterWords* words, bool shared) {
   words->epoch.fetch_add(1);
   if (words->sleeping.load() == 0) return;
@@ -60,7 +60,8 @@ class Waiter {
     };
     const int spins = polls_ ? std::max(spins_, kYields) : spins_;
     const int64_t end_ns = polls_ ? RealClock().NowNs() + kMaxYieldNs : 0;
-    // A yield moves the thread's deadline in the scheduler by one time slice, so short slices are better.
+    // A yield postpones the thread's deadline in the scheduler by one time slice. With short slices, the thread runs
+    // again sooner.
     if (polls_ && !std::exchange(has_short_slices_, true)) AskForShortSlices();
     for (int spin = 0; spin < spins; ++spin) {
       if (test()) return true;
@@ -79,7 +80,7 @@ class Waiter {
       // If there was a notification since `seen` was read, the epoch has changed and the sleep returns at once.
       if (!test() && !abort.raised()) Sleep(seen, sleep_us);
       words_->sleeping.store(0);
-      // After a long wait, some more latency has little effect, and other threads can use the processor.
+      // After a long wait, a longer sleep adds relatively little latency and frees the core for other threads.
       sleep_us = std::min(sleep_us + sleep_us / 4, kMaxSleepUs);
     }
   }

@@ -8,8 +8,8 @@
 
 namespace xlad::collectives {
 
-// Detects a lack of progress only when it is polled. A stopped peer cannot be distinguished from a slow one, so limits
-// should be minutes. Poll may be called from any one thread.
+// Detects a lack of progress only when it is polled. A stopped peer cannot be distinguished from a slow one, so the
+// limit should be minutes. Thread-safe.
 class ProgressWatchdog {
  public:
   ProgressWatchdog(const Clock* clock, int64_t limit_ms, std::vector<const Recorder*> recorders, AbortSignal* abort)

@@ -17,10 +17,10 @@ struct ClusterPlace {
   friend bool operator==(const ClusterPlace&, const ClusterPlace&) = default;
 };
 
-// `coordinator` and `worker_id` are set by the user, or empty. An address that the user sets is kept. Otherwise the
-// coordinator is on the launcher's first host if ranks are on several hosts, or if the launcher names that host but
-// does not say how many ranks are on this host. It is on this machine in all other cases. InvalidArgument if ranks are
-// on several hosts and the first host is unknown.
+// `coordinator` and `worker_id` are the values that the user set, or empty. Values of the user are kept. Without one,
+// the coordinator's port is kCoordinatorPort. Its host is the launcher's first host if ranks are on several hosts, or
+// if the launcher names that host but not the number of ranks on this host; otherwise its host is this machine.
+// InvalidArgument if ranks are on several hosts and the first host is unknown.
 absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch, const std::string& coordinator,
                                             const std::string& worker_id);
 

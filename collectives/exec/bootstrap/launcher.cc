@@ -19,7 +19,8 @@ namespace {
 
 using Names = std::vector<const char*>;  // Alternative names of one variable: the first one that is set is used.
 
-// How close a launcher is to the process. If two launchers disagree, the closer one was started by the other one.
+// How close a launcher is to the process, closest first. If two launchers disagree, the other one started the closer
+// one, which is therefore used.
 enum Level {
   kByHand,    // XLAD_RANK is set by xlad itself or by the user.
   kAgent,     // torchrun, which may itself be started by mpirun or in an allocation.
@@ -98,7 +99,7 @@ absl::Status CompleteSlurm(const GetVariable& get, Launch* launch) {
   if (job.has_value() && step == kBatchStep && launch->ranks > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("found the batch script of Slurm job ", *job, " with ", launch->ranks,
-                     " tasks, of which this is the only process; start the tasks by srun, or unset SLURM_PROCID"));
+                     " tasks, of which this is the only process; start the tasks with srun, or unset SLURM_PROCID"));
   }
   if (const auto hosts = First(get, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})) {
     XLAD_ASSIGN_OR_RETURN(const std::vector<std::string> names, ExpandHostList(*hosts));
@@ -209,14 +210,14 @@ struct Found {
   Launch launch;
 };
 
-// Returns what every launcher says, in the order of the table.
+// Returns the launches that the launchers' variables describe, in the order of the table.
 absl::StatusOr<std::vector<Found>> ReadAll(const GetVariable& get) {
   std::vector<Found> found;
   for (const Launcher& launcher : Launchers()) {
     if (!First(get, launcher.rank) || (*launcher.needs != 0 && !get(launcher.needs))) continue;
     if (launcher.level == kInherited && get("TORCHELASTIC_RUN_ID")) continue;  // torchrun's row has read the variables.
     absl::StatusOr<Launch> launch = Read(launcher, get);
-    // An outer launcher may have set only some variables: within mpirun, those of Slurm need not be those of a task.
+    // An outer launcher may have set only some variables. For example, Slurm's variables may be incomplete in mpirun.
     const bool is_outer = !found.empty() && found.front().level < launcher.level;
     if (!launch.ok() && is_outer) continue;
     XLAD_RETURN_IF_ERROR(launch.status());
@@ -255,8 +256,8 @@ absl::StatusOr<std::optional<Launch>> DetectLaunch(const GetVariable& get) {
     const bool is_outer = other.level > chosen->level && other.level != kInherited;
     if (!agrees && !is_outer) return Ambiguous(launch, other.launch);
     if (!agrees) continue;
-    // Another launcher with the same rank and number of ranks may have more data. An example is Slurm when srun serves
-    // MPI.
+    // Another launcher with the same rank and number of ranks may have set more variables. For example, srun --mpi=pmi2
+    // sets Slurm's variables in addition to those of MPI.
     if (!launch.local_rank) launch.local_rank = other.launch.local_rank;
     if (!launch.local_ranks) launch.local_ranks = other.launch.local_ranks;
     if (launch.first_host.empty()) launch.first_host = other.launch.first_host;

@@ -29,12 +29,14 @@ struct Launch {
 // Returns the value of an environment variable, if it is set.
 using GetVariable = std::function<std::optional<std::string>(const std::string&)>;
 
-// Reads the variables of all launchers. If several kinds of launchers have set their variables, the first of these
-// kinds is used: XLAD_RANK, torchrun, the launchers of MPI, Slurm and Flux, Kubernetes and slices of TPUs, and last
-// RANK and WORLD_SIZE of an unknown program. Nullopt if no launcher has set its variables. InvalidArgument, with the
-// variables, if the values are not a rank and a number of ranks, if launchers of the same kind disagree, or if RANK and
-// WORLD_SIZE disagree with the chosen launcher (they are ignored if XLAD_RANK is set). Also InvalidArgument in the
-// batch script of a Slurm job of several tasks, because Slurm runs only one process of the script.
+// Reads the variables of all launchers. If launchers of several kinds have set their variables, the kind that comes
+// first in this list is used: XLAD_RANK, torchrun, the launchers of MPI, Slurm and Flux, Kubernetes and slices of TPUs,
+// and last RANK and WORLD_SIZE of an unknown program. Nullopt if no launcher has set its variables.
+//
+// InvalidArgument, with the variables, if the values are not a rank and a number of ranks, if launchers of the same
+// kind disagree, or if RANK and WORLD_SIZE disagree with the chosen launcher (unless XLAD_RANK is set). Also
+// InvalidArgument in the batch script of a Slurm job of several tasks, because Slurm runs the script in only one
+// process.
 absl::StatusOr<std::optional<Launch>> DetectLaunch(const GetVariable& get);
 
 // Does the same with the environment of this process.

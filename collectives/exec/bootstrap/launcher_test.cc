@@ -1,4 +1,4 @@
-// The launch that is detected from the variables of a launcher, and the ranks that have a core of their own.
+// Which launch is detected from the variables of a launcher, and whether each rank has a core of its own.
 #include "collectives/exec/bootstrap/launcher.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST(Cores, CountsQuotaAndMasks) {
   EXPECT_FALSE(EachHasACore({{1}, {}}, INT_MAX));
 }
 
-// Returns whether some choice of one core per process has no core twice.
+// Returns whether each process can have a core of its own. Tries all choices of one core per process.
 bool SomeChoiceFits(const std::vector<std::vector<uint64_t>>& masks, size_t process, uint64_t taken) {
   if (process == masks.size()) return true;
   for (uint64_t left = masks[process][0] & ~taken; left != 0; left &= left - 1) {

@@ -21,7 +21,7 @@ absl::StatusOr<std::string> Rendezvous::Get(int rank, const std::string& key) {
   return GetUntil(DeadlineNs(), rank, key);
 }
 
-// Looks the value up at least once, also if the deadline has passed.
+// Looks up the value at least once, even if the deadline has passed.
 absl::StatusOr<std::string> Rendezvous::GetUntil(int64_t deadline_ns, int rank, const std::string& key) {
   int64_t wait_us = 200;
   while (true) {

@@ -67,8 +67,8 @@ absl::StatusOr<std::unique_ptr<Fabric>> Fabric::Make(const FabricOptions& option
       LogWarn("no shared memory; messages are sent by TCP", {{"error", std::string(shared.status().message())}});
     }
   }
-  // Spinning helps only if every device thread has a core. All devices of the task count, because other processes on
-  // this machine may run the others.
+  // Spinning helps only if every device thread has a core. The number of all devices of the task is compared, because
+  // other processes of this machine may run them.
   const bool own_cores = options.num_devices <= UsableCores();
   fabric->own_cores_ = own_cores;
   fabric->any_network_ = transport.any_network;

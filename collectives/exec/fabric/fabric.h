@@ -27,7 +27,7 @@ struct TransportChoice {
   bool requires_shared_memory = false;  // Processes that cannot map each other's memory are an error.
   const xlad_transport_api* plugin = nullptr;
   bool any_network =
-      false;  // The plugin may use other networks than the loopback interface. NCCL may connect machines.
+      false;  // The plugin may use networks other than the loopback interface, and NCCL may connect machines.
 };
 
 // Wraps the transport of a device, for example to inject faults. `inner` outlives the result.
@@ -59,18 +59,18 @@ class Fabric {
   // Reserves channels for the collectives of a program and returns the first one. All workers must reserve channels for
   // the same programs in the same order. ResourceExhausted if too few channels are left.
   absl::StatusOr<int> ReserveChannels(const CollectiveSet& collectives);
-  // The parts of the communicator of one device for one program. They must all outlive the communicator.
+  // The arguments of MakeCommunicator for one device and one program. All objects must outlive the communicator.
   struct Member {
     int device = 0;
     const CollectiveSet* collectives = nullptr;
     Recorder* recorder = nullptr;
     int first_channel = 0;  // The result of ReserveChannels.
-    // Records collectives by messages, which may run at the same time as a collective on mapped memory. If it is null,
-    // `recorder` records both kinds, and a collective that is started has finished when Start returns.
+    // Records the collectives that use messages. These may run at the same time as a collective on mapped memory. If
+    // this is null, `recorder` records both kinds, and a collective has finished when Start returns.
     Recorder* message_recorder = nullptr;
-    // The device, if its communicator works on buffers of the device: collectives run by NCCL if possible
-    // (nccl_rules.h), and otherwise on copies in host memory (StagedCommunicator). If it is null, the buffers are in
-    // host memory.
+    // The operations of the device whose memory contains the buffers, or null if the buffers are in host memory. NCCL
+    // runs the collectives on device memory if it can (nccl_rules.h). The others run on copies in host memory
+    // (StagedCommunicator).
     DeviceOps* ops = nullptr;
   };
   // Forms a communicator; see HostCommunicator.

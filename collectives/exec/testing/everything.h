@@ -34,7 +34,8 @@ inline Collective MakeCollective(const CollectiveSpec& spec, const CollectivePla
   return collective;
 }
 
-// Collectives of every kind, with several sizes, operands, types and algorithms, over all n devices.
+// Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the types, the operand
+// sizes `counts` and the algorithms that do not need mapped memory.
 inline CollectiveSet EverythingOver(
     int n, const std::vector<ElementType>& types = {ElementType::kF32, ElementType::kBF16, ElementType::kS32},
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {
@@ -101,7 +102,7 @@ inline int ReadElement(ElementType type, const std::byte* in) {
   return static_cast<int>(v);
 }
 
-// Returns the expected result, by the definition of the kind.
+// Returns an element of the expected result, by the definition of the kind.
 inline int ExpectedAt(const CollectiveSpec& spec, int index, int rank, size_t operand, int64_t element) {
   const int64_t count = spec.counts[operand], n = spec.ranks;
   const auto value = [&](int64_t from, int64_t at) { return ValueAt(index, static_cast<int>(from), operand, at); };

@@ -1,4 +1,4 @@
-// For tests: a clock that advances by the same time with each reading, so that measured times and time budgets do not
+// For tests: a clock that advances by a fixed time with each reading. With it, measured times and time budgets do not
 // depend on the machine.
 #pragma once
 

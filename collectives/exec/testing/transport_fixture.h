@@ -25,8 +25,8 @@ struct TransportCase {
 inline const DevicesOfWorkers kApart = {{0}, {1}, {2}, {3}};
 inline const DevicesOfWorkers kMixed = {{0, 2}, {1, 3, 4}};
 
-// Returns cases for every transport. A ring of 200 bytes has room for one frame with a payload of at most 136 bytes.
-// Larger frames are therefore split, and frames wrap around.
+// Returns cases for every transport. A ring of 200 bytes has room for one frame with a payload of at most 136 bytes, so
+// it tests larger payloads, which are split, and frames that wrap around.
 inline std::vector<TransportCase> Cases() {
   return {{"in_process", {{0, 1, 2, 3}}},
           {"tcp", kApart},
