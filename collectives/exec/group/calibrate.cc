@@ -6,7 +6,7 @@ namespace xlad::collectives {
 
 namespace {
 
-// Returns the plans that are measured: one shot, and slots with up to a few times the number of chunks that the group
+// Returns the plans that are measured: one shot, and slots with at most kMoreChunks times as many chunks as the group
 // chooses. The other plans are several times slower and would distort the fit.
 std::vector<CollectivePlan> PlansOf(const ProcessGroup& group, const CollectiveSpec& spec) {
   constexpr int kMoreChunks = 4;

@@ -7,9 +7,9 @@
 
 namespace xlad::collectives {
 
-// Runs the common kinds of collectives on unregistered buffers of a few sizes, for about `budget_ms` at most. Fits the
-// parameters to the times of the slowest rank. All ranks must call it together and get the same result. Errors are
-// those of the group.
+// Measures six kinds of collectives on unregistered buffers of 1 KiB to 4 MiB and fits the parameters to the times of
+// the slowest rank. Begins no measurement after `budget_ms`. All ranks must call it together and get the same result.
+// Errors are those of the group.
 absl::StatusOr<CostModel> Calibrate(ProcessGroup* group, const Clock& clock, int64_t budget_ms);
 
 }  // namespace xlad::collectives

@@ -34,9 +34,9 @@ class Calibrator {
  public:
   using Operation = typename Group::Operation;
   struct Options {
-    // In bytes, the most useful sizes first, because the last ones are not measured if the budget is used up.
+    // Buffer sizes in bytes. The most useful sizes come first, because the budget may not suffice for the last ones.
     std::vector<int64_t> sizes;
-    // How many times an operation runs back to back per measurement, at most. One that takes long runs less often.
+    // The maximum number of back-to-back runs per measurement. Slow operations run fewer times (kBatchUs).
     int iterations = 1;
     std::function<std::vector<CollectivePlan>(const CollectiveSpec& spec, int64_t bytes)> plans_of;
     // If the plan is empty, the group chooses one.
@@ -75,14 +75,14 @@ class Calibrator {
                                               CollectiveKind::kAllGather, CollectiveKind::kBroadcast,
                                               CollectiveKind::kAllToAll,  CollectiveKind::kReduce};
   static constexpr int kRepeats = 5;
-  // A plan whose first run takes longer than the fastest first run by more than this factor is not measured again.
+  // A plan whose first run takes more than this many times as long as the fastest first run is not measured again.
   static constexpr double kMaxRatio = 2.5;
   // The longest time of the runs between two barriers, unless one run takes longer.
   static constexpr double kBatchUs = 4000;
 
-  // Measures all plans of a spec. Plans with equal schedules get the time of the first one, so that the choice between
-  // them does not depend on noise. Among two ranks, for example, rings and grids are equal. When the budget is used up,
-  // schedules are built only to find plans that are equal to those of this spec that have been measured.
+  // Measures all plans of a spec. Plans with equal schedules get the time of the first one, so the choice between them
+  // does not depend on noise. Among two ranks, for example, rings and grids have equal schedules. After the budget is
+  // used up, schedules are built only to find plans whose schedules equal those of a measured plan of this spec.
   absl::Status MeasureAll(const std::vector<CollectivePlan>& plans, const CollectiveSpec& spec) {
     double least_us = std::numeric_limits<double>::infinity();
     std::map<uint64_t, double> known;  // The time by the hash of the schedules.
@@ -101,10 +101,10 @@ class Calibrator {
     return absl::OkStatus();
   }
 
-  // Measures a plan. `least_us` is the time of the fastest first run of the plans of this spec. The first run selects
-  // the plans that are worth more time. Their time is the median over several batches of runs, as in `xlad bench`. One
-  // run between two barriers would include the time in which the other ranks leave the first barrier. All decisions
-  // depend on times that are equal on all ranks.
+  // Measures a plan. `least_us` is the time of the fastest first run of this spec's plans. A plan with a fast first run
+  // is measured again: its time is the median over kRepeats batches of runs, as in `xlad bench`. A batch of one run
+  // would include the time in which the other ranks leave the barrier. All decisions depend on times that are equal on
+  // all ranks.
   absl::Status Measure(const CollectivePlan& plan, const CollectiveSpec& spec, double* least_us) {
     XLAD_ASSIGN_OR_RETURN(const auto operation, options_.prepare(spec, plan.ToString()));
     const int64_t width = tensor::ByteWidth(spec.type);
@@ -124,8 +124,8 @@ class Calibrator {
   }
 
   // Returns the time of the slowest rank for one run, for each of `batches` batches of `iterations` runs. If the kind
-  // has a root, a barrier follows each run, because a root would otherwise be ahead of the other ranks. Subtracts all
-  // time since the last call from the budget, which includes the time in which schedules were built.
+  // has a root, a barrier follows each run, because a root would otherwise be ahead of the other ranks. Subtracts the
+  // time since the previous call from the budget. This includes the time to build schedules.
   absl::StatusOr<std::vector<double>> Batches(Operation* operation, bool has_root, int batches, int iterations) {
     double own[kRepeats + 1] = {}, all[kRepeats + 1] = {};
     for (int batch = 0; batch < batches; ++batch) {

@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ControlFile::Open(const std::string
                      head.ranks <= kMaxGroupRanks && info.st_size == BytesFor(head.ranks);
   if (!valid) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": found a file that is not the control file of a process group of this version of xlad"));
+        absl::StrCat(path, ": found another file, expected the control file of a process group of this xlad version"));
   }
   return control;
 }

@@ -1,8 +1,9 @@
 // The control file of a process group: a small file in memory that all its processes map.
 //
-// It contains the entries, signals and small payloads of operations, and the words by which ranks wake each other. It
-// is also the flight recorder of the group: the last process that leaves the group removes it, but only if that process
-// had no error. After a crash, or while the processes hang, `xlad comm why` reads from it what each rank did last.
+// It contains the entries, signals and small payloads of operations, and the words through which ranks wake each other.
+// It is also the flight recorder of the group: after a crash, or while the processes hang, `xlad comm why` reads from
+// it what each rank did last. The last process that leaves the group removes the file, but only if that process had no
+// error.
 //
 // Threads and processes: comments say who writes which members. If a process writes a member while another process
 // reads it, the member is atomic, or it is written before a release store that the reader has seen.
@@ -37,11 +38,11 @@ struct alignas(64) EntryLine {
 };
 static_assert(sizeof(EntryLine) == 64);
 
-// The position of a buffer in a window, which is memory that its owner shares. A rank publishes the positions of its
-// inputs and outputs, in order, if its peers access these buffers.
+// The position of a buffer in a window. A window is memory that a rank shares with its peers. A rank publishes the
+// positions of its inputs and outputs, in order, if its peers access these buffers.
 struct WindowPosition {
   uint32_t window = 0;      // The index into RankBlock::windows.
-  uint32_t generation = 0;  // The window's generation when the position was published.
+  uint32_t generation = 0;  // The window's generation when the position was published; 0 if the buffer is empty.
   uint64_t offset = 0;
 };
 static_assert(sizeof(WindowPosition) == 16);
@@ -66,16 +67,16 @@ struct RankBlock {
   static constexpr int kNoteBytes = 64;
 
   EntryLine lines[2];
-  // What the rank says about the operation to peers that run another one, indexed by the parity of the operation's
-  // number. Written before the entry.
+  // Descriptions of the rank's operations for peers that run a different operation, indexed by the parity of the
+  // operation's number. Written before the entry.
   std::byte notes[2][kNoteBytes] = {};
   // 1 while the rank may read or write buffers of its peers.
   alignas(64) std::atomic<uint32_t> busy = 0;
   // 1 while the rank sleeps. Another rank sets it to 0 to wake the rank.
   alignas(64) std::atomic<uint32_t> asleep = 0;
-  std::atomic<int32_t> core = -1;                  // The core at the start of the last wait that was not over at once.
+  std::atomic<int32_t> core = -1;                  // The core of the rank when its last long wait began.
   alignas(64) std::atomic<uint64_t> finished = 0;  // The number of operations that this rank has finished.
-  std::atomic<uint32_t> step = 0;                  // The operation of the schedule that waits, if waits_for >= 0.
+  std::atomic<uint32_t> step = 0;                  // The index of the schedule's waiting operation, if waits_for >= 0.
   // The rank that is waited for, or -1. Waits in a ProcessGroup set it only when they sleep.
   std::atomic<int32_t> waits_for = -1;
   alignas(64) int64_t pid = 0;
@@ -111,9 +112,9 @@ class ControlFile {
   // Opens a file for reading and writing. `xlad comm why` opens it for reading only. InvalidArgument if the file is not
   // the control file of a group.
   static absl::StatusOr<std::unique_ptr<ControlFile>> Open(const std::string& path, bool writable = true);
-  // Returns the same structure in memory that the ranks share by other means. The memory has BytesFor(ranks) bytes, is
-  // aligned to cache lines, is initially zero, and must outlive the object. One rank calls InMemory with `create`,
-  // before all others call it without.
+  // Returns the same structure in memory that the ranks share without a file. The memory at `address` must have
+  // BytesFor(ranks) bytes, be aligned to cache lines, be initially zero, and outlive the object. One rank must call
+  // InMemory with `create` = true before the others call it with `create` = false.
   static std::unique_ptr<ControlFile> InMemory(std::byte* address, int ranks, bool create);
   static int64_t BytesFor(int ranks);
   ~ControlFile();
@@ -142,9 +143,9 @@ class ControlFile {
 // Errors are those of MakeOwnFolder.
 absl::StatusOr<std::string> ControlFolder();
 
-// Returns the control file of a group that forms. Rank 0 creates it in ControlFolder(), with a name that begins with
-// `name`, and calls `prepare`; the other ranks open it after that. Rank 0 removes the file again if it returns an
-// error. FailedPrecondition if rank 0 has another number of ranks.
+// Returns the control file of a group that is forming. Rank 0 creates the file in ControlFolder(), with a name that
+// begins with `name`, and calls `prepare`; the other ranks then open the file. After an error, rank 0 removes the file.
+// FailedPrecondition if rank 0 has another number of ranks.
 absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
     absl::string_view name, int rank, int ranks, Rendezvous* rendezvous,
     const std::function<absl::Status(ControlFile&)>& prepare = [](ControlFile&) { return absl::OkStatus(); });
@@ -152,7 +153,7 @@ absl::StatusOr<std::unique_ptr<ControlFile>> ShareControlFile(
 // Returns the text of an operation, given its word in an entry line or a record.
 std::string OperationText(const RankBlock& block, uint64_t operation);
 
-// Returns the CPU's time-stamp counter, or nanoseconds if the CPU has none.
+// Returns the CPU's time-stamp counter on x86-64, and nanoseconds on other CPUs.
 uint64_t CpuTicks();
 
 }  // namespace xlad::collectives

@@ -9,7 +9,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Copies a payload of at most kBoardBytes without calling memcpy.
+// Copies a payload of at most kBoardBytes. The sizes of the copies are constants, so the compiler inlines memcpy.
 inline void CopyPayload(void* to, const void* from, int64_t bytes) {
   auto* const dst = static_cast<std::byte*>(to);
   const auto* const src = static_cast<const std::byte*>(from);
@@ -45,9 +45,10 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
   return true;
 }
 
-// If the data does not fit into the cache, results are written with stores that bypass it. There are two exceptions:
-// scratch, which must stay in the cache, and sources that are overwritten, whose lines are already in the cache. If a
-// result is stored twice, the work is done in blocks that fit into the first-level cache.
+// Copies or reduces the sources of a step to its destinations. If the data does not fit into the cache, results are
+// written with stores that bypass it. There are two exceptions: scratch, which must stay in the cache, and sources that
+// are overwritten, whose lines are already in the cache. If a result is stored more than once, the step runs in blocks
+// that fit into the first-level cache.
 void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
   constexpr int64_t kBlock = 16 << 10;
   const void* sources[kMaxGroupRanks];
@@ -263,7 +264,8 @@ absl::Status GroupCore::PublishBuffers(const GroupLaunch& launch, uint64_t seque
       if (!found.has_value()) {
         return absl::InvalidArgumentError(
             absl::StrCat("found an ", what,
-                         " outside the memory of Allocate, expected one inside because the operation is registered"));
+                         " outside the memory of Allocate, expected a buffer inside it, because the operation is "
+                         "registered"));
       }
       position = *found;
     }

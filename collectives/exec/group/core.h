@@ -1,8 +1,8 @@
 // Runs lowered schedules on memory that all ranks of a group map: entries, signals, copies and reductions.
 //
-// A rank enters operation k only after all ranks have entered operation k - 1, and therefore have finished k - 2. So
-// the entry, the note and the half of the scratch that a rank has written for an operation stay valid until its peers
-// have finished that operation.
+// A rank enters operation k only after all ranks have entered operation k - 1, and therefore have finished k - 2. The
+// entry, the note and the half of the scratch that a rank writes for an operation therefore stay valid until its peers
+// have finished the operation.
 #pragma once
 
 #include <optional>
@@ -50,7 +50,7 @@ absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const 
 struct GroupLaunch {
   const GroupCommand* command = nullptr;
   uint64_t word = 0;  // The value of EntryLine::operation. Its upper 48 bits must be equal on all ranks.
-  // The value of RankBlock::notes, which describes the launch to peers that run another one.
+  // The value for RankBlock::notes, which describes the launch to peers that run a different operation.
   absl::Span<const std::byte> note;
   absl::Span<const void* const> inputs;  // One address per operand.
   absl::Span<void* const> outputs;
@@ -62,7 +62,7 @@ class GroupOwner {
   virtual ~GroupOwner() = default;
   // Called regularly while the rank waits. An error ends the wait.
   virtual absl::Status CheckWhileWaiting() = 0;
-  // Returns the error that says that `peer` runs another operation than this rank.
+  // Returns the error for the case that `peer` runs a different operation than this rank.
   virtual absl::Status Disagreement(int peer) = 0;
   // Called before each step of a command that is not a board, with the index of the step's first operation in the
   // schedule.

@@ -20,14 +20,15 @@ class CoreMatching {
     process_of_.resize(words * 64, -1);
   }
 
-  // Adds a process. Other processes may get other cores. Returns false if not all of them can have one.
+  // Adds a process, and may move other processes to other cores. Returns false if the processes cannot all have a core.
   bool Add(int process) {
     tried_.assign(process_of_.size(), false);
     return FindCore(process);
   }
 
  private:
-  // The path alternates between processes and cores, and ends at a core that no process has.
+  // Finds an augmenting path that begins at `process`, and applies it. The path alternates between processes and cores,
+  // and ends at a core that no process has.
   bool FindCore(int process) {
     const std::vector<uint64_t>& mask = masks_[process];
     for (size_t core = 0; core < mask.size() * 64; ++core) {

@@ -16,8 +16,8 @@ class Lowering {
         schedule_(schedule),
         width_(tensor::ByteWidth(spec.type)),
         protocol_(protocol),
-        // If the parts of an operand have different sizes, there is one operand, and its elements are those of the
-        // schedule.
+        // If the parts of an operand have different sizes, there is only one operand, and its elements have the same
+        // numbers as in the schedule.
         input_(spec.counts, spec.sizes.empty() && InputHasParts(spec.kind) ? spec.ranks : 1, width_),
         output_(spec.sizes.empty() ? spec.output_counts() : spec.counts,
                 spec.sizes.empty() && OutputHasParts(spec.kind) ? spec.ranks : 1, width_) {
@@ -104,7 +104,8 @@ class Lowering {
         "send no messages; choose another plan");
   }
 
-  // Takes `bytes` from the front of the runs.
+  // Removes the first `bytes` bytes of run number `*first` and returns their region. Increments `*first` at the end of
+  // the run.
   static GroupRegion Take(Extents* runs, size_t* first, int64_t bytes) {
     Extent& run = (*runs)[*first];
     const GroupRegion taken = run.at;
@@ -181,7 +182,8 @@ class Lowering {
       const int operand = at->sources[0].base - program_.bases.Input(schedule_.rank);
       if (at->dsts.size() > 1 || operand < 0 || operand >= program_.bases.inputs) {
         return absl::InvalidArgumentError(
-            "found a copy to scratch with another source or destination, expected a copy of the input only");
+            "found a copy to scratch that has another source or several destinations, expected a copy of the input to "
+            "scratch only");
       }
       program_.board_copies.push_back({operand, at->sources[0].offset, at->dsts[0].offset, at->bytes});
     }

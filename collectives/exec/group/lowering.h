@@ -1,9 +1,9 @@
 // The schedule of one rank, lowered for memory that all ranks of a host map.
 //
-// Consecutive signals with one flag become one step, and so do waits. An operation on several operands becomes one step
-// for each run of bytes within operands. In a schedule whose ranks access only each other's scratch ("slots"), the
-// waits at the end protect the scratch. They are not executed but only counted, because the executor alternates between
-// two halves of the scratch, and enters an operation only after all ranks have entered the previous one.
+// Consecutive signals with the same flag become one step, and so do waits. An operation on several operands becomes one
+// step for each run of bytes within operands. In a schedule whose ranks access only each other's scratch ("slots"), the
+// waits at the end protect the scratch. They are not executed but only counted: the executor alternates between two
+// halves of the scratch, and enters an operation only after all ranks have entered the previous one.
 #pragma once
 
 #include <cstdint>
@@ -56,9 +56,10 @@ struct GroupProgram {
   int64_t scratch_bytes = 0;
   bool windows = false;    // The ranks access each other's inputs and outputs, which must be registered.
   bool waits_for_all_peers = false;  // Whether the steps wait for a signal of each other rank.
-  // Whether the program is a board, which has one round. Entering the operation replaces the copy of the input to the
-  // scratch and the signals and waits after it. If the scratch has at most kBoardBytes bytes, it is the payload of the
-  // entry line. `steps` contains only the operations after these.
+  // Whether the program is a board: a program of one round in which all ranks publish their inputs when they enter the
+  // operation, and then read the inputs of the others. Entering replaces the copy of the input to the scratch and the
+  // signals and waits after that copy; `steps` contains only the later operations. If the scratch has at most
+  // kBoardBytes bytes, it is the payload of the entry line.
   bool board = false;
   std::vector<BoardCopy> board_copies;  // Empty if no peer reads the input.
   std::vector<int> board_peers;         // The peers whose entries are waited for.

@@ -28,8 +28,8 @@ absl::StatusOr<std::byte*> GroupMemory::Allocate(int64_t bytes) {
   uint32_t window = 0;
   while (own_.count(window) > 0) ++window;
   if (window >= RankBlock::kWindows) {
-    return absl::ResourceExhaustedError(absl::StrCat("this rank has ", RankBlock::kWindows,
-                                                     " allocations already, which is the most that it can share"));
+    return absl::ResourceExhaustedError(absl::StrCat("found ", RankBlock::kWindows,
+                                                     " allocations of this rank, which is the maximum; free one"));
   }
   XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(static_cast<size_t>(kDataStart + bytes)));
   SharedWindow& shared = control_->rank(rank_).windows[window];
@@ -53,7 +53,7 @@ absl::Status GroupMemory::Free(std::byte* address) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      "found an address that Allocate has not returned, expected one that it has returned");
+      "found an address that is not allocated, expected a result of Allocate that has not been freed");
 }
 
 std::optional<WindowPosition> GroupMemory::Find(const void* address, int64_t bytes) const {

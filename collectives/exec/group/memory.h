@@ -23,8 +23,8 @@ class GroupMemory final : public WindowMemory {
   // Returns memory that is zero, aligned to 4096 bytes, and on huge pages if the system has any. ResourceExhausted if
   // this rank has too many allocations or there is not enough memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
-  // `address` is a result of Allocate. A peer that has mapped the memory for a running operation can continue to use
-  // it.
+  // `address` must be a result of Allocate. A peer that has mapped the memory for a running operation can continue to
+  // use it.
   absl::Status Free(std::byte* address);
 
   std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;

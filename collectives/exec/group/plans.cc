@@ -15,16 +15,16 @@ constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
 // For an AllGather, slots read as many bytes as one shot. If each rank has a core of its own, one shot is therefore
 // faster only for small sizes.
 constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
-// Below this size, an operation on registered buffers, with two rounds, is slower than one shot with its copies and one
-// round.
+// Below this size, an operation on registered buffers is slower than one shot: it has two rounds, whereas one shot has
+// one round and copies.
 constexpr int64_t kWindowBytes = 16 << 10;
-// The data that one rank copies into a slot at once. It is large enough to hide the cost of the round, and fits into
-// the second-level cache.
+// The number of bytes that a rank copies into a slot per round. They are enough to hide the cost of the round, and fit
+// into the second-level cache.
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 
 // The smallest number of chunks. If each rank has a core of its own, the root of a broadcast can fill one slot while
-// the other ranks copy from the other slot. A reduction does the opposite.
+// the other ranks copy from the other slot. In a reduce, the root reads one slot while the other ranks fill the other.
 int64_t LeastChunks(const CollectiveSpec& spec, const GroupMachine& machine) {
   const bool has_busy_root = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kReduce;
   return has_busy_root && machine.exclusive ? 2 : 1;

@@ -1,4 +1,4 @@
-// Chooses the plan of a process group if the caller does not choose one.
+// Chooses a collective's plan in a process group if the caller does not choose one.
 #pragma once
 
 #include <vector>

@@ -19,7 +19,7 @@
 namespace xlad::collectives {
 namespace {
 
-// 512 KiB for every peer, but at most 2 MiB, so that the scratch stays in the cache.
+// Returns 512 KiB for every peer, but at most 2 MiB, so the scratch stays in the cache.
 int64_t DefaultScratchBytes(int ranks) {
   return std::min<int64_t>(int64_t{512 << 10} * std::max(1, ranks - 1), 2 << 20);
 }
@@ -103,8 +103,8 @@ uint64_t ProcessGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet in a folder that is named after the ranks that they believe to be alive. If another rank dies
-// meanwhile, some of them do not arrive, and the others meet again without that rank.
+// The survivors meet in a folder whose name contains the ranks that they believe to be alive. If a rank dies meanwhile,
+// it does not arrive, and the others meet again without it.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Shrink(int64_t deadline_ms) {
   if (error_.ok()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
@@ -183,7 +183,8 @@ absl::StatusOr<std::unique_ptr<GroupOperation>> ProcessGroup::Prepare(const Coll
   }
   if (program.windows && !options.registered) {
     return absl::InvalidArgumentError(
-        absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered"));
+        absl::StrCat("plan ", op.plan_.ToString(), " accesses the buffers of other ranks, which must be registered; ",
+                     "use buffers of Allocate and PrepareOptions::registered, or another plan"));
   }
   op.command_.streams = StreamsResults(spec, machine());
 

@@ -1,5 +1,5 @@
-// Process groups whose ranks are threads are compared with a slow reference. Other groups have ranks that are
-// processes, some of which die.
+// Compares process groups whose ranks are threads with a slow reference. In other tests the ranks are processes, and
+// some of them die.
 #include "collectives/exec/group/process_group.h"
 
 #include <fcntl.h>
@@ -465,7 +465,7 @@ TEST(MeetingFolder, ErrorsThatDoNotEndNameTheFolderAndTheUser) {
   std::filesystem::remove_all(parent);
 }
 
-// Ranks arrive and leave at any time. No rank finds a folder that another one is removing.
+// No rank gets a folder that another rank is removing.
 TEST(MeetingFolder, RanksArriveAndLeaveAtAnyTime) {
   const std::string path = absl::StrCat(std::filesystem::temp_directory_path().string(), "/", NewKey());
   std::vector<std::thread> threads;

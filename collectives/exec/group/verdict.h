@@ -1,5 +1,5 @@
-// Explains, from the control file of a process group, what each rank did last and for which ranks the others wait. Can
-// be used while the ranks hang, and after they have been killed.
+// Explains what each rank of a process group did last, and for which ranks the others wait. The source is the group's
+// control file, so this works while the ranks hang, and after they have been killed.
 #pragma once
 
 #include <functional>

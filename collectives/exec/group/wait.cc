@@ -50,8 +50,8 @@ bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 
 GroupWaiter::GroupWaiter(ControlFile* control, int rank, bool exclusive)
     : control_(control), rank_(rank), exclusive_(exclusive), first_spins_(exclusive ? 200 : 0) {
-  // A sleeper announces itself and then makes all other processes of the group execute a memory barrier. The others
-  // then do not need a barrier after each store. Without membarrier, Wake executes one.
+  // A rank that goes to sleep announces itself and then makes all other processes of the group execute a memory
+  // barrier. The others therefore need no barrier after each store. Without membarrier, Wake executes one.
   if (!Membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)) control_->head().needs_fence.store(1);
 }
 

@@ -1,6 +1,6 @@
-// How a rank of a process group waits for another rank. A waiting rank spins if every rank has a core of its own, and
-// sleeps after about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A rank that sleeps
-// checks regularly whether its peers are alive and run the same operation.
+// How a rank of a process group waits for another rank. If every rank has a core of its own, a waiting rank spins, and
+// sleeps after about 0.1 ms. Otherwise it yields to other processes, and sleeps after about 1 ms. A sleeping rank wakes
+// every 2 to 20 ms to check whether its peers are alive and run the same operation.
 #pragma once
 
 #include <functional>
@@ -35,8 +35,8 @@ class GroupWaiter {
   void Start() { needs_fence_ = control_->head().needs_fence.load() != 0; }
   absl::Status WatchPeers();
 
-  // Waits until `ready()` is true. `peer` and `step` describe the wait to observers. After some time, `check` and
-  // CheckPeers are called regularly. An error of either ends the wait and is returned.
+  // Waits until `ready()` is true. `peer` and `step` describe the wait to observers. When the rank begins to sleep, and
+  // every 2 to 20 ms after that, `check` and CheckPeers are called. An error of either ends the wait and is returned.
   template <typename Ready>
   absl::Status Until(int peer, int step, const Ready& ready, absl::FunctionRef<absl::Status()> check) {
     for (int spin = 0; spin < first_spins_; ++spin) {
