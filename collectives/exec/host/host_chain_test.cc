@@ -1,4 +1,4 @@
-// Reductions among devices of several hosts, which use other schedules than the plan of the coordinator.
+// Reductions among devices of several hosts. The workers replace the coordinator's plan by other schedules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,13 +31,13 @@ Bytes RandomValues(int64_t count, uint64_t seed) {
 }
 
 struct Result {
-  Bytes bytes;                        // Those of the first group, the same on all of its devices.
+  Bytes bytes;                        // The results of the first group, which are equal on all its devices.
   std::set<std::pair<int, int>> met;  // The pairs of devices that exchange messages of the collective.
 };
 
-// The rules of some devices. The other devices have those of this version.
+// The rules of some devices. The other devices have the rules of this version.
 using RulesOfDevices = std::map<int, PlacementRules>;
-// Workers without rules send the texts of workers of the versions that had none.
+// A worker with these rules sends the same texts as a worker of a version without rules.
 const PlacementRules kNoRules;
 
 CollectiveSet SetOf(const CollectiveSpec& spec, int devices) {
@@ -115,7 +115,7 @@ CollectiveSpec Over(int ranks, int64_t count, tensor::ElementType type, Reductio
 }
 
 const DevicesOfWorkers kOneWorker = {{0, 1, 2, 3, 4, 5}};
-// All but the last two placements have as many consecutive devices on each worker.
+// In all but the last two placements, each worker has the same number of consecutive devices.
 const DevicesOfWorkers kPlacements[] = {{{0, 1, 2}, {3, 4, 5}},
                                         {{0, 1}, {2, 3}, {4, 5}},
                                         {{3, 4, 5}, {0, 1, 2}},
@@ -157,7 +157,7 @@ TEST(HostChain, OnlyNeighborsExchangeMessages) {
 
 const DevicesOfWorkers kPairs = {{0, 1}, {2, 3}, {4, 5}};
 
-// A group keeps the plan if the rules of one member have another name or none. It is then as if no member had rules.
+// A group keeps the plan if the rules of one member have another name or no name, as if no member had rules.
 TEST(HostChain, AMemberWithoutTheRulesKeepsThePlanOfItsGroup) {
   const CollectiveSpec spec = Over(6, 20'000, tensor::ElementType::kF32, Reduction::kSum);
   const Bytes expected = RunAllReduce<float>(kOneWorker, spec).bytes;

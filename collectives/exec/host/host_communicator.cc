@@ -12,7 +12,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Between the address of a device, its greeting, and the name of its rules.
+// Separates a device's address, its greeting and the name of its rules.
 constexpr char kSeparator = '\t';
 
 // Whether two processes are the same, or may share memory.
@@ -90,7 +90,7 @@ absl::Status HostCommunicator::FormGroups() {
 }
 
 // Exchanges addresses, greetings and the names of rules with all peers. A worker of a version without rules sends no
-// name, and takes the name that it receives as a part of the greeting, whose end it ignores.
+// name. It regards a name that it receives as the end of the greeting, which it ignores.
 absl::Status HostCommunicator::Greet(Meeting* meeting) {
   const int device = options_.messages.device;
   const std::vector<int> peers = messages_->Peers();
@@ -117,7 +117,7 @@ const Collective& HostCommunicator::PlacedAs(int spec) const {
 }
 
 // Decides whether a group replaces the plan of a collective. All members know the addresses and the rules of all
-// members, so they decide alike.
+// members, so they make the same decision.
 absl::Status HostCommunicator::PlacePlan(int spec, const std::vector<int>& devices, const Meeting& meeting) {
   const Collective& collective = options_.messages.collectives->collectives[spec];
   const PlacementRules& rules = options_.rules;
@@ -150,7 +150,7 @@ absl::Status HostCommunicator::ComparePlans(Meeting* meeting) const {
   for (const int peer : peers) {
     XLAD_ASSIGN_OR_RETURN(const std::string text, meeting->Receive(peer));
     if (text.size() != bytes) {
-      return absl::DataLossError(absl::StrCat("found ", text.size(), " bytes of hashes of plans of ",
+      return absl::DataLossError(absl::StrCat("found ", text.size(), " bytes of plan hashes from ",
                                               options_.messages.transport->Describe(peer), ", expected ", bytes));
     }
     if (bytes > 0) std::memcpy(theirs.data(), text.data(), bytes);
@@ -169,8 +169,8 @@ absl::Status HostCommunicator::ComparePlans(Meeting* meeting) const {
   return absl::OkStatus();
 }
 
-// Rank 0 creates the area and sends its name to the others. They answer whether they can map the area and each other's
-// memory.
+// Rank 0 creates the area and sends its name to the others. Each of them maps the area and the memory of all members,
+// and answers with its error, or with an empty text. Returns null if the group uses messages.
 absl::StatusOr<HostGroup*> HostCommunicator::FormGroup(const std::vector<int>& devices, int rank, Meeting* meeting) {
   const auto [found, is_new] = groups_.try_emplace(devices);
   if (!is_new) return found->second.get();

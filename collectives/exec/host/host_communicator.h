@@ -26,7 +26,7 @@ class HostCommunicator final : public Communicator {
     // Records collectives on mapped memory. If it is also the recorder of the messages, collectives by messages do not
     // run while the device computes.
     Recorder* recorder = nullptr;
-    std::string greeting;  // A text of at most about 1000 bytes that each peer gets.
+    std::string greeting;  // A text of at most 1000 bytes that is sent to each peer.
     // Replaces plans of collectives that use messages. If the rules of the members of a group have different names, the
     // group keeps the plan.
     PlacementRules rules = RulesOverHosts();

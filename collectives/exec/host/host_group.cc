@@ -14,15 +14,15 @@
 namespace xlad::collectives {
 namespace {
 
-// Below this size, one round on copies in the board is faster than the two rounds of direct accesses.
+// Below this number of bytes, one round on copies in a board is faster than two rounds of direct accesses.
 constexpr int64_t kBoardUpTo = 16 << 10;
-// One half of the scratch of a rank contains a board or the positions of the buffers of an operation.
+// One half of a rank's scratch contains the payload of a board, or the positions of an operation's buffers.
 constexpr int64_t kScratchBytes = kBoardUpTo;
 static_assert(2 * HostGroup::kMaxOperands * static_cast<int64_t>(sizeof(WindowPosition)) <= kScratchBytes);
 
 int64_t ControlBytes(int ranks) { return ControlFile::BytesFor(ranks); }
-// The data of an area begins 64 bytes after the start of a page, and the control file and the scratch occupy whole
-// cache lines.
+// The scratch is aligned to cache lines, because the data of an area begins 64 bytes after the start of a page, and the
+// control file occupies whole cache lines.
 std::byte* ScratchOf(const SharedSegment& area, int ranks) { return area.data() + ControlBytes(ranks); }
 
 // Tells the peers which operation a rank runs.
@@ -89,8 +89,8 @@ absl::StatusOr<std::unique_ptr<HostOperation>> HostGroup::Prepare(const Collecti
   return operation;
 }
 
-// Small operations copy the data of the peers from the board. For other operations the peers access the buffers, which
-// must be in memory that they map.
+// In a board, each rank reads copies of the peers' data. In other operations the peers access this rank's buffers
+// directly. Buffers that the peers cannot map are therefore copied to memory that they can map.
 absl::Status HostGroup::Run(HostOperation* operation, const CollectiveLaunch& launch) {
   const GroupCommand& command = operation->command;
   absl::InlinedVector<const void*, 8> inputs(launch.inputs.begin(), launch.inputs.end());

@@ -1,9 +1,9 @@
-// The membership of one device in a group of devices of one host that run collectives on mapped memory.
+// One device's membership in a group of devices of one host. The group runs collectives on mapped memory.
 //
-// The devices are threads of one or several processes. Small operations take one round over a board. Larger operations
-// read and write the buffers of all devices directly (collectives/plan/mapped.h). Both round once, and reduce in the
-// order of the ranks, or as a tree in canonical mode. In the order of the ranks, the results have the same bits as
-// those of any plan whose ReductionOrder is ascending.
+// The devices are threads of one or several processes. Small operations are boards (GroupProgram::board). Larger
+// operations read and write the buffers of all devices directly (collectives/plan/mapped.h). Both reduce in the order
+// of the ranks, or as a tree in canonical mode, and round each result once. In the order of the ranks, the results have
+// the same bits as those of any plan whose ReductionOrder is ascending.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Memory that the processes of one host share: an arena with the buffers of the devices of one process, and areas in
-// which groups of devices meet.
+// Memory that the processes of one host share: an arena, which contains the buffers of one process's devices, and
+// areas, which contain the control files and scratch of groups of devices (HostGroup).
 #pragma once
 
 #include <map>
@@ -49,8 +49,8 @@ class HostMemory {
   };
   absl::StatusOr<Arena> OpenArena(const std::string& name);
 
-  // CreateArea returns a new segment of zeros, and OpenArea the segment with a name. All callers in this process get
-  // the same mapping, which exists as long as this object.
+  // CreateArea returns a new segment of zeros, and OpenArea returns the segment with this name. All callers in this
+  // process get the same mapping, which belongs to this object.
   absl::StatusOr<SharedSegment*> CreateArea(int64_t bytes);
   absl::StatusOr<SharedSegment*> OpenArea(const std::string& name);
 
