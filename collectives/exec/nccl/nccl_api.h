@@ -1,4 +1,4 @@
-// The functions of NVIDIA's NCCL (libnccl.so.2) that xlad calls. The types are declared here, so that xlad can be built
+// The functions of NVIDIA's NCCL (libnccl.so.2) that xlad calls. The types are declared here, so xlad can be built
 // without NCCL. nccl_api_test.cc compares them with NCCL's header if it is installed.
 #pragma once
 
@@ -59,8 +59,8 @@ struct Config {
   void *receive, size_t count, DataType type, int peer, CommHandle communicator, StreamHandle stream
 
 // Each function with its result and its parameters. The names are those of the symbols in the library. `count` is the
-// number of elements of the smaller buffer: of the input of an AllGather, and of the output of a ReduceScatter. A
-// function of a communicator that does not block returns kInProgress if it has not finished.
+// number of elements of the smaller buffer: of the input of an AllGather, and of the output of a ReduceScatter. With a
+// nonblocking communicator, a function returns kInProgress if it has not finished.
 #define XLAD_NCCL_FUNCTIONS(F)                                                                                     \
   F(Result, ncclGetVersion, (int* version))                                                                        \
   F(Result, ncclGetUniqueId, (UniqueId * id))                                                                      \

@@ -17,11 +17,11 @@
 namespace xlad::collectives::nccl {
 namespace {
 
-// Peers get the reason in one short text.
+// The reason is a part of the greeting, which has at most 1000 bytes (HostCommunicator::Options).
 constexpr size_t kMaxReasonBytes = 500;
 
-// The boot id and the host name. Containers of one machine have the same boot id, but NCCL regards ranks as on one
-// machine only if the host names are equal too.
+// Returns the boot id and the host name. Containers of one machine have the same boot id, but NCCL regards two ranks as
+// being on one machine only if their host names are equal too.
 absl::StatusOr<std::string> MachineId() {
   XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read("/proc/sys/kernel/random/boot_id"));
   char host[256] = {};
@@ -40,7 +40,7 @@ absl::Status OpenInto(DeviceOps* ops, absl::StatusOr<const Library*> (*load)(), 
   return absl::OkStatus();
 }
 
-// Whether NCCL can run a kind in place; it sends and receives only between separate buffers.
+// Whether NCCL can run a kind in place. Kinds that use ncclSend and ncclRecv need separate buffers.
 bool CanBeInPlace(CollectiveKind kind) {
   return Reduces(kind) || kind == CollectiveKind::kAllGather || kind == CollectiveKind::kBroadcast;
 }

@@ -1,4 +1,4 @@
-// Runs the collectives of a device by NCCL, on memory of the device, and all others by another communicator.
+// Runs the collectives of a device with NCCL, on device memory. Another communicator runs those that NCCL cannot run.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace xlad::collectives::nccl {
 
-// NCCL as one device can use it. `stream` is null if the device has no side streams. `library` is null if the device
+// What a device needs to use NCCL. `stream` is null if the device has no side streams. `library` is null if the device
 // cannot use NCCL.
 struct OpenedDevice {
   const Library* library = nullptr;
@@ -25,11 +25,11 @@ struct OpenedDevice {
   Endpoint endpoint;
 };
 
-// Never fails: the reason is in the endpoint. NCCL is only loaded for devices that have side streams.
+// If the device cannot use NCCL, the reason is in the endpoint. NCCL is only loaded for devices that have side streams.
 OpenedDevice OpenDevice(DeviceOps* ops, absl::StatusOr<const Library*> (*load)() = TheNccl);
 
-// NCCL's operations are enqueued on a side stream of the device. They wait for the work of the device's stream. A
-// collective that is started runs while the device computes; Launch waits until the collective has ended. The host
+// NCCL's operations are enqueued on a side stream of the device, after the work that is on the device's stream at that
+// time. A started collective runs while the device computes. Launch and Wait wait for the side stream only. The host
 // therefore never waits for the device's stream while NCCL waits for a peer.
 class NcclCommunicator final : public Communicator {
  public:
@@ -38,18 +38,19 @@ class NcclCommunicator final : public Communicator {
     const CollectiveSet* collectives = nullptr;
     AbortSignal* abort = nullptr;
     Transport* transport = nullptr;
-    int channel = 0;  // For the ids of NCCL's communicators.
+    int channel = 0;  // The channel for the ids of NCCL's communicators.
     Recorder* recorder = nullptr;
     int64_t reason_ms = Group::Options().reason_ms;
   };
 
-  // `endpoints` has those of all devices that share a group with this one, and its own. Returns `other` if NCCL runs no
-  // collective. FailedPrecondition, with the reason, if a plan requires NCCL (CollectivePlan::engine) and NCCL cannot
-  // run the collective. Blocks until the peers call Form too. Everything in `options` must outlive the communicator.
+  // `endpoints` contains the endpoints of this device and of all devices that share a group with it. Returns `other` if
+  // NCCL runs no collective. FailedPrecondition, with the reason, if a plan requires NCCL (CollectivePlan::engine) and
+  // NCCL cannot run the collective. Blocks until the peers call Form too. Everything in `options` must outlive the
+  // communicator.
   static absl::StatusOr<std::unique_ptr<Communicator>> Form(const Options& options, OpenedDevice opened,
                                                             const std::map<int, Endpoint>& endpoints,
                                                             std::unique_ptr<Communicator> other);
-  // Ends the operations of NCCL that have not ended.
+  // Aborts NCCL's operations that have not ended.
   ~NcclCommunicator() override;
 
   absl::Status Launch(const CollectiveLaunch& launch) override;
@@ -69,7 +70,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status FormGroups(const std::map<int, Endpoint>& endpoints);
   absl::StatusOr<Group*> FormGroup(const std::vector<int>& devices, int rank, TextLinks* links);
   bool IsOwn(int spec) const { return spec >= 0 && spec < std::ssize(by_spec_) && by_spec_[spec] != nullptr; }
-  // Fills `started`, whose copies must be kept after an error too.
+  // Fills `started`, whose copies must be kept even after an error.
   absl::Status Enqueue(const CollectiveLaunch& launch, Started* started);
   absl::Status Fail(const Recorder::Place& place, const absl::Status& status);
   // `collectives` is the number of collectives in which the device takes part.

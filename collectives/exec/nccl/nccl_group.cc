@@ -13,7 +13,7 @@
 namespace xlad::collectives::nccl {
 namespace {
 
-// How long the destructor of a group waits for peers that have not destroyed theirs.
+// How long the destructor of a group waits for peers that have not destroyed their groups.
 constexpr int64_t kFinalizeMs = 10'000;
 
 // The calls of one operand of a collective.

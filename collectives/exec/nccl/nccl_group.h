@@ -1,4 +1,4 @@
-// A group of ranks as a communicator of NCCL.
+// A group of ranks that runs collectives with a communicator of NCCL.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@
 
 namespace xlad::collectives::nccl {
 
-// The communicator does not block: its calls return at once, and the thread of the device polls it. While the thread
+// The communicator is nonblocking: its calls return at once, and the thread of the device polls it. While the thread
 // waits, it also polls the abort signal, so an abort ends every wait.
 //
-// Threads: only the thread of the device. Errors: after an error, the group runs nothing more.
+// Threads: only the thread of the device may use a group. Errors: after an error, the group runs no more collectives.
 class Group {
  public:
   struct Options {
@@ -33,8 +33,8 @@ class Group {
   };
   // Blocks until all ranks call Form with the same id. Everything in `options` must outlive the group.
   static absl::StatusOr<std::unique_ptr<Group>> Form(const Options& options, const UniqueId& id);
-  // Waits until the ranks have received what this rank has sent. After an error or an abort, ends the group's work
-  // instead.
+  // Waits up to 10 s until the ranks have received what this rank has sent. After an error or an abort, ends the
+  // group's work instead.
   ~Group();
 
   // Enqueues a collective on the stream. The inputs and outputs of the operands must not overlap, except that they may
@@ -44,7 +44,7 @@ class Group {
   // Waits until the mark is reached. Returns the first error of the work, of the group or of the abort signal. If the
   // group has failed before, returns the status of the abort signal, or FailedPrecondition if it is not raised.
   absl::Status Wait(const SideStream::Mark& mark);
-  // Ends the group's work, also on the GPU.
+  // Ends the group's work, including its work on the GPU.
   void Abort();
 
  private:

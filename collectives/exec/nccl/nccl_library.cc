@@ -14,7 +14,7 @@ namespace {
 
 absl::Status LoadError(const std::string& name, const std::string& what) {
   return absl::UnavailableError(absl::StrCat("NCCL (", name, ") ", what, "; install NCCL ", VersionText(kOldestVersion),
-                                             " or later, or let ", kNcclVariable, " name its library"));
+                                             " or later, or set ", kNcclVariable, " to the path of its library"));
 }
 
 absl::Status FindNcclFunctions(void* handle, Library* library) {

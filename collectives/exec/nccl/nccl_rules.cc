@@ -93,7 +93,8 @@ std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpo
     if (endpoint.machine != first->machine && !(endpoint.any_network && first->any_network)) {
       return absl::StrCat("devices ", group[0], " and ", device,
                           " are on different machines or in containers with different host names, and NCCL's traffic "
-                          "is neither encrypted nor authenticated; --insecure-network of their workers allows it");
+                          "is neither encrypted nor authenticated; start their workers with --insecure-network to "
+                          "allow it");
     }
     const auto [other, is_new] = gpus.emplace(std::make_pair(BootIdOf(endpoint), endpoint.gpu), device);
     if (!is_new) {

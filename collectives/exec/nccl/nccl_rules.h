@@ -31,10 +31,10 @@ struct Endpoint {
 };
 
 // Return why NCCL cannot run a collective, or an empty text if it can. The result is the same on all members of a
-// group. `required` is true if the plan requires NCCL: otherwise minima and maxima of floats are refused too, because
-// NCCL does not define them for NaNs.
+// group. `required` is true if the plan requires NCCL. If it is false, minima and maxima of floats are refused too,
+// because NCCL does not define them for NaNs.
 std::string WhyNotSpec(const CollectiveSpec& spec, bool required);
-// `endpoints` has the members of the group.
+// `endpoints` contains the endpoints of the group's members, by device.
 std::string WhyNotGroup(const std::vector<int>& group, const std::map<int, Endpoint>& endpoints);
 
 // How the elements of a spec are passed to NCCL. Kinds that only move data pass bytes.

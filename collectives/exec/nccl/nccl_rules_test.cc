@@ -39,7 +39,7 @@ TEST(NcclRulesTest, DataMovesInEveryModeAndType) {
   }
 }
 
-// Reductions whose bits depend on the order need the mode fast; those of integers do not depend on it.
+// Reductions whose bits depend on the order need the mode fast. The bits of integer reductions do not depend on it.
 TEST(NcclRulesTest, ReductionsKeepTheBitsOfTheirMode) {
   for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kReduce}) {
     for (const ReductionMode mode : kModes) {
