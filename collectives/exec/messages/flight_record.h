@@ -16,11 +16,11 @@ namespace xlad::collectives {
 // The record of one rank. Only the thread of the rank may use it.
 class FlightRecord {
  public:
-  // Rank 0 creates the file; the others open it. Null if there are more ranks than a control file has room for.
+  // Rank 0 creates the file; the others open it. Returns null if there are more than kMaxGroupRanks ranks.
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
-  // Records that the rank leaves in order, unless Fail has been called. If all other ranks have left before, removes
-  // the file.
+  // Unless Fail has been called, records that the rank leaves in order, and removes the file if all other ranks have
+  // left.
   ~FlightRecord();
 
   // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
@@ -30,7 +30,7 @@ class FlightRecord {
   // Begin records that the rank enters an operation, and End that it has finished it.
   void Begin(uint64_t word);
   void End() { self().finished.store(sequence_, std::memory_order_release); }
-  // Records that the rank leaves after an error. The destructor then keeps the file.
+  // Records that the rank leaves after an error. This rank's destructor then keeps the file.
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
   // The members of the record in which a run stores the operation that waits and the rank that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kPeerKey[] = "peer";
 constexpr char kSecretKey[] = "key";
-// How long to wait for the end of a process whose connections are closed.
+// The time in milliseconds to wait until a process whose connections are closed has ended.
 constexpr int64_t kGoneMs = 1000;
 
 PeerInfo SelfOf(int rank, const DataPlane* data_plane) {
@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<DataPlane>> ListenOn(const MessageGroup::Options&
   XLAD_ASSIGN_OR_RETURN(const HostPort bound, ParseHostPort(data_plane->address()));
   if (bound.host == "0.0.0.0" || bound.host == "::") {
     return absl::InvalidArgumentError(
-        absl::StrCat("found the address ", host, ", expected one by which other ranks can reach this one"));
+        absl::StrCat("found the address ", host, ", expected an address at which other ranks can reach this rank"));
   }
   return data_plane;
 }
@@ -68,7 +68,7 @@ absl::Status CheckReachable(const PeerInfo& self, const std::vector<PeerInfo>& p
     if (peer.host == self.host) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "found the loopback address ", own->host, " for ", self.worker_id, " on ", self.host, ", but ", peer.worker_id,
-        " is on ", peer.host, "; expected an address of this host that the other can reach (--listen ADDRESS)"));
+        " is on ", peer.host, "; expected an address of this host that the other host can reach (--listen ADDRESS)"));
   }
   return absl::OkStatus();
 }
@@ -235,8 +235,8 @@ absl::Status MessageGroup::Barrier() {
   return Run(*barrier_, nullptr, nullptr);
 }
 
-// Returns whether the process of another rank has ended. If ranks may be on other hosts, their processes cannot be
-// seen, so the suspect of the error counts as ended.
+// Returns whether the process of another rank has ended. Processes of other hosts cannot be examined. If ranks may be
+// on other hosts, only the suspect of the error is therefore assumed to have ended.
 bool MessageGroup::HasGone(int rank) const {
   if (rank == rank_) return false;
   if (options_.meeting_folder.empty()) return StateOfProcess(pid(rank)) == ProcessState::kGone;
@@ -259,8 +259,8 @@ std::vector<int> MessageGroup::AliveRanks() const {
   return alive;
 }
 
-// The survivors meet under a name that contains the ranks that they believe to be alive. If another rank dies
-// meanwhile, some of them do not arrive, and the others meet again without that rank.
+// The survivors meet in a folder whose name contains a hash of the ranks that they believe to be alive. If a rank dies
+// meanwhile, it does not arrive, and the others meet again without it.
 absl::StatusOr<std::unique_ptr<MessageGroup>> MessageGroup::Shrink(int64_t deadline_ms) {
   if (!shared_->abort.raised()) {
     return absl::FailedPreconditionError("found a group without an error, expected Shrink only after an error");
@@ -300,7 +300,7 @@ absl::StatusOr<std::byte*> MessageGroup::Allocate(int64_t bytes) {
 absl::Status MessageGroup::Free(std::byte* address) {
   if (allocated_.erase(address) > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "found an address that Allocate has not returned, expected one that it has returned");
+      "found an address that is not allocated, expected a result of Allocate that has not been freed");
 }
 
 }  // namespace xlad::collectives

@@ -29,20 +29,20 @@ class MessageGroup {
   struct Options {
     Launch launch;
     TransportChoice transport;
-    // How long forming waits for all ranks, and how long an operation that is the first to use the connection of two
-    // ranks waits for the peer. If a rank is later, the group fails.
+    // The time for which forming waits for all ranks, and for which the first operation that uses a connection waits
+    // for the peer. If a rank arrives later, the group fails.
     int64_t deadline_ms = 30000;
     bool checksums = false;       // Each message has a checksum of its payload.
     // The folder in which the ranks find each other, or empty if all ranks are on this host. Ranks on several hosts
     // need a folder that all hosts share.
     std::string meeting_folder;
-    // The host name or address, without a port, by which other ranks reach this one. If it is not on loopback, TCP
+    // The host name or address, without a port, at which other ranks reach this rank. If it is not on loopback, TCP
     // connections are encrypted with a key that rank 0 writes into the meeting folder.
     std::string listen_host = "127.0.0.1";
   };
 
-  // InvalidArgument if `listen_host` is not on loopback and there is no meeting folder. The message is also for users
-  // of `xlad bench`, which sets these options by the flags --listen and --meet.
+  // Returns InvalidArgument if `listen_host` is not on loopback and there is no meeting folder. The message names the
+  // flags --listen and --meet, with which users of `xlad bench` set these options.
   static absl::Status CheckListenHost(const Options& options);
   // Joins the group of all ranks of a launch, which find each other through files. DeadlineExceeded, naming the missing
   // ranks, if they do not arrive in time. Other errors are those of CheckListenHost.
@@ -77,7 +77,7 @@ class MessageGroup {
   };
 
   // `plan` is a plan as text (ParsePlan). If it is empty, the cost model chooses one. All ranks must call Prepare
-  // together. InvalidArgument or Unimplemented for a spec or plan that cannot run by messages; the group can still be
+  // together. InvalidArgument or Unimplemented if the spec or the plan cannot run with messages; the group can still be
   // used.
   absl::StatusOr<std::unique_ptr<Operation>> Prepare(const CollectiveSpec& spec, const std::string& plan = "");
 
