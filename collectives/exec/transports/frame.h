@@ -14,7 +14,7 @@ enum class FrameKind : uint32_t {
   kMessage = 1,   // A message of a link: this head, the message's header, then `bytes` bytes of payload.
   kReleased = 2,  // The receiver has released `count` messages of channel `channel`.
   kAbort = 3,     // The sender's task has failed. `count` is the code of the error. See AbortFrame for the payload.
-  kBye = 4,       // The sender's task has finished; no frame follows. `bytes` is the number of frames on its FramePath.
+  kBye = 4,       // The sender's task has finished; no frame follows. `bytes` counts the frames sent on its FramePath.
 };
 
 // The fixed start of every frame, in memory order (little-endian hosts only).

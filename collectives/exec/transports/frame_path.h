@@ -14,8 +14,8 @@
 
 namespace xlad::collectives {
 
-// Memory for the payload of a message. It is owned, or it is memory of the receiver into which the message is received
-// in place.
+// Memory for the payload of a message. If `owned` is null, it is memory of the receiver, and the message is received in
+// place.
 struct FrameBuffer {
   std::byte* data = nullptr;
   size_t capacity = 0;
@@ -27,7 +27,7 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   // Called when the head of a message has arrived. Returns memory for head.bytes bytes, which the path keeps until
-  // OnFrame. Returns an error if such a message is not allowed.
+  // OnFrame, or an error if the message is not allowed.
   virtual absl::StatusOr<FrameBuffer> OnHead(const FrameHead& head) = 0;
   // Called when a frame is complete. `payload` is the memory that OnHead returned, with the payload, and empty for a
   // frame that is not a message.
@@ -47,8 +47,8 @@ class FramePath {
   virtual bool IsSent(uint64_t number) = 0;
   // Passes the frames that have arrived to the sink. Does not wait.
   virtual absl::Status Receive(FrameSink* sink) = 0;
-  // Called once, after the abort signal was raised. When it returns, the path does not access memory of its caller, and
-  // it is not used again.
+  // Called once, after the abort signal was raised. When it returns, the path no longer accesses memory of its caller.
+  // The path must not be used after this call.
   virtual void Revoke() = 0;
 };
 

@@ -116,7 +116,7 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
   int has_largest = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &largest, &has_largest);
   if (has_largest != 0 && *largest < LargestTag()) {
-    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "MPI_TAG_UB: found fewer than 2^27 tags, expected more", error);
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "MPI_TAG_UB: found fewer than 2^27 tags, expected 2^27 or more", error);
   }
   result = MPI_Comm_dup(MPI_COMM_WORLD, &mpi->communicator);
   if (result != MPI_SUCCESS) return FailMpi("MPI_Comm_dup", result, error);
@@ -126,7 +126,8 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
 
 int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
   if (options->device >= 1 << kDeviceBits) {
-    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "found a device above 1023, which has no tag", error);
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "found a device above 1023, expected 0 to 1023: tags have 10 bits for it",
+                error);
   }
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
@@ -180,7 +181,7 @@ int TestParts(xlad_transport_request* request, bool* ended, size_t* received) {
   return result;
 }
 
-// Operations that do not end in time are left to MPI, with their memory (XLAD_TRANSPORT_KEEPS_MEMORY).
+// MPI keeps operations that do not end in time, and their memory (XLAD_TRANSPORT_KEEPS_MEMORY).
 void Disconnect(xlad_transport_engine*, xlad_transport_peer* peer, int32_t flush_ms) {
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);
@@ -260,7 +261,7 @@ int Test(xlad_transport_engine*, xlad_transport_request* request, size_t* receiv
   return XLAD_TRANSPORT_OK;
 }
 
-// Every call of MPI makes progress. This one looks for a message with a tag that is never sent.
+// Every call of MPI makes progress. This call probes for a tag that no message has.
 int Progress(xlad_transport_engine*) {
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);

@@ -51,10 +51,10 @@ void Engine::KeepMoving() {
 }
 
 absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {
-  // Libraries take the size of an address from its first bytes.
+  // Libraries read the size of an address from its first bytes, so they must not get an empty one.
   if (address.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(api_->library, ": found an empty address of device ", peer_device,
-                                                   ", expected that of its engine"));
+                                                   ", expected the address of its engine"));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   const xlad_transport_target target{peer_device, address.data(), address.size()};

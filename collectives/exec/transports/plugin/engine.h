@@ -20,7 +20,7 @@ class Engine {
   // kHeads: the heads of frames, each with its payload if that is small. kBodies: all other payloads.
   enum Stream : int32_t { kHeads = 0, kBodies = 1 };
 
-  // If `any_network` is true, the library may use other networks than the loopback interface. Unavailable, naming the
+  // If `any_network` is true, the library may use networks other than the loopback interface. Unavailable, naming the
   // library, if the library cannot be used on this host. Internal if the library fails.
   static absl::StatusOr<std::unique_ptr<Engine>> Open(const xlad_transport_api* api, int device, bool any_network);
   ~Engine();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kPacketBytes = sizeof(FrameHead) + EnginePath::kInlineBytes;
 constexpr size_t kMaxSparePackets = 64;
-// How long messages may take to leave this process at the end if the peer has not confirmed the end of the task.
+// How long the destructor waits until messages have left this process, in milliseconds.
 constexpr int kFlushMs = 500;
 
 // Keeps memory that a library may still access until the process ends.
@@ -31,7 +31,7 @@ void Join(absl::Span<const ConstPiece> pieces, std::byte* to) {
 EnginePath::~EnginePath() { Disconnect(kFlushMs); }
 
 absl::Status EnginePath::Connect() {
-  if (revoked_) return absl::FailedPreconditionError("the connection has failed before");
+  if (revoked_) return absl::FailedPreconditionError("the connection has already failed");
   if (peer_ != nullptr) return absl::OkStatus();
   XLAD_ASSIGN_OR_RETURN(peer_, engine_->Connect(peer_device_, peer_address_));
   for (size_t i = 0; i < kHeadsAhead; ++i) XLAD_RETURN_IF_ERROR(PostHead(TakePacket()));

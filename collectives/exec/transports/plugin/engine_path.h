@@ -1,7 +1,7 @@
 // Sends the frames of a connection through a transport plugin.
 //
-// The head of a frame is a message on the first stream. A small payload is part of that message. A larger payload is a
-// message on the second stream, which is received in the memory that the sink returns.
+// The head of a frame is a message on the first stream. A payload of at most kInlineBytes is part of that message. A
+// larger payload is a message on the second stream, which is received in the memory that the sink returns.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ absl::StatusOr<const xlad_transport_api*> Load(const PluginSource& source, const
                                                api->struct_bytes, " bytes");
   return absl::FailedPreconditionError(absl::StrCat("transport ", source.name, ": found ", found, " in ", path,
                                                     ", expected version ", XLAD_TRANSPORT_ABI, " with ",
-                                                    sizeof(xlad_transport_api), " bytes; build it together with xlad"));
+                                                    sizeof(xlad_transport_api), " bytes; build it with this xlad"));
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ struct PluginSource {
   std::string runtime_package;  // The Debian package with the library that the plugin loads.
 };
 
-// Returns the folders that are searched for plugins: those of XLAD_PLUGIN_PATH, separated by colons, then that of the
-// program.
+// Returns the folders that are searched for plugins: the folders in XLAD_PLUGIN_PATH, which are separated by colons,
+// then the folder of the program.
 std::vector<std::string> PluginFolders();
 
 // Loads a plugin, which stays loaded until the process ends. Thread-safe. NotFound, with the folders and the package,

@@ -1,5 +1,6 @@
-/* The binary interface of a transport plugin: a shared object that sends messages between devices by a library that
- * xlad itself does not link (UCX, MPI). xlad loads libxlad_transport_NAME.so and calls its function xlad_transport.
+/* The binary interface of a transport plugin: a shared object that sends messages between devices through a library
+ * that xlad itself does not link (UCX, MPI). xlad loads libxlad_transport_NAME.so and calls its function
+ * xlad_transport.
  *
  * An engine belongs to one device of this process. A peer is a device of another process. Messages between two devices
  * have a stream (0 or 1). The messages of one stream arrive in the order in which they were posted. Each is received by
@@ -8,10 +9,11 @@
  * Threads: xlad serializes all calls for one engine; calls for different engines may be concurrent. No function waits
  * for a peer, except `close` and `disconnect`.
  * Ownership: memory of a posted operation is borrowed until its request has ended: until `test` has returned a result
- * other than XLAD_TRANSPORT_PENDING, or `disconnect` of its peer has returned. With XLAD_TRANSPORT_KEEPS_MEMORY,
- * `disconnect` does not end this: xlad passes only its own memory to such a library, and leaves the memory allocated.
+ * other than XLAD_TRANSPORT_PENDING, or `disconnect` of its peer has returned. With XLAD_TRANSPORT_KEEPS_MEMORY, the
+ * memory is borrowed even after `disconnect`: xlad passes only its own memory to such a library, and leaves the memory
+ * allocated.
  * Errors: a function that can fail takes an xlad_transport_error and fills it in. After an error of an operation,
- * xlad only disconnects the peer.
+ * xlad calls only `disconnect` for its peer.
  */
 #ifndef XLAD_TRANSPORT_H_
 #define XLAD_TRANSPORT_H_
@@ -108,7 +110,7 @@ typedef struct xlad_transport_api {
    * may be NULL for sends. */
   int (*test)(xlad_transport_engine* engine, xlad_transport_request* request, size_t* received,
               xlad_transport_error* error);
-  /* Makes progress without waiting. Returns whether anything has progressed. */
+  /* Makes progress without waiting. Returns nonzero if an operation has progressed. */
   int (*progress)(xlad_transport_engine* engine);
 
   /* Prepares memory for faster transfers; both functions are NULL if the library does not need this. */

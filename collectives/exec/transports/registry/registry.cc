@@ -50,7 +50,7 @@ absl::StatusOr<TransportChoice> Mpi() {
   if (std::getenv("PMI_RANK") != nullptr) return Plugin("mpi", {"mpich", "libmpich-dev", "libmpich12"});
   return absl::FailedPreconditionError(
       "transport mpi: no launcher of MPI has started this process: found neither OMPI_COMM_WORLD_RANK nor PMI_RANK; "
-      "start it by mpirun of Open MPI or MPICH");
+      "start it with mpirun of Open MPI or MPICH");
 }
 
 constexpr TransportRow kTransports[] = {

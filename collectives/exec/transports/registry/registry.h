@@ -24,7 +24,7 @@ absl::Span<const TransportRow> AllTransports();
 std::string TransportNames();
 
 // Returns the transport with that name. InvalidArgument, with all names, if there is no such transport; otherwise the
-// errors of TransportRow::choose. If `any_network` is true, a plugin may use other networks than the loopback
+// errors of TransportRow::choose. If `any_network` is true, a plugin may use networks other than the loopback
 // interface, without encryption.
 absl::StatusOr<TransportChoice> ChooseTransport(absl::string_view name, bool any_network = false);
 

@@ -30,8 +30,8 @@ struct SegmentHead {
   uint64_t nonce = 0;
 };
 
-// A part of a ring of `ring_bytes` bytes: the `bytes` bytes after the first `position` bytes that were ever written to
-// it.
+// A part of a ring of `ring_bytes` bytes. It begins after the first `position` bytes that were ever written to the
+// ring, and has `bytes` bytes.
 struct RingPart {
   uint64_t position = 0;
   size_t bytes = 0;
@@ -127,8 +127,8 @@ absl::StatusOr<std::unique_ptr<SharedWaiters>> SharedWaiters::Create(int devices
   return waiters;
 }
 
-// Positions count all bytes ever written or read. Only the writer changes the first position, only the reader the
-// second.
+// Positions count all bytes ever written or read. Only the writer changes `written`, and only the reader changes
+// `read`.
 struct SharedPipe::Ring {
   alignas(64) std::atomic<uint64_t> written = 0;
   alignas(64) std::atomic<uint64_t> read = 0;

@@ -16,8 +16,8 @@
 
 namespace xlad::collectives {
 
-// Returns a name that is equal in processes that can probably open each other's segments. These are processes of the
-// same boot of the same machine and of the same process namespace. Returns an empty name if it cannot be determined.
+// Returns a name that is equal in processes that can probably open each other's segments, because they run in the same
+// boot of the same machine and in the same PID namespace. Returns an empty name if these cannot be determined.
 std::string MachineName();
 
 class SharedSegment {
@@ -64,7 +64,7 @@ class SharedWaiters {
 // Positions written by the other side are checked: an impossible position is DataLoss.
 class SharedPipe {
  public:
-  // Creates the segment on the dialing side. `waiters` are those of this side, and `index` is that of the device.
+  // Creates the segment on the dialing side. `waiters` belongs to this side, and `index` is the device's index in it.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Create(const SharedWaiters& waiters, int index, size_t ring_bytes);
   // Maps the segment `name` on the accepting side, and stores the name of the waiters of this side in it.
   static absl::StatusOr<std::unique_ptr<SharedPipe>> Open(const std::string& name, const SharedWaiters& waiters,
@@ -77,7 +77,7 @@ class SharedPipe {
   // Writes as many bytes as there is room for, and returns their number.
   absl::StatusOr<size_t> Write(absl::Span<const std::byte> bytes);
   absl::StatusOr<size_t> Room() const;
-  // Asks the other side to notify this side when it has read bytes and there is room again.
+  // While `wanted` is true, the other side notifies this side whenever it has read bytes, so that there is room again.
   void WantRoom(bool wanted);
   // Reads as many bytes as there are, up to the size of `bytes`, and returns their number.
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes);

@@ -61,8 +61,8 @@ int Fail(int code, const std::string& text, xlad_transport_error* error) {
   return code;
 }
 
-// Copies the oldest messages of a route to its oldest receives. The request of a small send has ended before, and the
-// table owns it.
+// Copies the oldest messages of a route to its oldest receives. A small send has already ended, so the table owns its
+// request.
 void Match(Hub* hub, const Route& route) {
   std::deque<Request*>& sends = hub->sends[route];
   std::deque<Request*>& receives = hub->receives[route];

@@ -95,7 +95,8 @@ void DataPlane::JoinDone() {
   for (Greeting& greeting : done) greeting.thread.join();
 }
 
-// Reads the hello of a new connection. Each connection has its own thread, because a peer may be silent for long.
+// Reads the hello of a new connection. Each connection has its own thread, because a peer may be silent for a long
+// time.
 void DataPlane::Greet(Greeting* greeting) {
   const absl::StatusOr<std::string> block = ReadBlock(greeting->connection);
   std::unique_ptr<Connection> connection;

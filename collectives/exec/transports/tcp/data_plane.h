@@ -24,8 +24,8 @@ class DataPlane {
   // loopback address: this listener is for tools and tests whose processes are all on this machine. A worker daemon has
   // a listener of its own, worker/peer_acceptor.h, which limits the resources that unknown clients can occupy.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
-  // The same for any address. The fabrics must have a key, and this address as their `data_address`: they then encrypt
-  // and authenticate all connections.
+  // Like Listen, but for any address. The fabrics must have a key, and this address as their `data_address`. They then
+  // encrypt and authenticate all connections.
   static absl::StatusOr<std::unique_ptr<DataPlane>> ListenForSecured(Network* network, const std::string& address);
   static std::unique_ptr<DataPlane> WithoutListener();
   ~DataPlane();
@@ -33,8 +33,8 @@ class DataPlane {
   // The HOST:PORT to which peers connect; empty if there is no listener.
   std::string address() const { return listener_ == nullptr ? "" : listener_->Address(); }
 
-  // Takes over a connection whose hello has been read. If too many connections wait for their task, the oldest is
-  // closed.
+  // Takes over a connection whose hello has been read. At most 1024 connections wait for their tasks; if there are
+  // more, the oldest is closed.
   void Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
   // Passes connections for the fabric's task to the fabric until RemoveTask. Has no effect if a later attempt or

@@ -1,5 +1,5 @@
-// Secures connections that peers have opened. Each connection has a thread of its own, so that a slow peer does not
-// delay the others.
+// Secures connections that peers have opened. Each connection has a thread of its own, so a slow peer does not delay
+// the others.
 //
 // Thread-safe.
 #pragma once
@@ -25,7 +25,7 @@ class SecuredGuests {
   SecuredGuests(std::string key, Ready ready) : key_(std::move(key)), ready_(std::move(ready)) {}
   ~SecuredGuests();  // Closes the connections as Close does, and joins the threads.
 
-  // Begins to secure a connection. It is closed if its handshake fails, or if too many are in progress.
+  // Begins to secure a connection. Closes it if its handshake fails, or if 1024 handshakes are already in progress.
   void Take(std::unique_ptr<Connection> connection, const PeerHello& hello);
   // Closes the connections whose handshake is in progress, and all later ones. Does not wait.
   void Close();
@@ -46,7 +46,7 @@ class SecuredGuests {
   std::list<Guest> guests_;
 };
 
-// Returns the bytes that both sides of a connection know before it is secured.
+// Returns the context of the handshake: the bytes that both sides of a connection know before it is secured.
 std::string ContextOf(const PeerHello& hello);
 
 }  // namespace xlad::collectives

@@ -24,7 +24,7 @@ constexpr std::chrono::microseconds kPollEndEvery{100};
 // The field for the segment is the address of the engine in hexadecimal. A block with the other engine's address
 // follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
-// How often it is checked, after an abort, whether a connection can be closed.
+// After an abort, the interval at which connections are tested for whether they can be closed.
 constexpr std::chrono::milliseconds kPollFarewellEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
 
@@ -203,16 +203,19 @@ absl::Status TcpFabric::CheckPaths(const PeerHello& hello) const {
                      absl::CHexEscape(hello.segment()), "\" in the transport ", Plugin(),
                      ", expected bytes in hexadecimal; start all workers with the same version of xlad"));
   }
-  const auto text = [](const std::string& plugin) { return plugin.empty() ? "without a plugin" : plugin; };
+  const auto text = [](const std::string& plugin) {
+    return plugin.empty() ? "without a plugin" : absl::StrCat("by ", plugin);
+  };
   return absl::FailedPreconditionError(
-      absl::StrCat("worker ", options_.worker_id, " sends messages by the transport ", text(Plugin()), ", worker ",
-                   hello.worker_id(), " by ", text(PluginOf(hello)), "; start all workers with the same --transport"));
+      absl::StrCat("worker ", options_.worker_id, " sends messages ", text(Plugin()), ", worker ", hello.worker_id(),
+                   " ", text(PluginOf(hello)), "; start all workers with the same --transport"));
 }
 
 absl::Status TcpFabric::CheckShared(const SharedPipe* pipe, const std::string& peer) const {
   if (pipe != nullptr || !options_.requires_shared) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("worker ", options_.worker_id, " and ", peer,
-                                                    " cannot share memory, which the transport shm needs; use tcp"));
+                                                    " cannot share memory, which the transport shm requires; start all "
+                                                    "workers with --transport tcp"));
 }
 
 void TcpFabric::Accept(std::unique_ptr<Connection> connection, const PeerHello& hello) {
@@ -468,7 +471,7 @@ absl::Status TcpFabric::Finish() {
     for (const auto& [pair, connection] : connections_) open.push_back(connection.get());
   }
   for (TcpConnection* connection : open) connection->SendBye();
-  // A plugin sends the messages that peers still need only while it is called.
+  // Peers may still need messages that a plugin has not sent. The plugin sends them only while it is called.
   const auto all_have_ended = [&] {
     return std::all_of(open.begin(), open.end(),
                        [](const TcpConnection* connection) { return connection->HasEnded(); });

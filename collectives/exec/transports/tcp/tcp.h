@@ -1,10 +1,10 @@
 // The transport between devices of different processes, with one connection per pair of devices (base/network.h).
-// Messages are sent through the connection by default. If both processes are on one machine and can map each other's
-// memory, messages are sent through shared memory. A plugin (plugin/xlad_transport.h) can replace both. The connection
-// then only detects the end of the peer.
+// Messages are sent through the connection by default. They are sent through shared memory if both processes are on one
+// machine and can map each other's memory, or through a plugin (plugin/xlad_transport.h) if the caller chooses one. In
+// both cases the connection carries only aborts and the end of the task, and detects the end of the peer's process.
 //
-// One thread per connection reads continuously, so that the end of a peer is detected at once and senders cannot
-// deadlock. Messages are kept in memory until the device receives them, at most `slots` per link.
+// One thread per connection reads continuously, so the end of a peer is detected at once and senders cannot deadlock.
+// Messages are kept in memory until the device receives them, at most `slots` per link.
 #pragma once
 
 #include <atomic>
@@ -40,13 +40,13 @@ struct TcpOptions {
   uint64_t incarnation = 0;
   // The key that encrypts connections to data addresses other than loopback. All workers of the attempt have it.
   std::string key;
-  // The address by which peers reach this worker. If it is empty, the address is on loopback.
+  // The HOST:PORT at which peers reach this worker. An empty address is treated like a loopback address.
   std::string data_address;
   int slots = 4;
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
   // How long a device waits for a connection that the peer dials, or 0 if there is no limit. A coordinator tells the
-  // others when a worker fails; a group without one needs a limit.
+  // other workers when a worker fails; a group without a coordinator needs a limit.
   int64_t accept_timeout_ms = 0;
   // After an abort, a connection is closed when the reason has been sent and the peer has answered, or after this time.
   int64_t farewell_ms = 250;
@@ -54,7 +54,7 @@ struct TcpOptions {
   int64_t reason_ms = 200;
   // The waiting words of the devices on this worker, in order, or null if no memory is shared. Must outlive the fabric.
   const SharedWaiters* shared = nullptr;
-  // The size of the ring in shared memory per direction between two devices, or 0 to use none.
+  // The size in bytes of the ring in shared memory for each direction between two devices, or 0 to share no memory.
   size_t ring_bytes = 256 << 10;
   bool requires_shared = false;  // A peer is refused if memory cannot be shared with it.
   // The engines of the devices on this worker, if messages are sent through a plugin. Must outlive the fabric.
@@ -71,7 +71,7 @@ class TcpFabric {
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
   // Closes open connections without notice, unless Finish or Leave was called. After an abort, first waits until all
-  // peers have been told the reason, but waits only briefly for peers that do not respond.
+  // peers have been told the reason, but at most for TcpOptions::farewell_ms.
   ~TcpFabric();
 
   Transport& transport(int device);
@@ -83,15 +83,15 @@ class TcpFabric {
   // The number of connections that send messages through shared memory.
   int shared_connections() const { return shared_connections_; }
 
-  // Returns, by worker, for how many milliseconds an answer has been awaited while its machine has not answered.
-  // Contains only times of at least half a second. Must be called about every 100 ms, by one thread.
+  // Returns, by worker id, for how many milliseconds the worker's machine has not answered although a connection awaits
+  // an answer. Omits times below 500 ms. Must be called about every 100 ms, by one thread (SilenceWatch).
   std::map<std::string, int64_t> SilentWorkers(int64_t now_ns);
 
   // Takes over and answers a connection that a peer dialed, given its hello.
   void Accept(std::unique_ptr<Connection> connection, const PeerHello& hello);
 
-  // Tells every peer that the task has ended and waits until all peers have told this worker that they have ended it
-  // too. Returns the error of the abort signal if it is raised. Devices must not use their transports meanwhile.
+  // Tells every peer that the task has ended, and waits until all peers have told this worker the same. Returns the
+  // error of the abort signal if it is raised. Devices must not use their transports meanwhile.
   absl::Status Finish();
   // Tells the peers that the task has ended, without waiting for them. Peers that need no more messages do not fail.
   void Leave();

@@ -37,8 +37,8 @@ class TcpConnection final : private FrameSink {
     bool receives_in_place = true;
   };
 
-  // Makes the path of the connection. The path needs to know when the peer has finished. If the function is null, there
-  // is no path.
+  // Makes the path of the connection. `peer_finished` becomes true when the peer has finished. If the function is null,
+  // there is no path.
   using MakePath = std::function<std::unique_ptr<FramePath>(const std::atomic<bool>* peer_finished)>;
   // Starts the reader thread. Each message wakes `waiter`.
   TcpConnection(const Options& options, std::unique_ptr<Connection> connection, const MakePath& make_path,
@@ -59,10 +59,10 @@ class TcpConnection final : private FrameSink {
   // Waits until HasEnded is true. If the path is that of a plugin, HasEnded must already be true, because a plugin must
   // be pumped during the wait.
   void WaitForEnd();
-  // Sends the reason of an abort, as far as possible without blocking, and nothing after it. Returns whether all of the
-  // reason is sent or the connection is broken; if not, call TellAbort again. Frames that arrive before the peer's last
-  // frame are read and dropped. Otherwise the system would drop the reason when the connection is closed with unread
-  // data.
+  // Sends the reason of an abort, as far as possible without blocking, and nothing after it. Returns true if the whole
+  // reason is sent or the connection is broken; otherwise TellAbort must be called again. The reader continues to read
+  // frames, and drops them, until the peer's last frame: if a connection is closed with unread data, the system drops
+  // the reason.
   bool TellAbort();
   // The connection that carries the frames. Its Shutdown closes it at once, even while a thread writes.
   Connection& stream() { return *connection_; }

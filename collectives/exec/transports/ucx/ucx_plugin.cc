@@ -32,7 +32,7 @@ struct xlad_transport_engine {
 
 namespace {
 
-// How long cancelled operations may take to end.
+// How long canceled operations may take to end, in milliseconds.
 constexpr int64_t kEndMs = 1000;
 
 int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
