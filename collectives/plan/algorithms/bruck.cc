@@ -70,8 +70,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
 }
 
 // There are ceil(log2 n) rounds. A chain of rounds that depend on each other has at most floor(log2 n) rounds, because
-// no block i < n is sent more often than this. An AllGather sends n - 1 parts. An AllToAll sends, in round j, the
-// blocks i < n with bit j, about n / 2 parts.
+// no block i < n is sent more often than this. An AllGather sends n - 1 parts. In round j, an AllToAll sends the blocks
+// i < n in which bit j is set: about n / 2 parts.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, part = LargestPart(spec), levels = CeilLog2(n);
   if (spec.output_elements() == 0) return {};

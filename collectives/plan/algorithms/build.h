@@ -79,9 +79,9 @@ class ScheduleBuilder {
 
   void set_channel(int channel) { channel_ = channel; }
   // Later calls append operations of this step of this round. Finish orders the operations by round and step. Within a
-  // step, it orders sends and signals before all others. If messages are received in the step in which they are sent,
-  // this order cannot deadlock. A rank that sends several messages to the same peer on the same channel in one round
-  // must send them in different steps. `step` is less than 2^20.
+  // step, it orders sends and signals before all others. This order cannot deadlock if messages are received in the
+  // step in which they are sent. A rank that sends several messages to the same peer on the same channel in one round
+  // must send them in different steps. `step` must be less than 2^20.
   void At(int64_t round, int step = 0) { time_ = (round << 20) + step; }
 
   void Send(int peer, Region src);
@@ -122,7 +122,7 @@ class ScheduleBuilder {
   int64_t time_ = 0;
 };
 
-// The share of one message in the data: a chunk of the part of a channel.
+// The part of the data that one message carries: a chunk of a channel's part.
 struct Unit {
   int channel = 0;
   int chunk = 0;
@@ -150,7 +150,7 @@ int64_t LargestPart(const CollectiveSpec& spec);
 // Returns the intervals in order, without empty ones. Adjacent intervals are merged.
 std::vector<Interval> Merged(std::vector<Interval> intervals);
 
-// Refusals that many algorithms share. They return what is expected, or "" if nothing is refused.
+// Checks that many algorithms share. They return what the algorithm expects, or "" if the spec is accepted.
 std::string RefuseUnless(bool condition, absl::string_view expected);
 std::string RefuseKinds(const CollectiveSpec& spec, std::initializer_list<CollectiveKind> kinds);
 

@@ -133,8 +133,7 @@ void RunOnAll(const CollectiveSpec& spec, Interval at, ScheduleBuilder* builder)
   }
 }
 
-// Returns the parts of an AllToAll for this rank: those that it sends, by receiver, or those that it receives, by
-// sender.
+// Returns the parts that a rank sends in an AllToAll, by receiver, or the parts that it receives, by sender.
 std::vector<Interval> AllToAllParts(const CollectiveSpec& spec, int rank, bool sent) {
   std::vector<Interval> parts(spec.ranks);
   int64_t begin = 0;

@@ -2,9 +2,10 @@
 // rank if n is odd). Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 // Parallel Computing, 2009.
 //
-// Chunks are reduced up a tree and then broadcast down the tree, pipelined by the height of the tree. Each channel of
-// the plan uses two channels of the schedule, one per tree. In a Broadcast or Reduce, the trees contain all ranks
-// except the root, which is the parent of the roots of both trees.
+// Each chunk is reduced up a tree and then broadcast down the tree. Chunks are pipelined: a rank broadcasts a chunk
+// after it has reduced as many later chunks as the tree has levels. Each channel of the plan uses two channels of the
+// schedule, one per tree. In a Broadcast or Reduce, the trees contain all ranks except the root, which is the parent of
+// the roots of both trees.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 
@@ -16,8 +17,8 @@ struct Node {
   std::vector<int> children;  // In the order of the reduction.
 };
 
-// A binary tree in in-order numbering with rank 0 as the root of ranks 1 to n - 1. The height of a rank is the position
-// of its lowest set bit.
+// A binary tree of ranks 1 to n - 1 in in-order numbering, with rank 0 above its root. The height of a rank is the
+// position of its lowest set bit.
 Node FirstTree(int ranks, int rank) {
   Node node;
   if (rank == 0) {

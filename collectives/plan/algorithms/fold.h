@@ -6,9 +6,9 @@
 
 namespace xlad::collectives {
 
-// If there are n ranks, m of them take part ("members"): the largest power of two m <= n. Each of the first n - m also
-// represents the rank at the next position. So positions 2i and 2i + 1 with i < n - m belong to member i, and position
-// p >= 2 (n - m) belongs to member p - (n - m).
+// Of n ranks, m take part ("members"), where m is the largest power of two that is at most n. Each of the first n - m
+// members also represents the rank at the next position: positions 2i and 2i + 1 with i < n - m belong to member i, and
+// position p >= 2 (n - m) belongs to member p - (n - m).
 class Fold {
  public:
   Fold(int ranks, int position) : position_(position) {

@@ -9,7 +9,7 @@
 namespace xlad::collectives {
 namespace {
 
-// A level of the hierarchy from the view of one rank: its members in order, and the index of the rank among them.
+// A level of the hierarchy for one rank: the members in order, and the index of the rank among them.
 struct Level {
   std::vector<int> members;
   int self = 0;
@@ -87,8 +87,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish(/*in_place=*/true);
 }
 
-// Sends 2 (n - 1) / n of the elements. There are two rounds within the host, and 2 (H - 1) rounds across H hosts, or
-// two if hosts exchange directly.
+// A rank sends 2 (n - 1) / n of the elements. There are two rounds within the host, and 2 (H - 1) rounds across H
+// hosts, or two if hosts exchange directly.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
   if (count == 0) return {};
@@ -114,8 +114,8 @@ Algorithm HierarchicalAlgorithm() {
           .refuses = Refuses,
           .build = Build,
           .cost = Cost,
-          // In the default hierarchy, the number of ranks per host is a power of two only if the number of all ranks is
-          // a power of two.
+          // The order is canonical if the number of ranks per host is a power of two. If the number of all ranks is a
+          // power of two, this is true for every grid.
           .is_canonical = [](const CollectiveSpec& spec) { return IsPowerOfTwo(spec.ranks); }};
 }
 

@@ -3,11 +3,11 @@
 //
 // The ranks of a host first exchange parts of their inputs, one part for each rank of the host. Each rank then combines
 // its part of the previous hosts' partial results with those of its own host, from left to right, and sends the result
-// to the same place on the next host. The last host has the results. Between two neighbors, each byte of the data is
-// sent once in each direction, while "direct" sends it once for each pair of a rank and another host's rank.
+// to the rank at the same place on the next host. The last host has the results. Between two neighboring hosts, each
+// byte of the data is sent once in each direction. "direct" sends it L times between two hosts of L ranks.
 //
-// Elements that are accumulated in their own type have the bits of "direct": each partial result is a value that
-// "direct" also computes.
+// If elements are accumulated in their own type, the results have the same bits as those of "direct", because each
+// partial result is a value that "direct" also computes.
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
 #include "collectives/plan/grid.h"

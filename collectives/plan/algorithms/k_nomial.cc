@@ -1,6 +1,5 @@
-// k-nomial trees: position p has the digits of p to base k. Its parent has the same digits, but the lowest digit that
-// is not zero is cleared. The subtree of p therefore has adjacent positions. With k = 2 these are binomial trees.
-// Chunks are pipelined.
+// k-nomial trees. The parent of position p is p with its lowest nonzero digit in base k set to 0. The subtree of p
+// therefore has adjacent positions. With k = 2 these are binomial trees. Chunks are pipelined.
 #include "absl/strings/str_cat.h"
 #include "collectives/plan/algorithms/build.h"
 #include "collectives/plan/algorithms/rows.h"
@@ -76,9 +75,8 @@ std::vector<Interval> RunsOf(int64_t first, int64_t count, const Positions& posi
   return runs;
 }
 
-// The memory in which a rank of a Gather or Scatter keeps the parts of its subtree. For the root it is the buffer with
-// n parts, and for a leaf the buffer with one part. For other ranks it is scratch memory, in the order of the
-// positions.
+// The memory in which a rank of a Gather or Scatter has the parts of its subtree. For the root it is the buffer with n
+// parts, and for a leaf the buffer with one part. For other ranks it is scratch memory, in the order of the positions.
 class Subtree {
  public:
   Subtree(const CollectiveSpec& spec, const Node& node, ScheduleBuilder* builder)

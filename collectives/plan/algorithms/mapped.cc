@@ -66,7 +66,7 @@ class Builder {
     op.dst = dst;
     schedule_.ops.push_back(op);
   }
-  // The first destination is `dsts[0]`. `source(rank)` returns the region of each rank.
+  // Reduces the regions source(0), ..., source(n - 1) and writes the result to all of `dsts`.
   template <typename F>
   void Reduce(std::vector<Region> dsts, const F& source) {
     if (dsts[0].count == 0) return;
@@ -87,7 +87,7 @@ class Builder {
     }
   }
 
-  // Returns the ranks that read the data of this rank. Writers returns the ranks whose data this rank reads. Both
+  // Readers returns the ranks that read the data of this rank, and Writers the ranks whose data this rank reads. Both
   // exclude this rank.
   std::vector<int> Readers() const {
     return Select([&](int peer) { return Reads(peer, me_); });
@@ -263,8 +263,8 @@ class Builder {
     return range;
   }
 
-  // Appends the work of this rank on the elements `at` of each part. `source(rank, part, range)` returns the location
-  // of the range in part `part` of the input of a rank.
+  // Appends the operations of this rank on the elements `at` of each part. `source(rank, part, range)` returns the
+  // region of `range` in part `part` of a rank's input.
   template <typename F>
   void Consume(Range at, const F& source) {
     const auto from = [&](int rank, int part) { return source(rank, part, InPart(rank, part, at)); };
@@ -312,7 +312,7 @@ class Builder {
     if (spec_.kind == CollectiveKind::kCollectivePermute) Zero(Out(at));
   }
 
-  // The root writes the last n-th of each output, and the other ranks copy the rest. All ranks then do the same amount
+  // The root writes the last 1 / n of each output, and the other ranks copy the rest. All ranks then do the same amount
   // of work.
   void BroadcastByWindows() {
     const Range all{0, part_}, last = AlignedPart(all, n_, n_ - 1, align_);
@@ -362,7 +362,7 @@ Schedule BuildWindows(const CollectivePlan&, const CollectiveSpec& spec, int ran
   return builder.Finish(0);
 }
 
-// There are no messages: a rank reads its share of all inputs. Its share of a reduction is 1 / n of the elements.
+// There are no messages: a rank reads its share of all inputs. In a reduction, its share is 1 / n of the elements.
 AlgorithmCost WindowsCost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements();
   AlgorithmCost cost{.window_elements = count, .signal_rounds = 2};

@@ -22,8 +22,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
     }
     builder.Reduce(OutputRegion(unit.at), sources);
   }
-  // The schedule is not in place. In place, each rank could overwrite its input only after the others have received it,
-  // and would receive their inputs only then. The ranks would deadlock.
+  // The schedule is not in place, because the ranks would deadlock: each rank could overwrite its input only after the
+  // others have received it, and would receive their inputs only then.
   return builder.Finish(/*in_place=*/false);
 }
 

@@ -1,4 +1,4 @@
-// Recursive doubling: in round j, ranks at distance 2^j exchange all their data. It has the fewest rounds for small
+// Recursive doubling: in round j, ranks at distance 2^j exchange all their data. Its few rounds make it fast for small
 // sizes. Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005. Barriers
 // use the dissemination algorithm of Hensgen, Finkel and Manber, 1988.
 #include "collectives/plan/algorithms/fold.h"
@@ -9,8 +9,8 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Each partial sum is in another buffer than the previous one, which the peer may still be reading. The last partial
-// sum is in the output.
+// The buffers of the partial sums. Each partial sum is in a different buffer than the previous one, which the peer may
+// still be reading. The last partial sum is in the output.
 class Partials {
  public:
   Partials(Interval at, int count, const Interval& first, const Interval& second)
@@ -100,8 +100,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
       AllGather(plan, unit, round, &builder);
     }
   }
-  // In place, each of two ranks could overwrite its input only after the other has received it, and would receive the
-  // other input only then. The ranks would deadlock.
+  // Two ranks would deadlock in place: each could overwrite its input only after the other has received it, and would
+  // receive the other input only then.
   return builder.Finish(/*in_place=*/spec.kind != Kind::kAllReduce || n > 2);
 }
 

@@ -42,7 +42,7 @@ void AllReduce(const Ring& ring, int round, Interval all, ScheduleBuilder* build
   AllGatherRounds(ring, round + ring.n - 1, part, builder);
 }
 
-// Partial sums alternate between two scratch buffers of the size of the largest part, so that one buffer can be sent
+// Partial sums alternate between two scratch buffers of the size of the largest part, so one partial sum can be sent
 // while the next one is received. The last partial sum is in the output.
 template <typename PartOf>
 void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interval (&scratch)[2],

@@ -4,7 +4,7 @@
 // Each channel reduce-scatters along one dimension after the other, and all-gathers in reverse. Channel c starts with
 // dimension c / 2, in the negative direction if c is odd. If there are twice as many channels as dimensions, all
 // directions of a torus carry data at the same time. Each chunk has its own channels. The chunks start in pairs, each
-// pair one phase after the previous pair. The small messages of a pair's later phases are then hidden by the large
+// pair one phase after the previous pair. The small messages of a pair's later phases then overlap with the large
 // messages of the next pair's first phase.
 #include <numeric>
 
@@ -21,7 +21,7 @@ using Kind = CollectiveKind;
 // Chunk c starts after the first phase of chunk c - kChunksAtATime.
 constexpr int kChunksAtATime = 2;
 
-// The phases of one unit: their order, their peers, and the elements that each of them sends and receives.
+// The phases of one unit: their order, their peers, and the elements that each phase sends and receives.
 class Lane {
  public:
   Lane(const CollectivePlan& plan, const CollectiveSpec& spec, const std::vector<int>& grid, const Unit& unit,

@@ -32,8 +32,8 @@ std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
   return peers;
 }
 
-// Returns the exchanges of one member. In each exchange, it keeps the half for the group of members that later
-// exchanges can still reach from it. The group with the smallest member keeps the lower half.
+// Returns the exchanges of one member. In each exchange, a member keeps the half for the group of members that its
+// later exchanges can reach. Of the two groups, the one with the smallest member keeps the lower half.
 std::vector<HalfExchange> ExchangesOf(const std::vector<std::vector<int>>& peers, int member) {
   std::vector<int> smallest(peers.empty() ? 1 : peers[0].size());
   for (size_t m = 0; m < smallest.size(); ++m) smallest[m] = static_cast<int>(m);
