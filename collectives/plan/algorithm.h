@@ -10,9 +10,9 @@
 
 namespace xlad::collectives {
 
-// The costs of an algorithm by formulas, without building its schedules. `rounds` and `sent_elements` are exact if the
-// elements divide evenly into the algorithm's parts, and upper bounds otherwise. CheckPlan compares these two with the
-// schedules.
+// The costs of an algorithm, computed by formulas without building its schedules. `rounds` and `sent_elements` are
+// exact if the elements divide evenly into the algorithm's parts, and upper bounds otherwise. CheckPlan compares these
+// two with the schedules.
 struct AlgorithmCost {
   int64_t rounds = 0;            // The number of messages on the longest chain of dependent messages.
   int64_t messages = 0;          // The messages sent by the rank that sends the most messages.
@@ -20,7 +20,7 @@ struct AlgorithmCost {
   int64_t reduced_elements = 0;  // The operand elements combined by the rank that combines the most elements.
   int64_t window_elements = 0;   // The elements read through windows by the rank that reads the most elements.
   int64_t signal_rounds = 0;     // The number of times that all ranks wait for signals.
-  int64_t pipeline_rounds = 0;   // The rounds that are added when chunks are pipelined.
+  int64_t pipeline_rounds = 0;   // The additional rounds if the data is pipelined in chunks.
   // The elements that all chunks together send in one round of the longest chain, or 0 if this sum does not limit the
   // time.
   int64_t round_elements = 0;

@@ -35,7 +35,7 @@ Vector TimesOf(const CostParameters& costs) {
           costs.signal_us};
 }
 
-// Rates stay finite, so every byte has a cost.
+// Limits a rate to 1000 GB/s, so every byte has a cost.
 double RateOf(double us_per_byte) { return 1e-3 / std::max(us_per_byte, 1e-6); }
 
 void SetTimes(const Vector& times, CostParameters* costs) {
@@ -47,8 +47,8 @@ void SetTimes(const Vector& times, CostParameters* costs) {
   costs->signal_us = times[5];
 }
 
-// Solves a symmetric system of equations for the unknowns in `subset`; the others are 0. Returns false if the system is
-// singular.
+// Solves a symmetric system of equations for the unknowns in `subset` by Gauss-Jordan elimination; the others are 0.
+// Returns false if the system is singular.
 bool Solve(std::array<Vector, kTerms> matrix, Vector right, unsigned subset, Vector* solution) {
   solution->fill(0);
   std::vector<int> unknowns;
@@ -68,9 +68,9 @@ bool Solve(std::array<Vector, kTerms> matrix, Vector right, unsigned subset, Vec
   return true;
 }
 
-// Minimizes the sum of (terms * times - 1)^2 over times >= 0. For each subset of the terms, it sets the other times to
-// 0 and computes the minimum over all times of the subset, positive or not. It then takes the best of these minima
-// whose times are not negative. Terms that are in no row keep their values of `base`.
+// Non-negative least squares: minimizes the sum of (terms * times - 1)^2 over times >= 0. There are only kTerms times,
+// so every subset of them is tried: the other times are 0, and the least-squares solution is a candidate if it has no
+// negative time. The best candidate is the result. Terms that are in no row keep their values of `base`.
 Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
   Vector scale{};
   for (const Vector& row : rows) {
@@ -91,7 +91,7 @@ Vector Fit(const std::vector<Vector>& rows, const Vector& base) {
     }
   }
   Vector best = base;
-  double least = 0;  // The error without the number of rows, which is equal for all subsets.
+  double least = 0;  // The error minus the number of rows, which is the same for all subsets.
   for (unsigned subset = 1; subset < 1u << kTerms; ++subset) {
     Vector times;
     if ((subset & ~used) != 0 || !Solve(matrix, right, subset, &times)) continue;
@@ -128,7 +128,7 @@ absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, cons
   for (const MeasuredPlan& plan : measured) {
     XLAD_ASSIGN_OR_RETURN(const CostTerms terms, TermsOf(plan.plan, plan.spec, base.directions));
     if (!(plan.us > 0) || !std::isfinite(plan.us)) {
-      return absl::InvalidArgumentError(absl::StrCat("found a time of ", plan.us, " us, expected a positive one"));
+      return absl::InvalidArgumentError(absl::StrCat("found a time of ", plan.us, " us, expected a positive time"));
     }
     rows.push_back(AsVector(terms));
     for (double& term : rows.back()) term /= plan.us;

@@ -17,20 +17,20 @@ struct MeasuredPlan {
   double us = 0;
 };
 
-// Returns the parameters that minimize the sum of the squared relative errors, and a correction for each CorrectionKey
-// at each measured size, from the fastest plan with this key and size. Terms that no measured plan has, `directions`
-// and `windows` keep their values from `base`. InvalidArgument if a plan cannot be built or a time is not positive and
-// finite.
+// Returns the parameters that minimize the sum of the squared relative errors. Adds a correction for each CorrectionKey
+// at each measured size, from the fastest plan with this key and size. Parameters of terms that no measured plan has,
+// `directions` and `windows` are those of `base`. InvalidArgument if a plan cannot be built or a time is not positive
+// and finite.
 absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, const CostParameters& base = {});
 
-// Returns a line for each correction and each parameter except `directions` and `windows`. ParseCosts reads this text.
-// Parameters without a line have their default values. Empty lines and lines that begin with # are ignored. ParseCosts
-// returns InvalidArgument, with the first malformed line, if the text is malformed.
+// PrintCosts returns a line for each correction and each parameter except `directions` and `windows`. ParseCosts reads
+// this text. It sets parameters without a line to their default values, and ignores empty lines and lines that begin
+// with #. It returns InvalidArgument, with the first malformed line, if the text is malformed.
 std::string PrintCosts(const CostModel& costs);
 absl::StatusOr<CostModel> ParseCosts(absl::string_view text);
 
 // Plans that a user chooses by size, in lines such as "all_reduce 64K-1M ring chunks=4". Sizes are in bytes
-// (MovedBytes), and both ends are included. Empty lines and lines that begin with # are ignored.
+// (MovedBytes), and a range includes both ends. Empty lines and lines that begin with # are ignored.
 class PlanRules {
  public:
   // InvalidArgument, with the number of the line, if the text is malformed.
@@ -47,7 +47,8 @@ class PlanRules {
   std::vector<Rule> rules_;
 };
 
-// Returns a size such as "8", "64K", "256M" or "1g" in bytes, or -1 if the text is not a size of at most 2^40 bytes.
+// Returns the number of bytes in a text such as "8", "64K", "256M" or "1g", or -1 if the text is not a size of at most
+// 2^40 bytes.
 int64_t ParseByteCount(absl::string_view text);
 
 }  // namespace xlad::collectives

@@ -20,7 +20,7 @@ namespace {
 struct Message {
   Segments values;
   int64_t count = 0;
-  int64_t depth = 0;  // The depth of the chain of messages if the message has no elements.
+  int64_t depth = 0;  // If the message has no elements: the length of the longest chain of messages that ends with it.
   Region sent_from;
   int race_id = -1;
   RaceDetector::Clock clock;  // Empty if races are not checked.
@@ -40,9 +40,9 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// Whether input and output share memory. An executor may decide which operations wait for the receipt of a message
-// before it knows whether it runs in place. kWaits models this: the memory is separate, but operations wait as in
-// place.
+// Whether input and output share memory. An executor may decide which operations wait until a message has been received
+// before it knows whether it runs in place. kWaits models such an executor: input and output are separate, but
+// operations wait as if they shared memory.
 enum class Sharing { kSeparate, kInPlace, kWaits };
 
 // The state of all ranks during an execution. The class has more than 25 methods because all of them read or change
@@ -516,11 +516,11 @@ class Execution {
   std::vector<InPlaceOffsets> offsets_;
   std::vector<int64_t> next_;           // The index of the next operation of each rank.
   std::vector<int64_t> sent_;           // The number of elements sent by each rank.
-  std::vector<int64_t> control_depth_;  // The depth of the messages without elements that each rank received.
+  std::vector<int64_t> control_depth_;  // The largest depth of the messages without elements that each rank received.
   std::vector<bool> is_ready_;
   std::vector<int> woken_;  // The ranks that the last operation may have unblocked.
   std::vector<std::array<Segments, 3>> memories_;
-  std::vector<std::vector<Place>> in_flight_;  // The messages in flight, by sender.
+  std::vector<std::vector<Place>> in_flight_;  // The places of the messages in flight, by sender.
   absl::flat_hash_map<LinkKey, std::deque<Message>> links_;
   absl::flat_hash_map<LinkKey, std::deque<RaceDetector::Clock>> signals_;
   absl::flat_hash_map<LinkKey, int> threads_;  // The threads by rank and channel.
@@ -568,8 +568,8 @@ absl::Status CheckFormulas(const CollectivePlan& plan, const CollectiveSpec& spe
   if (sent_fits && rounds_fit) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("plan ", plan.ToString(), " of ", spec.ToString(), ": schedules send ",
                                           costs.max_sent_elements, " elements in ", costs.rounds,
-                                          " rounds, the formula says ", exact ? "" : "at most ", formula.sent_elements,
-                                          " in ", formula.rounds));
+                                          " rounds, expected by the formula ", exact ? "" : "at most ",
+                                          formula.sent_elements, " in ", formula.rounds));
 }
 
 }  // namespace xlad::collectives

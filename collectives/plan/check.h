@@ -1,10 +1,10 @@
 // Proves that schedules compute what their spec says, by executing all ranks together symbolically.
 //
 // One execution decides, for all interleavings, whether the ranks deadlock and what they compute. Each rank runs its
-// operations in the order of the list. An operation that can run remains able to run whatever the other ranks do (as in
-// Kahn process networks). An executor that runs channels independently waits less often, so it cannot deadlock either,
-// and additional slots only remove waits. Accesses that no message or signal orders are reported as races. Without
-// races, all other orders compute the same results.
+// operations in the order of the list, and an operation that can run remains able to run whatever the other ranks do
+// (as in Kahn process networks). An executor that runs channels independently, or has more slots, waits less often, so
+// it cannot deadlock either. Accesses that no message or signal orders are reported as races. Without races, all
+// interleavings compute the same results.
 #pragma once
 
 #include "absl/types/span.h"

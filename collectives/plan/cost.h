@@ -3,8 +3,8 @@
 // time = factor * (rounds * round_us + messages * message_us + sent bytes / rate + reduced bytes / rate + ...)
 //
 // This is an alpha-beta model (Hockney) with the terms of AlgorithmCost. calibration.h fits the rates to measured times
-// and, for each algorithm and size, the factor. If there are more ranks than cores, most of the time is that of the
-// rounds, because each round wakes up every rank.
+// and, for each algorithm and size, the factor. If there are more ranks than cores, the rounds take most of the time,
+// because each round wakes up every rank.
 #pragma once
 
 #include <map>
@@ -25,14 +25,14 @@ struct CostTerms {
   double signal_rounds = 0;  // Multiplied by signal_us.
 };
 
-// Returns the terms of a plan. `directions` is that of CostParameters. Errors are those of BuildSchedules.
+// Returns the terms of a plan. `directions` is CostParameters::directions. Errors are those of BuildSchedules.
 absl::StatusOr<CostTerms> TermsOf(const CollectivePlan& plan, const CollectiveSpec& spec, int directions);
 
-// Returns the bytes of the input or of the output of the root (rank 0 if there is no root), whichever is larger.
+// Returns the number of bytes of the root's input or output, whichever is larger. If there is no root, rank 0 counts.
 int64_t MovedBytes(const CollectiveSpec& spec);
 
-// Returns the name of the plans that share corrections: kind and algorithm, as in "all_reduce ring", and the word
-// "chunks" if the plan has several chunks, as in "all_reduce ring chunks".
+// Returns the key of a plan's corrections: the kind and the algorithm, as in "all_reduce ring", and the word "chunks"
+// if the plan has several chunks, as in "all_reduce ring chunks". Plans with equal keys share their corrections.
 std::string CorrectionKey(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 // The measured time of plans with this number of bytes, divided by the time that the parameters predict.
@@ -60,8 +60,8 @@ struct PlanCost {
 // Returns the predicted time of a plan in microseconds. Errors are those of BuildSchedules.
 absl::StatusOr<double> PredictUs(const CollectivePlan& plan, const CollectiveSpec& spec, const CostModel& costs);
 
-// Returns the best plan of each algorithm that applies, with its best numbers of chunks and channels, fastest first.
-// These numbers are powers of two. Algorithms that need windows are omitted unless costs.parameters.windows is true.
+// Returns the best plan of each algorithm that applies, with its best numbers of chunks and channels (powers of two),
+// fastest first. Algorithms that need windows are omitted unless costs.parameters.windows is true.
 // Plans of equal time are in the order of Algorithms(). InvalidArgument if the spec is invalid.
 absl::StatusOr<std::vector<PlanCost>> RankPlans(const CollectiveSpec& spec, const CostModel& costs);
 

@@ -8,10 +8,10 @@
 
 namespace xlad::collectives {
 
-// Returns the grid of the plan. If the plan has none, chooses similar sizes, one after the other. Let n be the number
-// of ranks divided by the sizes chosen so far, and k the number of dimensions without a size. The next size is the
-// largest divisor d of n with d^k <= n. In two dimensions, 12 ranks have the grid 3 x 4, and a prime number n of ranks
-// has 1 x n.
+// Returns the grid of the plan. If the plan has no grid, chooses similar sizes, one after the other. Let n be the
+// number of ranks divided by the sizes chosen so far, and k the number of dimensions without a size. The next size is
+// the largest divisor d of n with d^k <= n. In two dimensions, 12 ranks have the grid 3 x 4, and a prime number n of
+// ranks has the grid 1 x n.
 std::vector<int> GridOf(const CollectivePlan& plan, int ranks, int dimensions);
 
 // Returns "" if the plan has no grid, or if its grid has `dimensions` sizes whose product is `ranks`. Otherwise returns

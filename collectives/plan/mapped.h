@@ -10,7 +10,7 @@
 //                    efficient shared address space reduction collectives for multi-/many-cores", IPDPS 2018).
 //
 // Contributions are reduced in the order of the ranks, or as a balanced tree if the spec is canonical, and rounded
-// once. So all three algorithms compute the same bits on all ranks. All functions are pure and thread-safe.
+// once. All three algorithms therefore compute the same bits on all ranks. All functions are pure and thread-safe.
 #pragma once
 
 #include "collectives/plan/plan.h"

@@ -10,16 +10,16 @@
 
 namespace xlad::collectives {
 
-// Makes one random change. The change is one of these: an operation is removed, repeated or exchanged with another
-// operation; a peer, channel, flag, buffer, position or size is changed; an operand or destination is removed; two
-// operands are exchanged. Returns a description of the change, or "" if the schedules are the same as before.
+// Makes one random change: removes or repeats an operation, exchanges it with another one, changes a peer, channel,
+// flag, buffer, position or size, removes an operand or destination, or exchanges two operands. Returns a description
+// of the change, or "" if the schedules are the same as before.
 std::string MutateSchedules(Random* random, std::vector<Schedule>* schedules);
 
 // The result of checking random mutants of schedules.
 struct MutationCounts {
   int64_t mutants = 0;
   int64_t rejected = 0;    // The number of mutants that CheckSchedules rejected.
-  int64_t equivalent = 0;  // The number of accepted mutants that are right in every execution by Interpret.
+  int64_t equivalent = 0;  // The number of accepted mutants whose results were right in all executions by Interpret.
 };
 
 // Checks `mutants` random mutants. Returns Internal, with the change, if the checker accepts a mutant that an execution

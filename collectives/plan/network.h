@@ -39,17 +39,18 @@ class Network {
   // Returns a network in which all ranks are connected to one switch without contention. `latency_us` is the latency
   // between two ranks.
   static Network Switch(int ranks, double latency_us, double gigabytes_per_s);
-  // Returns a preset by name. TPU slices are "v5e-16x16", "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), with the wrap-around
-  // rules of the generation. v2, v3, v5e and v6e wrap around along dimensions of 16 chips (32 for v3); v4, v5p and 7x
-  // along multiples of 4. Clusters are "switch-64". InvalidArgument, with a list of the presets, for any other name.
+  // Returns a preset by name: a TPU slice such as "v5e-16x16" or "v4-4x4x8" (also v2, v3, v5p, v6e, 7x), or a switched
+  // cluster such as "switch-64". Dimensions of v2, v5e and v6e wrap around if they have 16 chips, those of v3 if they
+  // have 32, and those of v4, v5p and 7x if their size is a multiple of 4. InvalidArgument, with a list of the presets,
+  // for any other name.
   static absl::StatusOr<Network> Preset(absl::string_view name);
 
   int ranks() const { return ranks_; }
   const std::vector<int>& grid() const { return grid_; }  // Empty for a switched cluster.
   const std::vector<NetworkLink>& links() const { return links_; }
   double launch_us() const { return launch_us_; }
-  // Whether all ranks of a torus have the same neighbors and links, because every dimension wraps around or has at most
-  // two ranks, and no link is broken.
+  // Whether the network is a torus that looks the same from every rank: each dimension wraps around or has at most two
+  // ranks, and no link is broken.
   bool IsSymmetric() const;
   // Returns the dimension of a torus in which a link connects two ranks, or -1 for a switched cluster.
   int DimensionOf(int link) const;

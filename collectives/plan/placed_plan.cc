@@ -5,10 +5,10 @@
 namespace xlad::collectives {
 namespace {
 
-// Below this size, the time of the additional rounds is longer than the time of the bytes that are not sent.
+// Below this size, the additional rounds take longer than sending fewer bytes saves.
 constexpr int64_t kLeastBytes = 64 << 10;
-// The size of a message between hosts, unless there would be more than kMaxChunks. While one chunk is sent to the next
-// host, the results of earlier chunks are sent back.
+// The size of a message between hosts, unless there would be more than kMaxChunks chunks. While one chunk is sent to
+// the next host, the results of earlier chunks are sent back.
 constexpr int64_t kMessageBytes = 32 << 10;
 constexpr int kMaxChunks = 8;
 // Each host adds two rounds.

@@ -9,13 +9,13 @@
 
 namespace xlad::collectives {
 
-// Returns the plan that replaces `plan` if the ranks of a group are on the hosts `hosts` (one number for each rank,
-// equal for ranks of one host), or nullopt if `plan` remains. The results have the same bits with both plans.
+// Returns the plan that replaces `plan` for a group whose ranks are on several hosts, or nullopt if `plan` remains.
+// hosts[r] is a number for the host of rank r. The results have the same bits with both plans.
 //
-// Replaced are AllReduce plans in mode kRunToRun that reduce in ascending order of the ranks, of at least 64 KiB,
-// if several hosts have the same number of ranks, two or more, and each host has consecutive ranks. The type must be
-// accumulated in itself, because "host_chain" stores partial results. Between hosts, its plan sends 1 / ranks per host
-// of the bytes that "direct" sends.
+// A plan is replaced if it is an AllReduce in mode kRunToRun of at least 64 KiB that reduces in ascending order of the
+// ranks. There must be 2 to 16 hosts with equal numbers of ranks, two or more, and each host must have consecutive
+// ranks. Elements must be accumulated in their own type, because the new plan, "host_chain", stores partial results. If
+// each of two hosts has n ranks, it sends 1 / n of the bytes that "direct" sends between them.
 std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const CollectiveSpec& spec,
                                             const std::vector<int>& hosts);
 
@@ -27,8 +27,8 @@ struct PlacementRules {
                                            const std::vector<int>& hosts) = nullptr;
 };
 
-// Returns the rules of PlanOverHosts. Their name must be changed with each change after which the function returns
-// another plan, because the workers of a task may be of different versions.
+// Returns the rules of PlanOverHosts. Workers of one task may run different versions of xlad, so the name must change
+// whenever PlanOverHosts is changed to return other plans.
 PlacementRules RulesOverHosts();
 
 }  // namespace xlad::collectives

@@ -87,7 +87,7 @@ TEST(PlanOverHosts, OtherCollectivesKeepTheirPlans) {
   EXPECT_FALSE(changed([](CollectiveSpec* other) { other->kind = CollectiveKind::kReduceScatter; }));
 }
 
-// No list of hosts makes a group of hosts whose ranks are not consecutive, or of hosts of different sizes.
+// No plan is made for hosts whose ranks are not consecutive, or that have different numbers of ranks.
 TEST(PlanOverHosts, RandomPlacementsKeepTheOrderOfTheRanks) {
   const std::unique_ptr<Random> random = SeededRandom(3);
   int replaced = 0;

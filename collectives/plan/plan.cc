@@ -64,8 +64,8 @@ absl::StatusOr<const Algorithm*> AlgorithmFor(const CollectivePlan& plan, const 
   }
   if (spec.reduction == Reduction::kAverage && !CanAverage(*algorithm, spec)) {
     return absl::InvalidArgumentError(absl::StrCat("found algorithm ", plan.AlgorithmText(), " for ", spec.ToString(),
-                                                   ", which sends partial results, so that it would divide more than ",
-                                                   "once; expected one of ", NamesOf(spec, CanAverage)));
+                                                   ", which sends partial results, so it would divide more than once; ",
+                                                   "expected one of ", NamesOf(spec, CanAverage)));
   }
   return algorithm;
 }
@@ -100,7 +100,7 @@ absl::StatusOr<CollectivePlan> MakePlan(const CollectiveSpec& spec, const CostPa
 absl::StatusOr<CollectivePlan> ChoosePlan(const CollectiveSpec& spec, const CostModel& costs) {
   XLAD_ASSIGN_OR_RETURN(std::vector<PlanCost> ranked, RankPlans(spec, costs));
   if (spec.mode != ReductionMode::kRunToRun || !Reduces(spec.kind)) return std::move(ranked.front().plan);
-  // The order must depend on the spec only.
+  // In run-to-run mode, the order must depend on the spec only, so it is chosen without `costs`.
   const std::vector<PlanCost> reference =
       spec.ranks <= kMaxAscendingRanks ? std::vector<PlanCost>() : *RankPlans(spec, {});
   const std::string order = reference.empty() ? kAscending : ReductionOrder(reference.front().plan);

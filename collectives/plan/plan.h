@@ -22,7 +22,7 @@ struct CollectivePlan {
   // hierarchy (hierarchical: ranks per host, hosts). The product of the sizes is the number of ranks. Rank r has the
   // coordinates r % X, r / X % Y, ... If it is empty, the algorithm chooses.
   std::vector<int> grid;
-  int radix = 4;  // The number of children of a node on each level of a k-nomial tree, plus one.
+  int radix = 4;  // The k of a k-nomial tree, in which a node has up to k - 1 children on each level.
   // The rank at each position of the ring, grid or tree. If it is empty, the ranks are in ascending order. If the spec
   // has a root, the order is rotated so that position 0 has the root.
   std::vector<int> order;

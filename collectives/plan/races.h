@@ -1,5 +1,5 @@
-// Detects data races between the channels and ranks of a set of schedules, by vector clocks. Flanagan and Freund,
-// "FastTrack: efficient and precise dynamic race detection", PLDI 2009.
+// Detects data races between the channels and ranks of a set of schedules with vector clocks (Flanagan and Freund,
+// "FastTrack: efficient and precise dynamic race detection", PLDI 2009).
 //
 // Each channel of each rank is a thread. The operations of a thread are numbered from 1. An operation happens before
 // another operation if it precedes it in the thread, or if a message or signal connects them.
@@ -19,7 +19,7 @@ struct ChannelAccess {
   bool writes = false;
 };
 
-// Whether two channels access the same elements and at least one of them writes them. Otherwise they cannot race.
+// Whether two channels access the same elements and at least one of them writes. Otherwise there cannot be a race.
 bool ChannelsConflict(std::vector<ChannelAccess> accesses);
 
 class RaceDetector {

@@ -93,7 +93,7 @@ class Simulation {
  private:
   using Key = std::array<int, 4>;  // The sender, the receiver, the channel or flag, and whether it is a signal.
 
-  // Returns the distance from one rank to another: the rank at the same distance from rank 0.
+  // Returns the distance from one rank to another, as the number of the rank at this distance from rank 0.
   int DistanceOf(int from, int to) const {
     const std::vector<int>& grid = network_.grid();
     const std::vector<int> start = CoordinatesOf(grid, from);

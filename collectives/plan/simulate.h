@@ -4,7 +4,7 @@
 //
 // The simulated ranks run the operations that a real communicator runs. Channels are independent. A send waits for a
 // free slot, and a receive for its message. Data is reduced as it arrives, because the memory of chips is much faster
-// than their links. Local copies take time. The simulation is pure: equal arguments give equal results on all machines.
+// than their links. Local copies take time. The simulation is pure: its result depends only on its arguments.
 #pragma once
 
 #include <functional>
@@ -40,11 +40,12 @@ absl::StatusOr<SimulatedRun> Simulate(const CollectivePlan& plan, const Collecti
 
 // Like Simulate, but only rank 0 is simulated and represents all ranks. A message that rank 0 sends to the rank at some
 // distance arrives when rank 0 receives from the rank at the opposite distance. The result is that of Simulate if all
-// ranks do the same in their own coordinates and parts have equal sizes. `ring` on one dimension, and `ring_2d` and
-// `ring_3d` on the grid of the network, are such plans. `direct` sends the same bytes over every link. In a dimension
-// of two ranks, both directions are one link, and the order of simultaneous messages on it may differ. busy_us contains
-// only the links that leave rank 0. InvalidArgument unless the network IsSymmetric and has as many ranks as the spec.
-// Internal if rank 0 receives a message that it does not send.
+// ranks do the same in coordinates relative to themselves and parts have equal sizes: for `ring` on one dimension, and
+// for `ring_2d` and `ring_3d` on the grid of the network. For `direct`, the bytes on each link are the same, but the
+// order of messages may differ. In a dimension of two ranks, both directions are one link, and the order of
+// simultaneous messages on it may differ. Only the elements of busy_us for links that leave rank 0 are set.
+// InvalidArgument unless the network IsSymmetric and has as many ranks as the spec. Internal if rank 0 receives a
+// message that it does not send.
 absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const CollectiveSpec& spec,
                                               const Network& network, const SimulateOptions& options = {});
 
@@ -52,10 +53,10 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
 // network's InjectionRate, without latency.
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 
-// Returns the fastest of several plans for the network in its current state, by simulation. The plans are rings along
-// all directions of its grid with several numbers of chunks, and other algorithms with default parameters: for more
-// than 64 ranks, only swing and pat, which send few messages. InvalidArgument if none of the plans can run the spec.
-// Otherwise the errors of Simulate.
+// Returns the fastest of several plans on the network, with its broken links, by simulation. The plans are rings along
+// all directions of its grid with 1, 2 and 6 chunks, and other algorithms with default parameters. For more than 64
+// ranks, the others are only swing and pat, which send few messages. InvalidArgument if none of the plans can run the
+// spec. Otherwise the errors of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

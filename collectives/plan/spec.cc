@@ -47,7 +47,7 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
   }
   if (spec.counts.empty()) return Error(spec, "no operands", "at least one");
   if (spec.kind == CollectiveKind::kBarrier && spec.counts != std::vector<int64_t>{0}) {
-    return Error(spec, "operands with elements", "none because a barrier moves no data");
+    return Error(spec, "operands with elements", "none, because a barrier moves no data");
   }
   return absl::OkStatus();
 }
@@ -55,7 +55,7 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
 absl::Status ValidateSizes(const CollectiveSpec& spec) {
   if (spec.sizes.empty()) return absl::OkStatus();
   if (!InputHasParts(spec.kind) && !OutputHasParts(spec.kind)) {
-    return Error(spec, "sizes of parts", "none because the kind has no parts");
+    return Error(spec, "sizes of parts", "none, because the kind has no parts");
   }
   const int64_t expected = int64_t{spec.ranks} * (spec.kind == CollectiveKind::kAllToAll ? spec.ranks : 1);
   if (std::ssize(spec.sizes) != expected) {
@@ -76,7 +76,7 @@ absl::Status ValidateSizes(const CollectiveSpec& spec) {
 absl::Status ValidateReduction(const CollectiveSpec& spec) {
   if (!Reduces(spec.kind)) {
     if (spec.reduction == Reduction::kNone) return absl::OkStatus();
-    return Error(spec, absl::StrCat("reduction ", ToString(spec.reduction)), "none because the kind does not reduce");
+    return Error(spec, absl::StrCat("reduction ", ToString(spec.reduction)), "none, because the kind does not reduce");
   }
   if (spec.reduction < Reduction::kSum || static_cast<int>(spec.reduction) > kLastReduction) {
     return Error(spec, absl::StrCat("reduction number ", static_cast<int>(spec.reduction)),
@@ -99,7 +99,7 @@ absl::Status ValidateReduction(const CollectiveSpec& spec) {
 
 absl::Status ValidatePairs(const CollectiveSpec& spec) {
   if (spec.kind != CollectiveKind::kCollectivePermute && spec.kind != CollectiveKind::kSendRecv) {
-    return spec.pairs.empty() ? absl::OkStatus() : Error(spec, "pairs", "none because the kind has no pairs");
+    return spec.pairs.empty() ? absl::OkStatus() : Error(spec, "pairs", "none, because the kind has no pairs");
   }
   std::vector<bool> sends(spec.ranks), receives(spec.ranks);
   for (const RankPair& pair : spec.pairs) {
@@ -230,7 +230,7 @@ absl::Status ValidateSpec(const CollectiveSpec& spec) {
   }
   if (spec.root < 0 || spec.root >= (HasRoot(spec.kind) ? spec.ranks : 1)) {
     return Error(spec, absl::StrCat("root ", spec.root),
-                 HasRoot(spec.kind) ? absl::StrCat("0 to ", spec.ranks - 1) : "0 because the kind has no root");
+                 HasRoot(spec.kind) ? absl::StrCat("0 to ", spec.ranks - 1) : "0, because the kind has no root");
   }
   XLAD_RETURN_IF_ERROR(ValidateSizes(spec));
   XLAD_RETURN_IF_ERROR(ValidateCounts(spec));

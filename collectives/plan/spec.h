@@ -41,7 +41,7 @@ enum class Reduction {
   kAverage = 8
 };
 
-// What determines the order in which contributions are reduced, and thereby the bits of results.
+// What determines the order in which contributions are reduced. The order determines the bits of the results.
 enum class ReductionMode {
   kRunToRun = 0,  // The spec and the logical ranks determine the order.
   kFast = 1,      // The plan determines the order, which may be any order.

@@ -6,8 +6,8 @@
 namespace xlad::collectives {
 
 // Returns a valid f32 spec over `ranks` ranks with `count` elements in each part of the data (none if it is a barrier).
-// The reduction is a sum if the kind reduces. The root, if the kind has one, is the rank in the middle. If the kind has
-// pairs, every rank but the last sends to the next rank.
+// If the kind reduces, the reduction is a sum. If the kind has a root, it is rank `ranks` / 2. If the kind has pairs,
+// every rank but the last sends to the next rank.
 inline CollectiveSpec MakeSpec(CollectiveKind kind, int ranks, int64_t count) {
   CollectiveSpec spec;
   spec.kind = kind;
