@@ -44,7 +44,7 @@ void SetStepTimes(const TimeByName& us_of, const Slice& slice, Steps* steps) {
   }
 }
 
-// The sum of the times of repeated steps, which the compiled module does not contain.
+// The sum of the times of repeated steps. The compiled module does not contain these steps, so the model omits them.
 double RepeatedUs(const Steps& steps) {
   double us = 0;
   for (const Step& step : steps) {

@@ -83,7 +83,7 @@ Network NetworkOf(const GroupShape& shape, const Slice& slice) {
   return network;
 }
 
-// The plans that may be the fastest. If `few`, only the plan that uses the most links.
+// The plans that may be the fastest. If `few` is true, only the plan that uses the most links.
 //
 // Rings use both directions of their links and are pipelined only if all dimensions wrap around. On meshes, the
 // published time of an all-gather ("How to Scale Your Model": 680 us for 34 MB on v5e-4x4) is that of rings in one
@@ -122,8 +122,8 @@ bool IsTranslated(const CollectivePlan& plan, CollectiveKind kind, const Network
   return network.IsSymmetric() && (is_ring || !plan.grid.empty() || plan.algorithm == "direct");
 }
 
-// The mean time that a link of each dimension of the slice is busy. If `only_rank_zero`, only the busy times of rank
-// 0's links are used.
+// By dimension of the shape: the mean time that one of its links is busy. If `only_rank_zero` is true, only the links
+// that leave rank 0 are counted.
 std::vector<double> LinkUs(const SimulatedRun& run, const Network& network, const GroupShape& shape,
                            bool only_rank_zero) {
   std::vector<double> sums(shape.size()), counts(shape.size());
@@ -221,8 +221,8 @@ double BoundUs(const GroupCollective& collective, const Slice& slice) {
   if (IsAcrossSlices(collective.shape)) {
     return slice.chip.dcn_latency_s * 1e6 + bytes / (slice.chip.dcn_bytes_per_s / 1e6);
   }
-  // A byte of an all-to-all crosses on average a quarter of a ring, or a third of a line, together with the bytes of
-  // all other pairs.
+  // The busiest link of each dimension limits an all-to-all. With n chips along the dimension, that link carries n / 8
+  // times a chip's bytes in a ring, and n / 4 times (the middle link) in a line.
   if (collective.kind == CollectiveKind::kAllToAll) {
     double slowest = 0;
     for (const GroupDimension& d : collective.shape) {
@@ -321,7 +321,7 @@ absl::StatusOr<std::vector<std::vector<int>>> RoutesOf(const ChipPair& pair, con
   return routes;
 }
 
-// The time of the pairs in different slices, which is that of the chip with the most of these pairs.
+// The time of the pairs in different slices. The chip with the most of these pairs determines it.
 double AcrossSlicesUs(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice, GroupTime* time) {
   if (slice.slices() == 1) return 0;
   std::map<std::vector<int>, int> sent, received;

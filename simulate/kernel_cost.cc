@@ -14,8 +14,8 @@ namespace {
 using hlo::Instruction;
 using hlo::Opcode;
 
-// The vector operations per element of an instruction that compiler::CostOf calls cheap or expensive. An expensive one
-// is, for example, a division or a transcendental function: a reciprocal or a table lookup with a few corrections.
+// The vector operations per element of an instruction that compiler::CostOf calls cheap or expensive. Divisions and
+// transcendental functions, for example, are expensive: they refine a reciprocal or a table entry in several steps.
 constexpr double kCheapOps = 1, kExpensiveOps = 8;
 // The vector operations per random word. Threefry computes two words in 20 rounds of five operations each.
 constexpr double kRandomOps = 50;
@@ -28,7 +28,7 @@ double Elements(const hlo::Shape& shape) {
   return elements;
 }
 
-// Vector operations of one instruction, on padded elements.
+// The number of vector operations of one instruction.
 double VectorOps(const Instruction& instruction) {
   const hlo::Shape& shape = instruction.shape();
   const auto log2_of = [](double n) { return std::max(1.0, std::log2(std::max(n, 2.0))); };
@@ -42,7 +42,7 @@ double VectorOps(const Instruction& instruction) {
     }
     case Opcode::kSort:
     case Opcode::kTopk: {
-      // Bitonic: n log2(n)^2 / 2 compare-exchanges of two operations.
+      // A bitonic sort of n elements has at most n log2(n)^2 / 2 compare-exchanges, of two operations for each operand.
       const hlo::Shape& keys = instruction.operand(0)->shape();
       const int64_t along = instruction.dimensions().empty() ? keys.ndim() - 1 : instruction.dimensions()[0];
       const double rounds = keys.ndim() == 0 ? 1 : log2_of(static_cast<double>(keys.dim(along)));

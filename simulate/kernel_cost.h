@@ -1,4 +1,5 @@
-// The cost of one kernel of the compiled program on a chip: matrix units, vector unit, bytes of HBM.
+// The cost of one kernel of the compiled program on a chip: the times of the matrix units (MXU) and of the vector unit
+// (VPU), and the bytes that are read and written.
 #pragma once
 
 #include <vector>
@@ -23,12 +24,12 @@ struct KernelCost {
 // The bytes are those of all operands and results, each read or written once. Only the operands of a large product
 // outside fusions are read several times (ReadBytes of systolic.h). If an operand is read only by slices or gathers, or
 // is updated in place, only the needed elements count. The vector operations of each instruction are counted on padded
-// elements (PaddedElements). Those of sorts, FFTs, decompositions and random bits are estimates by formulas
+// elements (PaddedElements). Sorts, FFTs, decompositions and random bits are estimated by formulas
 // (docs/reference/simulate.md).
 KernelCost CostOf(const hlo::Instruction& instruction, const machine::Chip& chip);
 
-// The elements of an array in tiles of 8 x 128, with padding. The two dimensions that are tiled are those that need the
-// least padding. The result for a tuple is that of its largest array.
+// The number of elements of an array that is padded to tiles of 8 x 128. The two tiled dimensions are those that need
+// the least padding. For a tuple, the result is that of its largest array.
 double PaddedElements(const hlo::Shape& shape);
 
 }  // namespace xlad::simulate

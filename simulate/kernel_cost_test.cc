@@ -45,7 +45,7 @@ TEST(Systolic, NoProductIsFasterThanThePeakAndPaddingCosts) {
   EXPECT_EQ(MxuUs({.m = 0, .n = 128, .k = 128}, chip), 0);
 }
 
-// A chip file with twice the rate gives half of the time.
+// If the chip file has twice the rate, the time is half as long.
 TEST(Systolic, TimeIsInverseToTheRate) {
   machine::Chip chip = ChipOf("v5e");
   const MatrixProduct product{.m = 100, .n = 300, .k = 500};
@@ -150,7 +150,7 @@ TEST_F(KernelCostTest, ArraysArePaddedToTiles) {
   EXPECT_EQ(padded("f32[9,128]"), 2048);
   EXPECT_EQ(padded("f32[]"), 1024);
   EXPECT_EQ(padded("f32[1025]"), 2048);
-  EXPECT_EQ(padded("f32[1024,3]"), 8192);  // The large dimension goes along the lanes.
+  EXPECT_EQ(padded("f32[1024,3]"), 8192);  // The large dimension is along the lanes.
   EXPECT_EQ(padded("f32[0,3]"), 0);
   EXPECT_EQ(padded("(f32[8,128], f32[16,128])"), 2048);
 }

@@ -13,7 +13,8 @@ using hlo::Opcode;
 
 constexpr int64_t kMaxCarried = 256;
 
-// The longest paths from element `from` of the parameter to each element of the root; -1 if there is no path.
+// The length of the longest path from element `from` of the parameter to each element of the root, in microseconds, or
+// -1 if there is no path.
 std::vector<double> PathsFrom(int64_t from, const hlo::Computation& body, const InstructionTimes& us) {
   const Instruction* const carried = body.parameters()[0];
   // A path to an instruction that uses the complete tuple begins at the tuple.

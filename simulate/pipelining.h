@@ -12,11 +12,11 @@ using InstructionTimes = absl::flat_hash_map<const hlo::Instruction*, double>;
 // loops and branches, and must carry a tuple of at most 256 elements.
 bool IsPipelined(const hlo::Computation& body);
 
-// The minimum time between the starts of two iterations, because an iteration uses values of the previous one. It is
-// the longest path of kernels from a carried value to itself, or to a carried value that affects it in a later
-// iteration. 0 if there is no such path. `us` has the time of each kernel of the body. This is the bound of recurrences
-// of modulo scheduling (Rau, "Iterative Modulo Scheduling", 1994), or a little more if different values depend on each
-// other.
+// The minimum time between the starts of two successive iterations, given that an iteration uses values of the previous
+// one. It is the longest path of kernels in the body from a carried value to itself, or to another carried value that
+// affects the first one in a later iteration. 0 if there is no such path. `us` has the time of each kernel of the body.
+// If each value depends only on itself, this is the recurrence bound of modulo scheduling (Rau, "Iterative Modulo
+// Scheduling", 1994). If values depend on each other, it may be larger than that bound.
 double RecurrenceUs(const hlo::Computation& body, const InstructionTimes& us);
 
 }  // namespace xlad::simulate

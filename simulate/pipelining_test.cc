@@ -12,8 +12,8 @@
 namespace xlad::simulate {
 namespace {
 
-// A loop of `trips` iterations. `body` computes `next`, the next value of the carried array s, from s, from w, which is
-// the same in all iterations, and from x, the slice of xs that belongs to this iteration.
+// A loop of `trips` iterations. `body` computes `next`, the next value of the carried array s, from s, w and x. The
+// array w is the same in all iterations, and x is the slice of xs that belongs to this iteration.
 std::string Loop(int64_t trips, const std::string& body) {
   return absl::StrCat(R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["dp"=1]>}}
 body {

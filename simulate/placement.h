@@ -1,4 +1,4 @@
-// Placements: a placement maps the axes of a mesh to dimensions of the torus, and thereby each device to a chip of a
+// Placements: a placement maps the axes of a mesh to dimensions of the torus, and so maps each device to a chip of a
 // slice.
 //
 // An axis occupies one or more segments. On the slice v5p-16x20x28, the mesh dp=2240,tp=4 can be placed as

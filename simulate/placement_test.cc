@@ -86,7 +86,7 @@ TEST(Placement, AssignmentsRestrictTheDimensions) {
   ASSERT_EQ(on_z.size(), 1u);
   EXPECT_EQ(on_z[0].ToString(mesh, slice), "tp=z4,dp=xyz7");
   EXPECT_EQ(on_z[0].ChipOf(1, mesh, slice), (std::vector<int>{0, 0, 1}));
-  // If dp is minor to tp on dimension z, the devices of a tp group are 7 chips apart.
+  // If dp is inner to tp on dimension z, the devices of a tp group are 7 chips apart.
   EXPECT_EQ((*ParsePlacements("dp=xyz7,tp=z4", mesh, slice))[0].ChipOf(1, mesh, slice), (std::vector<int>{0, 0, 7}));
   EXPECT_GT(ParsePlacements("", mesh, slice)->size(), 5u);
 }

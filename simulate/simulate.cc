@@ -11,7 +11,7 @@ namespace xlad::simulate {
 namespace {
 
 // Passes that a prediction does not need. The first one proves a property that does not affect the time. The second one
-// replaces convolutions, and the third one attention, by ops of a library for CPUs.
+// replaces convolutions with ops of a library for CPUs, and the third one does the same for attention.
 const std::set<std::string>& OmittedPasses() {
   static const auto* const names =
       new std::set<std::string>{"check-uniform-conditions", "lower-convolutions", "fuse-attention"};

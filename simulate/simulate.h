@@ -4,7 +4,8 @@
 //   program -> PrepareProgram: propagate, partition, passes, buffers (once for each mesh)
 //           -> Predict: placement on the torus, times of collectives and kernels (once for each slice)
 //
-// docs/reference/simulate.md has the model and docs/decisions its assumptions. All functions are pure and thread-safe.
+// docs/reference/simulate.md describes the model, and docs/decisions its assumptions. All functions are pure and
+// thread-safe.
 #pragma once
 
 #include <memory>

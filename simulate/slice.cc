@@ -113,7 +113,7 @@ absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional
   if (slice.chip.dcn_bytes_per_s == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "found topology \"", topology, "\" of ", slices, " slices, expected one slice, because the file of ", "chip ",
-        slice.chip.name, " has no table [dcn]; --chip takes a file that has it"));
+        slice.chip.name, " has no table [dcn]; pass a chip file with this table as --chip"));
   }
   slice.grid.push_back(slices);
   return slice;

@@ -25,8 +25,8 @@ bool HasOneUser(const Instruction& instruction) {
   return instruction.users().size() == 1 && &instruction != instruction.parent()->root();
 }
 
-// The product whose result is an input of `user` in registers, before it is written (output fusion), or null if there
-// is none. The product has no other user, and `user` has a result with the same number of elements.
+// The product that is fused into `user` (output fusion), which takes its result from registers before it is written.
+// Null if there is none. The product has no other user, and `user` has a result with the same number of elements.
 const Instruction* AbsorbedBy(const Instruction& user) {
   if (user.opcode() != Opcode::kFusion && !hlo::IsElementwise(user.opcode())) return nullptr;
   int64_t elements = 0;

@@ -3,9 +3,9 @@
 // Kernels run one after the other on the cores of the chip. Inside a kernel, DMA overlaps with computation, so a kernel
 // takes the longest of its matrix, vector and memory times. Values that fit stay in VMEM (residency.h). The next kernel
 // is the first one in program order whose operands are ready. A collective starts as soon as its operands are ready and
-// no other collective uses its dimensions of the torus, and overlaps with all kernels that do not need it. A loop takes
-// the time of one iteration times its trip count, but iterations that consist only of kernels overlap as far as units
-// and carried values allow (pipelining.h). A conditional takes the time of its longest branch.
+// no other collective uses its dimensions of the torus, and overlaps with all kernels that do not use its result. A
+// loop takes the time of one iteration times its trip count, but iterations that consist only of kernels overlap as far
+// as units and carried values allow (pipelining.h). A conditional takes the time of its longest branch.
 #pragma once
 
 #include <string>

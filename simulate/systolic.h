@@ -37,10 +37,10 @@ double MxuUs(const MatrixProduct& product, const machine::Chip& chip);
 struct OperandBytes {
   double lhs = 0, rhs = 0;
 };
-// The bytes that the product reads from HBM for each operand. `sizes` are the bytes of the operands. Each operand is
-// read once if one of them fits into half of VMEM (if there is a batch: its part for one product). Otherwise the
-// product is computed in square blocks of f32 that fit. The lhs is read once for each column of blocks, and the rhs
-// once for each row of blocks.
+// The bytes that the product reads from HBM for each operand. `sizes` are the bytes of the operands. If one of them (in
+// a batch, its part for one product) fits into half of VMEM, each operand is read once. Otherwise the product is
+// computed in square blocks of f32 that fit into half of VMEM. The lhs is read once for each column of blocks, and the
+// rhs once for each row of blocks.
 OperandBytes ReadBytes(const MatrixProduct& product, const OperandBytes& sizes, const machine::Chip& chip);
 
 }  // namespace xlad::simulate

@@ -38,8 +38,8 @@ absl::StatusOr<ProgramCollective> ReadCollective(const Instruction& instruction,
                                 [&](const KindRow& r) { return r.opcode == instruction.opcode(); });
   if (row == std::end(kKinds)) {
     return absl::UnimplementedError(absl::StrCat(
-        compiler::Describe(instruction), ": found a collective without a simulation, expected all-reduce, all-gather, ",
-        "reduce-scatter, all-to-all, collective-permute or collective-broadcast"));
+        compiler::Describe(instruction), ": found a collective that cannot be simulated, expected all-reduce, ",
+        "all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute or collective-broadcast"));
   }
   collective.kind = row->kind;
   int64_t operands = 0;
@@ -79,7 +79,7 @@ absl::Status Collect(const hlo::Computation& computation, double trips, int64_t 
   return absl::OkStatus();
 }
 
-// The bound of a permutation: its bytes on one link, and the mean distance of its pairs.
+// An estimate of the time of a permutation, from the mean distance of its pairs.
 double PermuteBoundUs(const ProgramCollective& collective, const Placement& placement, const sharding::Mesh& mesh,
                       const Slice& slice) {
   double hops = 0, across = 0;
