@@ -28,8 +28,8 @@ struct ScheduleLink {
   int64_t sent = 0;  // The number of messages sent in earlier runs.
 };
 
-// Where a run stores the index of the operation that is waiting, and the device that it waits for (-1 if the run does
-// not wait).
+// The addresses to which a run writes the index of the operation that is waiting, and the device that it waits for (-1
+// if the run does not wait).
 struct ShownWait {
   std::atomic<uint32_t>* operation = nullptr;  // Both pointers may be null.
   std::atomic<int32_t>* waits_for = nullptr;

@@ -6,9 +6,9 @@
 
 namespace xlad::collectives {
 
-// Of n ranks, m take part ("members"), where m is the largest power of two that is at most n. Each of the first n - m
-// members also represents the rank at the next position: positions 2i and 2i + 1 with i < n - m belong to member i, and
-// position p >= 2 (n - m) belongs to member p - (n - m).
+// Let n be the number of ranks, and m the largest power of two that is at most n. The algorithm runs on m of the ranks,
+// the members. Each of the first n - m members also represents the rank at the next position: positions 2i and 2i + 1
+// with i < n - m belong to member i, and position p >= 2 (n - m) belongs to member p - (n - m).
 class Fold {
  public:
   Fold(int ranks, int position) : position_(position) {

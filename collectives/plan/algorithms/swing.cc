@@ -33,7 +33,7 @@ std::vector<std::vector<int>> PeersOf(const std::vector<int>& grid) {
 }
 
 // Returns the exchanges of one member. In each exchange, a member keeps the half for the group of members that its
-// later exchanges can reach. Of the two groups, the one with the smallest member keeps the lower half.
+// later exchanges can reach. The group that contains the smallest member of the two groups keeps the lower half.
 std::vector<HalfExchange> ExchangesOf(const std::vector<std::vector<int>>& peers, int member) {
   std::vector<int> smallest(peers.empty() ? 1 : peers[0].size());
   for (size_t m = 0; m < smallest.size(); ++m) smallest[m] = static_cast<int>(m);

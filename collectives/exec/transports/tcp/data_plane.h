@@ -24,8 +24,8 @@ class DataPlane {
   // loopback address: this listener is for tools and tests whose processes are all on this machine. A worker daemon has
   // a listener of its own, worker/peer_acceptor.h, which limits the resources that unknown clients can occupy.
   static absl::StatusOr<std::unique_ptr<DataPlane>> Listen(Network* network, const std::string& address);
-  // Like Listen, but for any address. The fabrics must have a key, and this address as their `data_address`. They then
-  // encrypt and authenticate all connections.
+  // Like Listen, but accepts any address. The fabrics must have a key, and this address as their `data_address`. They
+  // then encrypt and authenticate all connections.
   static absl::StatusOr<std::unique_ptr<DataPlane>> ListenForSecured(Network* network, const std::string& address);
   static std::unique_ptr<DataPlane> WithoutListener();
   ~DataPlane();
