@@ -34,7 +34,7 @@ struct AxisPlacement {
 struct Placement {
   std::vector<AxisPlacement> axes;  // Innermost first, without axes of size 1.
 
-  // The coordinates of the chip of a device.
+  // The coordinates of the chip on which `device` runs.
   std::vector<int> ChipOf(int64_t device, const sharding::Mesh& mesh, const Slice& slice) const;
   std::string ToString(const sharding::Mesh& mesh,
                        const Slice& slice) const;  // "tp=x4,dp=x4yz". ParsePlacements reads it.

@@ -182,10 +182,9 @@ absl::Status ScheduledCommunicator::CompareHashes(const std::vector<int>& peers,
     if (!theirs.empty()) std::memcpy(theirs.data(), message.pieces[0].data(), theirs.size() * sizeof(uint64_t));
     XLAD_RETURN_IF_ERROR(link->Release());
     if (message.bytes != std::ssize(payload)) {
-      return absl::FailedPreconditionError(absl::StrCat("device ", options_.device, " has ", own.size(),
-                                                        " collectives, expected the number on ",
-                                                        options_.transport->Describe(peer), ", ", message.bytes / 8,
-                                                        "; run the same program on all devices"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "device ", options_.device, " has ", own.size(), " collectives, expected the number on ",
+          options_.transport->Describe(peer), ", ", message.bytes / 8, "; run the same program on all devices"));
     }
     for (size_t i = 0; i < own.size(); ++i) {
       if (own[i] != theirs[i]) return Difference(i, theirs[i], both);

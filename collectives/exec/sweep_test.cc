@@ -140,7 +140,7 @@ uint64_t ElementAt(const std::vector<std::byte>& buffer, int64_t width, int64_t 
   return bits;
 }
 
-// The elements of the ranks of one type.
+// By rank: elements of one type.
 using Elements = std::vector<std::vector<std::byte>>;
 
 // Random bits, which include infinities, NaNs, subnormal numbers and both zeros. Every second element has a moderate

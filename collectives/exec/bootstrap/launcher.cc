@@ -19,8 +19,8 @@ namespace {
 
 using Names = std::vector<const char*>;  // Alternative names of one variable: the first one that is set is used.
 
-// How close a launcher is to the process, closest first. If two launchers disagree, the other one started the closer
-// one, which is therefore used.
+// How close a launcher is to the process, closest first. If two launchers disagree, the closer one is used, because the
+// other one started it.
 enum Level {
   kByHand,    // XLAD_RANK is set by xlad itself or by the user.
   kAgent,     // torchrun, which may itself be started by mpirun or in an allocation.

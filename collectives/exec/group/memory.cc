@@ -28,8 +28,8 @@ absl::StatusOr<std::byte*> GroupMemory::Allocate(int64_t bytes) {
   uint32_t window = 0;
   while (own_.count(window) > 0) ++window;
   if (window >= RankBlock::kWindows) {
-    return absl::ResourceExhaustedError(absl::StrCat("found ", RankBlock::kWindows,
-                                                     " allocations of this rank, which is the maximum; free one"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("found ", RankBlock::kWindows, " allocations of this rank, which is the maximum; free one"));
   }
   XLAD_ASSIGN_OR_RETURN(auto segment, SharedSegment::Create(static_cast<size_t>(kDataStart + bytes)));
   SharedWindow& shared = control_->rank(rank_).windows[window];

@@ -7,9 +7,9 @@
 namespace xlad::collectives {
 namespace {
 
-// In one round, every rank reads the data of all others; in two rounds, it reads only its own part of them. If there
-// are more ranks than cores, each round switches processes on every core. One round ("one shot") is then faster up to a
-// larger size.
+// In one round ("one shot"), every rank reads all data of the other ranks. In two rounds it reads less: its own part of
+// their data, and then the results of the other parts. If there are more ranks than cores, each round switches
+// processes on every core. One shot is then faster up to a larger size.
 constexpr int64_t kOneShotBytesWithOwnCore = 16 << 10;
 constexpr int64_t kOneShotBytesWithSharedCore = 32 << 10;
 // For an AllGather, slots read as many bytes as one shot. If each rank has a core of its own, one shot is therefore
@@ -18,8 +18,8 @@ constexpr int64_t kOneShotBytesOfAllGather = 2 << 10;
 // Below this size, an operation on registered buffers is slower than one shot: it has two rounds, whereas one shot has
 // one round and copies.
 constexpr int64_t kWindowBytes = 16 << 10;
-// The number of bytes that a rank copies into a slot per round. They are enough to hide the cost of the round, and fit
-// into the second-level cache.
+// The number of bytes that a rank copies into a slot per round. Copying them takes much longer than waiting for the
+// other ranks, and they fit into the second-level cache.
 constexpr int64_t kSlotBytesWithOwnCore = 128 << 10;
 constexpr int64_t kSlotBytesWithSharedCore = 512 << 10;
 

@@ -23,8 +23,8 @@ constexpr int64_t kPage = 4096;
 // Freed ranges of at least this size are returned to the system.
 constexpr int64_t kGivenBackBytes = 1 << 20;
 
-// The arena reserves only address space; a page takes memory when it is first used. RLIMIT_DATA does not count shared
-// memory, so the size of the arena is limited to it here.
+// The arena reserves only address space; a page takes memory when it is first used. The system does not count shared
+// memory against RLIMIT_DATA, so this function applies the limit.
 int64_t ArenaBytes() {
   int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * kPage;
   rlimit limit{};

@@ -43,7 +43,7 @@ struct Operand {
 
 Result FirstError(Result a, Result b) { return a != kSuccess && a != kInProgress ? a : b; }
 
-// The size of the part that rank `from` has for rank `to` (AllToAll), or of part `to` of the other kinds.
+// The size in elements of the part that rank `from` sends to rank `to` (AllToAll), or of part `to` (other kinds).
 int64_t PartOf(const Operand& x, int from, int to) {
   const int64_t n = x.spec.ranks;
   if (x.spec.kind == CollectiveKind::kAllToAll) {

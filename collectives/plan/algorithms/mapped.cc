@@ -16,8 +16,8 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Returns part i of n of `all`. Boundaries are at multiples of `align` elements from the start of `all`, so two ranks
-// do not write to the same cache line. Later parts may be empty.
+// Splits `all` into n parts and returns part i. Boundaries are at multiples of `align` elements from the start of
+// `all`, so two ranks do not write to the same cache line. Later parts may be empty.
 Range AlignedPart(Range all, int64_t n, int64_t i, int64_t align) {
   const int64_t step = (all.size() + n * align - 1) / (n * align) * align;
   return {std::min(all.end, all.begin + i * step), std::min(all.end, all.begin + (i + 1) * step)};

@@ -126,8 +126,8 @@ int Initialize(Mpi* mpi, xlad_transport_error* error) {
 
 int Open(const xlad_transport_options* options, xlad_transport_engine** engine, xlad_transport_error* error) {
   if (options->device >= 1 << kDeviceBits) {
-    return Fail(XLAD_TRANSPORT_UNSUPPORTED, "found a device above 1023, expected 0 to 1023: tags have 10 bits for it",
-                error);
+    return Fail(XLAD_TRANSPORT_UNSUPPORTED,
+                "found a device above 1023, expected 0 to 1023, because tags have 10 bits for a device", error);
   }
   Mpi& mpi = TheMpi();
   const std::lock_guard<std::mutex> lock(mpi.mutex);

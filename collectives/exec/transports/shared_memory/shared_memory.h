@@ -77,9 +77,9 @@ class SharedPipe {
   // Writes as many bytes as there is room for, and returns their number.
   absl::StatusOr<size_t> Write(absl::Span<const std::byte> bytes);
   absl::StatusOr<size_t> Room() const;
-  // While `wanted` is true, the other side notifies this side whenever it has read bytes, so that there is room again.
+  // While `wanted` is true, the other side notifies this side whenever it has read bytes and so has made room.
   void WantRoom(bool wanted);
-  // Reads as many bytes as there are, up to the size of `bytes`, and returns their number.
+  // Reads the available bytes, at most bytes.size(), and returns their number.
   absl::StatusOr<size_t> Read(absl::Span<std::byte> bytes);
   absl::StatusOr<size_t> Readable() const;
   // Wakes the other side's device.

@@ -24,7 +24,7 @@ constexpr std::chrono::microseconds kPollEndEvery{100};
 // The field for the segment is the address of the engine in hexadecimal. A block with the other engine's address
 // follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
-// After an abort, the interval at which connections are tested for whether they can be closed.
+// How often the fabric tests, after an abort, whether connections can be closed.
 constexpr std::chrono::milliseconds kPollFarewellEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
 
@@ -206,9 +206,9 @@ absl::Status TcpFabric::CheckPaths(const PeerHello& hello) const {
   const auto text = [](const std::string& plugin) {
     return plugin.empty() ? "without a plugin" : absl::StrCat("by ", plugin);
   };
-  return absl::FailedPreconditionError(
-      absl::StrCat("worker ", options_.worker_id, " sends messages ", text(Plugin()), ", worker ", hello.worker_id(),
-                   " ", text(PluginOf(hello)), "; start all workers with the same --transport"));
+  return absl::FailedPreconditionError(absl::StrCat("worker ", options_.worker_id, " sends messages ", text(Plugin()),
+                                                    ", worker ", hello.worker_id(), " ", text(PluginOf(hello)),
+                                                    "; start all workers with the same --transport"));
 }
 
 absl::Status TcpFabric::CheckShared(const SharedPipe* pipe, const std::string& peer) const {
