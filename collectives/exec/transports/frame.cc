@@ -52,9 +52,9 @@ absl::StatusOr<std::string> ReadBlock(Connection* connection) {
   uint32_t size = 0;
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(&size), sizeof size)));
   if (size > kMaxBlockBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a hello of ", size,
+    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a message of ", size,
                                                    " bytes, expected at most ", kMaxBlockBytes,
-                                                   "; the peer is not a worker"));
+                                                   "; the peer may not be a worker"));
   }
   std::string block(size, '\0');
   XLAD_RETURN_IF_ERROR(ReadFully(connection, absl::MakeSpan(reinterpret_cast<std::byte*>(block.data()), size)));
