@@ -21,7 +21,7 @@
 
 namespace xlad::runtime {
 
-// What all tasks of a worker share. Every object here must outlive the tasks.
+// The objects and settings that all tasks of a worker share. Every object here must outlive the tasks.
 struct WorkerEnvironment {
   // One device of each kind and model; each runs any number of logical shards.
   std::vector<Device*> devices;
@@ -32,8 +32,8 @@ struct WorkerEnvironment {
   uint64_t incarnation = 0;
   // The longest time that one operation of a collective may take before the task fails, or 0 if there is no limit.
   int64_t progress_limit_ms = 0;
-  // The number of cores that each device may keep busy, which its shards divide (ExecutableLaunch::shards_per_device).
-  // If it is 0, the shards of this process divide the machine's cores equally.
+  // The number of cores that one device may keep busy. Its shards divide them equally
+  // (ExecutableLaunch::shards_per_device). If it is 0, all shards of this process divide the machine's cores equally.
   int threads_of_each = 0;
   collectives::TransportChoice transport;
   // If set, a thread of the attempt calls this function about every 100 ms while the machines of some peers do not
@@ -43,7 +43,7 @@ struct WorkerEnvironment {
 
 // The connections of an attempt and up to two threads. If there is a progress limit, one thread raises the attempt's
 // abort signal when a collective exceeds it. If `on_silence` is set and there are other workers, another thread looks
-// for peers whose machines are silent. A program reuses the connections that exist already.
+// for peers whose machines are silent. Programs of the attempt reuse existing connections.
 //
 // Thread-safe.
 class AttemptFabric {

@@ -64,7 +64,7 @@ BatchReader::BatchReader(std::shared_ptr<storage::TensorSource> source, BatchPla
       std::clamp<int64_t>(kGroupBytes / batch_bytes, 1, std::min(plan_.batch_count, kMaxBatchesPerGroup));
   groups_ahead_ = std::max<int64_t>(2, kAheadBytes / (batch_bytes * batches_per_group_));
   keep_ = used <= kKeepBytes / batch_bytes;
-  if (plan_.open_batch) {  // A step can use a batch before the next one has arrived.
+  if (plan_.open_batch) {  // One batch per group: a step can use a batch before the next batch has arrived.
     batches_per_group_ = 1;
     groups_ahead_ = kStreamedAhead;
     keep_ = false;

@@ -1,9 +1,10 @@
 // Reads the batches of a task's data ahead of its steps, on a separate thread, so that steps rarely wait for the store.
 //
-// Batches are read in groups of consecutive batches, of at most about kGroupBytes each unless one batch is larger. If
-// the devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise only a few
-// groups are in memory at a time: the group of the slowest device's step and the next ones. If each batch is opened
-// separately (BatchPlan::open_batch), a group is one batch, and groups are not kept.
+// Consecutive batches are read in groups. A group has at most kGroupBytes unless a single batch is larger. If the
+// devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise, at most
+// kAheadBytes of groups are in memory at a time (but at least two groups): the group of the slowest device's step and
+// the next ones. If each batch is opened separately (BatchPlan::open_batch), a group is one batch, and groups are not
+// kept.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,7 @@
 
 namespace xlad::runtime {
 
-// A parameter that gets the rows of a batch.
+// A parameter that receives the rows of each batch.
 struct BatchInput {
   std::string tensor;
   tensor::Shape global;            // The shape of one batch; its rows are dimension 0.
@@ -37,8 +38,8 @@ struct BatchPlan {
   int64_t first_step = 0;
   int64_t end_step = 0;
   int devices = 0;
-  // Opens the tensors of one batch, and may wait until the batch has arrived. If null, the source that Start gets has
-  // all batches.
+  // Opens the tensors of one batch, and may wait until the batch has arrived. If null, the source passed to Start has
+  // the tensors of all batches.
   std::function<absl::StatusOr<std::shared_ptr<storage::TensorSource>>(int64_t batch)> open_batch;
 };
 
@@ -49,8 +50,9 @@ class BatchReader {
   static constexpr int64_t kAheadBytes = 64 << 20;
   static constexpr int64_t kKeepBytes = 256 << 20;
 
-  // InvalidArgument if the plan has no batches or the source does not have the rows that it needs. `source` is null if
-  // the plan has `open_batch`. `abort` must outlive the reader; after it has been raised, calls return its status.
+  // InvalidArgument if the plan has no batches or the source does not have the rows that the plan needs. `source` is
+  // null if the plan has `open_batch`. `abort` must outlive the reader; after it has been raised, calls return its
+  // status.
   static absl::StatusOr<std::unique_ptr<BatchReader>> Start(std::shared_ptr<storage::TensorSource> source,
                                                             BatchPlan plan, collectives::AbortSignal* abort);
   ~BatchReader();

@@ -48,8 +48,9 @@ class CheckpointWriter {
     // Called on the writer's thread when the shard is stored.
     std::function<void(int64_t step, const CheckpointShard& shard)> written;
     // Called on the writer's thread after each failed attempt to store a shard. Returns false if the shard must be
-    // stored, because it is that of the last state or of a stop; a stop may be requested, or replaced, at any time. If
-    // it returns true, the shard is given up, and the devices may save the state before `step` again.
+    // stored because it belongs to the last state or to the state at a stop. The answer can change, because a stop may
+    // be requested or replaced at any time. If it returns true, the writer drops the shard, and the devices may save
+    // the state before `step` again.
     std::function<bool(int64_t step)> give_up;
     // Called on the writer's thread after each failed attempt to store the shard, unless the writer is being stopped.
     std::function<void(int64_t step, const absl::Status& error, bool must)> failed;

@@ -100,7 +100,7 @@ absl::Status ConnectedExecutable::CheckSameCollectives(const Executable& other) 
   }
   if (are_same) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("executable '", other.name(), "' for ", DeviceName(other.target()),
-                                                 ": found other collectives than in the executable for ",
+                                                 ": found collectives that differ from those of the executable for ",
                                                  DeviceName(first.target()), ", expected the same program"));
 }
 
@@ -177,7 +177,7 @@ absl::Status ConnectedExecutable::ReplaceCode(StoredExecutable stored) {
   stored.bytes = std::string();  // Frees the memory of the constants in it.
   const Code& now = codes_[0];
   XLAD_RETURN_IF_ERROR(CheckOnlyCodeDiffers(now.loaded->executable(), next));
-  // The shards keep their buffers, with the constants that are already there.
+  // The shards keep their buffers, which have the constants.
   for (Allocation& allocation : *next.mutable_allocations()) allocation.clear_blob();
   Code& code = replacement_code_;
   code.device = now.device;

@@ -44,9 +44,9 @@ class ConnectedExecutable {
   ~ConnectedExecutable();
   // Loads the code of each executable on the device that its target names, or on the first device if the target has no
   // kind. Does not open connections. `executables` must not be empty. DataLoss if the bytes of an executable do not
-  // have its digest or cannot be parsed. InvalidArgument if it is inconsistent, if this worker does not have its
-  // device, if two executables have different collectives, or if `launch` names a position or an executable that does
-  // not exist. `environment` and `abort` must outlive the object.
+  // have its digest or cannot be parsed. InvalidArgument if an executable is inconsistent, if this worker does not have
+  // its device, if two executables have different collectives, or if `launch` names a position or an executable that
+  // does not exist. `environment` and `abort` must outlive the object.
   static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(absl::Span<const StoredExecutable> executables,
                                                                    const ExecutableLaunch& launch,
                                                                    const WorkerEnvironment& environment,
@@ -65,17 +65,18 @@ class ConnectedExecutable {
   // The same as above, but also records the step if `tracer` is not null.
   absl::Status Run(int index, int64_t step, StepTracer* tracer);
 
-  // Loads an executable that has the same program as the one that all shards run, but other code for its kernels. Each
-  // shard runs the new code from its next step on. Steps may run in the meantime. Must be called after Prepare of all
-  // shards, and at most once. FailedPrecondition if the shards run several executables, InvalidArgument with the first
-  // difference if anything but the code differs, and the errors of Load. After an error, the shards keep their code.
+  // Loads an executable of the program that all shards run, with other code for its kernels. Each shard runs the new
+  // code from its next step on. Steps may run during the call. Must be called after Prepare of all shards, and not
+  // again after it has succeeded. FailedPrecondition if the shards run several executables, InvalidArgument with the
+  // first difference if anything but the code differs, and the errors of Load. After an error, the shards keep their
+  // code.
   absl::Status ReplaceCode(StoredExecutable stored);
   // Whether the last step of the shard ran quickly compiled code (Executable.quick).
   bool RanQuickCode(int index) const { return shards_[index]->code->loaded->executable().quick(); }
 
   // Starts measuring the time of each part of a step. Must not be called while a step is running.
   void MeasureSteps(const Clock* clock);
-  // The times of a shard since the call of MeasureSteps, which must have been made.
+  // The times of a shard's steps since MeasureSteps, which must have been called.
   const StepTimes& times(int index) const { return times_[index]; }
 
   // The executable of a shard.
@@ -105,7 +106,7 @@ class ConnectedExecutable {
       if (stream != nullptr) stream->Synchronize().IgnoreError();
     }
     const Code* code = nullptr;  // The code that the launcher runs.
-    bool keeps_code = false;     // Whether the shard cannot use replacement_.
+    bool keeps_code = false;     // Whether the shard has failed to use replacement_.
     std::unique_ptr<Stream> stream;
     std::unique_ptr<DeviceBuffers> buffers;
     std::unique_ptr<DeviceMemory> scratch;

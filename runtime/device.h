@@ -97,7 +97,7 @@ class LoadedExecutable {
 class Device {
  public:
   virtual ~Device() = default;
-  // "KIND" or "KIND:MODEL", as DeviceName (proto/device_name.h) writes the target of its executables.
+  // "KIND" or "KIND:MODEL". The same as DeviceName (proto/device_name.h) of the target of its executables.
   virtual std::string Name() const = 0;
   // ResourceExhausted if there is not enough memory or `bytes` is negative, InvalidArgument if the device does not have
   // the kind of memory. The contents are undefined.

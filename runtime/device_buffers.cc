@@ -40,8 +40,8 @@ absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
 }
 
 // Completes the permutation. takes[a]: allocation a has been assigned the block of another allocation; is_taken[a]: the
-// block of a has been assigned to another allocation. The assignments form chains. The block of the allocation at the
-// beginning of a chain is taken, and this allocation has no block yet. It receives the block at the end of the chain.
+// block of a has been assigned to another allocation. The assignments form chains. The allocation at the beginning of a
+// chain has no block yet, because its own block is taken. It receives the block at the end of the chain.
 void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken, const std::vector<bool>& takes) {
   const int n = static_cast<int>(block_from->size());
   std::vector<int> taker(n, -1);
@@ -111,7 +111,7 @@ std::string DescribeNeed(const Executable& executable, int allocation) {
       largest.instruction.empty()
           ? ""
           : absl::StrCat(" for ", largest.instruction, line, ", step ", largest.step, " of ", executable.steps_size(),
-                         " of the program, whose buffer has ", largest.bytes, " of them"),
+                         " of the program, whose buffer has ", largest.bytes, " of these bytes"),
       "; the program needs ", all, " bytes per device, of which ", before, " are allocated",
       "; use a smaller batch, more devices, or workers with more memory");
 }
@@ -155,8 +155,8 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
     if (plan.block_from[copy.from.allocation] != copy.from.allocation ||
         plan.block_from[copy.to.allocation] != copy.to.allocation) {
       return absl::UnimplementedError(
-          "found a result that is copied to its parameter and shares memory with one that is exchanged with its "
-          "parameter, expected results in different allocations");
+          "found two results in one allocation, of which one must be copied to its parameter and the other exchanged "
+          "with its parameter; expected them in different allocations");
     }
   }
   for (int p = 0; p < spec.parameters_size(); ++p) {

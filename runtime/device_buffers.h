@@ -49,7 +49,7 @@ class MemorySource {
   collectives::HostMemory* shared_;
 };
 
-// All work is enqueued on the stream that Allocate was given. Used by one thread at a time.
+// All work is enqueued on the stream passed to Allocate. Used by one thread at a time.
 class DeviceBuffers {
  public:
   // `constants` has the address of every CONSTANT allocation, and null for the others (see MakeConstants). `stream`

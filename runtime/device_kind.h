@@ -27,8 +27,8 @@ struct DeviceKind {
   Target (*target)(const std::string& model);
   // Makes a device, which runs any number of logical shards.
   absl::StatusOr<std::unique_ptr<Device>> (*make)(const std::string& model);
-  // Completes a MODEL that is not one of `models`, such as the path of a file that describes one; its result is an
-  // argument for `target` and `make`. Null if there are no other models. Errors say what was found and what is
+  // Resolves a MODEL that is not one of `models`, such as the path of a file that describes a model. The result is an
+  // argument for `target` and `make`. Null if the kind has no other models. Errors say what was found and what is
   // expected.
   absl::StatusOr<std::string> (*read_model)(const std::string& text) = nullptr;
   // Which optional libraries its devices use on this machine, for `xlad version`. Null if there are none. Called only

@@ -1,4 +1,4 @@
-// Requests for devices, as written in the flag --device.
+// Tests requests for devices, which the flag --device has as text.
 #include "runtime/device_kind.h"
 
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 
 namespace xlad::runtime {
 
-// The environment variable that limits the number: 1 to 65535.
+// The environment variable that limits this number. Its values are 1 to 65535.
 inline constexpr char kThreadsVariable[] = "XLAD_THREADS";
 
 // The minimum of UsableThreads (base/cores.h) and XLAD_THREADS. Computed once. An invalid XLAD_THREADS is logged and

@@ -42,9 +42,9 @@ class StepWaiter final : public TaskListener {
   void OnFinished(const RunReport& report) override;
   void OnFailed(int64_t step, const collectives::Failure& failure) override;
 
-  // Returns when this number of steps has been reported, or when the task fails, with its error.
+  // Waits until this number of steps has been reported. If the task fails first, returns its error.
   absl::Status WaitForStep(int64_t steps);
-  // Returns when the task has run all its steps, or when it fails, with its error.
+  // Waits until the task has run all its steps. If the task fails first, returns its error.
   absl::Status WaitForEnd();
 
  private:

@@ -40,10 +40,11 @@ TEST(MixedTask, ExecutablesOfAnotherProgramAreRefused) {
   Executable other = MakeOtherExecutable();
   other.mutable_collectives(0)->set_counts(0, 2);
   EXPECT_THAT(failure(other),
-              HasSubstr("found other collectives than in the executable for other, expected the same program"));
+              HasSubstr("found collectives that differ from those of the executable for other, expected the same "
+                        "program"));
   other = MakeOtherExecutable();
   other.mutable_parameters(1)->mutable_boxes()->SwapElements(0, 1);
-  EXPECT_THAT(failure(other), HasSubstr("(\"v\") divided in another way"));
+  EXPECT_THAT(failure(other), HasSubstr("(\"v\") divided differently than in"));
   other = MakeOtherExecutable();
   other.mutable_target()->set_device_kind("third");
   EXPECT_THAT(failure(other), HasSubstr("found a target of kind third, expected one of this worker's: test, other"));

@@ -1,4 +1,4 @@
-// Complete sessions with four devices on one to three workers. All values of the program can be predicted.
+// Complete sessions with four devices on one to three workers. The program's values can all be predicted.
 #include "runtime/session_executor.h"
 
 #include <gmock/gmock.h>
@@ -268,7 +268,7 @@ TEST(SessionExecutor, TwoProgramsShareArrays) {
   world.Call(2, {3, 4}, {5, 6});  // In another layout, the shards are read from the store.
   EXPECT_EQ(world.Fetch(6, 2), Scalar(7 + 4 * 56));
   EXPECT_EQ(world.Fetch(5, 1), Vector(std::vector<float>(7, 8 + 4 * 56)));
-  EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated stays as it is";
+  EXPECT_EQ(world.Fetch(2, 2), Scalar(0)) << "an argument that is not donated is unchanged";
 }
 
 // Results stay in the memory of their programs until the next call of the program. Clients must get the same values as

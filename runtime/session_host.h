@@ -60,8 +60,9 @@ class SessionHost {
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);
   // Counts the bytes of an upload until the result is destroyed. The result must not outlive the host.
   absl::StatusOr<std::unique_ptr<UploadCount>> BeginUpload(int64_t bytes);
-  // Waits while too many commands are pending, or while there is no room for whole arrays that the call needs and
-  // pending commands may make room. ResourceExhausted if there is no room and no command is pending.
+  // Waits while too many commands are pending. If the whole arrays that the call needs exceed
+  // SessionLimits::host_bytes, waits for pending commands, which may free memory. ResourceExhausted if the limit is
+  // exceeded and no command is pending.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);
   // Waits until the array has been computed.
   absl::StatusOr<std::shared_ptr<const tensor::Array>> GetArray(int64_t array);

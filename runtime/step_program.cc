@@ -90,7 +90,7 @@ class Preparer {
         return If(step.if_(), depth, node);
       default:
         return absl::InvalidArgumentError(
-            "found a step of an unknown kind: the executable is of a later version than this worker");
+            "found a step of an unknown kind: the executable was compiled by a later version than this worker's");
     }
   }
 
@@ -354,7 +354,7 @@ class Runner {
 
   const StepEnvironment& environment_;
   bool named_ = false;
-  std::map<int, int64_t> started_;  // For each request, the communicator's number.
+  std::map<int, int64_t> started_;  // For each request, the number that the communicator returned.
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ using tensor::AtOrigin;
 using tensor::Box;
 using tensor::Shape;
 
-// The maximum amount of state in host memory at a time while it is read, or one shard if that is larger.
+// The maximum number of bytes of state in host memory at a time while the state is read. A shard that is larger than
+// this is read alone.
 constexpr int64_t kMaxStateBytes = 64 << 20;
 
 // The URI of the state before the first step.
@@ -69,7 +70,7 @@ absl::Status TaskData::AddDevice(const Executable& executable) {
   if (executable.parameters_size() != std::ssize(parameters_)) {
     return absl::InvalidArgumentError(absl::StrCat("executable '", executable.name(), "': found ",
                                                    executable.parameters_size(), " parameters, expected ",
-                                                   parameters_.size(), " as in that of the other devices"));
+                                                   parameters_.size(), " as in the executable of the other devices"));
   }
   for (int p = 0; p < std::ssize(parameters_); ++p) {
     Entry& entry = parameters_[p];
@@ -77,7 +78,7 @@ absl::Status TaskData::AddDevice(const Executable& executable) {
     if (!(layout.global == entry.global) || !(layout.local == entry.local) || layout.boxes != entry.boxes) {
       return absl::InvalidArgumentError(absl::StrCat(
           "executable '", executable.name(), "': found parameter ", p, " (\"", entry.name,
-          "\") divided in another way than in the executable ", "of the other devices, expected the same program"));
+          "\") divided differently than in the executable ", "of the other devices, expected the same program"));
     }
     entry.slices.push_back(layout.slice);
   }

@@ -262,7 +262,7 @@ void TaskExecutor::ReplaceCode(const std::string& executable_digest) {
   const bool is_ready = ready_devices_ == static_cast<int>(devices_.size());
   if (!may_replace_ || !is_ready || executable_digest == launch_.executable_digest()) return;
   may_replace_ = false;
-  if (replacing_.joinable()) replacing_.join();  // It has failed and only has to return.
+  if (replacing_.joinable()) replacing_.join();  // An earlier attempt failed; its thread is ending.
   replacing_ = std::thread([this, executable_digest] {
     absl::StatusOr<std::string> bytes = environment_.store->ReadBlob(executable_digest, &stop_replacing_);
     absl::Status status = bytes.status();
@@ -271,7 +271,7 @@ void TaskExecutor::ReplaceCode(const std::string& executable_digest) {
     LogWarn("the code of the attempt cannot be replaced; its steps continue",
             {{"error", std::string(status.message())}});
     const std::lock_guard lock(replacing_mutex_);
-    may_replace_ = !stop_replacing_.raised();  // Another request tries again.
+    may_replace_ = !stop_replacing_.raised();  // A later request may try again.
   });
 }
 

@@ -49,9 +49,10 @@ class TaskExecutor {
   // longer. If the task has stopped before `step`, the stop is now reported. If the state is the last one, the task can
   // end.
   void CheckpointIsCommitted(int64_t step);
-  // Replaces the code of the kernels by that of the executable with this digest, which has the same program. It is read
-  // and loaded beside the steps, and each device runs it from its next step on. If that fails, the error is logged, and
-  // the steps continue. Ignored before the task is ready, after the first call, and if the executable already runs.
+  // Replaces the kernels' code by that of another executable of the same program, which has this digest. The executable
+  // is read and loaded while steps run, and each device runs the new code from its next step on. If this fails, the
+  // error is logged, the steps continue, and the function may be called again. A call is ignored if the task is not
+  // ready, if an earlier call is in progress or has succeeded, and if the task was launched with this executable.
   void ReplaceCode(const std::string& executable_digest);
   // Ends the task with this error, on this worker and on its peers, without waiting for the end.
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
@@ -72,8 +73,7 @@ class TaskExecutor {
   // names the value and the first tensor that is not finite in the state after the step.
   absl::Status CheckFinite(int index, const std::vector<float>& values);
   void MakeWriter();
-  // Reports to the listener that the task has stopped before `step`, when all devices have stopped and the state is
-  // committed.
+  // If all devices have stopped before `step` and the state is committed, reports this to the listener once.
   void ReportStop(int64_t step);
   // Ends ReplaceCode, and ignores later calls.
   void StopReplacing();

@@ -138,7 +138,7 @@ TEST(TaskExecutor, AMissingPeerIsAnErrorThatNamesWhatWaits) {
        {"no progress for more than 1000 ms", "because dot.1: contracting dimension 0", "(model.py:12)"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
-  // The other device of the worker may still be on the way to the collective.
+  // // The worker's other device may not have reached the collective yet.
   EXPECT_THAT(text, AnyOf(HasSubstr("device 0: all-reduce.1, step 5, rank 0 of 4"),
                           HasSubstr("device 1: all-reduce.1, step 5, rank 1 of 4")));
 }
@@ -338,8 +338,8 @@ JobSpec LongSpec() {
   return spec;
 }
 
-// The new code is requested after each of the first steps. When device 0 runs it depends on the threads, so the task
-// runs until it does, and then a few steps more.
+// The new code is requested after each of the first steps. The step in which device 0 first runs it depends on the
+// timing of threads. The task therefore runs until this step, and then a few steps more.
 TEST(TaskExecutor, NewCodeComputesTheSameStates) {
   for (const auto& placement : kPlacements) {
     for (int64_t requested = 0; requested < 6; ++requested) {

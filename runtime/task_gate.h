@@ -53,8 +53,8 @@ class TaskGate {
   // devices need not save the state before `step` or an older state, unless IsFinalState is true for it.
   void SkipSave(int device, int64_t step);
   // Called if the state before `step`, which all devices have saved, cannot be stored. Returns false if it must be
-  // stored because it is the last state, or that of a stop which has not been replaced. Otherwise the effect is that of
-  // SkipSave for each device, so that the devices save the state again if a stop before `step` is requested later.
+  // stored because it is the last state or the state at a stop that has not been replaced. Otherwise, has the effect of
+  // SkipSave for each device; if a stop before `step` is requested later, the devices save the state again.
   bool GiveUpSave(int64_t step);
   // Called when a device has finished `step`.
   void FinishStep(int device, int64_t step);
@@ -67,14 +67,15 @@ class TaskGate {
   void Lease(int64_t lease_until_step);
   // Requests a stop before `step`. Returns false if a device has begun this step. A later call replaces an earlier one,
   // and devices that have stopped for the earlier one continue. If a device has saved the state for the earlier one,
-  // all devices save it, because the part of one device is of no use and occupies the memory for the next state.
+  // all devices save it, because one device's part alone is of no use and occupies the memory that the next state
+  // needs.
   bool StopAt(int64_t step);
   // Makes the devices save the state before `step`. Returns false if a device has begun this step.
   bool CheckpointAt(int64_t step);
   // Whether all devices of this worker have stopped before `step`.
   bool IsStoppedAt(int64_t step) const;
-  // Whether the state before `step` is the last state, or that of a stop, even if the stop was replaced after a device
-  // had saved the state.
+  // Whether the state before `step` is the last state or the state at a stop. A replaced stop counts if a device had
+  // saved its state.
   bool IsFinalState(int64_t step) const;
   // Ends the task: all waiting calls return, and Begin returns kEnd from now on.
   void End();

@@ -64,7 +64,7 @@ TEST(TaskGate, ASkippedSaveIsRepeatedOnlyForAStop) {
   EXPECT_EQ(gate.Begin(1, 10), Decision::kSave);
 }
 
-// The writer of checkpoints waits until it has the parts of all devices.
+// The checkpoint writer waits until it has the parts of all devices.
 TEST(TaskGate, AReplacedStopIsSavedByAllDevicesOrNone) {
   TaskGate gate({.end_step = 10}, 2);
   gate.Lease(10);
@@ -76,7 +76,7 @@ TEST(TaskGate, AReplacedStopIsSavedByAllDevicesOrNone) {
   EXPECT_TRUE(gate.StopAt(3));
   EXPECT_EQ(gate.Begin(0, 2), Decision::kRun);
   EXPECT_EQ(gate.Begin(1, 2), Decision::kSave);
-  EXPECT_TRUE(gate.IsFinalState(2)) << "both devices save it in the same way";
+  EXPECT_TRUE(gate.IsFinalState(2)) << "both devices save it as a final state";
   EXPECT_EQ(gate.Begin(1, 2), Decision::kRun);
   for (const int device : {0, 1}) {
     EXPECT_EQ(gate.Begin(device, 3), Decision::kSave);

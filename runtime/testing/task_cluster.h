@@ -1,4 +1,4 @@
-// Complete tasks for tests: four devices on one to four workers run a small program. All its values can be predicted.
+// Complete tasks for tests: four devices on one to four workers run a small program whose values can all be predicted.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -221,7 +221,7 @@ class BlobsInMemory final : public TaskStore {
   }
   bool IsCutOff() const override { return cut_off; }
 
-  // These may be called while tasks read.
+  // // Put, Block and IsBlocked may be called while tasks read.
   void Put(const std::string& digest, const std::string& bytes) {
     std::lock_guard<std::mutex> lock(mutex);
     blobs[digest] = bytes;
@@ -380,7 +380,7 @@ class TaskCluster {
 
   ~TaskCluster() { Drop(); }
 
-  // Drops the tasks in their order. Commits end before, because the thread that makes them uses the tasks.
+  // Drops the tasks in their order. The committer is stopped first, because its thread uses the tasks.
   void Drop() {
     committer_.Stop();
     tasks.clear();

@@ -13,7 +13,7 @@
 
 namespace xlad::runtime {
 
-// The devices of a complete task or session, and ways to place them on workers: the devices of each worker.
+// The number of devices of a complete task or session, and ways to place them: each lists the devices of each worker.
 constexpr int kDevices = 4;
 inline const std::vector<std::vector<std::vector<int>>> kPlacements = {
     {{0, 1, 2, 3}}, {{0, 1}, {2, 3}}, {{3}, {1, 0}, {2}}};

@@ -11,7 +11,7 @@ namespace xlad::runtime {
 
 // c[i, j] = (add ? c[i, j] : 0) + sum over l < k of a[i, l] * b[l, j] for i < m and j < n.
 // a[i, l] is at a + i * a_row + l * a_depth. b consists of panels of `panel` columns: column j of row l is at
-// b + (j / panel) * b_panel + l * b_row + j % panel. n is a multiple of `lanes`; c has that many columns.
+// b + (j / panel) * b_panel + l * b_row + j % panel. n is a multiple of `lanes`.
 struct TileProduct {
   const float* a = nullptr;
   int64_t a_row = 0, a_depth = 0;
@@ -86,8 +86,8 @@ struct AttentionKernels {
   // These reduce exactly `count` elements. The maximum is NaN if any element is.
   float (*row_max)(const float* x, int64_t count);
   float (*row_sum)(const float* x, int64_t count);
-  // These convert the whole vectors among the `count` elements, to floats or to 0 and 1, and return the number of
-  // elements that they have converted.
+  // These convert as many of the `count` elements as fill whole vectors, to floats or to 0 and 1, and return the number
+  // of converted elements.
   int64_t (*from_bf16)(const uint16_t* x, int64_t count, float* to);
   int64_t (*from_predicates)(const uint8_t* x, int64_t count, float* to);
   // Writes `lanes` columns of `lanes` contiguous elements each, which begin at x + columns[i], as the columns of a

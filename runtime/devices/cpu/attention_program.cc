@@ -110,17 +110,19 @@ class Reader {
     sizes_.insert(sizes_.end(), program_.rows.begin(), program_.rows.end());
     sizes_.push_back(program_.columns);
     if (!Product(sizes_).has_value() || program_.columns > INT32_MAX || program_.Rows() > INT32_MAX) {
-      return Misfit("sizes out of range", "positive sizes");
+      return Misfit("sizes out of range", "positive sizes, and at most 2^31-1 rows and columns");
     }
     if (program_.block_rows < 1 || program_.block_rows > 4096) {
       return Misfit(absl::StrCat("blocks of ", program_.block_rows, " rows"), "1 to 4096");
     }
     program_.block_columns.assign(op_.block_columns().begin(), op_.block_columns().end());
     if (std::ssize(program_.block_columns) != CeilDiv(program_.Rows(), program_.block_rows)) {
-      return Misfit(absl::StrCat(program_.block_columns.size(), " numbers of columns"), "one for each block of rows");
+      return Misfit(absl::StrCat(program_.block_columns.size(), " numbers of columns"), "one per block of rows");
     }
     for (const int64_t columns : program_.block_columns) {
-      if (columns < 1 || columns > program_.columns) return Misfit("a number of columns out of range", "at most all");
+      if (columns < 1 || columns > program_.columns) {
+        return Misfit(absl::StrCat("a block of ", columns, " columns"), absl::StrCat("1 to ", program_.columns));
+      }
     }
     return absl::OkStatus();
   }
@@ -133,17 +135,17 @@ class Reader {
     const bool known = array.type == ElementType::kF32 || array.type == ElementType::kBF16 ||
                        array.type == ElementType::kS32 || array.type == ElementType::kPred;
     if (!known) return Misfit("an array of another element type", "f32, bf16, s32 or pred");
-    if (array.strides.size() != sizes_.size() + 1) return Misfit("a wrong number of strides", "one for each dimension");
+    if (array.strides.size() != sizes_.size() + 1) return Misfit("a wrong number of strides", "one per dimension");
     const std::optional<int64_t> elements =
         Product(std::vector<int64_t>(operand.shape().dims().begin(), operand.shape().dims().end()));
     int64_t last = 0;
     for (size_t d = 0; d < array.strides.size(); ++d) {
       const int64_t size = d < sizes_.size() ? sizes_[d] : std::max<int64_t>(1, width);
-      if (array.strides[d] < 0 || array.strides[d] > kMaxElements) return Misfit("a stride out of range", "a size");
-      if (size > 1 && array.strides[d] > kMaxElements / size) return Misfit("a stride out of range", "a size");
+      if (array.strides[d] < 0 || array.strides[d] > kMaxElements) return Misfit("a stride out of range", "0 to 2^40");
+      if (size > 1 && array.strides[d] > kMaxElements / size) return Misfit("a stride out of range", "0 to 2^40");
       last += (size - 1) * array.strides[d];
     }
-    if (!elements.has_value() || last >= *elements) return Misfit("strides that leave the array", "smaller ones");
+    if (!elements.has_value() || last >= *elements) return Misfit("strides beyond the array's end", "smaller ones");
     return array;
   }
 
@@ -225,8 +227,8 @@ class Reader {
 
   absl::Status ReadProduct(int v) {
     const AttentionOp::Value& value = op_.values(v);
-    if (value.operands_size() != 2 || value.inputs_size() != 0) return Misfit("a product", "two operands");
-    if (value.depth() < 1 || value.depth() > (1 << 20)) return Misfit("a number of features out of range", "a size");
+    if (value.operands_size() != 2 || value.inputs_size() != 0) return Misfit("inputs of a product", "two operands");
+    if (value.depth() < 1 || value.depth() > (1 << 20)) return Misfit("a number of features out of range", "1 to 2^20");
     for (const int k : value.operands()) {
       XLAD_RETURN_IF_ERROR(ReadArray(op_.operands(k), value.depth()).status());
       XLAD_RETURN_IF_ERROR(CheckFloat(program_.operands[k].type));
@@ -259,7 +261,7 @@ class Reader {
     if (IsFixed(v)) return absl::OkStatus();
     AttentionStep step;
     if (value.opcode() == AttentionOp::READ) {
-      if (value.operands_size() != 1) return Misfit("a read", "one operand");
+      if (value.operands_size() != 1) return Misfit("a read of several operands or none", "one operand");
       step.kind = AttentionStep::Kind::kRead;
       step.source = value.operands(0);
       step.wide = program_.operands[step.source].strides[program_.ColumnDimension()] != 0;
@@ -340,13 +342,13 @@ class Reader {
     read.slot = states_[result.value()].slot;
     const bool is_product = result.kind() != AttentionOp::Result::ROW_VALUE;
     if (is_product != states_[result.value()].wide) {
-      return Misfit("a result of the wrong kind", "products of values with columns, and values without");
+      return Misfit("a result of the wrong kind", "a product of a value with columns, or a value without columns");
     }
     if (is_product) {
       read.operand = result.operand();
       read.width = result.width();
       XLAD_RETURN_IF_ERROR(CheckNumber(read.operand, op_.operands_size(), "operand"));
-      if (read.width < 1 || read.width > (1 << 20)) return Misfit("a number of features out of range", "a size");
+      if (read.width < 1 || read.width > (1 << 20)) return Misfit("a number of features out of range", "1 to 2^20");
       XLAD_RETURN_IF_ERROR(ReadArray(op_.operands(read.operand), read.width).status());
       XLAD_RETURN_IF_ERROR(CheckFloat(program_.operands[read.operand].type));
     }

@@ -28,7 +28,7 @@ struct AttentionArray {
 // scores = left * transposed right, where left has the rows and right has the columns.
 struct AttentionProduct {
   int left = 0, right = 0;  // Indices of operands.
-  int64_t depth = 0;
+  int64_t depth = 0;  // The number of features.
   AttentionSlot slot;
 };
 
@@ -41,8 +41,8 @@ struct AttentionStep {
   int source = 0;            // For kRead, the operand. For kIndex, one of the row dimensions.
   bool wide = false;         // The result has one element for each column.
   bool round = false;        // The result is rounded to bf16.
-  // If not all columns are computed, the last computed one must be zero; otherwise the block is computed again with all
-  // columns.
+  // If only the first columns are computed, the result must be zero in the last of them. If it is not, the block is
+  // computed again with all columns.
   bool check_zero = false;
 };
 
@@ -73,7 +73,7 @@ struct AttentionProgram {
   size_t FeatureDimension() const { return batch.size() + rows.size() + 1; }
 };
 
-// InvalidArgument if numbers are out of range, types do not fit, or an array is smaller than its strides say.
+// InvalidArgument if numbers are out of range, types do not match, or strides reach beyond the end of an array.
 absl::StatusOr<AttentionProgram> ReadAttentionProgram(const AttentionOp& op);
 
 }  // namespace xlad::runtime

@@ -157,7 +157,7 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   const bool reversed = op.window(0).reversal();
   if (std::any_of(op.window().begin(), op.window().end(), [&](const auto& w) { return w.reversal() != reversed; })) {
     return absl::UnimplementedError(
-        "library op convolution: found a kernel that is reversed in some of its dimensions");
+        "library op convolution: found a kernel that is reversed in some of its dimensions, expected all or none");
   }
   int64_t window = 1, results = 1;
   for (int d = 0; d < spatial; ++d) {

@@ -49,7 +49,7 @@ absl::Status CheckBytes(int64_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat("cpu: found a range of ", bytes, " bytes, expected 0 or more"));
 }
 
-// Always done, because work of the cpu device has finished when the call that enqueues it returns.
+// An event that is always done, because work of the cpu device has finished when the call that enqueues it returns.
 class CpuEvent final : public Event {
  public:
   explicit CpuEvent(absl::Status status) : status_(std::move(status)) {}
@@ -106,7 +106,8 @@ class CpuStream final : public Stream {
   ThreadTeam& team() { return team_; }
 
  private:
-  // Calls work(begin, end) for about `parts` ranges, aligned to cache lines, that together are 0 .. bytes-1.
+  // Calls work(begin, end) for at most `parts` ranges that together are 0 .. bytes-1. Each `begin` is a multiple of
+  // XLAD_BUFFER_ALIGNMENT.
   template <typename Work>
   void ForParts(int64_t parts, int64_t bytes, const Work& work) {
     parts = std::max<int64_t>(1, parts);
@@ -144,8 +145,8 @@ class CpuExecutable final : public LoadedExecutable {
     const auto found = numbers_.find(std::string(symbol));
     if (found != numbers_.end()) return found->second;
     if (object_ == nullptr) {
-      return absl::NotFoundError("executable '" + executable_.name() + "' has no object code, so no '" +
-                                 std::string(symbol) + "'");
+      return absl::NotFoundError("executable '" + executable_.name() +
+                                 "': found no object code, expected it to have kernel '" + std::string(symbol) + "'");
     }
     XLAD_ASSIGN_OR_RETURN(const XladKernel kernel, object_->Find(symbol));
     kernels_.push_back(kernel);

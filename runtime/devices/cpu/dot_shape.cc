@@ -204,8 +204,9 @@ void PackRows(const Packing& packing, PackKind kind, const void* from, void* to,
 // Splits the outermost batch loop first, which costs nothing, then n, then m. n is split before m because every tile
 // rearranges its part of rhs, in time proportional to k * n: while m is not split, each part of rhs is rearranged only
 // once. Tiles of 256 by 512 are as fast as the undivided product. If there would be fewer than kFew tiles, they are
-// smaller. A product that would still be one tile is divided into smaller parts of m, or of n, which make oneDNN slower
-// by up to a tenth; if rhs is transposed, parts of n make it slower by much more.
+// smaller. A product that would still be one tile is divided into smaller parts of m or, if m is too small, of n. These
+// make oneDNN slower by up to a tenth. If rhs is transposed, parts of n would make it slower by much more, so n is not
+// divided then.
 DotGrid ChooseGrid(const DotShape& shape) {
   constexpr int64_t kFew = 8, kRows = 256, kColumns = 512, kMinRows = 128, kMinColumns = 192;
   constexpr int64_t kFewestRows = 32, kFewestColumns = 128, kFewestTiles = 2;

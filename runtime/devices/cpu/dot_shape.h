@@ -54,7 +54,7 @@ int64_t CountRows(const Packing& packing);
 struct DotGrid {
   int64_t batch = 1, m = 1, n = 1;
 };
-// Divides a merged shape. Products of few operations on few bytes are one tile.
+// Divides a merged shape. A product that takes less than about 10 microseconds is one tile.
 DotGrid ChooseGrid(const DotShape& shape);
 
 }  // namespace xlad::runtime

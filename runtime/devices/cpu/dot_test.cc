@@ -325,7 +325,7 @@ TEST(Dot, ComputesSmallDotsByItsOwnLoops) {
   EXPECT_TRUE(own({{3, 64, 16}, {3, 32, 16}, {}, {}, {0, 2}, {0, 2}}, ElementType::kF32)) << "k is two loops";
   EXPECT_FALSE(own({{64, 64}, {64, 64}, {}, {}, {1}, {0}}, ElementType::kBF16));
   EXPECT_TRUE(own({{64, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "rhs is transposed";
-  EXPECT_FALSE(own({{16, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "few rows use the transpose";
+  EXPECT_FALSE(own({{16, 64}, {64, 64}, {}, {}, {1}, {1}}, ElementType::kF32)) << "a copy of rhs would serve few rows";
   EXPECT_FALSE(own({{64, 1024}, {64, 1024}, {}, {}, {1}, {1}}, ElementType::kF32)) << "the columns are long";
   EXPECT_FALSE(own({{64, 64}, {64, 10}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rows are not whole vectors";
   EXPECT_FALSE(own({{256, 1024}, {1024, 1024}, {}, {}, {1}, {0}}, ElementType::kF32)) << "rhs is large";

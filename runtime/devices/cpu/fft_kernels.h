@@ -1,8 +1,8 @@
 // The passes of a Fourier transform, in vector instructions. fft_plan.h combines passes into transforms.
 //
-// Between passes the real and imaginary parts are separate arrays. A pass of Stockham's form of the mixed-radix
-// Cooley-Tukey algorithm (Van Loan, "Computational frameworks for the fast Fourier transform", section 1.7) of radix r,
-// with n = r m remaining points and stride s, computes for p < m, q < s, j < r
+// Between passes, the real and imaginary parts are separate arrays. The passes are those of Stockham's form of the
+// mixed-radix Cooley-Tukey algorithm (Van Loan, "Computational frameworks for the fast Fourier transform", section
+// 1.7). A pass of radix r, with n = r m remaining points and stride s, computes for p < m, q < s and j < r
 //
 //   y[q + s (r p + j)] = w^(p j) * sum over k of x[q + s (p + m k)] e^(-2 pi i j k / r),   w = e^(-2 pi i / n).
 //
@@ -44,7 +44,7 @@ template <typename T>
 struct FftKernels {
   // `from` may have step 2 only if the pass is spread, `to` only if m is 1. `from` and `to` do not overlap.
   void (*pass)(const FftPass<T>& pass, const FftArray<T>& from, const FftArray<T>& to);
-  // Copies `count` elements to an array that may have another `step`, and multiplies them by `scale`.
+  // Copies `count` elements, multiplied by `scale`, to an array whose `step` may differ.
   void (*copy)(const FftArray<T>& from, const FftArray<T>& to, int64_t count, T scale);
   // to[k] = from[k] * by[k].
   void (*multiply)(const FftArray<T>& from, const FftArray<T>& by, const FftArray<T>& to, int64_t count);

@@ -1,5 +1,5 @@
-// The library ops of LAPACK: checks the documented properties of each routine's results for all element types and many
-// sizes.
+// Tests the library ops of LAPACK: checks the documented properties of each routine's results for all element types and
+// many sizes.
 #include <gtest/gtest.h>
 
 #include <cmath>

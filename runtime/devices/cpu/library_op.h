@@ -18,8 +18,8 @@ namespace xlad::runtime {
 class LibraryCall {
  public:
   virtual ~LibraryCall() = default;
-  // `buffers`: operands, then results. `scratch` has scratch_bytes for the team's threads, aligned to
-  // XLAD_BUFFER_ALIGNMENT. The team has the number of threads that the call was made for.
+  // `buffers` are the operands, then the results. `team` has the number of threads that was passed to MakeCall.
+  // `scratch` has PreparedLibraryOp::scratch_bytes(threads) bytes for this number, aligned to XLAD_BUFFER_ALIGNMENT.
   virtual absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) = 0;
 };
 
@@ -31,7 +31,7 @@ class PreparedLibraryOp {
   // The size of the scratch memory that a call by a team of `threads` threads needs.
   virtual int64_t scratch_bytes(int threads) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
-  // oneDNN's name of the implementation, or xlad, and which operands are rearranged for it, for display.
+  // For display: oneDNN's name of the implementation, or "xlad", and the operands that are rearranged for it.
   virtual std::string Description() const = 0;
 };
 

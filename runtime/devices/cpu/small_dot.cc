@@ -14,8 +14,9 @@
 namespace xlad::runtime {
 namespace {
 
-// The largest number of elements of a right operand that is a matrix, and of one that is not and is therefore copied.
-// Row-major matrices are read in place; the rows of larger ones are too far apart for the first-level cache.
+// The maximum number of elements of a right operand that is a matrix, and of one that is not a matrix and is therefore
+// copied. Row-major matrices are read in place; the rows of larger matrices are too far apart for the first-level
+// cache.
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18;
 constexpr int64_t kMaxDepth = 1024;  // The largest number of terms of a sum.
 // The largest number of rows of a tile that are copied and multiplied at a time. It is a multiple of the number of rows
@@ -31,10 +32,10 @@ constexpr int64_t kMaxSmallTiles = 32, kMaxCopyingTiles = 8;
 constexpr int64_t kMinRows = 24, kMinColumns = 32, kMinReuse = 128;
 // The columns of a tile are a multiple of this, which is a multiple of the width of every panel.
 constexpr int64_t kPanels = 32;
-// The largest number of rows and of positions in the batch, for which there are tables of offsets.
+// The maximum number of rows, and of positions in the batch. Tables have an offset for each of them.
 constexpr int64_t kMaxLoop = 1 << 20;
-// Transposed right operands are copied, which is worth it if the product has at least this many rows and the columns
-// are not longer than this.
+// Transposed right operands are copied. This saves time if the product has at least this many rows, and the columns of
+// the right operand have at most this many elements.
 constexpr int64_t kMinTransposedRows = 64, kMaxTransposedDepth = 512;
 // A multiple of the number of floats in a vector on every CPU. Right operands that are matrices must have a multiple of
 // this number of columns, and transposed ones also a multiple of this number of rows.
@@ -219,7 +220,8 @@ void SmallDot::PackRhs(const float* rhs, int64_t column, int64_t columns, float*
   }
 }
 
-// Computes product.m rows of one batch. The right operand of the product is set; the left one and the result are not.
+// Computes product.m rows of one batch. In `product`, the caller has set the right operand, but not the left operand
+// and the result.
 void SmallDot::MultiplyRows(const SmallTile& at, TileProduct product, const float* lhs, float* result,
                             char* scratch) const {
   const float* const left = lhs + batch_lhs_[at.batch];

@@ -1,11 +1,11 @@
-// Matrix products of f32 by xlad's own loops (attention_kernels.h), for shapes for which these are usually faster than
-// oneDNN: small right operands that are matrices with enough columns, and operands whose dimensions are several loops
-// over memory.
+// Matrix products of f32 by xlad's own loops (attention_kernels.h). They compute the shapes for which they are usually
+// faster than oneDNN: those with a small right operand that is a matrix of whole vectors, and those with operands that
+// are not matrices, because one of their dimensions needs several loops over memory.
 //
-// oneDNN copies its right operand in every call, and needs operands that are matrices, which means another copy for
-// other operands. These loops read row-major right operands and all left operands that are matrices in place, and copy
-// others for one tile of the product at a time. oneDNN's implementation, and its speed, depend on the sizes of a tile;
-// here small tiles are as fast as large ones, so that small products are divided among cores too.
+// oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
+// copied once more. These loops read row-major right operands and all left operands that are matrices in place, and
+// copy others for one tile of the product at a time. oneDNN chooses an implementation, and with it the speed, by the
+// sizes of a tile. Here, small tiles are as fast as large ones, so small products are also divided among cores.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace xlad::runtime {
 
-// Whether to compute a product by these loops. Depends on the shape alone, as the order of a sum does. `shape` is
-// merged (DotShape::Merge).
+// Whether to compute a product by these loops. Depends on the shape alone, so that the order of sums does, too. `shape`
+// is merged (DotShape::Merge).
 bool PrefersSmallDot(const DotShape& shape);
 
 // `shape` is merged and has no loop of extent 0.

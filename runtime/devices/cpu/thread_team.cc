@@ -102,8 +102,8 @@ uint64_t ThreadTeam::NextJob(uint64_t seen) {
     const uint32_t epoch = epoch_.load();
     sleeping_.fetch_add(1);
     // The owner changes the state, then the epoch, and then reads sleeping_. If this thread still reads the old state
-    // here, the owner changes the epoch after this thread has read it. If that is before the futex wait begins, the
-    // wait returns at once. Otherwise the owner then reads that this thread is sleeping, and wakes it.
+    // here, the owner changes the epoch after `epoch` was read above. If the owner changes it before the futex wait
+    // begins, the wait returns at once. Otherwise, the owner then reads a positive sleeping_ and wakes this thread.
     if (number() == seen && !ending_.load()) {
       syscall(SYS_futex, &epoch_, FUTEX_WAIT_PRIVATE, epoch, nullptr, nullptr, 0);
     }

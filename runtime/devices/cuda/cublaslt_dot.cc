@@ -122,9 +122,9 @@ struct Alignments {
   uint32_t a, b, d;
 };
 
-// What algorithms may do. Products whose sum is split into parts are allowed if the parts are f32 in the workspace and
-// are added in a separate step, in the order of the parts. The other schemes of reduction add to the result or in
-// the type of the result, so that a result of bf16 or f16 would be rounded several times.
+// Restricts the algorithms that the library may propose. A sum may be split into parts if the parts are stored as f32
+// in the workspace and are added in a separate step, in the order of the parts. The other reduction schemes add to the
+// result, or in the type of the result, so a result of bf16 or f16 would be rounded several times.
 absl::Status LimitAlgorithms(const CublasLtContext& context, LtPreference preference, const Alignments& alignments) {
   const auto set = context.library().cublasLtMatmulPreferenceSetAttribute;
   XLAD_RETURN_IF_ERROR(SetAttribute(context, set, preference, kLtPreferWorkspaceBytes, kMaxWorkspaceBytes));

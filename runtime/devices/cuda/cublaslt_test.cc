@@ -22,7 +22,7 @@ class CublasLtTest : public CudaLibraryOpTest {
     XLAD_ASSIGN_OR_RETURN(const cuda::CublasLt* const products, cuda::LoadCublasLt(kCublasLtDouble));
     return MakeCudaDevice(driver, 0, products);
   }
-  // A number that the double counts: the "Objects" that exist, the "Products" that were enqueued.
+  // A number that the double counts: the "Objects" that exist, or the "Products" that were enqueued.
   static int Counted(const std::string& what) {
     void* const library = dlopen(kCublasLtDouble, RTLD_NOW);
     return reinterpret_cast<int (*)()>(dlsym(library, ("xladCublasLtDouble" + what).c_str()))();
@@ -46,7 +46,7 @@ constexpr ElementType kDotTypes[][2] = {
 
 // The dimensions of each operand are in random order, so that operands are transposed and batches are not outermost.
 LibraryOp CublasLtTest::RandomDot() {
-  constexpr int64_t kMaxProducts = 4000;  // xlad's own kernels are interpreted, so large dots take long.
+  constexpr int64_t kMaxProducts = 4000;  // xlad's own kernels are interpreted, so large dots are slow.
   std::vector<int64_t> batch, m, n, k;
   int64_t products = 0;
   do {
@@ -223,7 +223,7 @@ TEST_F(CublasLtTest, FailuresOfAProduct) {
   EXPECT_EQ(stream->Synchronize(), status) << "the stream keeps its first error";
 }
 
-// CUDA_ERROR_INVALID_VALUE has the number of CUBLAS_STATUS_NOT_INITIALIZED.
+// The codes of CUDA and of the library overlap: CUDA_ERROR_INVALID_VALUE and CUBLAS_STATUS_NOT_INITIALIZED are both 1.
 TEST_F(CublasLtTest, AnErrorOfAsynchronousWorkIsNotTakenForACodeOfTheLibrary) {
   const cuda::Driver& driver = **cuda::LoadDriver(kDouble);
   const cuda::CublasLt& products = **cuda::LoadCublasLt(kCublasLtDouble);

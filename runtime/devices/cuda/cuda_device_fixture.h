@@ -1,5 +1,5 @@
-// What the tests of the kind cuda share. The tests use test doubles of the driver (tests/cuda_driver_double) and of
-// cuBLASLt (tests/cublaslt_double).
+// Fixtures that the tests of the kind cuda share. The tests use test doubles of the driver (tests/cuda_driver_double)
+// and of cuBLASLt (tests/cublaslt_double).
 #pragma once
 
 #include <gmock/gmock.h>

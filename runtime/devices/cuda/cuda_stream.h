@@ -56,9 +56,9 @@ class CudaStream final : public Stream {
   absl::Status Check(Result result, const std::string& what);
   absl::Status Note(const absl::Status& status) { return status.ok() ? status : status_->Note(status); }
   struct Grid {
-    unsigned blocks = 1, threads = 1;  // The number of blocks, and that of the threads of a block.
+    unsigned blocks = 1, threads = 1;  // The number of blocks, and of threads per block.
   };
-  // Enqueues a kernel whose parameters are addresses. Call Begin before.
+  // Enqueues a kernel whose parameters are addresses. Call Begin first.
   absl::Status Launch(FunctionHandle kernel, const Grid& grid, std::vector<void*> parameters);
   // The kernel or library op that was enqueued last, for the message if the GPU reports an error later.
   void SetLast(const std::string& work) { last_ = work; }

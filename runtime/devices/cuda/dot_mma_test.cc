@@ -85,7 +85,7 @@ TEST_F(DotMmaTest, RandomShapes) {
   }
 }
 
-// All combinations of the dimension that is contiguous, with sizes that are multiples of 8 and others.
+// In each operand, either dimension is contiguous. Sizes are multiples of 8, and others.
 TEST_F(DotMmaTest, MatricesInEveryOrder) {
   for (const int64_t extra : {0, 3}) {
     const int64_t m = 64 + extra, n = 80 + extra, k = 64 + extra;
@@ -130,7 +130,8 @@ TEST_F(DotMmaTest, OtherDots) {
   EXPECT_EQ(testing::MmaCount(), before);
 }
 
-// Sums of k products differ from the exact ones by at most k roundings to f32 of the sum of the absolute values.
+// A sum of k products differs from the exact sum by at most k roundings to f32, each relative to the sum of the
+// products' absolute values.
 TEST_F(DotMmaTest, RandomValues) {
   const auto device = *Make();
   constexpr int64_t kM = 33, kN = 20, kK = 300;

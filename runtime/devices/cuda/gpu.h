@@ -26,8 +26,8 @@ class Gpu {
   // "0000:3B:00.0": the address on the PCI bus, which differs between all GPUs of a machine.
   absl::StatusOr<std::string> PciAddress() const;
 
-  // The driver works on the GPU that is current on the calling thread. Every function that calls the driver calls
-  // Activate first.
+  // Makes this GPU current on the calling thread, because the driver works on the current GPU. Every function that
+  // calls the driver calls Activate first.
   absl::Status Activate() const;
   // OK, or an error that names the GPU and what failed: ResourceExhausted if there is not enough memory, otherwise
   // Internal.

@@ -110,7 +110,8 @@ class ProblemWriter {
 
   bool IsBf16(int operand) const { return program_.operands[operand].type == ElementType::kBF16; }
 
-  // Whether the final contents of a slot are numbers of bf16. They are not if a matrix product was not rounded.
+  // Whether bf16 represents the final contents of a slot exactly. It does not if they are a matrix product that was not
+  // rounded.
   bool HoldsBf16(const AttentionSlot& slot) const {
     const auto last = std::find_if(program_.steps.rbegin(), program_.steps.rend(), [&](const AttentionStep& step) {
       return step.result.kind == slot.kind && step.result.number == slot.number;

@@ -12,7 +12,7 @@
 #define XLAD_ATTENTION_ROWS 16
 #define XLAD_ATTENTION_LANES 16
 #define XLAD_ATTENTION_THREADS (XLAD_ATTENTION_ROWS * XLAD_ATTENTION_LANES)
-/* The limits of the op. The host computes larger ones. */
+/* The limits of an op. The host computes larger ops. */
 #define XLAD_ATTENTION_ARRAYS 16 /* Operands and results. */
 #define XLAD_ATTENTION_DIMS 4    /* Dimensions of the batch, and dimensions of the rows. */
 #define XLAD_ATTENTION_PRODUCTS 4
@@ -48,14 +48,14 @@ struct XladAttentionSlot {
 struct XladAttentionProduct {
   int32_t left, right; /* Arrays. */
   int32_t slot;
-  int32_t uses_mma; /* Whether tensor cores compute the product: both arrays are in bf16. */
+  int32_t uses_mma; /* Whether tensor cores compute the product, because both arrays are in bf16. */
   int64_t depth;
 };
 
 enum XladStepKind { XLAD_STEP_APPLY, XLAD_STEP_READ, XLAD_STEP_INDEX, XLAD_STEP_MAX, XLAD_STEP_SUM };
 struct XladAttentionStep {
   int32_t kind, opcode;
-  int32_t source;     /* READ: the array. INDEX: the dimension; those of the rows follow those of the batch. */
+  int32_t source;     /* READ: the array. INDEX: the dimension, in the order batch, rows. */
   int32_t round;      /* Whether the result is rounded to bf16. */
   int32_t check_zero; /* Whether the last computed column must be 0 if not all columns are computed. */
   int32_t unused;
@@ -68,12 +68,12 @@ struct XladAttentionResult {
   int32_t operand, array; /* Arrays. */
   int64_t width;          /* The number of features of a product. */
   int64_t sums;           /* XLAD_COLUMN_PRODUCT: the place of the result in the sums of a task, in elements. */
-  int32_t uses_mma;       /* Whether tensor cores compute the product: the value and the operand are numbers of bf16. */
+  int32_t uses_mma;       /* Whether tensor cores compute the product: bf16 represents the value and the operand exactly. */
   int32_t unused;
 };
 
 /* The rows are divided into the blocks of the op, the blocks into pieces of at most XLAD_ATTENTION_ROWS rows, and the
- * pieces into groups. A task is a group of an entry of the batch. Thread block b computes the tasks b, b + blocks, ...
+ * pieces into groups. A task is one group for one entry of the batch. Thread block b computes the tasks b, b + blocks, ...
  *
  * The scratch memory consists of elements of 4 bytes: for each thread block, `narrow_slots` elements for each thread,
  * and then wide slots of XLAD_ATTENTION_ROWS x row_stride elements; after all thread blocks, `task_sums` elements for

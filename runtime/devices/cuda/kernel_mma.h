@@ -1,4 +1,4 @@
-/* Products of tensor cores, for the kernels in C. */
+/* Matrix products by tensor cores, for the kernels in C. */
 #ifndef XLAD_RUNTIME_DEVICES_CUDA_KERNEL_MMA_H_
 #define XLAD_RUNTIME_DEVICES_CUDA_KERNEL_MMA_H_
 
@@ -37,7 +37,7 @@ INLINE uint32_t LoadPair(const uint16_t* vector, int64_t stride, int64_t first, 
   return low | high << 16;
 }
 
-/* The same for floats that are numbers of bf16, as bf16. */
+/* The same for floats that bf16 represents exactly; the result is in bf16. */
 INLINE uint32_t LoadPairOfFloats(const uint32_t* vector, int64_t first, int64_t end) {
   const uint32_t low = first < end ? vector[first] : 0, high = first + 1 < end ? vector[first + 1] : 0;
   return low >> 16 | (high & 0xffff0000);

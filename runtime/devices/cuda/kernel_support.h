@@ -1,4 +1,4 @@
-/* What the kernels in C share: threads, barriers, and elements of arrays. */
+/* Functions that all kernels in C share: threads, barriers, and elements of arrays. */
 #ifndef XLAD_RUNTIME_DEVICES_CUDA_KERNEL_SUPPORT_H_
 #define XLAD_RUNTIME_DEVICES_CUDA_KERNEL_SUPPORT_H_
 

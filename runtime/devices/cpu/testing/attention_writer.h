@@ -57,9 +57,9 @@ class AttentionWriter {
     return v;
   }
 
-  // The causal mask sets the scores of masked columns to `masked`. The results are P v, transposed P times q, and the
-  // sums of the rows before the division, where P is the softmax of the scores. It is rounded to the type of the
-  // operands.
+  // The causal mask sets the scores of masked columns to `masked`. Let P be the softmax of the scores, rounded to the
+  // type of the operands. The results are P v, the transpose of P times q, and the sums of the rows before the
+  // division.
   AttentionOp Softmax(float masked, int64_t block_rows, bool skip) {
     const int mask = Value(AttentionOp::GREATER_EQUAL, {Index(1), Index(2)}, ElementType::kPred);
     const int scores = Value(AttentionOp::SELECT, {mask, 0, Constant(masked)});

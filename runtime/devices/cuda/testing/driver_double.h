@@ -22,7 +22,7 @@ inline void ConfigureDriverDouble(const std::string& settings) {
   FunctionOfDriverDouble<void (*)(const char*)>("xladCudaDoubleConfigure")(settings.c_str());
 }
 
-// The number of products of tensor cores that kernels have executed, one for each warp.
+// The number of matrix products that the warps of kernels have computed with tensor cores.
 inline int64_t MmaCount() { return FunctionOfDriverDouble<int64_t (*)()>("xladCudaDoubleMmaCount")(); }
 
 }  // namespace xlad::runtime::testing
