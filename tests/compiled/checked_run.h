@@ -1,4 +1,4 @@
-// Runs single kernels of gpu_sim_checked, damaged or not, for tests.
+// Runs single kernels of gpu_sim_checked, intact or damaged, for tests.
 #pragma once
 
 #include <string>

@@ -196,7 +196,7 @@ TEST(GpuCheck, WithoutABarrierThereIsARace) {
   const runtime::LaunchReport report = CheckDamaged(kTranspose, Mutation::Kind::kNoBarrier, 0);
   // The first thread reads elements that the other threads have not written. This error is found first.
   EXPECT_EQ(report.error, runtime::AccessError::kUninitialized);
-  ExpectWords(report.message, {"kernel checked", "block 0, thread 0", "shared memory", "expected a thread that"});
+  ExpectWords(report.message, {"kernel checked", "block 0, thread 0", "shared memory", "which no thread has written"});
   Places places;
   Check(Softmax(), {.places = &places});
   int races = 0;

@@ -88,7 +88,7 @@ TEST_P(Math, StaysWithinItsBound) {
   const Function& function = GetParam();
   Compiled compiled(function.opcode, kBlock);
   float* const x = compiled.x();
-  // Every 4093rd f32 of both signs, and all special values. 4093 is a prime, so all patterns of low bits occur.
+  // Every 4093rd f32 of both signs, and all special values. 4093 is prime, so all patterns of low bits occur.
   double worst = 0;
   float at = 0;
   uint32_t bits = 0;
@@ -167,8 +167,8 @@ TEST(Trigonometry, IsAccurateNearMultiplesOfHalfPi) {
   }
 }
 
-// The masked scores of attention are such arguments. Operations whose results are denormal take many times as long as
-// others on some CPUs.
+// Tests arguments whose result is zero, such as the masked scores of attention. An underflow means that an operation
+// had a denormal result. On some CPUs, such operations take many times as long as others.
 TEST(Exponential, DoesNotUnderflowIfTheResultIsZero) {
   Compiled compiled("exponential", 64);
   const float arguments[] = {-104.5f, -110, -200, -1e4f, -1e9f, -1e30f, -3.4028235e38f, -INFINITY};

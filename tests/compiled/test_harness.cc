@@ -241,7 +241,7 @@ void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& 
   for (size_t i = 0; i < actual.size(); ++i) {
     const absl::Span<const std::byte> found = actual[i].bytes(), wanted = expected[i].bytes();
     EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.begin()))
-        << "result " << i << " has other bits than on one thread\n"
+        << "result " << i << " has bits that differ from those on one thread\n"
         << text;
   }
 }

@@ -4,7 +4,7 @@
 
 The programs are single instructions of random types, shapes and attributes or, with --jax, expressions of JAX.
 
-Prints the disagreements; exit code 1 if there are any. Programs that jaxlib refuses are counted, by reason.
+Prints the disagreements. The exit code is 1 if there are any. Programs that jaxlib refuses are counted by reason.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Functions of one number, computed with 40 digits, that XLA's CPU backend computes less exactly than possible."""
+"""Functions of one number, computed with 40 digits. XLA's CPU backend computes them less accurately than possible."""
 
 import dataclasses
 

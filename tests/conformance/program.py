@@ -62,7 +62,8 @@ def name_of(array):
     return NAMES[array.dtype]
 
 
-# Equal, also in the signs of zeros, when all denormals are replaced by zeros, because XLA's CPU backend does so.
+# Results must be equal, including the signs of zeros, after all denormals are replaced by zeros. XLA's CPU backend
+# replaces them.
 FLUSHED_EQUAL = {"kind": "ulp", "max_ulp": 0, "signed_zero": True, "flush_denormals": True}
 
 

@@ -59,7 +59,7 @@ TEST_P(MemoryConformance, HugeSizesAreRefused) {
   }
 }
 
-// Nothing is written to this memory, so that the machine does not need to have it.
+// Nothing is written to this memory, so the machine need not have as much.
 TEST_P(MemoryConformance, TheSumOfAllocationsIsLimited) {
   if (stream_->host_can_access()) GTEST_SKIP() << "the memory of this device is the host's, which the system limits";
   if (GetParam().name == "cuda") GTEST_SKIP() << "a GPU has its own memory (cuda_device_test.cc)";
@@ -82,7 +82,7 @@ TEST_P(MemoryConformance, ADeviceIsUsableAfterItRanOutOfMemory) {
 }
 
 TEST_P(MemoryConformance, FreedMemoryIsReused) {
-  // These are 62.5 GiB in total, so that most devices run out of memory unless they reuse what is freed.
+  // The allocations have 62.5 GiB in total, so most devices run out of memory unless they reuse freed memory.
   for (int i = 0; i < 1000; ++i) {
     const auto memory = device_->Allocate(64 << 20);
     ASSERT_TRUE(memory.ok()) << i << ": " << memory.status();

@@ -1,13 +1,13 @@
-/* Attention on a GPU, compiled to PTX by the build. It computes what runtime/devices/cpu/attention.cc computes, in the
- * same steps: products give the scores of some rows, operations on rows are applied to them, and products with the
- * final values give the results. Only the scores of these rows are in memory. All sums have a fixed order, which
- * depends on the shapes alone.
+/* Attention on a GPU, compiled to PTX by the build. It has the same steps as runtime/devices/cpu/attention.cc: products
+ * compute the scores of 16 rows, operations are applied to these rows, and products with the final values compute the
+ * results. Only the scores of these rows are in memory. All sums have a fixed order, which depends on the shapes alone.
  *
  * Thread t of a row computes the elements of all wide values in the columns c with c % 16 = t, so that threads wait for
  * each other only in reductions and products. Each thread has its own copy of the narrow values of its row.
  *
- * Products of numbers of bf16 use tensor cores: the 16 rows are those of a product of a warp. Its operands are loaded
- * from global memory to registers, because a warp needs each column or feature once; the rows are in the cache. */
+ * Products of bf16 values use tensor cores. Each warp multiplies all 16 rows with different columns or features. It loads
+ * its operands from global memory directly to registers, because it needs each column or feature only once, and the
+ * rows are in the cache. */
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
 #include "runtime/devices/cuda/gpu_attention_operations.h"
@@ -26,7 +26,7 @@ static SHARED int64_t batch_offsets[XLAD_ATTENTION_ARRAYS]; /* The offset of the
 static SHARED int64_t row_offsets[XLAD_ATTENTION_ARRAYS * kRows]; /* The offsets of the current rows in each array. */
 static SHARED int is_incomplete;
 
-/* What a thread block works on. */
+/* The rows that a thread block computes, and its memory. */
 struct Piece {
   const struct XladAttentionProblem* problem;
   uint32_t *narrow, *wide; /* The memory of this thread and that of the thread block. */
@@ -66,14 +66,14 @@ INLINE int64_t OffsetOf(int64_t number, const int64_t* sizes, const int64_t* str
 
 INLINE int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Rows beyond the last one repeat it. Their results are not stored. */
+/* Rows beyond the last row of the piece have the offsets of the last row. Their results are not stored. */
 INLINE void SetOffsets(const struct Piece* piece) {
   const struct XladAttentionProblem* problem = piece->problem;
   for (int i = Thread(); i < problem->arrays * kRows; i += kThreads) {
     const struct XladAttentionArray* array = &problem->array[i / kRows];
     const int64_t of_batch = OffsetOf(piece->batch, problem->batch, array->batch);
     const int64_t row = piece->first + Min(i % kRows, piece->count - 1);
-    batch_offsets[i / kRows] = of_batch; /* All threads of the array write the same number. */
+    batch_offsets[i / kRows] = of_batch; /* All threads of one array write the same offset. */
     row_offsets[i] = of_batch + OffsetOf(row, problem->rows, array->rows);
   }
   Barrier();
@@ -424,7 +424,7 @@ KERNEL void xlad_attention(const struct XladAttentionProblem* problem, uint32_t*
   }
 }
 
-/* Adds the sums of the groups in order. One thread for each element of the sums of an entry of the batch. */
+/* Adds the sums of the groups in order. There is one thread for each element of each entry of the batch. */
 KERNEL void xlad_attention_sums(const struct XladAttentionProblem* problem, uint32_t* scratch BUFFERS(PARAMETER)) {
   if (Thread() == 0) {
     BUFFERS(SET)

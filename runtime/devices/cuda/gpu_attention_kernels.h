@@ -68,12 +68,13 @@ struct XladAttentionResult {
   int32_t operand, array; /* Arrays. */
   int64_t width;          /* The number of features of a product. */
   int64_t sums;           /* XLAD_COLUMN_PRODUCT: the place of the result in the sums of a task, in elements. */
-  int32_t uses_mma;       /* Whether tensor cores compute the product: bf16 represents the value and the operand exactly. */
+  int32_t uses_mma;       /* Whether tensor cores compute the product, because the value and the operand are bf16. */
   int32_t unused;
 };
 
 /* The rows are divided into the blocks of the op, the blocks into pieces of at most XLAD_ATTENTION_ROWS rows, and the
- * pieces into groups. A task is one group for one entry of the batch. Thread block b computes the tasks b, b + blocks, ...
+ * pieces into groups. A task is one group for one entry of the batch. Thread block b computes the tasks b, b + blocks,
+ * b + 2 blocks, ...
  *
  * The scratch memory consists of elements of 4 bytes: for each thread block, `narrow_slots` elements for each thread,
  * and then wide slots of XLAD_ATTENTION_ROWS x row_stride elements; after all thread blocks, `task_sums` elements for

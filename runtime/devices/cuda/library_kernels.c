@@ -1,6 +1,6 @@
-/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in
- * f32 in a fixed order of the elements, so that results do not depend on the GPU; those of tensor cores depend on how
- * the GPU adds the 16 products of an instruction. */
+/* Matrix products and convolutions on a GPU, compiled to PTX by the build. Sums are computed in f32 in a fixed order of
+ * the elements, so that results do not depend on the GPU. Only the results of tensor cores do: they depend on how the
+ * GPU adds the 16 products of an instruction. */
 #include "runtime/devices/cuda/library_kernels.h"
 
 #include "runtime/devices/cuda/kernel_mma.h"
@@ -91,7 +91,7 @@ typedef uint32_t Eight __attribute__((vector_size(16))); /* 8 elements of 16 bit
 
 /* An operand of a product by tensor cores: a matrix of sides (the rows of lhs, the columns of rhs) and depths. */
 struct Matrix {
-  const uint16_t* elements; /* Those of the entry of the batch. */
+  const uint16_t* elements; /* The elements of one entry of the batch. */
   const struct XladDotLoop *sides, *depths;
   int64_t side_end, depth_end;
   int is_rhs, vectors; /* An XladDotVectors. */
@@ -120,8 +120,8 @@ INLINE Eight LoadEight(const struct Matrix* m, const uint16_t* from, const struc
   return eight;
 }
 
-/* Loads the part of a thread of the slice at `first_side` and `first_depth`: tile / 64 vectors, along depths or sides.
- */
+/* Loads this thread's part of the slice that begins at `first_side` and `first_depth`: tile / 64 vectors of 8 elements,
+ * along depths or sides. */
 INLINE void LoadSlice(const struct Matrix* m, int64_t first_side, int64_t first_depth, int tile, Eight* to) {
   const int along_sides = m->vectors == XLAD_DOT_SIDE_VECTORS;
   const struct XladDotLoop *const along = along_sides ? m->sides : m->depths, *const across =
@@ -150,7 +150,7 @@ INLINE uint32_t PairAt(const SHARED uint16_t* slice, int side, int depth) {
   return *(const SHARED uint32_t*)(slice + side * kRowStride + depth);
 }
 
-/* Adds the product of two slices to the part of the tile of this warp. `lhs` and `rhs` are its first sides. */
+/* Adds the product of two slices to this warp's part of the tile. `lhs` and `rhs` point to the part's first sides. */
 INLINE void MultiplySlices(const SHARED uint16_t* lhs, const SHARED uint16_t* rhs, int tile, int element,
                            float (*sums)[4][4]) {
   const int group = MmaGroup(), pair = MmaPair();
@@ -250,7 +250,7 @@ INLINE int64_t InputPosition(const struct XladConvolutionDim* dim, int64_t outpu
   return at / dim->base_dilation;
 }
 
-/* One thread for each element of the result. */
+/* There is one thread for each element of the result. */
 KERNEL void xlad_convolution(const struct XladConvolutionProblem* problem, const void* input, const void* kernel,
                              void* result) {
   int64_t index = Block() * XLAD_CONVOLUTION_THREADS + Thread();

@@ -118,7 +118,7 @@ void AccessChecker::Check(const Buffer& buffer, uintptr_t byte, bool is_store, i
   if (shadow.read_tile < 0) shadow.read_by_tiles = shadow.read_by_threads = false;
   if (!is_store && shadow.write_tile < 0 && !buffer.is_initialized) {
     Fail(AccessError::kUninitialized, absl::StrCat(At(thread), " reads byte ", byte - buffer.begin, " of ",
-                                                   buffer.Name(), ", expected a thread that has written it"));
+                                                   buffer.Name(), ", which no thread has written"));
   }
   CheckRace(shadow, is_store, thread);
   if (is_store) {

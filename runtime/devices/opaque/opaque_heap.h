@@ -62,7 +62,7 @@ class OpaqueHeap {
   const int64_t most_bytes_;  // The maximum for all devices of the process.
   mutable std::shared_mutex mutex_;
   std::map<std::byte*, Block> blocks_;  // Keyed by handed-out address.
-  int64_t file_bytes_ = 0;              // Offsets are not reused; pages of freed blocks are given back to the system.
+  int64_t file_bytes_ = 0;              // Offsets are not reused; pages of freed blocks are returned to the system.
 };
 
 }  // namespace xlad::runtime

@@ -20,7 +20,7 @@ class SkeletonMemory final : public DeviceMemory {
   int64_t bytes() const override { return 0; }
 };
 
-// Work that has been enqueued. If the host can access device memory by its addresses, host_can_access returns true.
+// A queue of work. host_can_access must return true if the host can access device memory by its addresses.
 class SkeletonStream final : public Stream {
  public:
   bool host_can_access() const override { return false; }

@@ -44,7 +44,7 @@ absl::StatusOr<std::string> ChipText(const std::string& model) {
   const std::vector<std::string> models = Models();
   const std::string nearest = NearestName(model, models);
   return absl::NotFoundError(absl::StrCat("found chip \"", model, "\" of kind ", kName, ", expected one of ",
-                                          absl::StrJoin(models, ", "), " or the path of a chip file, as ./my.toml",
+                                          absl::StrJoin(models, ", "), " or the path of a chip file, such as ./my.toml",
                                           nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
 }
 
@@ -78,9 +78,9 @@ absl::Status CheckFits(const Executable& executable, const machine::Chip& chip) 
   }
   if (bytes <= chip.hbm_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
-      absl::StrFormat("executable '%s': found %.0f bytes of parameters, results and temporaries of a device, expected "
-                      "at most %.0f, the "
-                      "HBM of chip %s; split the program over more devices or choose a chip with more memory",
+      absl::StrFormat("executable '%s': found %.0f bytes of parameters, results and temporaries per device, expected "
+                      "at most %.0f, the HBM of chip %s; split the program over more devices or choose a chip with more "
+                      "memory",
                       executable.name(), bytes, chip.hbm_bytes, chip.name));
 }
 

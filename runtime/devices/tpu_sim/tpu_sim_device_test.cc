@@ -1,4 +1,4 @@
-// The models of the tpu_sim device and the results of its products. The conformance suite tests the rest.
+// Tests the models of the tpu_sim device and the results of its products. The conformance suite tests the rest.
 #include "runtime/devices/tpu_sim/tpu_sim_device.h"
 
 #include <gmock/gmock.h>
