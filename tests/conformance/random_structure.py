@@ -22,7 +22,7 @@ def tame(rng, name, dims):
 
 
 def identity(name, opcode):
-    """The opcode's identity, as start value. With any other start value, XLA's results depend on how it splits the work."""
+    """The opcode's identity. With any other start value, XLA's results depend on how it splits the work."""
     if opcode in ("add", "or"):
         value = 0
     elif opcode in ("multiply", "and"):

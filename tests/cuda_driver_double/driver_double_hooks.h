@@ -12,11 +12,12 @@ extern "C" {
 
 // Applies the settings (driver_double.h) and clears errors.
 XLAD_DOUBLE_EXPORT void xladCudaDoubleConfigure(const char* text);
-// The error that the function must return at once, as for a function of the driver.
+// Must be called at the beginning of a function, like DriverDouble::Enter in the driver's functions. Returns the error
+// that the function must return at once, or kSuccess.
 XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleEnter(const char* function);
 // The error of asynchronous work, after which no function of the driver has an effect; kSuccess if there is none.
 XLAD_DOUBLE_EXPORT xlad::runtime::cuda::Result xladCudaDoubleBroken();
-// The number of products of tensor cores (mma.sync, once for each warp) that kernels have executed.
+// The number of matrix products (mma.sync) that the warps of kernels have computed with tensor cores.
 XLAD_DOUBLE_EXPORT int64_t xladCudaDoubleMmaCount();
 // The version of cuBLASLt in the settings.
 XLAD_DOUBLE_EXPORT int xladCudaDoubleCublasLtVersion();

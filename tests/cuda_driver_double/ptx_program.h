@@ -138,7 +138,7 @@ int RunBlock(const Function& kernel, const GlobalMemory& memory, const std::byte
              const uint32_t (&position)[4], RaceChecker* races = nullptr);
 
 struct Grid {
-  uint32_t blocks = 1, threads = 1;  // The number of blocks, and that of the threads of a block.
+  uint32_t blocks = 1, threads = 1;  // The number of blocks, and of threads per block.
   bool checks_races = false;         // Whether races are errors. Messages about them are written to stderr.
 };
 // Runs all blocks of a grid. Returns 0, or the error of a thread.
@@ -149,13 +149,14 @@ int RunGrid(const Function& kernel, const GlobalMemory& memory, const std::byte*
 Step FindArithmetic(const std::string& name);
 Step FindConversion(const std::string& name, int* mode);
 Step FindMemory(const std::string& name, int* count);
-// Returns the step of a branch, call, return, barrier or instruction of a warp. Sets the mode of the latter.
+// Returns the step of a branch, call, return, barrier or instruction of a warp. Sets `mode` for an instruction of a
+// warp.
 Step FindControl(const std::string& name, int* mode);
 
-// Executes the instruction at which all threads of a warp wait, and makes them ready. Returns 0, or the error of a
-// GPU if the instruction needs all 32 threads at the same instruction and they are not.
+// Executes the instruction at which all threads of a warp wait, and makes them ready. Returns 0, or kLaunchFailed if
+// the instruction needs all 32 threads and some wait at another instruction.
 int RunWarpInstruction(Thread* warp, int lanes);
-// The number of products of matrices that warps of this process have executed.
+// The number of matrix products (mma.sync) that warps of this process have computed.
 int64_t MmaCount();
 
 }  // namespace xlad::cuda_double

@@ -235,7 +235,7 @@ class MmaTest : public PtxTest {
   }
 
   using Matrix = std::array<std::array<float, 16>, 16>;
-  // The tables of the PTX ISA, which give the row and column of element i of the registers of a thread.
+  // The tables of the PTX ISA: the row and column of element i in the registers of a thread.
   static std::array<int, 2> PlaceInA(int lane, int i) {
     return {lane / 4 + (i < 2 || (i >= 4 && i < 6) ? 0 : 8), lane % 4 * 2 + (i & 1) + (i >= 4 ? 8 : 0)};
   }
@@ -251,7 +251,7 @@ class MmaTest : public PtxTest {
     return static_cast<float>(std::bit_cast<_Float16>(bits));
   }
 
-  // The elements of a and b must be numbers of the type.
+  // The type must represent the elements of a and b exactly.
   Matrix Multiply(const Matrix& a, const Matrix& b, const Matrix& c, bool is_bf16) {
     std::vector<uint64_t> words(320);
     for (int lane = 0; lane < 32; ++lane) {
@@ -317,7 +317,7 @@ TEST_F(MmaTest, RandomAndSpecialValues) {
   }
 }
 
-// Every product of one element of a and one of b has one place in d.
+// Every product of an element of a and an element of b is a term of exactly one element of d.
 TEST_F(MmaTest, EveryElement) {
   for (int row = 0; row < 16; ++row) {
     for (int k = 0; k < 16; ++k) {

@@ -59,7 +59,7 @@ float ToFloat(uint32_t bits, int mode) {
 //
 // Products are exact, and are added to c in the order of the columns of a, each sum rounded to f32. The PTX ISA does
 // not specify the order and the rounding of the sums. Tensor cores align the addends of a sum to the largest one and
-// drop the bits below (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021).
+// drop the lower bits (Fasi, Higham, Mikaitis, Pranesh: Numerical behavior of NVIDIA tensor cores, 2021).
 void MultiplyMatrices(Thread* warp) {
   const int mode = warp->next->mode;
   const std::vector<uint32_t>& r = warp->next->details->operands;

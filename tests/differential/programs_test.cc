@@ -21,11 +21,11 @@
 namespace xlad {
 namespace {
 
-constexpr int64_t kMaxElements = 1 << 19;  // The most elements of one array, because the evaluator is slow.
+constexpr int64_t kMaxElements = 1 << 19;  // The maximum size of an array. The evaluator is slow.
 constexpr int64_t kMaxDevices = 16;
 
-// The error relative to the largest element. It is not 0, because sums across devices are in another order than the
-// evaluator's.
+// The error relative to the largest element. It is not 0, because sums across devices have a different order than in
+// the evaluator.
 constexpr double kRelativeError = 1e-5;
 
 bool CanRun(const hlo::Module& module) {

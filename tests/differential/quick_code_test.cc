@@ -44,7 +44,7 @@ Executable CompileWith(const hlo::Module& module, int devices, const compiler::C
   return result.ok() ? std::move(result->executable) : Executable();
 }
 
-// Both must be equal, except that NaNs may have other signs and payloads where the program computes with floats.
+// The results of both must be equal, except that NaNs of floating-point operations may have other signs and payloads.
 std::vector<compiler::Exactness> SameNumbers(std::vector<compiler::Exactness> exactness) {
   for (compiler::Exactness& of_result : exactness) {
     const bool keeps_nans = of_result.agreement == compiler::Agreement::kBits && of_result.error == 0;

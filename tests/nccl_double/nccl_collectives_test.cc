@@ -119,7 +119,7 @@ CollectiveSpec SpecOf(CollectiveKind kind, int n, ElementType type, Reduction re
   return spec;
 }
 
-// As SpecOf, with parts of different sizes.
+// Like SpecOf, but with parts of different sizes.
 CollectiveSpec UnevenSpecOf(CollectiveKind kind, int n, ElementType type) {
   CollectiveSpec spec = SpecOf(kind, n, type, Reduction::kSum, {0});
   spec.sizes.resize(static_cast<size_t>(kind == CollectiveKind::kAllToAll ? n * n : n));
@@ -161,7 +161,7 @@ std::vector<CollectiveSpec> AllSpecs(int n) {
   return specs;
 }
 
-// Where outputs are relative to inputs.
+// The place of the outputs relative to the inputs.
 enum class Place { kApart, kInPlace, kSameAddress };
 
 // Launches a collective on new device memory and compares its outputs with the definition.
@@ -214,7 +214,7 @@ TEST_F(NcclCollectivesTest, ResultsAreThoseOfTheDefinition) {
       for (int i = 0; i < std::ssize(set.collectives); ++i) {
         const CollectiveSpec& spec = set.collectives[i].spec;
         XLAD_RETURN_IF_ERROR(CheckResult(set, i, Place::kApart, r));
-        // A rank that receives nothing keeps its output, which cannot be its input as well.
+        // A rank that receives nothing keeps its output, so the output cannot share memory with the input.
         if (spec.kind == CollectiveKind::kSendRecv) continue;
         const bool in_place = InPlaceOffsetsOf(spec, r.rank).valid && spec.counts.size() == 1;
         XLAD_RETURN_IF_ERROR(CheckResult(set, i, in_place ? Place::kInPlace : Place::kSameAddress, r));
@@ -327,7 +327,8 @@ TEST_F(NcclCollectivesTest, AsynchronousErrorsNameTheOperation) {
   for (const absl::Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
 }
 
-// Operations that wait for a peer that never starts them end when the task is aborted, although NCCL reports nothing.
+// If a peer never starts an operation, the ranks that wait in the operation end when the task is aborted, although NCCL
+// reports nothing.
 TEST_F(NcclCollectivesTest, AnAbortEndsOperationsThatWait) {
   ConfigureNccl("silent=1");
   const CollectiveSet set = SetOf({SpecOf(CollectiveKind::kAllReduce, 3, ElementType::kF32, Reduction::kSum, {5})});

@@ -5,9 +5,9 @@
  * Thread t of a row computes the elements of all wide values in the columns c with c % 16 = t, so that threads wait for
  * each other only in reductions and products. Each thread has its own copy of the narrow values of its row.
  *
- * Products of bf16 values use tensor cores. Each warp multiplies all 16 rows with different columns or features. It loads
- * its operands from global memory directly to registers, because it needs each column or feature only once, and the
- * rows are in the cache. */
+ * Products of bf16 values use tensor cores. Each warp multiplies all 16 rows with different columns or features. It
+ * loads its operands from global memory directly to registers, because it needs each column or feature only once, and
+ * the rows are in the cache. */
 #include "runtime/devices/cuda/gpu_attention_kernels.h"
 
 #include "runtime/devices/cuda/gpu_attention_operations.h"

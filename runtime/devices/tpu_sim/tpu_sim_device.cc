@@ -79,8 +79,8 @@ absl::Status CheckFits(const Executable& executable, const machine::Chip& chip) 
   if (bytes <= chip.hbm_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrFormat("executable '%s': found %.0f bytes of parameters, results and temporaries per device, expected "
-                      "at most %.0f, the HBM of chip %s; split the program over more devices or choose a chip with more "
-                      "memory",
+                      "at most %.0f, the HBM of chip %s; split the program over more devices or choose a chip with "
+                      "more memory",
                       executable.name(), bytes, chip.hbm_bytes, chip.name));
 }
 
