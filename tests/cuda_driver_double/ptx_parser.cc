@@ -476,7 +476,7 @@ class Parser : private Reader {
       if (details->callee->parameters.size() != details->arguments.size() ||
           details->callee->results.size() != details->results.size()) {
         Fail(Line(),
-             "a call of '" + details->callee_name + "' and its definition differ in the numbers of arguments or results");
+             "a call of '" + details->callee_name + "' and its definition have different numbers of values");
       }
     }
   }

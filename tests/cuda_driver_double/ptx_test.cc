@@ -212,7 +212,7 @@ TEST_F(PtxTest, ShufflesExchangeRegistersOfAWarp) {
   EXPECT_EQ(with("idx", "31"), (std::array<uint64_t, 4>{101, 101, 133, 133}));
 }
 
-// Computes d = a b + c by one mma.sync of each warp. `Of` says where an element is in the registers of the threads.
+// Computes d = a b + c by one mma.sync of each warp.
 class MmaTest : public PtxTest {
  protected:
   // The body of a kernel that runs `statement` with the registers of an mma, which it loads from 10 words for each

@@ -1,4 +1,4 @@
-// Finds the names that the namespaces of a source define, in the way of function_scanner.h.
+// Finds the names that the namespaces of a source define, by the same method as function_scanner.h.
 //
 // Enumerators, and names that a macro defines, are not found. A variable that is initialized in parentheses is read as
 // a function, unless it has the name of a constant.
@@ -22,7 +22,8 @@ struct NamespaceName {
   size_t offset = 0;        // The start of the definition in the source.
 };
 
-// Returns the names in the order of the source text. Functions that are only declared are found, but not such types.
+// Returns the names in the order of the source text. Functions that are only declared are found; types that are only
+// declared are not.
 std::vector<NamespaceName> FindNamespaceNames(const std::string& source);
 
 // Whether one source may contain both definitions: functions with different parameters, or two aliases of one type.

@@ -4,7 +4,7 @@
 
 Without PATH the whole tree is checked. The exit code is 1 if anything was found.
 
-What is checked: comments, string literals of two words and more, and Markdown outside code blocks. Text in backticks or
+What is checked: comments, string literals of two or more words, and Markdown outside code blocks. Text in backticks or
 double quotes inside these is an example or a quotation, and is not checked. The names of tests are checked as the words
 of which they consist, and the spelling of all names is checked. A comment that follows code on its line must not
 continue on the next line.

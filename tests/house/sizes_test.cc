@@ -164,7 +164,7 @@ TEST(SizesTest, Classes) {
     }
     for (const LargeClass& found : ClassesWithAFalseReason(file.text)) {
       ADD_FAILURE() << file.path << ":" << found.line << ": " << found.name << " has " << found.methods
-                    << " methods; remove the comment that it has more than " << kMaxMethods << ".";
+                    << " methods; remove the comment that says that it has more than " << kMaxMethods << ".";
     }
   }
 }

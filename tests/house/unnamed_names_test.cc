@@ -1,6 +1,6 @@
 // Checks that the names in the unnamed namespaces of a library or test program differ from each other, and from the
 // names in the headers that its sources include. The unity build compiles several sources as one, and a new file
-// changes which ones.
+// changes which sources are compiled together.
 #include <map>
 #include <set>
 
@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the library or test program of a source: "folder" or "folder (tests)", where the folder has a CMakeLists.txt.
-// Empty if the source is always compiled by itself.
+// Returns the library or test program of a source: "folder" or "folder (tests)" for the nearest folder that has a
+// CMakeLists.txt. Empty if the source is always compiled by itself.
 std::string UnityTarget(const std::string& path) {
   if (!EndsWith(path, ".cc") || EndsWith(path, "_fuzz.cc") || EndsWith(path, "_benchmark.cc")) return "";
   fs::path folder = fs::path(path).parent_path();
@@ -71,7 +71,7 @@ std::string Place(const PlacedName& placed) {
   return placed.file->path + ":" + std::to_string(internal::LineOf(placed.file->text, placed.name->offset));
 }
 
-// Returns a message for each name that stands twice in a target.
+// Returns a message for each name that occurs twice in a target.
 std::vector<std::string> Clashes(const std::vector<SourceFile>& files) {
   const ScannedFiles scanned = Scan(files);
   std::map<std::string, std::set<std::string>> paths_of_target;  // Sources, and the headers that they include.

@@ -1,5 +1,5 @@
-// Checks that files do not contain forbidden words, such as promises without an owner and paths of one machine, and
-// that every header has the required beginning.
+// Checks that files do not contain forbidden words (marks of future work without a page of docs/, and paths of a single
+// machine), and that every header has the required beginning.
 #include "gtest/gtest.h"
 #include "tests/house/source_tree.h"
 
@@ -37,7 +37,7 @@ TEST(WordsTest, PromisesNameThePageThatOwnsThem) {
                            (at + word.size() >= lines[i].size() || std::isalnum(lines[i][at + word.size()]) == 0);
         // The style guide may contain the words because it states the rule.
         EXPECT_TRUE(!whole || NamesAPage(lines[i]) || file.path == "docs/style.md")
-            << file.path << ":" << i + 1 << ": " << word << " without a page of docs/ that owns it";
+            << file.path << ":" << i + 1 << ": " << word << ", expected a page of docs/ that plans the work on the same line";
       }
     }
   }

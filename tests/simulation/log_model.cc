@@ -263,7 +263,7 @@ void LogModel::OnCheckpoint(const JobEvent& event, Job* job) {
   Expect(stored.job_id == event.job_id() && stored.attempt == job->attempt && stored.generation == job->generation &&
              stored.step == committed.step(),
          event, "the index is of another job, attempt or step");
-  Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is another");
+  Expect(stored.contents == ContentsAt(job->key, committed.step()), event, "the state is not that of the step");
   job->failures = 0;
   job->newest_step = committed.step();
   job->checkpoints[committed.step()] = committed.uri();

@@ -1,7 +1,7 @@
 // The invariants of the coordinator's log, checked record by record, and the contents of the states that it names.
 //
-// The contents of a job's state after a number of steps are a pure function of the job and that number. So a wrong
-// state, of another step, job or attempt, is detected in a checkpoint, in the start of an attempt, or in a loss.
+// The contents of a job's state after a number of steps are a pure function of the job and that number. A checkpoint,
+// the start of an attempt or a loss with the state of another step, job or attempt is therefore detected.
 #pragma once
 
 #include <cstdint>

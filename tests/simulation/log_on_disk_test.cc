@@ -145,8 +145,7 @@ TEST(LogOnDisk, NothingAcknowledgedIsLostByAnyFailure) {
   }
 }
 
-// A coordinator acts on the records that it has read, so these must not be missing later, even if their sync had
-// failed.
+// A coordinator acts on the records that it has read, so these must not be missing later, even if their sync failed.
 TEST(LogOnDisk, WhatHasBeenReadAfterAFailureIsDurable) {
   const int64_t operations = OperationsOfARun();
   int failed_but_written = 0;

@@ -19,7 +19,7 @@ constexpr uint64_t kStormKinds = 3;
 constexpr int kMaxWorkersOfAKind = 20;
 constexpr int64_t kTickMs = 100;
 constexpr int64_t kBuildMs = 200;
-// The time from the continuation of a stopped process until it reads the messages that have arrived.
+// When a stopped process continues, it reads the messages that have arrived after this time.
 constexpr int64_t kReadMs = 2;
 constexpr int64_t kReopenMs = 300;
 constexpr int64_t kShortLeaseSteps = 60;
@@ -212,7 +212,7 @@ void Storm::Turn() {
   std::vector<service::Work> batch = std::exchange(inbox_, {});
   if (!commit_->is_open()) {
     for (const service::Work& work : batch) {
-      if (work.answer) work.answer(absl::UnavailableError("it does not serve"));
+      if (work.answer) work.answer(absl::UnavailableError("the coordinator does not serve"));
     }
     if (tick) TryToServe();
     return;

@@ -13,8 +13,9 @@ namespace {
 using service::JobId;
 using service::WorkerId;
 
-// A client repeats a submission that is not answered within kPatienceMs. It repeats another request after a random time
-// from kMinPatienceMs to kPatienceMs, and an operator after one from kMinPatienceMs to kOperatorPatienceMs.
+// A client repeats a submission that is not answered within kPatienceMs. It repeats other unanswered requests after a
+// random time from kMinPatienceMs to kPatienceMs. An operator does so after a random time from kMinPatienceMs to
+// kOperatorPatienceMs.
 constexpr int64_t kPatienceMs = 2000;
 constexpr int64_t kMinPatienceMs = 50;
 constexpr int64_t kOperatorPatienceMs = 300;

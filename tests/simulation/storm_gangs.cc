@@ -7,7 +7,7 @@ namespace xlad::simulation {
 namespace {
 
 constexpr int64_t kStepMs = 20;
-constexpr int64_t kMaxQuickSteps = 100;  // The optimized code of a job is built and sent in the time of these steps.
+constexpr int64_t kMaxQuickSteps = 100;  // After the storm, a job gets its optimized code within this many steps.
 constexpr int64_t kStallMs = 3000;  // Peers abort an attempt if one of its members has stalled for this long.
 
 }  // namespace

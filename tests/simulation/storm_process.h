@@ -31,7 +31,7 @@ struct StormWorkers::Task {
   int64_t stop_at = -1;
   std::set<int64_t> checkpoint_steps;         // The steps that CheckpointAt messages have named.
   std::map<int64_t, CheckpointShard> shards;  // The written but uncommitted shards, by step.
-  int64_t saved_step = -1;                    // The last step whose state was written, or from which it started.
+  int64_t saved_step = -1;                    // The last step whose state was written, or the first step.
   std::deque<StepMetrics> metrics;            // The metrics that are not acknowledged.
   // The message about the task's end. It is repeated until the coordinator tells the worker to forget the attempt.
   std::optional<WorkerMessage> end;
@@ -55,12 +55,12 @@ struct StormWorkers::Process {
   std::string id;
   uint64_t incarnation = 0;
   bool replaces_code = true;  // False for an older version.
-  int64_t life = 0;  // The number of times that it was started.
+  int64_t life = 0;  // The number of times that the process was started.
   bool up = false;
-  bool stays_away = false;  // Whether it stays down until the end of the storm.
+  bool stays_away = false;  // Whether the process stays down until the end of the storm.
   bool is_gone = false;     // Whether it never comes back.
   int64_t stopped_until_ns = 0;
-  int64_t trouble_ns = 0;  // The last time at which it started or died, or its paths were cut or restored.
+  int64_t trouble_ns = 0;  // The last time at which the process started or died, or a path was cut or restored.
   bool data_cut = false;   // Whether its peers cannot reach it.
   bool cut_up = false, cut_down = false, refused = false;
   int64_t cut_since_ns = 0;

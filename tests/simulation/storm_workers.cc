@@ -19,7 +19,7 @@ constexpr StormFault kFaultOf[] = {StormFault::kWorkerDeath, StormFault::kWorker
                                    StormFault::kTaskDeath};
 constexpr uint64_t kTaskDies = 6;
 constexpr int64_t kBeatMs = 500;
-constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker is lost.
+constexpr int64_t kSurelyWellMs = 12'000;  // Longer than the time after which a silent worker counts as lost.
 constexpr int64_t kDeadLinkMs = 6000;      // Both ends close a link that was silent for this long.
 
 }  // namespace
