@@ -25,7 +25,7 @@ def rows(text):
 
 
 def ranks_of(where):
-    """The running ranks of `xlad bench` that meet in the folder `where`."""
+    """Returns the running ranks of `xlad bench` that meet in the folder `where`."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:

@@ -165,7 +165,7 @@ class Checkpoints(unittest.TestCase):
                     events = json.loads(xlad("events", job_id, "--coordinator", made.address, "--format", "json")[1])
                     steps = [event["step"] for event in events if event["kind"] == "checkpoint_failed"]
                     self.assertEqual(steps, [5])
-                    self.assertEqual(made.job(job_id)["state"], "RUNNING", "it trains on")
+                    self.assertEqual(made.job(job_id)["state"], "RUNNING", "the job continues")
                 finally:
                     submit.kill()
 

@@ -17,7 +17,7 @@ from ports import free_ports
 XLAD = os.environ["XLAD"]
 REPO = pathlib.Path(os.environ["XLAD_REPO"])
 OWN_EXAMPLES = REPO / "examples"
-# Whether tests with many similar cases try all of them (tests with random cases: more of them), and not only a part.
+# Whether tests try all of their similar cases, and more random cases, instead of only a part.
 ALL_CASES = "XLAD_ALL_CASES" in os.environ
 
 

@@ -53,7 +53,7 @@ from safetensors.numpy import load_file  # noqa: E402
 def load_computation(path):
     data = path.read_bytes()
     if data.lstrip().startswith(b"HloModule"):
-        sys.exit(f"{path}: found HLO text, expected a serialized HloModuleProto: this jaxlib reads no text")
+        sys.exit(f"{path}: found HLO text, expected a serialized HloModuleProto, because jaxlib cannot read text")
     return _jax.mlir.xla_computation_to_mlir_module(xc.XlaComputation(data))
 
 

@@ -85,7 +85,7 @@ def check_state(test, path, rows, steps):
             for row in range(rows):
                 file.seek(8 + size + begin + row * 4 * COLUMNS)
                 if file.read(4 * COLUMNS) != row_of(i, row, steps):
-                    test.fail(f"w{i}, row {row}: found another value than that after {steps} steps")
+                    test.fail(f"w{i}, row {row}: found other values, expected those after {steps} steps")
 
 
 def memory_mb(pid, field):

@@ -68,7 +68,7 @@ class NcclTest(unittest.TestCase):
             self.assert_close(found, self.cpu_losses(where))
 
     def test_collectives_are_staged_if_nccl_cannot_run(self):
-        """In the default mode, on one GPU, and without the library."""
+        """Tests the default mode, two workers on one GPU, and a missing library."""
         for name, gpus, nccl, flags in (("mode", ("0", "1"), NCCL_DOUBLE, ()),
                                         ("one GPU", ("0", "0"), NCCL_DOUBLE, ("--mode", "fast")),
                                         ("no library", ("0", "1"), "off", ("--mode", "fast"))):

@@ -1,4 +1,4 @@
-"""Collectives that overlap computation: the results have the same bits, and the trace has messages while a kernel
+"""Collectives that overlap computation: the results have the same bits, and the trace shows messages while a kernel
 runs."""
 
 import json

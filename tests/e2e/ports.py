@@ -8,11 +8,11 @@ import socket
 import tempfile
 
 _given = set()
-_locks = None  # The open file of which a byte is locked for each port. The process holds the locks until it ends.
+_locks = None  # An open file with one locked byte per port. The process holds the locks until it ends.
 
 
 def free_ports(count, candidates=None):
-    """Returns ports on which nothing listens and that no other test process of this user has got.
+    """Returns ports on which nothing listens and that no other test process of this user holds.
 
     They are below the range from which the system takes ports, so that no other program gets one of them before it is
     used, or while a daemon restarts. A port is locked until this process ends: other tests do not get it either. Raises

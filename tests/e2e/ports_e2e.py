@@ -1,4 +1,4 @@
-"""Test processes that run beside each other get different ports."""
+"""Test processes that run at the same time get different ports."""
 
 import pathlib
 import socket
@@ -20,8 +20,8 @@ sys.stdin.read()
 class Ports(unittest.TestCase):
     def test_processes_get_different_ports(self):
         here = pathlib.Path(__file__).parent
-        # The process that finds these ports ends, so that they can be taken again. The others need 32 of them. If other
-        # programs take some meanwhile, there are enough left.
+        # The process that finds these 40 ports ends, so the ports are free again. The other processes need 32 of them,
+        # so other programs may take up to 8 in the meantime.
         found = subprocess.run([sys.executable, "-c", "from ports import free_ports; print(*free_ports(40))"],
                                cwd=here, capture_output=True, text=True, check=True)
         candidates = [int(port) for port in found.stdout.split()]
@@ -43,7 +43,7 @@ class Ports(unittest.TestCase):
             used = listener.getsockname()[1]
             with self.assertRaisesRegex(OSError, "found 0 free ports among 1, expected 1"):
                 free_ports(1, [used])
-        # The other process gets the port now, although this one has tried it and still runs.
+        # The other process gets the port now, although this process has tried it and still runs.
         other = subprocess.run([sys.executable, "-c", f"from ports import free_ports; print(*free_ports(1, [{used}]))"],
                                cwd=here, capture_output=True, text=True)
         self.assertEqual(other.stdout, f"{used}\n", other.stderr)

@@ -36,7 +36,7 @@ class QuickCode(unittest.TestCase):
         return out, err
 
     def trained(self, where, job, name, *flags):
-        """The losses and the final state of a run with an empty cache, and its summary."""
+        """Returns the losses, final state, quick steps and summary of a run with an empty cache."""
         summary = self.run_ok("run", job, "--steps", 4, "--cache", where / f"cache-{name}", "--curve", where / name,
                               "--save-state", where / f"{name}.safetensors", *flags)[1]
         curve = json.loads((where / name).read_text())
@@ -55,7 +55,7 @@ class QuickCode(unittest.TestCase):
                     self.assertNotIn("quickly", other)
 
     def state_of(self, made, where, job, job_id, step):
-        """The state of the job's newest checkpoint, which is that of `step`."""
+        """Returns the state of the job's newest checkpoint, which is that of `step`."""
         path = where / "resumed.safetensors"
         self.run_ok("submit", job, "--coordinator", made.address, "--resume", job_id, "--steps", step,
                     "--save-state", path)

@@ -37,7 +37,7 @@ TEST(WordsTest, PromisesNameThePageThatOwnsThem) {
                            (at + word.size() >= lines[i].size() || std::isalnum(lines[i][at + word.size()]) == 0);
         // The style guide may contain the words because it states the rule.
         EXPECT_TRUE(!whole || NamesAPage(lines[i]) || file.path == "docs/style.md")
-            << file.path << ":" << i + 1 << ": " << word << ", expected a page of docs/ that plans the work on the same line";
+            << file.path << ":" << i + 1 << ": " << word << ", expected a page of docs/ that owns it on this line";
       }
     }
   }
