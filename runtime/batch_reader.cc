@@ -100,7 +100,7 @@ absl::StatusOr<BatchReader::Bytes> BatchReader::Get(int device, int input, int64
 }
 
 int64_t BatchReader::Next() {
-  // At most groups_ahead_ groups are needed: those of the slowest device's step and of later steps.
+  // At most groups_ahead_ groups are needed: the group of the slowest device's step and the groups of later steps.
   const int64_t first = *std::min_element(steps_.begin(), steps_.end());
   std::set<int64_t> needed;
   int64_t next = -1;

@@ -1,10 +1,10 @@
 // Reads the batches of a task's data ahead of its steps, on a separate thread, so that steps rarely wait for the store.
 //
 // Consecutive batches are read in groups. A group has at most kGroupBytes unless a single batch is larger. If the
-// devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise, at most
-// kAheadBytes of groups are in memory at a time (but at least two groups): the group of the slowest device's step and
-// the next ones. If each batch is opened separately (BatchPlan::open_batch), a group is one batch, and groups are not
-// kept.
+// devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise, groups of at most
+// kAheadBytes in total, but at least two groups, are in memory at a time: the group of the slowest device's step and
+// the following groups. If each batch is opened separately (BatchPlan::open_batch), a group is one batch, and groups
+// are not kept.
 #pragma once
 
 #include <condition_variable>

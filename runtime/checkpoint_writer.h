@@ -1,10 +1,10 @@
 // Writes the state of this worker's devices as shards of checkpoints while the devices continue with their steps.
 //
 // At a step to save, each device copies its part of the state to host memory (Save). When the last device of this
-// worker has done so, a thread writes the shard. Only one copy of the state is kept in memory: a device that reaches
-// the next step to save while a shard is still being written waits until the shard is stored. If the shard cannot be
-// stored because the coordinator cannot be reached, the next step is not saved, so that training does not wait for the
-// coordinator.
+// worker has done so, a thread writes the shard. Only one copy of the state is kept in memory. A device may reach the
+// next step to save while a shard is still being written; it then waits until the shard is stored. If the shard cannot
+// be stored because the coordinator cannot be reached, the next step is not saved, so that training does not wait for
+// the coordinator.
 #pragma once
 
 #include <chrono>
@@ -69,7 +69,7 @@ class CheckpointWriter {
   // Copies the device's part of the state before `step`. Every device must make this call, for the same steps in the
   // same order. If the write fails, it is repeated until it succeeds, give_up returns true, `abort` is raised or End is
   // called. Returns false if the step is skipped because the coordinator cannot be reached; then all devices of this
-  // worker skip it. A step that `must` be saved (the last one, or that of a stop) is not skipped.
+  // worker skip it. If `must` is set (for the last step, or for a stop), the step is not skipped.
   absl::StatusOr<bool> Save(int index, int64_t step, bool must, const DeviceBuffers& buffers);
 
   // Called when the checkpoint of the state before `step` is committed. Older states then also count as committed.

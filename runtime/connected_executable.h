@@ -38,15 +38,15 @@ std::vector<int> MeshPositions(const LaunchTask& launch);
 
 // The calls, in order: Load, SetFeeds (optional), UseFabric; then for each shard Prepare, Connect, and Run any number
 // of times. Shards are numbered from 0 on this worker (`index`). Prepare, Connect and Run of one shard are called by
-// one thread at a time; those of different shards may run at the same time.
+// one thread at a time. Threads may call them for different shards at the same time.
 class ConnectedExecutable {
  public:
   ~ConnectedExecutable();
   // Loads the code of each executable on the device that its target names, or on the first device if the target has no
   // kind. Does not open connections. `executables` must not be empty. DataLoss if the bytes of an executable do not
-  // have its digest or cannot be parsed. InvalidArgument if an executable is inconsistent, if this worker does not have
-  // its device, if two executables have different collectives, or if `launch` names a position or an executable that
-  // does not exist. `environment` and `abort` must outlive the object.
+  // have its digest or cannot be parsed. InvalidArgument if an executable is inconsistent or needs a device that this
+  // worker does not have, if two executables have different collectives, or if `launch` names a position or an
+  // executable that does not exist. `environment` and `abort` must outlive the object.
   static absl::StatusOr<std::unique_ptr<ConnectedExecutable>> Load(absl::Span<const StoredExecutable> executables,
                                                                    const ExecutableLaunch& launch,
                                                                    const WorkerEnvironment& environment,

@@ -5,9 +5,9 @@
 // addresses.
 //
 // A Stream is a queue whose work runs in the order in which it was enqueued. Work on different streams is not ordered
-// unless an Event orders it. A device may finish work before the call that enqueues it returns (the cpu device does) or
-// at any later time (the opaque device does); callers must be correct in both cases. In this example, the host reads
-// what a kernel computed:
+// unless an Event orders it. The cpu device finishes work before the call that enqueues it returns. Other devices, such
+// as the opaque device, finish it at any later time. Callers must be correct in both cases. In this example, the host
+// reads what a kernel computed:
 //
 //   auto stream = *device->MakeStream();
 //   auto memory = *device->Allocate(4);
@@ -57,9 +57,9 @@ class Event {
 // 0 bytes are allowed with any address.
 //
 // Errors: a call returns InvalidArgument at once for arguments that can be checked at once. The error of enqueued work
-// is returned by the call that enqueues it or by a later call on the stream, at the latest by Synchronize. After the
-// error, work that was enqueued later may not have run, the contents of the memory that this work writes are undefined,
-// and Synchronize keeps returning the error.
+// is returned by the call that enqueues it or by a later call on the stream, at the latest by Synchronize. Work that
+// was enqueued after the failed work may not run, and the contents of the memory that it writes are undefined.
+// Synchronize keeps returning the error.
 class Stream : public collectives::DeviceOps {
  public:
   // Copies bytes within the device. The two ranges may be in different kinds of memory, and may overlap.
@@ -107,8 +107,8 @@ class Device {
   // Devices that do not compute on these cores ignore it. Results do not depend on `threads`.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(int threads) = 0;
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream() { return MakeStream(1); }
-  // InvalidArgument if the executable is for another kind of device or is not consistent (damaged object code, a symbol
-  // that is not provided, a library op whose shapes do not fit each other).
+  // InvalidArgument if the executable is for another kind of device or is not consistent: damaged object code, a symbol
+  // that is not provided, or a library op whose shapes do not match.
   virtual absl::StatusOr<std::unique_ptr<LoadedExecutable>> Load(Executable executable) = 0;
 };
 

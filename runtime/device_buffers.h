@@ -21,7 +21,7 @@ namespace xlad::runtime {
 // Example: allocation 0 is parameter w, allocation 1 is the new w, and result 0 feeds parameter 0. Then block_from is
 // {1, 0}: after each step the two allocations exchange their memory, and nothing is copied.
 struct FeedPlan {
-  std::vector<int> block_from;  // For each allocation, the one whose memory it gets for the next step.
+  std::vector<int> block_from;  // For each allocation, the allocation whose memory it gets for the next step.
   struct Copy {
     Slice from;
     Slice to;

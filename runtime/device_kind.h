@@ -51,13 +51,13 @@ struct DeviceRequest {
 
 constexpr int64_t kMaxDeviceCount = 1024;
 
-// Reads KIND[:MODEL][:COUNT][,...]: "cpu", "cpu:4", "cpu:2,opaque:2". A MODEL is never a number. InvalidArgument says
-// what was found and what is expected: an unknown kind or model, a model for a kind that has none, a count outside 1 to
-// kMaxDeviceCount, a kind and model that is given twice, or several kinds if one of them has no count.
+// Reads KIND[:MODEL][:COUNT][,...]: "cpu", "cpu:4", "cpu:2,opaque:2". A MODEL is never a number. Returns
+// InvalidArgument for an unknown kind or model, a model for a kind without models, a count outside 1 to
+// kMaxDeviceCount, a repeated kind and model, or several kinds of which one has no count.
 absl::StatusOr<std::vector<DeviceRequest>> ParseDeviceRequests(absl::string_view text, DeviceKinds kinds);
 
 // Divides the devices of each request among `workers` workers as evenly as possible: 8 devices among 3 workers as 3, 3
-// and 2. The remainder of one kind starts at the worker after the remainder of the previous kind, so that one cpu
+// and 2. The remainder of one kind starts at the worker after the remainder of the previous kind. For example, one cpu
 // device and one opaque device are on different workers. Workers without devices are left out.
 std::vector<std::vector<DeviceRequest>> DealDevices(const std::vector<DeviceRequest>& requests, int64_t workers);
 

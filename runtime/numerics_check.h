@@ -17,9 +17,8 @@ struct CheckedSlice {
 };
 
 // The check of one execution of one step. Infinities and NaNs may be intended: the mask of a softmax is minus infinity,
-// and data may have NaNs in place of missing values, which a select removes. A step is therefore reported only if its
-// result has a NaN and none of its operands has a NaN, or if its result has an infinity and none of its operands has an
-// infinity.
+// and data may have NaNs in place of missing values, which a select removes. A step is therefore reported only if a
+// result has a NaN and no operand has one, or if a result has an infinity and no operand has one.
 class NumericsCheck {
  public:
   // `allocations` has the device address of each allocation of the executable. Both arguments must outlive the object.

@@ -4,9 +4,9 @@
 // This class does no I/O, and is used by one thread at a time. Methods collect effects, which the caller takes and
 // carries out.
 //
-// An array can be stored in two ways, or in both: divided among the devices of all workers, in one or more layouts
-// (ways to divide it), and as a whole in the host memory of the first worker. The whole array is kept while it is
-// pinned (by an unanswered command or a reader) or while the workers have no layout of it.
+// An array is stored in one or both of two ways: divided among the devices of all workers, in one or more layouts (ways
+// to divide it), and as a whole in the host memory of the first worker. The whole array is kept while it is pinned (by
+// an unanswered command or a reader) or while the workers have no layout of it.
 //
 // Example: a client uploads array 1, which is stored as a whole. The client calls a program with the array: the call
 // pins the array, and the workers read their boxes of it. When all workers have answered the call, the array is
@@ -29,7 +29,7 @@
 
 namespace xlad::runtime {
 
-// What the caller must carry out, in the order of the members.
+// The effects that the caller must carry out, in the order of the members.
 struct SessionEffects {
   struct StoredArray {
     int64_t array = 0;
@@ -49,8 +49,8 @@ class Session {
                       const std::vector<CollectivePlanProto>& plans);
   // Adds an array that the caller stores as a whole and returns its number.
   int64_t AddArray(const tensor::Shape& shape);
-  // The number of bytes of whole arrays that Call would add to the host memory: the values in the request, and arrays
-  // that it would fetch from the workers because they have other layouts. 0 if Call would return an error.
+  // The number of bytes of whole arrays that Call would add to the host memory, or 0 if Call would return an error.
+  // These arrays are the values in the request, and the arguments that the workers have only in other layouts.
   int64_t BytesToCall(const CallProgramRequest& request);
   // Adds a call and returns the numbers of its results. NotFound if the program or the array of an argument does not
   // exist, InvalidArgument if the arguments do not match the program. If Call returns an error, it has changed nothing.

@@ -1,5 +1,5 @@
-// The arrays of one session that its first worker stores as a whole: arrays that clients upload, and arrays that the
-// workers send so that a client can read them or that they can be divided in another layout.
+// The arrays of one session that its first worker stores as a whole. Clients upload them, or the workers send them so
+// that a client can read them or the workers can divide them in another layout.
 //
 // Thread-safe. Arrays are row-major in host memory and are identified by their number.
 #pragma once

@@ -253,7 +253,7 @@ TEST(SessionExecutor, StateStaysOnTheWorkersAndResultsAreSent) {
     EXPECT_EQ(world.Fetch(21, 0), Vector(x));
     EXPECT_EQ(world.Fetch(22, 2), Scalar(s));
     EXPECT_EQ(world.store.writes, kDevices + 1) << "each box once";
-    EXPECT_EQ(world.store.reads, kDevices + static_cast<int>(placement.size())) << "only what was missing";
+    EXPECT_EQ(world.store.reads, kDevices + static_cast<int>(placement.size())) << "only the missing arrays";
   }
 }
 

@@ -16,8 +16,8 @@
 namespace xlad::runtime {
 
 // The number of executions and the total time of each step, by the step's number. Steps are numbered from 0 in the
-// order of the executable. A loop comes before its condition and body, and a conditional before its branches; their
-// times include those of the nested steps.
+// order of the executable. A loop comes before its condition and body, and a conditional before its branches. The times
+// of loops and conditionals include the times of their nested steps.
 struct StepTimes {
   const Clock* clock = nullptr;
   std::vector<int64_t> calls, ns;

@@ -12,9 +12,9 @@
 
 namespace xlad::runtime {
 
-// Whether step number `index` of an attempt (from 0) is recorded: the first 16 steps are recorded, and after them 8
-// steps in each doubling of the number of steps. All devices record the same steps without communication, and
-// the size of a job's trace grows with the logarithm of its number of steps.
+// Whether step number `index` of an attempt (from 0) is recorded: the first 16 steps, and then 8 steps in each doubling
+// of the number of steps. All devices record the same steps without communication, and the size of a job's trace grows
+// with the logarithm of its number of steps.
 bool IsTraced(int64_t index);
 
 // Used by the thread of its device.

@@ -212,7 +212,7 @@ absl::Status TaskData::WriteInputs(int index, int64_t step, DeviceBuffers* buffe
   for (int p = 0; p < std::ssize(parameters_); ++p) {
     const Entry& entry = parameters_[p];
     if (entry.kind == JobSpec::Parameter::STEP) {
-      // Little-endian: the low bytes are the first ones, whatever the width of the integer.
+      // Little-endian: the low bytes come first, so integers of any width are prefixes of `step`.
       const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(&step), sizeof step);
       XLAD_RETURN_IF_ERROR(buffers->Write(entry.slices[index], bytes.first(entry.local.bytes())));
     }

@@ -41,7 +41,7 @@ class TaskData {
   // The name of the first tensor of the state with a NaN or an infinity in the part that the device holds, or "" if all
   // elements are finite.
   absl::StatusOr<std::string> FirstNotFinite(int index, const DeviceBuffers& buffers) const;
-  // Reads the losses and metrics of a step, in the order of the spec's results. `buffers` are those of device 0.
+  // Reads the losses and metrics of a step, in the order of the spec's results. `buffers` belong to device 0.
   absl::StatusOr<std::vector<float>> ReadScalars(const DeviceBuffers& buffers) const;
 
  private:

@@ -122,7 +122,7 @@ TEST(TaskGate, StopsAreForStepsThatHaveNotBegun) {
   EXPECT_EQ(gate.Begin(0, 0), Decision::kRun);
   EXPECT_FALSE(gate.StopAt(0));
   EXPECT_TRUE(gate.StopAt(1));
-  EXPECT_EQ(gate.Begin(1, 0), Decision::kRun) << "the other device may still run what has begun";
+  EXPECT_EQ(gate.Begin(1, 0), Decision::kRun) << "the other device may still run a step that has begun";
   for (const int device : {0, 1}) {
     EXPECT_EQ(gate.Begin(device, 1), Decision::kSave);
     EXPECT_EQ(gate.Begin(device, 1), Decision::kStop);

@@ -29,8 +29,9 @@ constexpr int64_t kBatch = 8;
 constexpr int64_t kBatches = 3;
 constexpr int64_t kSteps = 20;
 
-// The parameters are w: f32[4], replicated, not donated, so that its memory is exchanged with that of its result; v:
-// f32[7], donated, two elements per device and one on the last; x: f32[8], the rows of a batch; and the step's number.
+// The parameters are w, v, x and the step's number. w: f32[4] is replicated and not donated, so it exchanges its memory
+// with its result. v: f32[7] is donated, and has two elements per device and one on the last device. x: f32[8] has the
+// rows of a batch.
 //   g = all_reduce(sum of own x + step);  w' = w + g;  v' = v + device + 1;  loss = w'[0]
 enum Slot { kW, kV, kX, kStep, kGradient, kNewW, kLoss };
 

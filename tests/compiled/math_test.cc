@@ -143,8 +143,9 @@ TEST_P(Math, DoesNotDependOnNeighboringElements) {
   }
 }
 
-// The f32 arguments nearest to multiples of pi/2, at which sine or cosine is smallest: to the first 10,000 multiples,
-// to those around the limit of the fast reduction, and to the multiple that is nearest to any f32 (16367173 * 2^72).
+// Tests the f32 arguments nearest to multiples of pi/2, at which sine or cosine is smallest. These are the first 10,000
+// multiples, multiples around the limit of the fast reduction, and the multiple that is nearest to any f32 (16367173 *
+// 2^72).
 TEST(Trigonometry, IsAccurateNearMultiplesOfHalfPi) {
   constexpr int64_t kCount = 20000;
   for (const Function& function : kFunctions) {

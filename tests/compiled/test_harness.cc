@@ -246,7 +246,7 @@ void ExpectSameBits(const std::vector<Array>& actual, const std::vector<Array>& 
   }
 }
 
-// Compares the results of all launches of one program, on different numbers of threads, with the expected ones.
+// Compares the results of all launches of one program, on different numbers of threads, with the expected results.
 template <typename F>
 void CompareRuns(F&& run, const std::vector<Launch>& launches, const std::vector<Array>& expected,
                  const std::string& text, const hlo::Tolerance& tolerance) {

@@ -44,7 +44,7 @@ class Batch {
 
   // Adds a program, which gets random inputs.
   void Add(const std::string& text, const hlo::Tolerance& tolerance = {}, bool specials = false);
-  // Adds a program that runs on ordinary inputs and on special ones. It is compiled once for both.
+  // Adds a program that runs on ordinary inputs and on special inputs. It is compiled once for both.
   void AddOrdinaryAndSpecial(const std::string& text, const hlo::Tolerance& tolerance = {});
   void AddOn(const std::string& text, std::vector<tensor::Array> inputs, const hlo::Tolerance& tolerance = {});
   // In the program added last, each pair (result leaf, operand leaf) shares memory, as in KernelRequest::in_place.

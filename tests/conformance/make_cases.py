@@ -1,5 +1,5 @@
 """Makes the conformance cases of the folder beside this script: programs of JAX with jaxlib's results, and cases of
-opcodes that JAX does not emit, with results from numpy and mpmath or from the opcode's definition.
+opcodes that JAX does not emit. The results of the latter are from numpy, from mpmath or from the opcode's definition.
 
     python make_cases.py [--only PREFIX ...] [--folder FOLDER]
 """

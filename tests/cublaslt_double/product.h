@@ -53,8 +53,8 @@ struct Problem {
 LtStatus CheckProblem(const Problem& problem);
 
 // Returns the algorithms that the library proposes for a valid problem. The first one has a state that is not success,
-// because callers must skip such proposals. The others are usable, the best first: they split the sum into two parts,
-// if the preference allows one of the reduction schemes, or compute it in one part.
+// because callers must skip such proposals. The others are usable, the best first. They split the sum into two parts if
+// the preference allows one of the reduction schemes; otherwise they compute it in one part.
 std::vector<LtHeuristicResult> Propose(const Problem& problem, const Preference& preference);
 
 // The addresses that a call is given, as integers.

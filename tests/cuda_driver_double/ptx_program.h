@@ -81,7 +81,7 @@ class GlobalMemory {
 // kWarp: the next instruction needs all threads of the warp.
 enum class ThreadState { kReady, kBarrier, kWarp, kDone, kFailed };
 
-// What an instruction of a warp does. Shuffles have the first letter of their mode: up, down, bfly, idx.
+// The operation of an instruction of a warp. Shuffles have the first letter of their mode: up, down, bfly, idx.
 enum WarpMode : int { kShuffleUp = 'u', kShuffleDown = 'd', kShuffleXor = 'b', kShuffleIndex = 'i', kMmaF16, kMmaBf16 };
 
 struct Frame {

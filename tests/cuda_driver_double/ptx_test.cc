@@ -361,7 +361,7 @@ TEST_F(MmaTest, DivergentProductsAreErrors) {
 
 class RaceTest : public PtxTest {
  protected:
-  // Each of 64 threads runs the statement with its own address in %rd3, that of the next thread in %rd4, and the
+  // Each of 64 threads runs the statement. It has its own address in %rd3, the next thread's address in %rd4, and the
   // addresses of two elements of shared memory in %rd5 and %rd6.
   std::string ErrorOf(const std::string& statement) {
     RaceChecker races;
@@ -436,7 +436,7 @@ TEST_F(PtxTest, FunctionsTablesAndLocalMemory) {
       st.param.b64 [result+0], %rd2;
       ret; })",
                          1, {0, 0});
-  EXPECT_EQ(words, (std::vector<uint64_t>{82, 40})) << "the local memory of the caller is not that of the callee";
+  EXPECT_EQ(words, (std::vector<uint64_t>{82, 40})) << "caller and callee have different local memory";
 }
 
 TEST_F(PtxTest, AccessesOutsideOfMemoryAreErrors) {

@@ -49,8 +49,8 @@ float ToFloat(uint32_t bits, int mode) {
 
 // mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {d0..d3}, {a0..a3}, {b0, b1}, {c0..c3}: d[16, 8] = a[16, 16] *
 // b[16, 8] + c[16, 8]. With the group g = lane / 4 and the pair p = lane % 4 * 2, a thread holds these elements in its
-// registers; those of a and b hold two, the first one in the low half (PTX ISA, "Matrix Fragments for mma.m16n8k16 with
-// floating point type"):
+// registers. A register of a or b holds two elements, the first one in the low half (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type"):
 //
 //   a0  rows g,     columns p, p + 1        b0  rows p, p + 1,     column g       c0, c1  row g,     columns p, p + 1
 //   a1  rows g + 8, columns p, p + 1        b1  rows p + 8, p + 9, column g       c2, c3  row g + 8, columns p, p + 1

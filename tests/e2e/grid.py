@@ -48,7 +48,7 @@ def cpu_seconds(pid):
 
 
 def busiest(worker):
-    """Returns the process of the worker's attempt, which is the one that computes, or None if there is none."""
+    """Returns the process that computes the worker's attempt, or None if the worker has no attempt."""
     return max(attempts(worker), key=cpu_seconds, default=None)
 
 

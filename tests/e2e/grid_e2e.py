@@ -1,4 +1,4 @@
-"""Training continues after every fault without intervention, and its result is bitwise that of an undisturbed run.
+"""Training continues after every fault without intervention, and its result has the same bits as an undisturbed run.
 
 The short form runs with the other tests. The long form prints a table:
 
@@ -120,7 +120,7 @@ class Resize(unittest.TestCase):
 
 
 class Policies(unittest.TestCase):
-    """How --on-loss decides what happens to a job whose worker does not reconnect."""
+    """Tests the effect of --on-loss on a job whose worker does not reconnect."""
 
     def test_shrink_and_wait(self):
         with cluster(workers=3, devices=1) as made:

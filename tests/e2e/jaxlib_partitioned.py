@@ -9,9 +9,9 @@ devices. The results, assembled from the shards, must equal those of the unparti
         --axes dp=8 --specs specs.json
 
 --partitioned is a serialized HloModuleProto. --specs is a JSON file with the shardings of parameters and results:
-{"parameters": [spec, ...], "results": [spec, ...]}, in which a spec has one list of axis names per dimension. Without
---specs the shardings are those of the job's manifest: parameters have their parameter_shardings, a result that feeds a
-parameter has the sharding of that parameter, and other results are replicated.
+{"parameters": [spec, ...], "results": [spec, ...]}. A spec has one list of axis names per dimension. Without --specs,
+the shardings are from the job's manifest: parameters have their parameter_shardings, a result that feeds a parameter
+has the parameter's sharding, and other results are replicated.
 """
 
 import argparse

@@ -14,9 +14,9 @@ _locks = None  # An open file with one locked byte per port. The process holds t
 def free_ports(count, candidates=None):
     """Returns ports on which nothing listens and that no other test process of this user holds.
 
-    They are below the range from which the system takes ports, so that no other program gets one of them before it is
-    used, or while a daemon restarts. A port is locked until this process ends: other tests do not get it either. Raises
-    OSError if there are not enough of them."""
+    The system does not assign ports of this range, so no other program gets one before it is used or while a daemon
+    restarts. Other tests do not get the ports either, because they are locked until this process ends. Raises OSError
+    if there are not enough of them."""
     global _locks
     if _locks is None:
         _locks = open(pathlib.Path(tempfile.gettempdir()) / f"xlad-test-ports-{os.getuid()}", "a")

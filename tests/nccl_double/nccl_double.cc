@@ -65,7 +65,7 @@ Settings ReadNcclSettings(const std::string& text) {
   return settings;
 }
 
-// What both ends of a message must agree on.
+// The properties of a message on which both of its ends must agree.
 struct Tag {
   int kind = 0, type = 0, op = 0, root = 0;
   uint64_t count = 0;

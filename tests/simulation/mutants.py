@@ -4,7 +4,7 @@
   tests/simulation/mutants.py [--seeds N] [--only NAME] [--jobs N] [--build FOLDER]
 
 A mutant is a replacement of one piece of source text. Its file is compiled outside of the tree with the command of the
-build and linked before the libraries into a copy of simulation_test, so that nothing else is built and no source is
+build. The object is linked before the libraries into a copy of simulation_test. Nothing else is built, and no source is
 changed. The fault storms (storm_test.cc) run over at most N seeds (default 300); the mutant is caught if one of them
 fails. Each row of the printed table has the mutant, its state, the number of seeds that passed, and the failure. A
 mutant is stale if its text does not occur exactly once in the file, or if it does not compile. The exit code is not 0

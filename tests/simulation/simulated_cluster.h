@@ -1,6 +1,6 @@
-// A complete cluster in one thread on a virtual clock: one coordinator and many workers, with a network that delays
-// messages and breaks connections, a job log with failing appends, and killed processes. A seed determines everything,
-// so that a failure can be replayed exactly. Used by one thread.
+// A complete cluster in one thread on a virtual clock: one coordinator and many workers. The network delays messages
+// and breaks connections, appends to the job log fail, and processes are killed. A seed determines everything, so a
+// failure can be replayed exactly. Used by one thread.
 //
 // GroupCommit, CoordinatorCore and WorkerCore are the real classes. Streams, builds and tasks are simulated; the tasks
 // of an attempt step in lockstep, as collectives would force them to.

@@ -155,8 +155,8 @@ void Storm::TryToServe() {
 
 void Storm::KeepQuiet(int64_t ms) { quiet_until_ns_ = std::max(quiet_until_ns_, clock_.NowNs() + ms * kNsPerMs); }
 
-// Sometimes cuts off two workers of an attempt that is being adopted: one of them for a long time, and the other one
-// until it counts as lost.
+// Sometimes cuts off two workers of an attempt that is being adopted: one for a long time, and one until it counts as
+// lost.
 void Storm::AimAtAdoption() {
   if (calm_ || !aims_ || !Has(StormFault::kCut)) return;
   const LogModel::Job* adopted = nullptr;  // An attempt that has not started is preferred, because it is rarer.

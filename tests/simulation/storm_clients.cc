@@ -233,7 +233,7 @@ void StormClients::Repair() {
   storm_->After(kPatienceMs, [this] { Repair(); });
 }
 
-// --- Checks of what clients observe.
+// --- Checks of the clients' observations.
 
 // Reads the metrics of new steps and checks that they arrive once, in order and without a gap.
 void StormClients::Watch(Client* client) {

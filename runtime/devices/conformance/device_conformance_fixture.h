@@ -1,5 +1,5 @@
-// The device conformance suite: what every kind of device in the registry must do. Each file device_*_test.cc here has
-// the tests of one part of runtime/device.h.
+// The device conformance suite, which every kind of device in the registry must pass. Each file device_*_test.cc here
+// has the tests of one part of runtime/device.h.
 //
 // To make a new kind pass, first add its row to the registry. If the kind cannot run native code, make
 // MakeKernelExecutable load object code that the kind can run. Then run device_conformance_test until nothing fails.

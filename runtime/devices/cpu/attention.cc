@@ -1,8 +1,8 @@
 // The library op attention.
 //
 // Scores are computed for one block of rows at a time, in per-thread memory that fits into the second-level cache. A
-// block has all columns, or only the first ones if the others are masked. For each block, matrix products compute tiles
-// of scores, all operations on rows are applied row by row, and products with the final tiles give the results.
+// block has all columns, or only the first columns if the others are masked. For each block, matrix products compute
+// tiles of scores, all operations on rows are applied row by row, and products with the final tiles give the results.
 // Operands of products are converted to f32 and rearranged into panels (TileProduct in attention_kernels.h) once for
 // each entry of the batch.
 //

@@ -1,18 +1,19 @@
 // Convolutions by oneDNN.
 //
-// When an executable is loaded, these plans are tried in order: oneDNN chooses the layout of the weights; oneDNN
-// chooses the layouts of all three tensors; all tensors keep the layout that they have in the program; and the first
-// two plans in f32, for machines without bf16. The first plan that has the fastest kind of implementation is used.
-// Tensors whose layout differs are rearranged in scratch memory. The plan that keeps all layouts rearranges nothing,
-// but oneDNN computes it by a general matrix product, which is several times slower than code for the specific shape.
-// That plan is tried late, because weights are small and rearranging them costs little. The plan is not chosen by
-// measured times, because the plan determines the order of sums and therefore the bits of the result.
+// When an executable is loaded, plans are tried in this order. In the first plan, oneDNN chooses the layout of the
+// weights; in the second, the layouts of all three tensors; in the third, all tensors keep their layouts in the
+// program. The fourth and fifth plan are the first two in f32, for machines without bf16. The first plan that has the
+// fastest kind of implementation is used. Tensors whose layout differs are rearranged in scratch memory. The plan that
+// keeps all layouts rearranges nothing, but oneDNN computes it by a general matrix product, which is several times
+// slower than code for the specific shape. That plan is tried late, because weights are small and rearranging them
+// costs little. The plan is not chosen by measured times, because the plan determines the order of sums and therefore
+// the bits of the result.
 //
 // A convolution is divided into tiles, each of which is one call of oneDNN by one thread. Tiles are parts of the batch
 // or, if the result is the gradient of the weights, parts of the weights' output features. If the weights have few
-// output features or groups, tiles of the gradient are parts of the batch: each computes a part of the sum, and the
-// parts are added in their order. The tensor that all tiles read is rearranged before the tiles run. The division
-// depends on the shape alone.
+// output features or groups, tiles of the gradient are parts of the batch. Each tile then computes a part of the sum,
+// and the parts are added in their order. The tensor that all tiles read is rearranged before the tiles run. The
+// division depends on the shape alone.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -239,7 +240,7 @@ class DnnlConvolution final : public PreparedLibraryOp {
       XLAD_ASSIGN_OR_RETURN(wanted[side.which],
                             is_free ? Any(tensor, type)
                                     : Describe(tiles_ > 1 && side.tiled_dim != kNone ? Dense(tensor) : tensor, type));
-      // All tiles read the shared tensor in one layout, that of the first variant.
+      // All tiles read the shared tensor in the layout of the first variant.
       if (side.tiled_dim == kNone && !variants_.empty()) wanted[side.which] = variants_[0].inside[i];
     }
     XLAD_ASSIGN_OR_RETURN(variant.op, MakePrimitive(wanted));

@@ -1,6 +1,6 @@
 // Frameworks write gradients as convolutions. The gradient of the input is a convolution with a dilated base and a
-// reversed kernel. The gradient of the kernel is a convolution with batch and features exchanged and a window as large
-// as the output. oneDNN computes them fast only if they are described as gradients.
+// reversed kernel. The gradient of the kernel is a convolution with batch and features exchanged, and with a window as
+// large as the output. oneDNN computes these convolutions fast only if they are described as gradients.
 #include "runtime/devices/cpu/convolution_shape.h"
 
 #include <algorithm>

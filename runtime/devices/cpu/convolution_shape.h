@@ -28,9 +28,9 @@ struct ConvolutionShape {
   bool flip_kernel = false;  // True if the kernel operand must first be reversed in its spatial dimensions.
 };
 
-// InvalidArgument if parameters and shapes do not match. Unimplemented if oneDNN has no such convolution: fewer than 1
-// or more than 3 spatial dimensions, a kernel that is reversed in only some of them, a dilated input together with
-// strides or groups, or negative low padding.
+// InvalidArgument if parameters and shapes do not match. Unimplemented for convolutions that oneDNN does not have. They
+// have fewer than 1 or more than 3 spatial dimensions, a kernel that is reversed in only some dimensions, a dilated
+// input together with strides or groups, or negative low padding.
 absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op);
 
 }  // namespace xlad::runtime

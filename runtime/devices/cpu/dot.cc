@@ -1,9 +1,10 @@
 // Matrix products by oneDNN. Products for which small_dot.h is preferred are left to it.
 //
-// When an executable is loaded, these plans are tried in order: operands in their own layout (transposes are strides);
-// one or both operands packed to row-major order; and operands of bf16 widened to f32, for machines without bf16. The
-// first plan for which oneDNN has a fast implementation is used. The product is divided into tiles (DotGrid), each of
-// which is one call of oneDNN by one thread. There is one primitive for each distinct size of a tile.
+// When an executable is loaded, plans are tried in this order. First, operands keep their layout (transposes are
+// strides). Then, one or both operands are packed to row-major order. Finally, both operands are packed and widened to
+// f32, for bf16 on machines without bf16, for f16, and for operands of different types. The first plan for which oneDNN
+// has a fast implementation is used. The product is divided into tiles (DotGrid), each of which is one call of oneDNN
+// by one thread. There is one primitive for each distinct size of a tile.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -76,7 +77,7 @@ struct Variant {
 };
 
 // Loops of extent 1 that Merge removed get row-major strides, because oneDNN recognizes those. `sizes` are the sizes of
-// the tile; the strides are those of the whole product.
+// the tile; the strides are the strides of the whole product.
 absl::StatusOr<Matrices> DescribeAll(DotShape shape, const DotGrid& sizes, const Types& types) {
   DotLoop m = Only(shape.m), n = Only(shape.n), k = Only(shape.k);
   if (m.size == 1) m.lhs = k.lhs * k.size, m.result = n.size;

@@ -202,7 +202,7 @@ void PackRows(const Packing& packing, PackKind kind, const void* from, void* to,
 }
 
 // Splits the outermost batch loop first, which costs nothing, then n, then m. n is split before m because every tile
-// rearranges its part of rhs, in time proportional to k * n: while m is not split, each part of rhs is rearranged only
+// rearranges its part of rhs in time proportional to k * n. While m is not split, each part of rhs is rearranged only
 // once. Tiles of 256 by 512 are as fast as the undivided product. If there would be fewer than kFew tiles, they are
 // smaller. A product that would still be one tile is divided into smaller parts of m or, if m is too small, of n. These
 // make oneDNN slower by up to a tenth. If rhs is transposed, parts of n would make it slower by much more, so n is not

@@ -1,5 +1,5 @@
 // Compares with the compiler's conversions: all f16 values, and f32 values near every f16 value and between adjacent
-// ones.
+// f16 values.
 #include "runtime/devices/cpu/half_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // One matrix of a LAPACK op: its operands, results, options and scratch memory.
 //
 // Arrays are stored in row-major order and LAPACK uses column-major order, so LAPACK reads an array as the transposed
-// matrix. Routines that have a form for the transposed problem use it: the lower triangle is LAPACK's upper one,
-// A X = B is X^T A^T = B^T, and the singular vectors of A^T are those of A with their roles exchanged. The other
-// routines transpose their operands and results.
+// matrix. Routines that have a form for the transposed problem use it. For example, the lower triangle is LAPACK's
+// upper triangle, and A X = B is X^T A^T = B^T. The left singular vectors of A^T are the right singular vectors of A.
+// The other routines transpose their operands and results.
 #pragma once
 
 #include <algorithm>

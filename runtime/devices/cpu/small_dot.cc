@@ -38,7 +38,7 @@ constexpr int64_t kMaxLoop = 1 << 20;
 // the right operand have at most this many elements.
 constexpr int64_t kMinTransposedRows = 64, kMaxTransposedDepth = 512;
 // A multiple of the number of floats in a vector on every CPU. Right operands that are matrices must have a multiple of
-// this number of columns, and transposed ones also a multiple of this number of rows.
+// this number of columns. Transposed right operands must also have a multiple of this number of rows.
 constexpr int64_t kColumns = 16;
 
 // The offsets of the positions of nested loops in one array, in elements.
@@ -135,9 +135,9 @@ SmallDot::SmallDot(const DotShape& shape)
 }
 
 // Splits the outermost batch loop first, which costs nothing. Then splits m and n into as many of the wanted tiles as
-// possible, and among such splits chooses the one for which the copies of all tiles together have the fewest elements:
-// each tile copies its own rows and columns of operands that are not used in place. The order of sums does not depend
-// on the tiles.
+// possible. Each tile copies its own rows and columns of the operands that are not used in place. Among the splits with
+// the most tiles, the one whose copies have the fewest elements is chosen. The order of sums does not depend on the
+// tiles.
 DotGrid SmallDot::ChooseTiles(bool copies_lhs, bool copies_rhs) const {
   const double batches = static_cast<double>(std::ssize(batch_lhs_));
   const double bytes = 4 * batches * static_cast<double>(m_ * k_ + k_ * n_ + m_ * n_);

@@ -1,6 +1,6 @@
-// Matrix products of f32 by xlad's own loops (attention_kernels.h). They compute the shapes for which they are usually
-// faster than oneDNN: those with a small right operand that is a matrix of whole vectors, and those with operands that
-// are not matrices, because one of their dimensions needs several loops over memory.
+// Matrix products of f32 by xlad's own loops (attention_kernels.h). They compute two kinds of shapes, for which they
+// are usually faster than oneDNN. In the first kind, the right operand is a small matrix whose rows are whole vectors.
+// In the second kind, an operand is not a matrix, because one of its dimensions needs several loops over memory.
 //
 // oneDNN copies its right operand in every call. It also requires matrices, so operands that are not matrices are
 // copied once more. These loops read row-major right operands and all left operands that are matrices in place, and

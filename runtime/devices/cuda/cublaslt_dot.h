@@ -29,8 +29,8 @@ namespace xlad::runtime::cuda {
 // the same problem, version of the library, and GPU.
 class CublasLtDot {
  public:
-  // Null if the library cannot compute the dot: because of its element types, sizes of 0, dimensions that are not those
-  // of matrices, or because the library proposes no algorithm.
+  // Returns null if the library cannot compute the dot. The reason can be its element types, a size of 0, operands that
+  // are not matrices, or that the library proposes no algorithm.
   static absl::StatusOr<std::unique_ptr<CublasLtDot>> Plan(std::shared_ptr<const CublasLtContext> context,
                                                            const DotOp& dot);
   ~CublasLtDot();

@@ -65,7 +65,7 @@ LibraryOp CublasLtTest::RandomDot() {
     sizes.insert(sizes.end(), free.begin(), free.end());
     std::vector<size_t> order(sizes.size());
     std::iota(order.begin(), order.end(), 0);
-    // The free dimensions keep their order, because it is that of the result.
+    // The free dimensions keep their order, because the result has them in this order.
     std::shuffle(order.begin(), order.end(), random_);
     std::vector<int64_t> dims, batch_at(batch.size()), k_at(k.size());
     size_t next_free = 0;

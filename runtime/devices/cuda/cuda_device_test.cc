@@ -1,5 +1,5 @@
-// What the conformance suite does not test: failures of NVIDIA's driver, and the kernels of library ops. The driver is
-// replaced by a test double (tests/cuda_driver_double).
+// Tests failures of NVIDIA's driver and the kernels of library ops, which the conformance suite does not test. The
+// driver is replaced by a test double (tests/cuda_driver_double).
 #include <map>
 
 #include "runtime/devices/cuda/cuda_device_fixture.h"

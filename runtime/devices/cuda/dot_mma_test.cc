@@ -36,7 +36,7 @@ class DotMmaTest : public CudaLibraryOpTest {
     int64_t batch, m, n, k;
   };
   // The rows, columns and depths have up to 3 dimensions each. The dimensions of each operand are in random order,
-  // except that rows and columns keep their order, because it is that of the result.
+  // except that rows and columns keep their order, because the result has them in this order.
   LibraryOp RandomDot(const Sizes& s, const DotTypes& types) {
     const std::vector<int64_t> m = Factors(s.m, 3), n = Factors(s.n, 3), k = Factors(s.k, 3);
     LibraryOp op;

@@ -150,8 +150,8 @@ TEST_F(GpuAttentionTest, NumbersOfProducts) {
   const AttentionSizes s = {3, 30, 50, 20, 28};
   const int64_t before = testing::MmaCount();
   Compare(AttentionWriter(s, ElementType::kBF16).Softmax(-1e30f, 16, false), Operands(s, ElementType::kBF16), 0x1p-8f);
-  // For each of the 2 * 3 blocks of rows: a warp multiplies 32 columns of scores, or 8 features of the result, or 16
-  // columns and 8 features of the sum over rows.
+  // For each of the 2 * 3 blocks of rows, one product of a warp has 32 columns of scores, or 8 features of the result,
+  // or 16 columns and 8 features of the sum over rows.
   const int64_t scores = 2 * 4 * 2, rows = 4 * 4, columns = 4 * 3;
   EXPECT_EQ(testing::MmaCount() - before, 2 * 3 * (scores + rows + columns));
   const int64_t of_floats = testing::MmaCount();

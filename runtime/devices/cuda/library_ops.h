@@ -1,6 +1,6 @@
-// Library ops on a GPU: matrix products by cuBLASLt if it is used, other matrix products and convolutions by the
-// kernels of library_kernels.c, and attention by those of gpu_attention_kernels.c. The host computes all other ops in
-// the same way as the cpu device, on copies of their operands.
+// Library ops on a GPU. cuBLASLt computes matrix products if it is used. The kernels of library_kernels.c compute other
+// matrix products and convolutions, and the kernels of gpu_attention_kernels.c compute attention. The host computes all
+// other ops in the same way as the cpu device, on copies of their operands.
 #pragma once
 
 #include <memory>

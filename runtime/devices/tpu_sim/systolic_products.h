@@ -3,9 +3,8 @@
 // Precision default rounds both operands to bf16 (to nearest, ties to even) and computes one product. Precision high
 // writes each operand as a sum of two bf16, x = hi + lo, and computes three products: hi hi + (hi lo + lo hi). If an
 // element of an operand is infinite or NaN, or rounds to infinity, it has no lo, and the product is computed in f32.
-// Precision highest is always computed in f32; a systolic array would compute six products of bf16, and its result
-// would differ by less than 2^-20 of the sum of the absolute values of the addends. Products of other types are not
-// changed.
+// Precision highest is always computed in f32. A systolic array would compute six products of bf16; its result would
+// differ by less than 2^-20 times the sum of the addends' absolute values. Products of other types are not changed.
 #pragma once
 
 #include <memory>
