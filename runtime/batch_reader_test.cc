@@ -97,7 +97,7 @@ TEST(BatchReader, EveryDeviceGetsItsRowsOfEveryStep) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    EXPECT_LE(data.reader->bytes, data.reader->size() + 8) 
+    EXPECT_LE(data.reader->bytes, data.reader->size() + 8)
         << "small data are read once; the other 8 bytes are the length of the header";
   }
 }

@@ -75,7 +75,7 @@ class CheckpointWriter {
   // Called when the checkpoint of the state before `step` is committed. Older states then also count as committed.
   void Committed(int64_t step);
   bool IsCommitted(int64_t step) const;
-  // Waits until the checkpoint is committed. If `abort` is raised before, returns its status. If End is called before,
+  // Waits until the checkpoint is committed. If `abort` is raised first, returns its status. If End is called first,
   // returns Cancelled.
   absl::Status WaitUntilCommitted(int64_t step);
 

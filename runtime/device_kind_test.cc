@@ -1,4 +1,4 @@
-// Tests requests for devices, which the flag --device has as text.
+// Tests the requests for devices that the flag --device accepts.
 #include "runtime/device_kind.h"
 
 #include <gmock/gmock.h>

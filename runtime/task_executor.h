@@ -49,11 +49,11 @@ class TaskExecutor {
   // longer. If the task has stopped before `step`, the stop is now reported. If the state is the last one, the task can
   // end.
   void CheckpointIsCommitted(int64_t step);
-  // Replaces the kernels' code by that of another executable of the same program, which has this digest. The executable
-  // is read and loaded while steps run, and each device runs the new code from its next step on. If this fails, the
-  // error is logged, the steps continue, and the function may be called again. Calls are ignored while the task is not
-  // ready or an earlier call is in progress, after a call has succeeded, and if the task was launched with this
-  // executable.
+  // Replaces the kernels' code by the code of the executable with this digest, which must be for the same program. The
+  // executable is read and loaded while steps run, and each device runs the new code from its next step on. If this
+  // fails, the error is logged, the steps continue, and the function may be called again. Calls are ignored while the
+  // task is not ready or an earlier call is in progress, after a call has succeeded, and if the task was launched with
+  // this executable.
   void ReplaceCode(const std::string& executable_digest);
   // Ends the task with this error, on this worker and on its peers, without waiting for the end.
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }

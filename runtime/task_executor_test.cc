@@ -138,7 +138,7 @@ TEST(TaskExecutor, AMissingPeerIsAnErrorThatNamesWhatWaits) {
        {"no progress for more than 1000 ms", "because dot.1: contracting dimension 0", "(model.py:12)"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }
-  // // The worker's other device may not have reached the collective yet.
+  // The worker's other device may not have reached the collective yet.
   EXPECT_THAT(text, AnyOf(HasSubstr("device 0: all-reduce.1, step 5, rank 0 of 4"),
                           HasSubstr("device 1: all-reduce.1, step 5, rank 1 of 4")));
 }

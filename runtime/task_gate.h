@@ -19,7 +19,7 @@ namespace xlad::runtime {
 //   begun_steps() == 7           Some device has begun step 6.
 //   StopAt(5): false             Too late: step 5 has begun, and the devices could not stop at the same step.
 //   StopAt(9): true              All devices run the steps below 9 and no others.
-//   Begin(9) by a: kSave         a saves its state, which is that before step 9.
+//   Begin(9) by a: kSave         a saves the state before step 9.
 //   Begin(9) by a: kStop
 //   ReachStop(9) by a: false     a waits in WaitWhileStopped(9).
 //   Begin(9) by b: kSave, then kStop

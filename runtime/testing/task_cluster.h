@@ -222,7 +222,7 @@ class BlobsInMemory final : public TaskStore {
   }
   bool IsCutOff() const override { return cut_off; }
 
-  // // Put, Block and IsBlocked may be called while tasks read.
+  // Put, Block and IsBlocked may be called while tasks read.
   void Put(const std::string& digest, const std::string& bytes) {
     std::lock_guard<std::mutex> lock(mutex);
     blobs[digest] = bytes;

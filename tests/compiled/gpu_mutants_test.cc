@@ -1,8 +1,8 @@
 // Damaged kernels of the examples: the checking mode of gpu_sim must report an error, or the results must differ.
 // docs/decisions/0036-mutants-of-gpu-kernels.md has the rules and the figures.
 //
-// XLAD_MUTANTS=N draws N mutants of each kind. By default, these are 40 mutants, only of kernels that move at most 100
-// KiB.
+// XLAD_MUTANTS=N draws N mutants of each kind. The default is 40 mutants of each kind, only of kernels that move at
+// most 100 KiB.
 #include <gtest/gtest.h>
 
 #include <algorithm>

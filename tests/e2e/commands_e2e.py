@@ -286,7 +286,7 @@ class Commands(unittest.TestCase):
             taken.listen()
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             self.fails("coordinator", "--listen", address, "--data", where / "d", words=[address], code=(3,))
-        with socket.socket() as silent:  # It is bound, so that no other program listens on the port.
+        with socket.socket() as silent:  # Bound, so that no other program listens on the port.
             silent.bind(("127.0.0.1", 0))
             unused = f"127.0.0.1:{silent.getsockname()[1]}"
             self.fails("ps", "--coordinator", unused, words=[unused], code=(3,))

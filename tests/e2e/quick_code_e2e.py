@@ -24,7 +24,7 @@ def newest_checkpoint(made, job_id):
 
 
 def wait_for_optimized_code(made, job_id):
-    """Waits until the job has changed to optimized code, and returns the step from which it runs it."""
+    """Waits until the job has changed to optimized code, and returns the first step that runs optimized code."""
     found = wait_for(lambda: [e for e in events(made, job_id) if e["kind"] == "code_replaced"], "optimized code")
     return found[0]["step"]
 
@@ -55,7 +55,7 @@ class QuickCode(unittest.TestCase):
                     self.assertNotIn("quickly", other)
 
     def state_of(self, made, where, job, job_id, step):
-        """Returns the state of the job's newest checkpoint, which is that of `step`."""
+        """Returns the state of the job's newest checkpoint, which must be the state before `step`."""
         path = where / "resumed.safetensors"
         self.run_ok("submit", job, "--coordinator", made.address, "--resume", job_id, "--steps", step,
                     "--save-state", path)

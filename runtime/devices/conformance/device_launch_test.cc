@@ -156,7 +156,7 @@ TEST_P(LaunchConformance, AllTilesAreComputedOnAnyNumberOfThreads) {
 }
 
 TEST_P(LaunchConformance, KernelsRunTilesOfOtherKernels) {
-  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no codes and call nothing";
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
   const auto stream = *device_->MakeStream(3);
   const auto launcher = *loaded_->MakeLauncher(0, stream.get());
   const auto count = Upload(std::vector<int32_t>{640});
@@ -169,7 +169,7 @@ TEST_P(LaunchConformance, KernelsRunTilesOfOtherKernels) {
 }
 
 TEST_P(LaunchConformance, ATileThatFailsIsReported) {
-  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no codes and call nothing";
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
   const auto stream = *device_->MakeStream(2);
   const auto launcher = *loaded_->MakeLauncher(0, stream.get());
   const auto count = Upload(std::vector<int32_t>{1});
@@ -196,7 +196,7 @@ TEST_P(LaunchConformance, UnknownKernelNumbersAreInvalid) {
 }
 
 TEST_P(LaunchConformance, TheErrorOfAKernelIsReportedAtTheLatestBySynchronize) {
-  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no codes and call nothing";
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
   const auto count = Upload(std::vector<int32_t>{1});
   const std::vector<void*> buffers = {count->address()};
   (void)launcher_->RunKernel(Kernel("xlad_test_fail"), buffers, nullptr, 1);
@@ -226,7 +226,7 @@ TEST_P(LaunchConformance, LibraryOps) {
 }
 
 TEST_P(LaunchConformance, KernelsCallLibraryOps) {
-  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no codes and call nothing";
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
   const auto count = Upload(std::vector<int32_t>{4});
   const auto lhs = Upload(std::vector<float>{1, 2, 3, 4, 5, 6});
   const auto rhs = Upload(std::vector<float>{1, 0, 0, 1, 1, 1});
@@ -237,7 +237,7 @@ TEST_P(LaunchConformance, KernelsCallLibraryOps) {
 }
 
 TEST_P(LaunchConformance, KernelsThatCallUnknownLibraryOpsFail) {
-  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no codes and call nothing";
+  if (!HasCallbacks()) GTEST_SKIP() << "kernels of this kind return no error codes and cannot call functions";
   const auto count = Upload(std::vector<int32_t>{1});
   (void)launcher_->RunKernel(Kernel("xlad_test_call_unknown_op"), std::vector<void*>{count->address()}, nullptr, 1);
   EXPECT_THAT(Message(stream_->Synchronize()), HasSubstr("library op 99"));

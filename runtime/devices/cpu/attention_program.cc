@@ -121,7 +121,7 @@ class Reader {
     }
     for (const int64_t columns : program_.block_columns) {
       if (columns < 1 || columns > program_.columns) {
-        return Misfit(absl::StrCat("a block of ", columns, " columns"), absl::StrCat("1 to ", program_.columns));
+        return Misfit(absl::StrCat(columns, " columns for a block of rows"), absl::StrCat("1 to ", program_.columns));
       }
     }
     return absl::OkStatus();

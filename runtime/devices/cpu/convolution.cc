@@ -2,7 +2,7 @@
 //
 // When an executable is loaded, plans are tried in this order. In the first plan, oneDNN chooses the layout of the
 // weights; in the second, the layouts of all three tensors; in the third, all tensors keep their layouts in the
-// program. The fourth and fifth plan are the first two in f32, for machines without bf16. The first plan that has the
+// program. The fourth and fifth plans are the first two in f32, for machines without bf16. The first plan that has the
 // fastest kind of implementation is used. Tensors whose layout differs are rearranged in scratch memory. The plan that
 // keeps all layouts rearranges nothing, but oneDNN computes it by a general matrix product, which is several times
 // slower than code for the specific shape. That plan is tried late, because weights are small and rearranging them

@@ -1,8 +1,9 @@
 // A plan for complex Fourier transforms of one length: its passes (fft_kernels.h) and their constants.
 //
 // The length is divided into the radices 8, 4, 7, 5, 3 and 2 and into other primes up to kMaxRadix. A length with a
-// larger prime factor, or with prime factors for which this takes less time, is transformed as a convolution of a
-// longer length (Bluestein, "A linear filtering approach to the computation of the discrete Fourier transform", 1970).
+// larger prime factor, or with prime factors for which a convolution takes less time, is transformed as a convolution
+// of a longer length (Bluestein, "A linear filtering approach to the computation of the discrete Fourier transform",
+// 1970).
 #pragma once
 
 #include <cstdint>

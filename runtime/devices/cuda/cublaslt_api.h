@@ -1,5 +1,5 @@
 // The functions of cuBLASLt (libcublasLt.so) that xlad calls. The types are declared here, so that xlad can be built
-// without CUDA. cublaslt_api_test.cc compares them with CUDA's header if CUDA is installed.
+// without CUDA. cublaslt_api_test.cc compares the declarations with CUDA's header if CUDA is installed.
 #pragma once
 
 #include <cstddef>

@@ -35,7 +35,7 @@ class CublasLtDot {
                                                            const DotOp& dot);
   ~CublasLtDot();
 
-  // // The size of the device memory that Run needs.
+  // The size of the device memory that Run needs.
   size_t workspace_bytes() const { return workspace_bytes_; }
   // Enqueues the product. `buffers` are lhs, rhs and result. `workspace` has workspace_bytes() bytes of device memory.
   absl::Status Run(absl::Span<void* const> buffers, void* workspace, CudaStream* stream) const;

@@ -11,8 +11,8 @@ namespace xlad::runtime {
 
 // Makes a device on GPU `ordinal` of the driver. The driver compiles its kernels, and its streams run asynchronously to
 // the host. Errors of the driver name the GPU. After a kernel has failed, the driver rejects all further work of this
-// process. `products` computes matrix products. If it is null, xlad's own kernels compute them. They also do if it does
-// not work on this GPU; then a warning in the log has the reason.
+// process. `products` computes matrix products. If `products` is null or does not work on this GPU, xlad's own kernels
+// compute them. In the second case, the log has a warning with the reason.
 absl::StatusOr<std::unique_ptr<Device>> MakeCudaDevice(const cuda::Driver* driver, int ordinal = 0,
                                                        const cuda::CublasLt* products = nullptr);
 

@@ -85,7 +85,7 @@ TEST_F(DotMmaTest, RandomShapes) {
   }
 }
 
-// In each operand, either dimension is contiguous. Sizes are multiples of 8, and others.
+// Tests operands with either dimension contiguous, and sizes that are and are not multiples of 8.
 TEST_F(DotMmaTest, MatricesInEveryOrder) {
   for (const int64_t extra : {0, 3}) {
     const int64_t m = 64 + extra, n = 80 + extra, k = 64 + extra;

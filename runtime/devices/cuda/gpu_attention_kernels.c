@@ -424,7 +424,7 @@ KERNEL void xlad_attention(const struct XladAttentionProblem* problem, uint32_t*
   }
 }
 
-/* Adds the sums of the groups in order. There is one thread for each element of each entry of the batch. */
+/* Adds the sums of the groups in order. There is one thread for each sum of each entry of the batch. */
 KERNEL void xlad_attention_sums(const struct XladAttentionProblem* problem, uint32_t* scratch BUFFERS(PARAMETER)) {
   if (Thread() == 0) {
     BUFFERS(SET)

@@ -48,7 +48,7 @@ struct XladAttentionSlot {
 struct XladAttentionProduct {
   int32_t left, right; /* Arrays. */
   int32_t slot;
-  int32_t uses_mma; /* Whether tensor cores compute the product, because both arrays are in bf16. */
+  int32_t uses_mma; /* Whether both arrays are in bf16. Then tensor cores compute the product. */
   int64_t depth;
 };
 
@@ -68,7 +68,7 @@ struct XladAttentionResult {
   int32_t operand, array; /* Arrays. */
   int64_t width;          /* The number of features of a product. */
   int64_t sums;           /* XLAD_COLUMN_PRODUCT: the place of the result in the sums of a task, in elements. */
-  int32_t uses_mma;       /* Whether tensor cores compute the product, because the value and the operand are bf16. */
+  int32_t uses_mma;       /* Whether the value and the operand of a product are bf16. Then tensor cores compute it. */
   int32_t unused;
 };
 
