@@ -33,8 +33,8 @@ absl::StatusOr<Device*> FindDevice(const Executable& executable, const std::vect
 
 absl::StatusOr<Executable> Parse(const StoredExecutable& stored) {
   if (Sha256Hex(stored.bytes) != stored.digest) {
-    return absl::DataLossError(
-        absl::StrCat("found an executable of ", stored.bytes.size(), " bytes whose SHA-256 is not ", stored.digest));
+    return absl::DataLossError(absl::StrCat("found an executable of ", stored.bytes.size(),
+                                            " bytes, expected the one with SHA-256 ", stored.digest));
   }
   Executable executable;
   if (!executable.ParseFromString(stored.bytes)) {

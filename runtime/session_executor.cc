@@ -47,8 +47,9 @@ void SessionExecutor::Command(const SessionCommand& command) {
 }
 
 void SessionExecutor::Main() {
-  absl::Status status =
-      devices_.empty() ? absl::InvalidArgumentError("found a session without devices") : absl::OkStatus();
+  absl::Status status = devices_.empty()
+                            ? absl::InvalidArgumentError("found a session without devices, expected at least one")
+                            : absl::OkStatus();
   if (status.ok()) environment_.listener->OnReady();
   if (status.ok()) status = RunCommands();
   if (!status.ok()) abort_.Raise({status, ""});

@@ -52,7 +52,8 @@ TaskExecutor::~TaskExecutor() {
 }
 
 void TaskExecutor::Main() {
-  absl::Status status = devices_.empty() ? absl::InvalidArgumentError("found a task without devices") : Load();
+  absl::Status status =
+      devices_.empty() ? absl::InvalidArgumentError("found a task without devices, expected at least one") : Load();
   if (status.ok()) status = RunDevices();
   if (!status.ok()) abort_.Raise({status, ""});
   StopReplacing();
