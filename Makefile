@@ -1,8 +1,8 @@
-# make demo    train a small GPT, written in JAX, on 8 devices of this machine
-# make test    what every change must pass
-# make build   build/release/bin/xlad
-# make wheel   build/wheel/*.whl: the Python package with the command inside
-# make bench   training steps beside jax.jit: times, compile times, memory
+# make demo    trains a small GPT, written in JAX, on 8 devices of this machine
+# make test    runs the checks that every change must pass
+# make build   builds build/release/bin/xlad
+# make wheel   builds build/wheel/*.whl, the Python package including the command
+# make bench   compares step times, compile times and memory with jax.jit
 SHELL := /bin/bash
 .PHONY: demo test test-all bench build wheel setup format tidy clean
 
@@ -23,7 +23,7 @@ demo: build
 	@scripts/setup.sh --python
 	@scripts/demo.sh
 
-# BENCH="--only cnn --mesh single" and so on: flags of bench/step_vs_jax/step_vs_jax.py
+# BENCH contains flags of bench/step_vs_jax/step_vs_jax.py, for example BENCH="--only cnn --mesh single".
 bench: build
 	@scripts/setup.sh --python
 	@ninja -C build/release step_vs_jax_xlad
