@@ -15,6 +15,7 @@
 #include "hlo/read/read.h"
 #include "hlo/text/text.h"
 #include "hlo/wire/proto.h"
+#include "service/build/background_proof.h"
 #include "service/build/check_spec.h"
 #include "service/build/folder_objects.h"
 #include "sharding/pipeline.h"
@@ -34,6 +35,7 @@ absl::StatusOr<SafetensorsIndex> ParseHeader(const std::string& bytes) {
 
 sharding::PipelineOptions OptionsFor(const JobSpec& spec) {
   sharding::PipelineOptions options;
+  options.check = false;  // Build checks the program beside the compilation.
   std::vector<sharding::Axis> axes;
   for (const MeshAxis& axis : spec.mesh()) axes.push_back({axis.name(), axis.size()});
   options.import.rebind = sharding::Mesh("mesh", std::move(axes));
@@ -67,10 +69,10 @@ absl::Status CheckComplete(const hlo::Module& module) {
   return absl::OkStatus();
 }
 
-void AddTiming(const std::string& name, int64_t since_ns, BuildResponse* response) {
+void AddTiming(const std::string& name, int64_t nanoseconds, BuildResponse* response) {
   BuildResponse::Timing* timing = response->add_timings();
   timing->set_name(name);
-  timing->set_milliseconds(static_cast<double>(RealClock().NowNs() - since_ns) / kNsPerMs);
+  timing->set_milliseconds(static_cast<double>(nanoseconds) / kNsPerMs);
 }
 
 // The serialized executable, with the times of its steps if the target is a simulated chip.
@@ -83,6 +85,25 @@ absl::StatusOr<std::string> CompileWithTimes(const CompileRequest& request, cons
   const std::string changes = compiler::RematerializationText(compiled.executable);
   if (!changes.empty()) response->add_warnings(changes);
   return compiler::SerializeExecutable(compiled.executable);
+}
+
+// Compiles the program for each target of the request, and adds the executables to the response.
+absl::Status CompileForTargets(const sharding::PartitionedProgram& program, const BuildRequest& request,
+                               const JobSpec& spec, compiler::ObjectCache* objects, BuildResponse* response) {
+  const int64_t since_ns = RealClock().NowNs();
+  XLAD_ASSIGN_OR_RETURN(CompileRequest compile, MakeCompileRequest(program, spec, request.target()));
+  compile.set_dump_directory(request.dump_directory());
+  compiler::CompileOptions options;
+  options.objects = objects;
+  options.quick = request.quick();
+  XLAD_ASSIGN_OR_RETURN(*response->mutable_executable(), CompileWithTimes(compile, options, response));
+  compile.clear_dump_directory();
+  for (const Target& target : request.other_targets()) {
+    *compile.mutable_target() = target;
+    XLAD_ASSIGN_OR_RETURN(*response->add_other_executables(), CompileWithTimes(compile, options, response));
+  }
+  AddTiming("compile", RealClock().NowNs() - since_ns, response);
+  return absl::OkStatus();
 }
 
 // Moves the objects to the response. New objects are left out unless all of them fit: a message has at most 2 GiB.
@@ -137,28 +158,20 @@ absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::Objec
   JobSpec spec = request.spec();
   if (spec.session()) XLAD_RETURN_IF_ERROR(CompleteSessionSpec(*module, &spec));
   XLAD_RETURN_IF_ERROR(CheckSpec(spec, *module, state, data));
-  AddTiming("read", since_ns, &response);
+  AddTiming("read", RealClock().NowNs() - since_ns, &response);
 
   since_ns = RealClock().NowNs();
   XLAD_ASSIGN_OR_RETURN(const sharding::PipelineResult sharded,
                         sharding::RunPipeline(std::move(module), OptionsFor(spec)));
-  AddTiming("partition", since_ns, &response);
+  AddTiming("partition", RealClock().NowNs() - since_ns, &response);
   response.set_partitioned_text(hlo::PrintText(*sharded.partitioned.variants.at(0).module));
   for (const std::string& warning : sharded.partitioned.warnings) response.add_warnings(warning);
 
-  since_ns = RealClock().NowNs();
-  XLAD_ASSIGN_OR_RETURN(CompileRequest compile, MakeCompileRequest(sharded.partitioned, spec, request.target()));
-  compile.set_dump_directory(request.dump_directory());
-  compiler::CompileOptions options;
-  options.objects = objects;
-  options.quick = request.quick();
-  XLAD_ASSIGN_OR_RETURN(*response.mutable_executable(), CompileWithTimes(compile, options, &response));
-  compile.clear_dump_directory();
-  for (const Target& target : request.other_targets()) {
-    *compile.mutable_target() = target;
-    XLAD_ASSIGN_OR_RETURN(*response.add_other_executables(), CompileWithTimes(compile, options, &response));
-  }
-  AddTiming("compile", since_ns, &response);
+  BackgroundProof proof(sharded, objects);
+  const absl::Status compiled = CompileForTargets(sharded.partitioned, request, spec, objects, &response);
+  XLAD_RETURN_IF_ERROR(proof.Join());  // A program that was partitioned wrongly may also fail to compile.
+  AddTiming("check", proof.nanoseconds(), &response);
+  XLAD_RETURN_IF_ERROR(compiled);
   return response;
 }
 

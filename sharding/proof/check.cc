@@ -20,7 +20,7 @@ bool HasManual(const hlo::Module& module) {
 
 }  // namespace
 
-absl::Status Check(const ShardedModule& before, const PartitionedProgram& after) {
+absl::Status Check(const ShardedModule& before, const PartitionedProgram& after, ProvenInstances* proven) {
   for (const Variant& variant : after.variants) {
     XLAD_RETURN_IF_ERROR(Annotate(hlo::Verify(*variant.module), "partitioned program"));
     XLAD_RETURN_IF_ERROR(CheckCollectives(after, *variant.module));
@@ -31,7 +31,7 @@ absl::Status Check(const ShardedModule& before, const PartitionedProgram& after)
     }
   }
   if (before.mesh.devices() == 1) return absl::OkStatus();
-  return CheckInstances(before).status();
+  return CheckInstances(before, proven).status();
 }
 
 }  // namespace xlad::sharding

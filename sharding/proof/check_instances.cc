@@ -1,10 +1,8 @@
 #include "sharding/proof/check_instances.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_join.h"
 #include "hlo/analysis/constants.h"
 #include "hlo/build/builder.h"
@@ -163,29 +161,9 @@ std::string Signature(const ShardedModule& instance) {
   return signature;
 }
 
-enum class Outcome { kProven, kSkipped };
-
-// The outcomes that are known in this process, by signature. Errors of Prove are not entered.
-class Outcomes {
- public:
-  std::optional<Outcome> Find(const std::string& signature) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = outcomes_.find(signature);
-    return found == outcomes_.end() ? std::nullopt : std::optional(found->second);
-  }
-  void Enter(std::string signature, Outcome outcome) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    outcomes_.emplace(std::move(signature), outcome);
-  }
-
- private:
-  std::mutex mutex_;
-  absl::flat_hash_map<std::string, Outcome> outcomes_;
-};
-
-Outcomes& ProcessOutcomes() {
-  static auto* const outcomes = new Outcomes();
-  return *outcomes;
+ProvenInstances& InstancesOfProcess() {
+  static auto* const proven = new ProvenInstances();
+  return *proven;
 }
 
 // How exactly the results of an op must agree.
@@ -216,17 +194,17 @@ Exactness ExactnessOf(Opcode opcode) {
   }
 }
 
-absl::StatusOr<Outcome> Prove(const ShardedModule& instance) {
+absl::StatusOr<ProofOutcome> Prove(const ShardedModule& instance) {
   const Exactness exactness = ExactnessOf(instance.module->entry()->root()->opcode());
   std::vector<hlo::Literal> inputs = SampleInputs(*instance.module, 17);
   if (exactness == Exactness::kBits) inputs = WithSpecialValues(std::move(inputs));
   absl::StatusOr<hlo::Literal> whole = hlo::Evaluate(*instance.module, inputs);
-  if (whole.status().code() == absl::StatusCode::kUnimplemented) return Outcome::kSkipped;
+  if (whole.status().code() == absl::StatusCode::kUnimplemented) return ProofOutcome::kSkipped;
   XLAD_RETURN_IF_ERROR(whole.status());
   XLAD_ASSIGN_OR_RETURN(const PartitionedProgram partitioned, Partition(instance, FamilyOf));
   XLAD_ASSIGN_OR_RETURN(const hlo::Literal joined, EvaluatePartitioned(partitioned, inputs));
   XLAD_RETURN_IF_ERROR(CompareValues(joined, *whole, 1e-4, exactness));
-  return Outcome::kProven;
+  return ProofOutcome::kProven;
 }
 
 // The hint for ops with reducers: partitioning assumes laws of reducers that it does not prove.
@@ -255,7 +233,8 @@ absl::Status InstanceError(const ShardedModule& program, const Instruction& inst
 
 }  // namespace
 
-absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program) {
+absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program, ProvenInstances* proven) {
+  if (proven == nullptr) proven = &InstancesOfProcess();
   InstanceCounts counts;
   for (const auto& computation : program.module->computations()) {
     for (const auto& instruction : computation->instructions()) {
@@ -267,15 +246,15 @@ absl::StatusOr<InstanceCounts> CheckInstances(const ShardedModule& program) {
         continue;
       }
       const ShardedModule instance = MakeInstance(program, *instruction, *sizes, mesh);
-      std::string signature = Signature(instance);
-      if (const std::optional<Outcome> known = ProcessOutcomes().Find(signature)) {
-        ++(*known == Outcome::kSkipped ? counts.skipped : counts.known);
+      const std::string signature = Signature(instance);
+      if (const std::optional<ProofOutcome> known = proven->Find(signature)) {
+        ++(*known == ProofOutcome::kSkipped ? counts.skipped : counts.known);
         continue;
       }
-      const absl::StatusOr<Outcome> outcome = Prove(instance);
+      const absl::StatusOr<ProofOutcome> outcome = Prove(instance);
       if (!outcome.ok()) return InstanceError(program, *instruction, outcome.status());
-      ++(*outcome == Outcome::kSkipped ? counts.skipped : counts.proven);
-      ProcessOutcomes().Enter(std::move(signature), *outcome);
+      ++(*outcome == ProofOutcome::kSkipped ? counts.skipped : counts.proven);
+      proven->Enter(signature, *outcome);
     }
   }
   return counts;
