@@ -9,6 +9,7 @@
 #include "compiler/buffers/rematerialize.h"
 #include "compiler/codegen/emit_code.h"
 #include "hlo/analysis/leaves.h"
+#include "hlo/attribute_keys.h"
 #include "hlo/read/read.h"
 
 namespace xlad::compiler {
@@ -104,7 +105,7 @@ bool ObservesNans(const Module& module) {
     if (i.opcode() == Opcode::kCompare) {
       return i.attributes().comparison_type == hlo::ComparisonType::kFloatTotalOrder;
     }
-    if (i.opcode() != Opcode::kBitcastConvert) return false;
+    if (i.opcode() != Opcode::kBitcastConvert || hlo::FindAttribute(i, hlo::kMovesBitsKey) != nullptr) return false;
     const ElementType from = i.operand(0)->shape().type();
     return from != i.shape().type() && (tensor::IsFloating(from) || tensor::IsComplex(from));
   };

@@ -107,6 +107,8 @@ TEST(Compile, ProgramsThatObserveNansAreNotCompiledQuickly) {
   EXPECT_FALSE(IsQuick(program("s32[64] bitcast-convert(z)")));
   EXPECT_FALSE(IsQuick(program("u16[64,2] bitcast-convert(z)")));
   EXPECT_FALSE(IsQuick(program("bf16[64,2] bitcast-convert(z)")));
+  // The partitioner sends floats as integers.
+  EXPECT_TRUE(IsQuick(program("s32[64] bitcast-convert(z), frontend_attributes={xlad.moves_bits=\"1\"}")));
 }
 
 // x + 1 as TensorFlow writes it has eight instructions. The compiled program has one fused addition.

@@ -62,6 +62,9 @@ inline constexpr char kTripCountKey[] = "xlad.trip_count";
 // The carried elements ("3,5") of a loop that the loop writes completely before anything reads them, so that their
 // initial values do not matter.
 inline constexpr char kUnreadInitsKey[] = "xlad.unread_inits";
+// Set to "1" on a bitcast-convert with which the partitioner sends floats as integers. The integers are only moved and
+// combined with zeros, so no number of the program depends on the bits of a NaN.
+inline constexpr char kMovesBitsKey[] = "xlad.moves_bits";
 
 // The value of an attribute, or null if it is not set. The pointer is valid until the map changes.
 const std::string* FindAttribute(const StringMap& attributes, const char* key);

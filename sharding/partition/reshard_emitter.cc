@@ -39,8 +39,10 @@ ElementType PartOfComplex(ElementType type) {
 bool IsBitwise(ElementType type) { return type == ElementType::kPred || tensor::IsInteger(type); }
 
 Instruction* BitcastConvert(hlo::Builder& builder, Instruction* x, ElementType type) {
-  return builder.computation()->Add(
+  Instruction* bits = builder.computation()->Add(
       std::make_unique<Instruction>(Opcode::kBitcastConvert, hlo::Shape(type, x->shape().dims())), {x});
+  bits->mutable_frontend_attributes()[hlo::kMovesBitsKey] = "1";
+  return bits;
 }
 
 // The bits of a float array as unsigned integers. The result for a complex array has a new major dimension of size 2:
