@@ -101,7 +101,10 @@ absl::Status CheckResult(const JobSpec& spec, int r) {
     if (shape != Shape{ElementType::kF32, {}}) {
       return Bad(absl::StrCat(place, ": found a loss or metric of shape ", shape.ToString(), ", expected f32[]"));
     }
-    return absl::OkStatus();
+    if (result.feeds() >= 0) {
+      return Bad(absl::StrCat(place, ": found a loss or metric that feeds parameter ", result.feeds(),
+                              ", expected feeds -1, because only a result of kind state feeds a parameter"));
+    }
   }
   if (result.feeds() < 0) return absl::OkStatus();
   if (result.feeds() >= spec.parameters_size()) {

@@ -1,0 +1,92 @@
+#include "service/build/check_spec.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include "hlo/read/read.h"
+#include "tensor/wire.h"
+
+namespace xlad::service {
+namespace {
+
+using ::testing::HasSubstr;
+using Parameter = JobSpec::Parameter;
+using Result = JobSpec::Result;
+using tensor::SafetensorsIndex;
+
+// The program has a state of four floats, a batch of two rows, a step number, and two scalar results.
+constexpr char kProgram[] = R"(
+HloModule program
+ENTRY main {
+  w = f32[4] parameter(0)
+  x = f32[2,4] parameter(1)
+  step = s32[] parameter(2)
+  loss = f32[] constant(1)
+  metric = f32[] constant(2)
+  ROOT all = (f32[4], f32[], f32[]) tuple(w, loss, metric)
+}
+)";
+
+class CheckSpecTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto module = hlo::ReadModule(kProgram);
+    ASSERT_TRUE(module.ok()) << module.status();
+    module_ = *std::move(module);
+    AddParameter("w", Parameter::STATE, "f32[4]");
+    AddParameter("x", Parameter::DATA, "f32[2,4]");
+    AddParameter("step", Parameter::STEP, "s32[]");
+    AddResult("w", Result::STATE, "f32[4]", 0);
+    AddResult("loss", Result::LOSS, "f32[]", -1);
+    AddResult("metric", Result::METRIC, "f32[]", -1);
+    spec_.set_batch_size(2);
+    spec_.set_batch_count(3);
+    state_["w"].shape = *tensor::ParseShape("f32[4]");
+    data_["x"].shape = *tensor::ParseShape("f32[6,4]");
+  }
+  void AddParameter(const std::string& name, Parameter::Kind kind, const std::string& shape) {
+    Parameter* parameter = spec_.add_parameters();
+    parameter->set_name(name);
+    parameter->set_kind(kind);
+    tensor::ShapeToWire(*tensor::ParseShape(shape), parameter->mutable_shape());
+  }
+  void AddResult(const std::string& name, Result::Kind kind, const std::string& shape, int64_t feeds) {
+    Result* result = spec_.add_results();
+    result->set_name(name);
+    result->set_kind(kind);
+    result->set_feeds(feeds);
+    tensor::ShapeToWire(*tensor::ParseShape(shape), result->mutable_shape());
+  }
+  std::string Check(const JobSpec& spec) const {
+    const absl::Status status = CheckSpec(spec, *module_, state_, data_);
+    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  }
+
+  std::unique_ptr<hlo::Module> module_;
+  JobSpec spec_;
+  SafetensorsIndex state_, data_;
+};
+
+TEST_F(CheckSpecTest, AcceptsASpecThatAgreesWithTheProgram) { EXPECT_EQ(Check(spec_), ""); }
+
+// A client may submit any number, and only state can feed a parameter.
+TEST_F(CheckSpecTest, NoResultFeedsAParameterThatItCannotFeed) {
+  for (int r = 0; r < spec_.results_size(); ++r) {
+    for (const int64_t feeds : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{1} << 20, int64_t{1} << 32,
+                                (int64_t{1} << 32) + 1, INT64_MAX - 1, INT64_MAX}) {
+      if (r == 0 && feeds == 0) continue;  // This is the valid spec.
+      JobSpec spec = spec_;
+      spec.mutable_results(r)->set_feeds(feeds);
+      EXPECT_THAT(Check(spec), HasSubstr("feeds")) << r << " feeds " << feeds;
+      EXPECT_THAT(Check(spec), HasSubstr(absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")")));
+    }
+    JobSpec spec = spec_;
+    spec.mutable_results(r)->set_feeds(-1);
+    EXPECT_EQ(Check(spec), "") << "result " << r << " need not feed a parameter";
+  }
+}
+
+}  // namespace
+}  // namespace xlad::service
