@@ -41,7 +41,9 @@ absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& 
                               " rows (the batch size)"));
     }
     if (spec.data_uri() == storage::kStreamUri) return absl::OkStatus();  // Workers check each batch.
-    expected.dims[0] = spec.batch_size() * spec.batch_count();
+    if (__builtin_mul_overflow(spec.batch_size(), spec.batch_count(), &expected.dims[0])) expected.dims[0] = INT64_MAX;
+    const absl::Status is_possible = tensor::CheckedElements(expected.type, expected.dims).status();
+    if (!is_possible.ok()) return Annotate(is_possible, absl::StrCat(place, " in all batches"));
   }
   const SafetensorsIndex& index = is_data ? data : state;
   const char* file = is_data ? "data.safetensors" : "state.safetensors";

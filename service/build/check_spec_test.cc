@@ -88,5 +88,28 @@ TEST_F(CheckSpecTest, NoResultFeedsAParameterThatItCannotFeed) {
   }
 }
 
+// The numbers of rows of a batch and of batches are each at most 2^53. Their product modulo 2^64 may be small.
+TEST_F(CheckSpecTest, TheRowsOfAllBatchesAreCountedWithoutOverflow) {
+  data_["x"].shape = *tensor::ParseShape("u8[2048,4]");
+  for (const int log_rows : {0, 1, 10, 11, 12, 31, 40, 53}) {
+    const int64_t rows = int64_t{1} << log_rows;
+    const std::string shape = absl::StrCat("u8[", rows, ",4]");
+    auto module = hlo::ReadModule(absl::StrCat("HloModule m\nENTRY main {\n  ROOT x = ", shape, " parameter(0)\n}\n"));
+    ASSERT_TRUE(module.ok()) << module.status();
+    module_ = *std::move(module);
+    spec_.clear_parameters();
+    spec_.clear_results();
+    AddParameter("x", Parameter::DATA, shape);
+    AddResult("x", Result::STATE, shape, -1);
+    spec_.set_batch_size(rows);
+    for (const int log_count : {0, 1, 3, 10, 11, 24, 33, 52, 53}) {
+      for (const int64_t count : {int64_t{1} << log_count, (int64_t{1} << log_count) + 1}) {
+        spec_.set_batch_count(count);
+        EXPECT_EQ(Check(spec_).empty(), rows <= 2048 / count) << count << " batches of " << rows << " rows";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xlad::service
