@@ -22,6 +22,30 @@ bool SameStored(const Shape& found, const Shape& expected) {
          found.dims.size() >= expected.dims.size();
 }
 
+// Workers would not write parameters of other kinds before a step, and would not use such results after it.
+absl::Status CheckKinds(const JobSpec& spec) {
+  using Parameter = JobSpec::Parameter;
+  using Result = JobSpec::Result;
+  const auto name = [](const std::string& known, int number) { return known.empty() ? absl::StrCat(number) : known; };
+  for (int p = 0; p < spec.parameters_size(); ++p) {
+    const Parameter::Kind kind = spec.parameters(p).kind();
+    const bool is_of_job = kind == Parameter::STATE || kind == Parameter::DATA || kind == Parameter::STEP;
+    if (spec.session() ? kind == Parameter::ARGUMENT : is_of_job) continue;
+    return Bad(absl::StrCat("parameter ", p, " (\"", spec.parameters(p).name(), "\"): found kind ",
+                            name(Parameter::Kind_Name(kind), kind), ", expected ",
+                            spec.session() ? "ARGUMENT" : "STATE, DATA or STEP"));
+  }
+  for (int r = 0; r < spec.results_size(); ++r) {
+    const Result::Kind kind = spec.results(r).kind();
+    const bool is_of_job = kind == Result::STATE || kind == Result::LOSS || kind == Result::METRIC;
+    if (spec.session() ? kind == Result::VALUE : is_of_job) continue;
+    return Bad(absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\"): found kind ",
+                            name(Result::Kind_Name(kind), kind), ", expected ",
+                            spec.session() ? "VALUE" : "STATE, LOSS or METRIC"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckParameter(const JobSpec& spec, int p, const SafetensorsIndex& state, const SafetensorsIndex& data) {
   const JobSpec::Parameter& parameter = spec.parameters(p);
   Shape expected = ShapeFromWire(parameter.shape());
@@ -158,6 +182,7 @@ absl::Status CompleteSessionSpec(const hlo::Module& module, JobSpec* spec) {
 
 absl::Status CheckSpec(const JobSpec& spec, const hlo::Module& module, const SafetensorsIndex& state,
                        const SafetensorsIndex& data) {
+  XLAD_RETURN_IF_ERROR(CheckKinds(spec));
   XLAD_RETURN_IF_ERROR(CheckAgainstProgram(spec, module));
   for (int p = 0; p < spec.parameters_size(); ++p) {
     XLAD_RETURN_IF_ERROR(CheckParameter(spec, p, state, data));

@@ -1,9 +1,9 @@
 #include "service/build/check_spec.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "hlo/read/read.h"
 #include "tensor/wire.h"
 
@@ -85,6 +85,27 @@ TEST_F(CheckSpecTest, NoResultFeedsAParameterThatItCannotFeed) {
     JobSpec spec = spec_;
     spec.mutable_results(r)->set_feeds(-1);
     EXPECT_EQ(Check(spec), "") << "result " << r << " need not feed a parameter";
+  }
+}
+
+TEST_F(CheckSpecTest, JobsAndSessionsHaveTheirOwnKinds) {
+  for (const int kind : {-1, 0, 1, 2, 3, 4, 5, INT32_MAX}) {
+    for (const bool session : {false, true}) {
+      JobSpec spec = spec_;
+      if (session) ASSERT_TRUE(CompleteSessionSpec(*module_, &spec).ok());
+      spec.set_session(session);
+      EXPECT_EQ(Check(spec), "");
+      const bool is_known = session ? kind == 4 : kind >= 1 && kind <= 3;
+      spec.mutable_parameters(2)->set_kind(static_cast<Parameter::Kind>(kind));
+      EXPECT_EQ(absl::StrContains(Check(spec), "parameter 2 (\"") && absl::StrContains(Check(spec), "found kind"),
+                !is_known)
+          << Check(spec);
+      spec.mutable_parameters(2)->set_kind(session ? Parameter::ARGUMENT : Parameter::STEP);
+      spec.mutable_results(2)->set_kind(static_cast<Result::Kind>(kind));
+      EXPECT_EQ(absl::StrContains(Check(spec), "result 2 (\"") && absl::StrContains(Check(spec), "found kind"),
+                !is_known)
+          << Check(spec);
+    }
   }
 }
 
