@@ -126,7 +126,7 @@ absl::StatusOr<FeedPlan> PlanFeeds(const Executable& executable, const JobSpec& 
   std::iota(plan.block_from.begin(), plan.block_from.end(), 0);
   std::vector<bool> takes(n), is_taken(n), is_fed(spec.parameters_size());
   for (int r = 0; r < spec.results_size(); ++r) {
-    const int p = spec.results(r).feeds();
+    const int64_t p = spec.results(r).feeds();
     if (spec.results(r).kind() != JobSpec::Result::STATE || p < 0) continue;
     const std::string place = absl::StrCat("result ", r, " (\"", spec.results(r).name(), "\")");
     if (p >= spec.parameters_size() || spec.parameters(p).kind() != JobSpec::Parameter::STATE || is_fed[p]) {

@@ -316,6 +316,11 @@ TEST(TaskExecutor, ErrorsNameWhatIsInconsistent) {
   spec = MakeSpec();
   spec.mutable_parameters(0)->set_kind(JobSpec::Parameter::STEP);
   EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr("that it feeds parameter 0"));
+  for (const int64_t feeds : {int64_t{3}, int64_t{4}, int64_t{1} << 32, (int64_t{1} << 32) + 1, INT64_MAX}) {
+    spec = MakeSpec();
+    spec.mutable_results(0)->set_feeds(feeds);
+    EXPECT_THAT(FailureOf(MakeExecutable(), spec), HasSubstr(absl::StrCat("that it feeds parameter ", feeds)));
+  }
 }
 
 Executable QuickExecutable() {
