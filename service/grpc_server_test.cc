@@ -223,6 +223,39 @@ TEST_F(GrpcServerTest, AWorkerThatSendsNonsenseLosesItsStream) {
   EXPECT_THAT(status.error_message(), HasSubstr("worker_id"));
 }
 
+// A refused worker needs the reason, which is its last message. Here the worker does not read before it has sent
+// everything, so that the messages to it do not fit into the buffers of the stream.
+TEST_F(GrpcServerTest, AClosedStreamEndsAfterAllOfItsMessages) {
+  constexpr int kProbes = 5000;
+  for (int round = 0; round < 3; ++round) {
+    int64_t answers = 0;
+    std::string refused;
+    const grpc::Status status = WithContext([&](grpc::ClientContext* context) {
+      const auto stream = stub_->Attach(context);
+      WorkerMessage probe, registration;
+      for (int i = 0; i < kProbes; ++i) {
+        probe.mutable_clock_probe()->set_sent_ns(i);
+        EXPECT_TRUE(stream->Write(probe));
+      }
+      registration.mutable_register_()->set_worker_id("w");
+      registration.mutable_register_()->set_devices(1);
+      registration.mutable_register_()->set_protocol(1'000'000);
+      EXPECT_TRUE(stream->Write(registration));
+      CoordinatorMessage answer;
+      while (stream->Read(&answer)) {
+        EXPECT_EQ(refused, "") << "the refusal is the last message";
+        if (answer.has_registered()) refused = answer.registered().refused();
+        if (answer.has_clock()) EXPECT_EQ(answer.clock().sent_ns(), answers++);
+      }
+      return stream->Finish();
+    });
+    EXPECT_EQ(answers, kProbes);
+    EXPECT_THAT(refused, HasSubstr("speaks protocol 1000000"));
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
+    EXPECT_THAT(status.error_message(), HasSubstr("the coordinator has closed the connection"));
+  }
+}
+
 TEST(GrpcStatus, DistinguishesARefusalFromAnUnreachableCoordinator) {
   const grpc::Status refusal = ToGrpcStatus(absl::UnavailableError("the job log cannot be written"));
   EXPECT_EQ(refusal.error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -46,7 +46,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   // --- Outbox, called with the engine's lock held.
   void Send(const CoordinatorMessage& message, std::shared_ptr<const std::string> common) override {
     const std::lock_guard lock(mutex_);
-    if (ending_) return;
+    if (closing_ || ending_) return;
     grpc::ByteBuffer bytes = ToByteBuffer(message);
     if (common != nullptr) bytes = Joined(std::move(common), bytes);
     waiting_bytes_ += static_cast<int64_t>(bytes.Length());
@@ -54,12 +54,19 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     if (waiting_bytes_ > kMaxQueuedBytes) context_->TryCancel();
     WriteNext();
   }
-  void Close() override { context_->TryCancel(); }
+  // A worker that does not read its messages keeps the stream until gRPC finds that its connection is dead.
+  void Close() override {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    WriteNext();
+  }
 
   // --- Callbacks of gRPC.
   void OnReadDone(bool ok) override {
     if (ok && TakeQuickly()) return;
-    queue_->Push([this, ok] { ok ? Handle() : End(grpc::Status::OK); });
+    const std::lock_guard lock(mutex_);
+    if (ok && !ending_) queue_->Push([this] { Handle(); });
+    if (!ok) End(grpc::Status::OK);
   }
   void OnWriteDone(bool ok) override {
     const std::lock_guard lock(mutex_);
@@ -88,7 +95,8 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
       return false;
     }
     incoming_.Clear();
-    StartRead(&incoming_);
+    const std::lock_guard lock(mutex_);
+    if (!ending_) StartRead(&incoming_);
     return true;
   }
 
@@ -98,6 +106,7 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     if (status.ok()) status = Validate(message);
     if (!status.ok()) {
       LogWarn("a worker's message was refused", {{"peer", context_->peer()}, {"error", std::string(status.message())}});
+      const std::lock_guard lock(mutex_);
       End(ToGrpcStatus(status));
       return;
     }
@@ -105,19 +114,24 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
     StartRead(&incoming_);
   }
 
-  // Called once, on the queue's thread. Afterwards the engine does not send to this stream.
+  // The first call ends the stream, after all work that this stream has in the queue. No work is queued afterwards,
+  // because gRPC may delete this object as soon as it has finished. mutex_ must be held.
   void End(const grpc::Status& status) {
-    engine_->Detach(connection_);
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-      waiting_.clear();
-    }
-    Finish(status);  // The call may delete this object.
+    if (std::exchange(ending_, true)) return;
+    waiting_.clear();
+    queue_->Push([this, status] {
+      engine_->Detach(connection_);  // Afterwards the engine does not send to this stream.
+      Finish(status);                // The call may delete this object.
+    });
   }
 
+  // Writes the next message, or ends the stream if it is closing and all messages are written. mutex_ must be held.
   void WriteNext() {
-    if (writing_ || ending_ || waiting_.empty()) return;
+    if (writing_ || ending_) return;
+    if (waiting_.empty()) {
+      if (closing_) End(grpc::Status(grpc::StatusCode::CANCELLED, "the coordinator has closed the connection"));
+      return;
+    }
     outgoing_ = std::move(waiting_.front());
     waiting_.pop_front();
     waiting_bytes_ -= static_cast<int64_t>(outgoing_.Length());
@@ -135,7 +149,8 @@ class WorkerStream final : public grpc::ServerGenericBidiReactor, public Outbox 
   int64_t waiting_bytes_ = 0;
   grpc::ByteBuffer outgoing_;
   bool writing_ = false;
-  bool ending_ = false;
+  bool closing_ = false;  // Whether the engine has closed the stream.
+  bool ending_ = false;   // Whether the end of the stream is queued.
 };
 
 }  // namespace
