@@ -83,11 +83,10 @@ class Bench {
     }
     XLAD_RETURN_IF_ERROR(PrepareHelpers());
     if (group_.rank() == 0) PrintHead();
-    for (int64_t bytes = options_.min_bytes; bytes <= options_.max_bytes;) {
+    for (int64_t bytes = options_.min_bytes; bytes >= 0;) {
       XLAD_RETURN_IF_ERROR(RunSize(bytes));
-      const int64_t next = options_.factor > 0 ? bytes * options_.factor : bytes + options_.step_bytes;
-      if (next <= bytes || spec_.kind == CollectiveKind::kBarrier) break;
-      bytes = next;
+      if (spec_.kind == CollectiveKind::kBarrier) break;
+      bytes = collectives::NextByteCount(bytes, options_.factor, options_.step_bytes, options_.max_bytes);
     }
     if (group_.rank() == 0) XLAD_RETURN_IF_ERROR(PrintEnd());
     return absl::OkStatus();

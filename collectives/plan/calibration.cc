@@ -208,6 +208,13 @@ int64_t ParseByteCount(absl::string_view text) {
   return value << shift;
 }
 
+int64_t NextByteCount(int64_t bytes, int64_t factor, int64_t step, int64_t most) {
+  int64_t next = 0;
+  const bool overflows = factor > 0 ? __builtin_mul_overflow(bytes, factor, &next)
+                                    : __builtin_add_overflow(bytes, step, &next);
+  return overflows || next <= bytes || next > most ? -1 : next;
+}
+
 absl::StatusOr<PlanRules> PlanRules::Parse(absl::string_view text) {
   PlanRules rules;
   int number = 0;

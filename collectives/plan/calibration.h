@@ -51,4 +51,8 @@ class PlanRules {
 // 2^40 bytes.
 int64_t ParseByteCount(absl::string_view text);
 
+// The sizes of a benchmark grow by `factor` or, if `factor` is 0, by `step`. Returns the size after `bytes`, or -1 if
+// that would not be a larger one, or more than `most`.
+int64_t NextByteCount(int64_t bytes, int64_t factor, int64_t step, int64_t most);
+
 }  // namespace xlad::collectives

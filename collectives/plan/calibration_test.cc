@@ -116,6 +116,24 @@ TEST(CostText, RefusesMalformedLines) {
   }
 }
 
+// All sizes that the flags of `xlad bench` accept, compared with arithmetic that does not overflow.
+TEST(ByteCounts, GrowWithoutOverflow) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const int64_t numbers[] = {0, 1, 2, 3, 1000, (1 << 30) - 1, 1 << 30, kMost / 2, kMost / 2 + 1000, kMost - 1, kMost};
+  for (const int64_t bytes : numbers) {
+    for (const int64_t step : numbers) {
+      for (const int64_t factor : {0, 2, 3, 1024, (1 << 30) - 1, 1 << 30}) {
+        for (const int64_t most : numbers) {
+          const __int128 exact = factor > 0 ? __int128{bytes} * factor : __int128{bytes} + step;
+          const int64_t expected = exact > bytes && exact <= most ? static_cast<int64_t>(exact) : -1;
+          EXPECT_EQ(NextByteCount(bytes, factor, step, most), expected)
+              << bytes << " " << factor << " " << step << " " << most;
+        }
+      }
+    }
+  }
+}
+
 TEST(PlanRules, TheFirstRuleForTheSizeIsUsed) {
   const PlanRules rules = *PlanRules::Parse(
       "# plans of this cluster\n\nall_reduce 64K-1M ring chunks=4\nall_reduce 0-1G direct\nbroadcast 8 binomial\n");
