@@ -126,6 +126,34 @@ TEST(CanonicalJobs, ResizeChangesTheDevicesAndKeepsTheProgram) {
   EXPECT_EQ(cluster.Status(job).mesh(0).size(), 8);
 }
 
+// The reason for which an attempt was stopped names what the next attempt runs on.
+TEST(CanonicalJobs, AStoppedAttemptNamesWhatHasChanged) {
+  for (const bool canonical : {false, true}) {
+    Cluster cluster;
+    cluster.Register(1, "a");
+    cluster.Register(2, "b");
+    const std::string job = cluster.Submit(canonical ? CanonicalSpec(&cluster, 4, 4) : cluster.Spec(4));
+    cluster.Built();
+    ASSERT_EQ(cluster.Status(job).state(), STARTING);
+    for (const int64_t size : {1, 2}) {
+      ResizeJobRequest request;
+      request.set_job_id(job);
+      if (canonical) request.set_devices(size);
+      if (!canonical) *request.mutable_mesh() = cluster.Spec(size).mesh();
+      cluster.Do([&](CoordinatorCore& c) { EXPECT_TRUE(c.Resize(request).ok()); });
+      if (!canonical) cluster.Built();
+      ASSERT_EQ(cluster.Status(job).state(), STARTING);
+    }
+    std::vector<std::string> reasons;
+    for (const JobEvent& event : cluster.store.events) {
+      if (event.has_attempt_ended()) reasons.push_back(event.attempt_ended().reason());
+    }
+    const std::vector<std::string> of_devices = {"stopped to run on 1 device", "stopped to run on 2 devices"};
+    const std::vector<std::string> of_meshes = {"stopped to run on mesh dp=1", "stopped to run on mesh dp=2"};
+    EXPECT_EQ(reasons, canonical ? of_devices : of_meshes);
+  }
+}
+
 TEST(CanonicalJobs, OtherJobsKeepOneDeviceForEachShard) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();

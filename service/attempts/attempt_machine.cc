@@ -528,7 +528,9 @@ void AttemptMachine::OnTick() {
     if (context_.attempts.contains(id)) Complete(job);
     if (context_.attempts.contains(id)) CheckFailure(job);
     if (job->attempt_running && job->resized && context_.attempts.at(id).stop_at < 0) {
-      Stop(job, absl::StrCat("stopped to run on mesh ", MeshText(job->mesh)));
+      const bool keeps_mesh = IsCanonical(job->spec);
+      Stop(job, absl::StrCat("stopped to run on ", keeps_mesh ? DeviceCountText(job->devices)
+                                                              : absl::StrCat("mesh ", MeshText(job->mesh))));
     }
     if (context_.attempts.contains(id)) checkpoints_.OnTick(job);
   }
