@@ -1,0 +1,46 @@
+"""Checks that each mutant of mutants.py can be made from the sources as they are, and tests that check."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import mutants
+
+
+class Mutants(unittest.TestCase):
+    def test_each_replaces_a_text_that_occurs_once(self):
+        self.assertEqual(mutants.stale_mutants(mutants.MUTANTS), [])
+        self.assertGreater(len(mutants.MUTANTS), 40)
+
+    def test_names_are_unique_because_each_is_a_folder(self):
+        names = [name for name, *_ in mutants.MUTANTS]
+        self.assertEqual(sorted(set(names)), sorted(names))
+
+    def test_all_stale_mutants_are_listed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "a.cc").write_text("once\ntwice\ntwice\n")
+            rows = [("good", "a.cc", "once", ""), ("gone", "a.cc", "thrice", ""), ("double", "a.cc", "twice", ""),
+                    ("no file", "b.cc", "once", ""), ("same", "a.cc", "once", "once")]
+            found = dict(mutants.stale_mutants(rows, root))
+        self.assertEqual(list(found), ["gone", "double", "no file", "same"])
+        self.assertIn("found the text 0 times in a.cc", found["gone"])
+        self.assertIn("found the text 2 times in a.cc", found["double"])
+        self.assertIn("found no file b.cc", found["no file"])
+
+    def test_a_stale_mutant_ends_the_script_before_a_build(self):
+        program = ("import sys, mutants\n"
+                   "mutants.MUTANTS[3:5] = [('first', 'README.md', 'no such text', ''),"
+                   " ('second', 'no_such_file.cc', 'x', '')]\n"
+                   "mutants.Builder = None\n"  # A build would raise an exception.
+                   "sys.exit(mutants.main())\n")
+        result = subprocess.run([sys.executable, "-c", program], cwd=pathlib.Path(__file__).parent,
+                                capture_output=True, text=True)
+        self.assertEqual((result.returncode, result.stderr), (1, ""))
+        self.assertEqual([line.split(" | ")[0] for line in result.stdout.splitlines()], ["| first", "| second"])
+
+
+if __name__ == "__main__":
+    unittest.main()
