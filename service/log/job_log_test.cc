@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file_system.h"
+#include "base/random.h"
 #include "service/log/sqlite_statement.h"
 
 namespace xlad::service {
@@ -201,6 +202,78 @@ TEST_F(SqliteJobLogTest, SecondCoordinatorIsRefused) {
 TEST_F(SqliteJobLogTest, DamagedFileIsAnError) {
   ASSERT_TRUE(RealFileSystem().WriteAtomically(TestPath(), std::string(8192, 'x')).ok());
   EXPECT_TRUE(absl::IsDataLoss(OpenSqliteJobLog(TestPath()).status()));
+}
+
+std::vector<std::string> Texts(const auto& messages) {
+  std::vector<std::string> texts;
+  for (const auto& message : messages) texts.push_back(message.ShortDebugString());
+  return texts;
+}
+
+// Expects that the reads of both logs return the same.
+void ExpectSame(JobLog& one, JobLog& other, Random* random) {
+  EXPECT_EQ(Texts(AllEvents(one)), Texts(AllEvents(other)));
+  for (const char* name : {"a", "b", "c"}) {
+    const JobId job(name);
+    const int64_t after = random->Below(30), limit = random->Below(20), step = random->Below(12);
+    EXPECT_EQ(Texts(*one.ReadEventsOf(job, after, limit)), Texts(*other.ReadEventsOf(job, after, limit)));
+    EXPECT_EQ(Texts(*one.ReadMetrics(job, step, limit)), Texts(*other.ReadMetrics(job, step, limit)));
+    for (const int64_t attempt : {0, 1, 2, 3, 4}) {
+      const auto last = *one.LastMetrics(job, attempt), same = *other.LastMetrics(job, attempt);
+      ASSERT_EQ(last.has_value(), same.has_value()) << name << ", attempt " << attempt;
+      if (last.has_value()) EXPECT_EQ(last->ShortDebugString(), same->ShortDebugString()) << name << " " << attempt;
+    }
+  }
+}
+
+// Appends the same random events and metrics to both logs. Attempt 0 is that of metrics from before a migration.
+void AppendToBoth(JobLog& one, JobLog& other, Random* random) {
+  LogBatch batch;
+  const auto job = [&] { return std::string(1, static_cast<char>('a' + random->Below(3))); };
+  for (int64_t left = random->Below(3); left > 0; --left) {
+    batch.events.push_back(Event(job(), absl::StrCat(random->Below(1000))));
+  }
+  for (int64_t left = random->Below(3); left > 0; --left) {
+    LogBatch::Metrics& metrics = batch.metrics.emplace_back(LogBatch::Metrics{JobId(job()), {}});
+    const int64_t first = random->Below(10), attempt = random->Below(4);
+    for (int64_t step = first; step < first + 3; ++step) {
+      StepMetrics& row = metrics.rows.emplace_back();
+      row.set_step(step);
+      row.set_attempt(attempt);
+      row.set_step_ms(static_cast<double>(random->Below(1000)));
+    }
+  }
+  LogBatch same = batch;
+  ASSERT_TRUE(one.Append(&batch).ok());
+  ASSERT_TRUE(other.Append(&same).ok());
+  EXPECT_EQ(Texts(batch.events), Texts(same.events)) << "the numbers of the events";
+}
+
+// Tests of the coordinator run on a log in memory, so it must behave as the log on disk does.
+TEST_F(SqliteJobLogTest, ALogInMemoryReturnsTheSame) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    TearDown();
+    const std::unique_ptr<Random> random = SeededRandom(seed);
+    MemoryJobStore store;
+    const std::unique_ptr<JobLog> memory = OpenMemoryJobLog(&store);
+    auto disk = OpenSqliteJobLog(TestPath());
+    ASSERT_TRUE(disk.ok()) << disk.status();
+    for (int round = 0; round < 15; ++round) {
+      AppendToBoth(**disk, *memory, random.get());
+      if (random->Below(4) == 0) {
+        LogCompaction compaction;
+        if (random->Below(2) == 0) compaction.jobs.emplace_back("b");
+        for (int64_t event = 1; event < 20; ++event) {
+          if (random->Below(5) == 0) compaction.events.push_back(event);
+        }
+        ASSERT_TRUE((*disk)->Compact(compaction).ok());
+        ASSERT_TRUE(memory->Compact(compaction).ok());
+      }
+      ExpectSame(**disk, *memory, random.get());
+      if (HasFailure()) return;
+    }
+  }
 }
 
 }  // namespace

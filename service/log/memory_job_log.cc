@@ -44,7 +44,7 @@ class MemoryJobLog final : public JobLog {
   absl::StatusOr<std::optional<StepMetrics>> LastMetrics(const JobId& job, int64_t attempt) override {
     std::optional<StepMetrics> last;
     for (const auto& [id, step] : store_->metrics) {
-      const bool counts = id == job && (attempt == 0 || step.attempt() == attempt);
+      const bool counts = id == job && (attempt == 0 || step.attempt() == 0 || step.attempt() == attempt);
       if (counts && (!last.has_value() || step.step() > last->step())) last = step;
     }
     return last;
