@@ -181,6 +181,7 @@ absl::Status CheckRegister(const RegisterWorker& message) {
   int64_t offered = 0;
   for (const DeviceOffer& offer : message.offers()) {
     XLAD_RETURN_IF_ERROR(CheckTarget(offer.target()));
+    XLAD_RETURN_IF_ERROR(CheckRange("number of offers.memory", offer.memory_size(), 0, kMaxKinds));
     XLAD_RETURN_IF_ERROR(CheckRange("devices of an offer", offer.count(), 0, kMaxWorkerDevices));
     offered += offer.count();
   }
@@ -192,6 +193,7 @@ absl::Status CheckRegister(const RegisterWorker& message) {
 
 absl::Status CheckSteps(const TaskSteps& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("steps", message));
+  XLAD_RETURN_IF_ERROR(CheckCount("steps.metrics", message.metrics_size()));
   for (const StepMetrics& metrics : message.metrics()) {
     XLAD_RETURN_IF_ERROR(CheckStep("steps.metrics.step", metrics.step()));
   }
@@ -249,7 +251,22 @@ absl::Status CheckExited(const AttemptExited& message) {
 absl::Status CheckTrace(const TaskTrace& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("trace", message));
   XLAD_RETURN_IF_ERROR(CheckCount("trace.program.instructions", message.program().instructions_size()));
-  for (const TracedStep& step : message.steps()) XLAD_RETURN_IF_ERROR(CheckStep("trace.steps.step", step.step()));
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.program.collectives", message.program().collectives_size()));
+  for (const TracedCollective& collective : message.program().collectives()) {
+    XLAD_RETURN_IF_ERROR(CheckCount("trace.program.collectives.groups", collective.groups_size()));
+    for (const TracedGroup& group : collective.groups()) {
+      XLAD_RETURN_IF_ERROR(CheckCount("trace.program.collectives.groups.devices", group.devices_size()));
+    }
+  }
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.clock", message.clock_size()));
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.steps", message.steps_size()));
+  for (const TracedStep& step : message.steps()) {
+    XLAD_RETURN_IF_ERROR(CheckStep("trace.steps.step", step.step()));
+    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.instruction", step.instruction_size()));
+    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_begin_ns", step.span_begin_ns_size()));
+    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_ns", step.span_ns_size()));
+    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.message_ns", step.message_ns_size()));
+  }
   return absl::OkStatus();
 }
 
@@ -348,6 +365,7 @@ absl::Status Validate(const OpenSessionRequest& request) {
 absl::Status Validate(const HoldSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const LoadProgramRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("session_id", request.session_id()));
+  XLAD_RETURN_IF_ERROR(CheckCount("feeds", request.feeds_size()));
   return CheckDigest("program_blob", request.program_blob());
 }
 absl::Status Validate(const CallProgramRequest& request) {

@@ -4,6 +4,8 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_replace.h"
+
 namespace xlad::service {
 namespace {
 
@@ -215,6 +217,87 @@ TEST(Validate, LimitsWhatWorkersOffer) {
   WorkerMessage many = Parsed<WorkerMessage>("register { worker_id: 'w0' }");
   for (int i = 0; i < 1025; ++i) many.mutable_register_()->add_offers();
   ExpectBad(Validate(many), "number of offers");
+}
+
+using Field = google::protobuf::FieldDescriptor;
+
+// Appends elements until the field has one more than the limit of every repeated field.
+void Overfill(const Field* field, google::protobuf::Message* message) {
+  const auto* reflection = message->GetReflection();
+  while (reflection->FieldSize(*message, field) <= 1 << 20) {
+    switch (field->cpp_type()) {
+      case Field::CPPTYPE_MESSAGE: reflection->AddMessage(message, field); break;
+      case Field::CPPTYPE_STRING: reflection->AddString(message, field, ""); break;
+      case Field::CPPTYPE_ENUM: reflection->AddEnumValue(message, field, 0); break;
+      case Field::CPPTYPE_INT32: reflection->AddInt32(message, field, 0); break;
+      case Field::CPPTYPE_INT64: reflection->AddInt64(message, field, 0); break;
+      default: FAIL() << field->full_name();
+    }
+  }
+}
+
+// Whether an element may take more memory than it has bytes in the message. A limit of the bytes is not enough then.
+bool Expands(const Field* field) {
+  const Field::CppType type = field->cpp_type();
+  return type != Field::CPPTYPE_FLOAT && type != Field::CPPTYPE_BOOL && field->type() != Field::TYPE_FIXED64;
+}
+
+// Expects that `validate` refuses each repeated field of `message`, a part of what it checks, with too many elements.
+// The message must have an element in each repeated field of messages.
+void ExpectLimits(google::protobuf::Message* message, const std::function<absl::Status()>& validate) {
+  const auto* reflection = message->GetReflection();
+  for (int f = 0; f < message->GetDescriptor()->field_count(); ++f) {
+    const Field* field = message->GetDescriptor()->field(f);
+    const bool is_message = field->cpp_type() == Field::CPPTYPE_MESSAGE && !field->is_map();
+    if (field->is_repeated() && !field->is_map() && Expands(field)) {
+      const std::unique_ptr<google::protobuf::Message> saved(message->New());
+      saved->CopyFrom(*message);
+      Overfill(field, message);
+      const absl::Status status = validate();
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << field->full_name();
+      EXPECT_THAT(std::string(status.message()), testing::ContainsRegex("(number of.* to |at most )[0-9]+$"))
+          << field->full_name();
+      message->CopyFrom(*saved);
+    }
+    if (is_message && field->is_repeated()) {
+      ASSERT_GT(reflection->FieldSize(*message, field), 0) << field->full_name();
+      ExpectLimits(reflection->MutableRepeatedMessage(message, field, 0), validate);
+    } else if (is_message && (field->containing_oneof() == nullptr || reflection->HasField(*message, field))) {
+      ExpectLimits(reflection->MutableMessage(message, field), validate);
+    }
+  }
+}
+
+template <typename Message>
+void ExpectLimits(const std::string& text) {
+  SCOPED_TRACE(text);
+  Message message = Parsed<Message>(absl::StrReplaceAll(text, {{"DIGEST", absl::StrCat("'", kDigest, "'")}}));
+  ASSERT_TRUE(Validate(message).ok()) << Validate(message);
+  ExpectLimits(&message, [&] { return Validate(message); });
+}
+
+TEST(Validate, LimitsTheNumberOfElementsOfEveryField) {
+  const std::string running = "running { job_id: 'j' silent { worker_id: 'w' } }";
+  ExpectLimits<WorkerMessage>(absl::StrCat("register { worker_id: 'w' offers {} ", running, " }"));
+  ExpectLimits<WorkerMessage>(absl::StrCat("heartbeat { ", running, " }"));
+  ExpectLimits<WorkerMessage>("steps { job_id: 'j' metrics {} }");
+  ExpectLimits<WorkerMessage>("finished { job_id: 'j' }");
+  ExpectLimits<WorkerMessage>("failed { job_id: 'j' }");
+  ExpectLimits<WorkerMessage>("shard_written { job_id: 'j' shard { sha256: DIGEST pieces {} } }");
+  ExpectLimits<WorkerMessage>(
+      "trace { job_id: 'j' program { instructions {} collectives { groups {} } } steps {} clock {} }");
+  ExpectLimits<SubmitJobRequest>(
+      "spec { program_blob: DIGEST parameters { shape { element_type: 11 } } results { shape { element_type: 11 } } "
+      "mesh { size: 1 } }");
+  ExpectLimits<ResizeJobRequest>("job_id: 'j' mesh { size: 1 }");
+  ExpectLimits<HasBlobsRequest>("");
+  ExpectLimits<GetBlobRangeRequest>("digest: DIGEST reader { job_id: 'j' worker_id: 'w' }");
+  ExpectLimits<OpenSessionRequest>("mesh { size: 1 }");
+  ExpectLimits<LoadProgramRequest>("session_id: 's' program_blob: DIGEST");
+  ExpectLimits<CallProgramRequest>("session_id: 's' arguments {}");
+  ExpectLimits<AddProgramRequest>("session_id: 's' executable_digest: DIGEST plans {}");
+  ExpectLimits<PutArrayRequest>("session_id: 's' shape { element_type: 11 }");
+  ExpectLimits<FreeArraysRequest>("session_id: 's'");
 }
 
 }  // namespace
