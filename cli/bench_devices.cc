@@ -307,20 +307,22 @@ absl::StatusOr<collectives::MessageGroup::Options> MessagesOf(const BenchOptions
   XLAD_ASSIGN_OR_RETURN(messages.transport, collectives::ChooseTransport(bench.transport, bench.any_network));
   const collectives::TransportChoice& transport = messages.transport;
   if (transport.one_process) {
-    return absl::InvalidArgumentError(absl::StrCat("--transport ", bench.transport, ": ", launch.launcher,
-                                                   " has started processes; this transport connects only threads"));
+    return WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--transport ", bench.transport, ": ", launch.launcher,
+                     " has started processes; this transport connects only threads")));
   }
   if (!bench.meeting_folder.empty() && transport.shares_memory) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--meet: found --transport ", bench.transport, ", expected tcp, ucx or mpi"));
+    return WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--meet: found --transport ", bench.transport, ", expected tcp, ucx or mpi")));
   }
   if (!bench.meeting_folder.empty() && transport.plugin != nullptr && !bench.any_network) {
-    return absl::InvalidArgumentError(absl::StrCat("--meet: found --transport ", bench.transport,
-                                                   " without --insecure-network, which is needed because its traffic "
-                                                   "between hosts is not encrypted"));
+    return WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--meet: found --transport ", bench.transport,
+                     " without --insecure-network, which is needed because its traffic between hosts is not "
+                     "encrypted")));
   }
   const auto listen_host = ParseHost(bench.listen_host);
-  if (!listen_host.ok()) return Annotate(listen_host.status(), "--listen");
+  if (!listen_host.ok()) return WrongUsage(Annotate(listen_host.status(), "--listen"));
   messages.listen_host = *listen_host;
   messages.deadline_ms = bench.deadline_ms;
   messages.meeting_folder = bench.meeting_folder;

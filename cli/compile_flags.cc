@@ -58,8 +58,8 @@ absl::StatusOr<CompilePolicy> ReadCompileFlags(const CompileFlags& flags) {
   policy.set_memory_limit_bytes(flags.memory_limit_bytes);
   policy.set_reduction_mode(flags.mode == "canonical" ? CANONICAL : flags.mode == "fast" ? FAST : RUN_TO_RUN);
   if (flags.check_numerics && !policy.op_by_op()) {
-    return absl::InvalidArgumentError(
-        "--check-numerics: found --executor compiled, expected op-by-op, in which every instruction can be checked");
+    return WrongUsage(absl::InvalidArgumentError(
+        "--check-numerics: found --executor compiled, expected op-by-op, in which every instruction can be checked"));
   }
   if (flags.schedules_path.empty()) return policy;
   XLAD_ASSIGN_OR_RETURN(*policy.mutable_kernel_schedules(), RealFileSystem().Read(flags.schedules_path));

@@ -194,8 +194,9 @@ int RunCorpus(const EvalOptions& options) {
 
 int RunEval(const EvalOptions& options) {
   if (!options.corpus.empty()) return RunCorpus(options);
-  if (options.program.empty())
-    return Fail(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus DIR"));
+  if (options.program.empty()) {
+    return Fail(WrongUsage(absl::InvalidArgumentError("found no program, expected PROGRAM or --corpus DIR")));
+  }
   const absl::Status status = RunProgram(options);
   return status.ok() ? kOk : Fail(status);
 }

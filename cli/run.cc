@@ -64,9 +64,9 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   }
   const bool is_canonical = spec->compile().reduction_mode() == CANONICAL;
   if (enough == nullptr && !CanRun(*spec, total)) {
-    return absl::InvalidArgumentError(absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed,
-                                                   " or more devices for mesh ", MeshText(spec->mesh()),
-                                                   is_canonical ? ", or a number that divides it" : ""));
+    return WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed, " or more devices for mesh ",
+                     MeshText(spec->mesh()), is_canonical ? ", or a number that divides it" : "")));
   }
   const int64_t used = std::min(enough == nullptr ? total : enough->count, needed);
   spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());
@@ -158,9 +158,9 @@ int RunRank(const RunOptions& options, const client::Job& job, const collectives
   if (!launched.ok()) return Fail(launched.status());
   const std::vector<DeviceRequests> devices = runtime::DealDevices(options.devices, launch.ranks);
   if (std::ssize(devices) < launch.ranks) {
-    return Fail(absl::InvalidArgumentError(absl::StrCat("found ", launch.ranks, " ranks of ", launch.launcher, " for ",
-                                                        Counted(devices.size(), "device"),
-                                                        ", expected a device for each rank")));
+    return Fail(WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat("found ", launch.ranks, " ranks of ", launch.launcher, " for ", Counted(devices.size(), "device"),
+                     ", expected a device for each rank"))));
   }
   if (launch.rank > 0) {
     const DeviceRequests& own = devices[launch.rank];
@@ -199,8 +199,8 @@ int RunRun(RunOptions options) {
   if (options.profile) {
     options.profiling.threads = options.threads;
     if (options.devices.size() > 1) {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("--profile: found ", DeviceFlagText(options.devices), ", expected one kind of device")));
+      return Fail(WrongUsage(absl::InvalidArgumentError(
+          absl::StrCat("--profile: found ", DeviceFlagText(options.devices), ", expected one kind of device"))));
     }
     if (!options.devices.empty()) options.profiling.device = options.devices[0];
     return RunProfile(*job, options.profiling);
@@ -208,9 +208,9 @@ int RunRun(RunOptions options) {
   const auto launch = MpirunLaunch();
   if (!launch.ok()) return Fail(launch.status());
   if (launch->has_value() && (*launch)->launcher == "MPICH" && options.transport == "mpi") {
-    return Fail(absl::InvalidArgumentError(
+    return Fail(WrongUsage(absl::InvalidArgumentError(
         "--transport mpi: found a launch by MPICH, expected mpirun of Open MPI: an attempt of a job is a process of "
-        "its own, and MPICH admits only processes that it has started; use another transport, or mpirun.openmpi"));
+        "its own, and MPICH admits only processes that it has started; use another transport, or mpirun.openmpi")));
   }
   if (launch->has_value()) options.workers = (*launch)->ranks;
   const absl::Status transport = CheckTransport(options.transport, options.workers);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/file_system.h"
 #include "base/suggest.h"
+#include "cli/wrong_usage.h"
 
 namespace xlad::cli {
 namespace {
@@ -37,15 +38,14 @@ void Append(const CLI::App& command, const std::string& section, std::vector<Set
 absl::StatusOr<std::string> TakeConfig(std::vector<std::string>* arguments) {
   for (size_t i = 0; i < arguments->size() && (*arguments)[i] != "--"; ++i) {
     const std::string& argument = (*arguments)[i];
-    if (absl::StartsWith(argument, "--config=")) {
-      const std::string file = argument.substr(9);
-      arguments->erase(arguments->begin() + i);
-      return file;
+    const bool has_file = absl::StartsWith(argument, "--config=");
+    if (!has_file && argument != "--config") continue;
+    const std::string next = i + 1 < arguments->size() ? (*arguments)[i + 1] : "";
+    const std::string file = has_file ? argument.substr(9) : next;
+    if (file.empty()) {
+      return WrongUsage(absl::InvalidArgumentError("found --config without a file, expected a configuration file"));
     }
-    if (argument != "--config") continue;
-    if (i + 1 == arguments->size()) return absl::InvalidArgumentError("found --config without a file");
-    const std::string file = (*arguments)[i + 1];
-    arguments->erase(arguments->begin() + i, arguments->begin() + i + 2);
+    arguments->erase(arguments->begin() + i, arguments->begin() + i + (has_file ? 1 : 2));
     return file;
   }
   return std::string();
@@ -61,20 +61,20 @@ absl::Status CheckKey(const std::vector<Setting>& settings, const std::string& f
     if (setting.section == section && setting.key == key) return absl::OkStatus();
   }
   if (section.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": found ", key, " outside of a section, expected [COMMAND] before it, such as [worker]"));
+    return WrongUsage(absl::InvalidArgumentError(
+        absl::StrCat(file, ": found ", key, " outside of a section, expected [COMMAND] before it, such as [worker]")));
   }
   const std::string nearest = keys.empty() ? NearestName(section, sections) : NearestName(key, keys);
-  return absl::InvalidArgumentError(absl::StrCat(
+  return WrongUsage(absl::InvalidArgumentError(absl::StrCat(
       file, ": found ",
       keys.empty() ? absl::StrCat("section [", section, "]") : absl::StrCat("key ", key, " in section [", section, "]"),
       ", expected the name of a ", keys.empty() ? "command" : "flag of that command without --",
-      nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+      nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"))));
 }
 
 absl::StatusOr<Values> ReadConfig(const std::vector<Setting>& settings, const std::string& file) {
   Values values;
-  XLAD_ASSIGN_OR_RETURN(const std::string text, RealFileSystem().Read(file));
+  XLAD_ASSIGN_OR_RETURN(const std::string text, WrongUsage(RealFileSystem().Read(file)));
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {
