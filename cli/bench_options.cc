@@ -82,7 +82,8 @@ void AddHostFlags(CLI::App* app, BenchOptions* o) {
   app->add_option("--listen", o->listen_host,
                   "address by which other ranks reach this one; if it is not on loopback, --meet is required and "
                   "TCP is encrypted")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(Host());
 }
 
 void AddByteCountFlag(CLI::App* app, const char* flags, int64_t* value, const char* help) {

@@ -26,6 +26,7 @@ absl::Status WriteOwnCredentials(const service::DaemonOptions& options, const st
 }
 
 int RunCoordinator(const service::DaemonOptions& options) {
+  if (const absl::Status valid = WrongUsage(service::CheckProtection(options)); !valid.ok()) return Fail(valid);
   KeepFilesPrivate();
   std::atomic<int>* stop = StopRequested();
   const auto daemon = service::CoordinatorDaemon::Start(options);
@@ -53,7 +54,7 @@ void AddCoordinator(CLI::App& parent, Action* action) {
   app->add_option("--listen", options->listen, "HOST:PORT to listen on; port 0: the system chooses")
       ->capture_default_str()
       ->check(Address());
-  app->add_option("--advertise", options->advertise, kAdvertiseHelp);
+  app->add_option("--advertise", options->advertise, kAdvertiseHelp)->check(Host());
   app->add_option("--data", options->data_folder, "folder for the job log and blobs")
       ->capture_default_str()
       ->check(NotEmpty());

@@ -145,6 +145,19 @@ CLI::Validator Address() {
                         "");
 }
 
+CLI::Validator Host() {
+  return CLI::Validator([](const std::string& text) { return std::string(ParseHost(text).status().message()); }, "");
+}
+
+CLI::Validator HostOrAddress() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const bool is_good = ParseHost(text).ok() || ParseHostPort(text).ok();
+        return is_good ? "" : Found(text, "HOST or HOST:PORT, as 0.0.0.0, [::1] or [::1]:7412");
+      },
+      "");
+}
+
 CLI::Validator MeshAxes() {
   return CLI::Validator(
       [](const std::string& text) { return std::string(client::ParseMeshFlag(text).status().message()); }, "");

@@ -18,6 +18,8 @@ CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
 // disable the flag.
 CLI::Validator NotEmpty();
 CLI::Validator Address();            // Accepts HOST:PORT, with an IPv6 address in brackets.
+CLI::Validator Host();               // Accepts a host without a port.
+CLI::Validator HostOrAddress();      // Accepts what Host or Address accepts.
 CLI::Validator MeshAxes();           // Accepts AXIS=SIZE,..., such as dp=4,tp=2.
 CLI::Validator InputFile();          // Accepts a file that exists.
 CLI::Validator Folder();             // Accepts a folder that exists.

@@ -55,6 +55,11 @@ int List(const security::TokenStore& tokens, const std::string& format) {
   return code;
 }
 
+std::string CheckUser(const std::string& name) {
+  return security::IsUserName(name) ? "" : absl::StrCat("found ", name.empty() ? "nothing" : name, ", expected ",
+                                                        security::kUserNameText);
+}
+
 int RunToken(TokenOptions options) {
   security::TokenStore tokens(service::TokenFolder(options.data), &RealClock());
   if (options.list) return List(tokens, options.format);
@@ -95,7 +100,8 @@ void AddToken(CLI::App& parent, Action* action) {
   app->add_option("--role", options->role, "reader, submitter, worker or operator (docs/reference/security.md)")
       ->check(OneOf({"reader", "submitter", "worker", "operator"}));
   app->add_option("--user", options->user,
-                  "owner of the jobs that are submitted with the token; default: the user who runs this command");
+                  "owner of the jobs that are submitted with the token; default: the user who runs this command")
+      ->check(CLI::Validator(CheckUser, ""));
   app->add_option("--days", options->days, "how long the token is valid")
       ->capture_default_str()
       ->check(Between(1, 3650));

@@ -129,7 +129,7 @@ void AddUp(CLI::App& parent, Action* action) {
   app->add_option("--listen", options->cluster.listen, "HOST:PORT of the coordinator; off loopback, encrypted")
       ->capture_default_str()
       ->check(Address());
-  app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp);
+  app->add_option("--advertise", options->cluster.advertise, kAdvertiseHelp)->check(Host());
   app->add_option("--http", options->cluster.http, kHttpHelp)->check(Address());
   app->add_option("--data", options->cluster.data_folder, "folder for the job log and blobs")
       ->capture_default_str()

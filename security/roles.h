@@ -47,5 +47,6 @@ struct Caller {
 
 // Whether the name of a user is valid: 1 to 32 characters of a-z, 0-9, "-", "_" and ".", the first a letter.
 bool IsUserName(absl::string_view name);
+inline constexpr char kUserNameText[] = "1 to 32 characters of a-z, 0-9, -, _ and ., the first a letter";
 
 }  // namespace xlad::security

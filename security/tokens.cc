@@ -59,9 +59,7 @@ std::string TokenStore::PathOf(const std::string& id) const { return JoinPath(fo
 absl::StatusOr<std::string> TokenStore::Issue(Role role, const std::string& user, int64_t valid_s, Random* random) {
   if (role == Role::kOwner) return absl::InvalidArgumentError("found role owner, which no token can have");
   if (!IsUserName(user)) {
-    return absl::InvalidArgumentError(absl::StrCat("found user \"", user,
-                                                   "\", expected 1 to 32 characters of a-z, "
-                                                   "0-9, -, _ and ., the first a letter"));
+    return absl::InvalidArgumentError(absl::StrCat("found user \"", user, "\", expected ", kUserNameText));
   }
   if (valid_s <= 0) return absl::InvalidArgumentError("found a token that expires at once, expected a later time");
   TokenRecord record;

@@ -33,6 +33,9 @@ struct DaemonOptions {
   CoordinatorOptions coordinator;
 };
 
+// InvalidArgument if the options say in part only how connections are protected.
+absl::Status CheckProtection(const DaemonOptions& options);
+
 class CoordinatorDaemon {
  public:
   // Recovers the jobs from the data folder, then listens and serves. AlreadyExists if the port or the folder is in use.

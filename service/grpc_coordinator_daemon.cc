@@ -91,19 +91,11 @@ class Renewal {
 };
 
 absl::StatusOr<Protection> Protect(const DaemonOptions& options) {
+  XLAD_RETURN_IF_ERROR(CheckProtection(options));
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
-  if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
-    return absl::InvalidArgumentError("found only one of --tls-cert and --tls-key, expected both or neither");
-  }
   Protection protection;
   XLAD_ASSIGN_OR_RETURN(protection.shared_token, ReadToken(options.token_file));
   if (!options.tls_cert_file.empty()) {
-    if (options.token_file.empty() && !IsLoopback(host_port.host)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("found --tls-cert without --token-file for --listen ", options.listen,
-                       ", which is not a loopback address; add --token-file, or remove "
-                       "--tls-cert and --tls-key so that xlad makes certificates and tokens itself"));
-    }
     // Reports an unreadable file now and not at each connection.
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_cert_file).status());
     XLAD_RETURN_IF_ERROR(RealFileSystem().Read(options.tls_key_file).status());
@@ -230,6 +222,20 @@ class GrpcDaemon final : public CoordinatorDaemon {
 };
 
 }  // namespace
+
+absl::Status CheckProtection(const DaemonOptions& options) {
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(options.listen));
+  if (options.tls_cert_file.empty() != options.tls_key_file.empty()) {
+    return absl::InvalidArgumentError("found only one of --tls-cert and --tls-key, expected both or neither");
+  }
+  if (options.tls_cert_file.empty() || !options.token_file.empty() || IsLoopback(host_port.host)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("found --tls-cert without --token-file, and --listen ", options.listen,
+                   ", which is not a loopback address, expected both or neither; add --token-file, or remove "
+                   "--tls-cert and --tls-key so that xlad makes certificates and tokens itself"));
+}
 
 absl::StatusOr<std::unique_ptr<CoordinatorDaemon>> CoordinatorDaemon::Start(const DaemonOptions& options) {
   XLAD_ASSIGN_OR_RETURN(Protection protection, Protect(options));

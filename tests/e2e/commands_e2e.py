@@ -423,9 +423,48 @@ class Commands(unittest.TestCase):
                 (("bench", "--device", "cpu:999"), "--device: found 999 devices, expected "),
                 (("bench", "--mode", "exact"), '--mode: found "exact", expected one of fast'),
                 (("top", "--format", "json"), "--format: found json without --once"),
+                (("eval",), "found no program, expected PROGRAM or --corpus DIR"),
+                (("run", JOB, "--check-numerics"), "--check-numerics: found --executor compiled, expected op-by-op"),
+                (("submit", JOB, "--check-numerics"), "--check-numerics: found --executor compiled"),
+                (("run", JOB, "--mesh", "dp=8", "--devices", 2), "--device: found cpu:2, expected 8 or more devices"),
+                (("run", JOB, "--mesh", "dp=8", "--mode", "canonical", "--devices", 3), "or a number that divides it"),
+                (("run", JOB, "--profile", "--device", "cpu:1,opaque:1"), "expected one kind of device"),
+                (("coordinator", "--tls-cert", "x"), "found only one of --tls-cert and --tls-key"),
+                (("coordinator", "--listen", "0.0.0.0:0", "--tls-cert", "x", "--tls-key", "y"),
+                 "found --tls-cert without --token-file"),
+                (("token", "--role", "reader", "--user", "Alice"), "--user: found Alice, expected 1 to 32 characters"),
+                (("ps", "--config"), "found --config without a file"),
+                (("ps", "--config="), "found --config without a file"),
+                (("ps", "--config", "/none"), "/none"),
                 (("comm", "check", "--rank", "4"), "found unknown flag --rank, did you mean --ranks?")):
             with self.subTest(arguments=arguments):
                 code, _, err = xlad(*arguments)
+                self.assertEqual(code, 2, err)
+                self.assertIn(words, err)
+
+    def test_every_flag_refuses_a_wrong_value(self):
+        """Each flag of each command is given a value that no flag accepts which reads more than a name or a path."""
+        accepting = set("""
+            backup.to chaos.data ckpt.export.output
+            """.split())
+        for setting in json.loads(xlad("config", "--format", "json")[1]):
+            section, key = setting["section"], setting["key"]
+            if f"{section}.{key}" in accepting:
+                continue
+            with self.subTest(section=section, key=key):
+                code, out, err = xlad(*section.split("."), f"--{key}=/none/?", "--help", timeout=60)
+                self.assertEqual(code, 2, out + err)
+                self.assertIn(f"{key}: ", err)
+
+    def test_contradictions_with_a_launcher_are_wrong_usage(self):
+        for launcher, arguments, words in (
+                ("MPICH", ("run", JOB, "--transport", "mpi"), "--transport mpi: found a launch by MPICH"),
+                ("MPICH", ("run", JOB, "--devices", 1), "found 2 ranks of MPICH for 1 device"),
+                ("MPICH", ("bench", "--device", "cpu:1", "--transport", "in-process"),
+                 "--transport in-process: MPICH has started processes"),
+                ("MPICH", ("bench", "--device", "cpu:1", "--transport", "shm", "--meet", "."), "--meet: found")):
+            with self.subTest(arguments=arguments), mock.patch.dict(os.environ, {"PMI_RANK": "1", "PMI_SIZE": "2"}):
+                code, _, err = xlad(*arguments, timeout=60)
                 self.assertEqual(code, 2, err)
                 self.assertIn(words, err)
 
