@@ -54,7 +54,8 @@ absl::Status CheckCheckpointUri(absl::string_view field, const std::string& uri)
   return Bad(field, Quoted(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
 }
 
-absl::Status CheckStep(absl::string_view field, int64_t step) { return CheckRange(field, step, 0, kMaxSteps); }
+// Checks a number of a step or of an attempt, an offset, or a count that has no lower limit of its own.
+absl::Status CheckNumber(absl::string_view field, int64_t number) { return CheckRange(field, number, 0, kMaxSteps); }
 
 absl::Status CheckCount(absl::string_view field, int count) {
   if (count > kMaxEntries) return Bad(field, absl::StrCat(count, " entries"), absl::StrCat("at most ", kMaxEntries));
@@ -141,15 +142,15 @@ absl::Status CheckEntries(absl::string_view field, const google::protobuf::Repea
 template <typename Message>
 absl::Status CheckAttempt(absl::string_view field, const Message& message) {
   XLAD_RETURN_IF_ERROR(CheckId(absl::StrCat(field, ".job_id"), message.job_id()));
-  XLAD_RETURN_IF_ERROR(CheckStep(absl::StrCat(field, ".generation"), message.generation()));
-  return CheckStep(absl::StrCat(field, ".attempt"), message.attempt());
+  XLAD_RETURN_IF_ERROR(CheckNumber(absl::StrCat(field, ".generation"), message.generation()));
+  return CheckNumber(absl::StrCat(field, ".attempt"), message.attempt());
 }
 
 absl::Status CheckTasks(const google::protobuf::RepeatedPtrField<RunningTask>& tasks) {
   XLAD_RETURN_IF_ERROR(CheckCount("running", tasks.size()));
   for (const RunningTask& task : tasks) {
     XLAD_RETURN_IF_ERROR(CheckAttempt("running", task));
-    XLAD_RETURN_IF_ERROR(CheckStep("running.step", task.step()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("running.step", task.step()));
     XLAD_RETURN_IF_ERROR(CheckRange("number of running.silent", task.silent_size(), 0, kMaxSilentPeers));
     for (const SilentPeer& silent : task.silent()) {
       XLAD_RETURN_IF_ERROR(CheckId("running.silent.worker_id", silent.worker_id()));
@@ -195,7 +196,7 @@ absl::Status CheckSteps(const TaskSteps& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("steps", message));
   XLAD_RETURN_IF_ERROR(CheckCount("steps.metrics", message.metrics_size()));
   for (const StepMetrics& metrics : message.metrics()) {
-    XLAD_RETURN_IF_ERROR(CheckStep("steps.metrics.step", metrics.step()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("steps.metrics.step", metrics.step()));
   }
   return absl::OkStatus();
 }
@@ -207,10 +208,10 @@ absl::Status CheckFailed(const TaskFailed& message) {
 
 absl::Status CheckShard(const ShardWritten& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("shard_written", message));
-  XLAD_RETURN_IF_ERROR(CheckStep("shard_written.step", message.step()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("shard_written.step", message.step()));
   const CheckpointShard& shard = message.shard();
   XLAD_RETURN_IF_ERROR(CheckText("shard_written.shard.uri", shard.uri(), kMaxPathBytes));
-  XLAD_RETURN_IF_ERROR(CheckStep("shard_written.shard.bytes", shard.bytes()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("shard_written.shard.bytes", shard.bytes()));
   XLAD_RETURN_IF_ERROR(CheckDigest("shard_written.shard.sha256", shard.sha256()));
   XLAD_RETURN_IF_ERROR(CheckCount("shard_written.shard.pieces", shard.pieces_size()));
   for (const CheckpointPiece& piece : shard.pieces()) {
@@ -222,7 +223,7 @@ absl::Status CheckShard(const ShardWritten& message) {
 
 absl::Status CheckShardFailed(const ShardFailed& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("shard_failed", message));
-  return CheckStep("shard_failed.step", message.step());
+  return CheckNumber("shard_failed.step", message.step());
 }
 
 absl::Status CheckReport(const RunReport& report) {
@@ -232,7 +233,7 @@ absl::Status CheckReport(const RunReport& report) {
   }
   for (const auto& [kind, launches] : report.launches()) {
     XLAD_RETURN_IF_ERROR(CheckText("finished.report.launches", kind));
-    XLAD_RETURN_IF_ERROR(CheckStep("finished.report.launches", launches));
+    XLAD_RETURN_IF_ERROR(CheckNumber("finished.report.launches", launches));
   }
   return absl::OkStatus();
 }
@@ -245,7 +246,7 @@ absl::Status CheckAllowedDevices(const std::string& names) {
 
 absl::Status CheckExited(const AttemptExited& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("exited", message));
-  return CheckStep("exited.step", message.step());
+  return CheckNumber("exited.step", message.step());
 }
 
 absl::Status CheckTrace(const TaskTrace& message) {
@@ -261,7 +262,7 @@ absl::Status CheckTrace(const TaskTrace& message) {
   XLAD_RETURN_IF_ERROR(CheckCount("trace.clock", message.clock_size()));
   XLAD_RETURN_IF_ERROR(CheckCount("trace.steps", message.steps_size()));
   for (const TracedStep& step : message.steps()) {
-    XLAD_RETURN_IF_ERROR(CheckStep("trace.steps.step", step.step()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("trace.steps.step", step.step()));
     XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.instruction", step.instruction_size()));
     XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_begin_ns", step.span_begin_ns_size()));
     XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_ns", step.span_ns_size()));
@@ -277,13 +278,13 @@ absl::Status Validate(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckAllowedDevices(spec.device_name()));
   XLAD_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
   XLAD_RETURN_IF_ERROR(CheckDevices(spec));
-  XLAD_RETURN_IF_ERROR(CheckStep("steps", spec.steps()));
-  XLAD_RETURN_IF_ERROR(CheckStep("batch_size", spec.batch_size()));
-  XLAD_RETURN_IF_ERROR(CheckStep("batch_count", spec.batch_count()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("steps", spec.steps()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("batch_size", spec.batch_size()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("batch_count", spec.batch_count()));
   XLAD_RETURN_IF_ERROR(CheckRange("max_attempts", spec.max_attempts(), 0, kMaxEntries));
-  XLAD_RETURN_IF_ERROR(CheckStep("start_step", spec.start_step()));
-  XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_steps", spec.checkpoint().every_steps()));
-  XLAD_RETURN_IF_ERROR(CheckStep("checkpoint.every_ms", spec.checkpoint().every_ms()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("start_step", spec.start_step()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("checkpoint.every_steps", spec.checkpoint().every_steps()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("checkpoint.every_ms", spec.checkpoint().every_ms()));
   XLAD_RETURN_IF_ERROR(CheckRange("checkpoint.keep", spec.checkpoint().keep(), 0, kMaxEntries));
   XLAD_RETURN_IF_ERROR(CheckCheckpointUri("checkpoint.uri", spec.checkpoint().uri()));
   XLAD_RETURN_IF_ERROR(CheckText("resume", spec.resume(), kMaxPathBytes));
@@ -317,11 +318,11 @@ absl::Status Validate(const ListJobsRequest& request) {
 absl::Status Validate(const GetJobRequest& request) { return CheckId("job_id", request.job_id()); }
 absl::Status Validate(const WatchJobRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
-  return CheckStep("from_step", request.from_step());
+  return CheckNumber("from_step", request.from_step());
 }
 absl::Status Validate(const CancelJobRequest& request) { return CheckId("job_id", request.job_id()); }
 absl::Status Validate(const JobLogRequest& request) {
-  XLAD_RETURN_IF_ERROR(CheckStep("after_sequence", request.after_sequence()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("after_sequence", request.after_sequence()));
   XLAD_RETURN_IF_ERROR(CheckRange("limit", request.limit(), 0, kMaxEntries));
   return CheckId("job_id", request.job_id());
 }
@@ -345,8 +346,8 @@ absl::Status Validate(const HasBlobsRequest& request) {
 }
 absl::Status Validate(const GetBlobRequest& request) { return CheckDigest("digest", request.digest()); }
 absl::Status Validate(const GetBlobRangeRequest& request) {
-  XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
-  XLAD_RETURN_IF_ERROR(CheckRange("size", request.size(), 0, kMaxSteps));
+  XLAD_RETURN_IF_ERROR(CheckNumber("offset", request.offset()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("size", request.size()));
   if (request.has_reader()) {
     const BlobReader& reader = request.reader();
     XLAD_RETURN_IF_ERROR(CheckId("reader.job_id", reader.job_id()));
@@ -375,13 +376,13 @@ absl::Status Validate(const CallProgramRequest& request) {
 }
 absl::Status Validate(const PutBatchRequest& header) {
   XLAD_RETURN_IF_ERROR(CheckId("job_id", header.job_id()));
-  return CheckStep("batch", header.batch());
+  return CheckNumber("batch", header.batch());
 }
 absl::Status Validate(const GetBatchRangeRequest& request) {
   XLAD_RETURN_IF_ERROR(CheckId("job_id", request.job_id()));
-  XLAD_RETURN_IF_ERROR(CheckStep("batch", request.batch()));
-  XLAD_RETURN_IF_ERROR(CheckStep("offset", request.offset()));
-  return CheckRange("size", request.size(), 0, kMaxSteps);
+  XLAD_RETURN_IF_ERROR(CheckNumber("batch", request.batch()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("offset", request.offset()));
+  return CheckNumber("size", request.size());
 }
 absl::Status Validate(const LocateSessionRequest& request) { return CheckId("session_id", request.session_id()); }
 absl::Status Validate(const AddProgramRequest& request) {
@@ -420,10 +421,10 @@ absl::Status Validate(const WorkerMessage& message) {
     case WorkerMessage::kSteps:
       return CheckSteps(message.steps());
     case WorkerMessage::kStopAnswer:
-      XLAD_RETURN_IF_ERROR(CheckStep("stop_answer.step", message.stop_answer().step()));
+      XLAD_RETURN_IF_ERROR(CheckNumber("stop_answer.step", message.stop_answer().step()));
       return CheckAttempt("stop_answer", message.stop_answer());
     case WorkerMessage::kStopped:
-      XLAD_RETURN_IF_ERROR(CheckStep("stopped.step", message.stopped().step()));
+      XLAD_RETURN_IF_ERROR(CheckNumber("stopped.step", message.stopped().step()));
       return CheckAttempt("stopped", message.stopped());
     case WorkerMessage::kFinished:
       XLAD_RETURN_IF_ERROR(CheckReport(message.finished().report()));
@@ -431,7 +432,7 @@ absl::Status Validate(const WorkerMessage& message) {
     case WorkerMessage::kFailed:
       return CheckFailed(message.failed());
     case WorkerMessage::kCheckpointAnswer:
-      XLAD_RETURN_IF_ERROR(CheckStep("checkpoint_answer.step", message.checkpoint_answer().step()));
+      XLAD_RETURN_IF_ERROR(CheckNumber("checkpoint_answer.step", message.checkpoint_answer().step()));
       return CheckAttempt("checkpoint_answer", message.checkpoint_answer());
     case WorkerMessage::kShardWritten:
       return CheckShard(message.shard_written());
