@@ -264,7 +264,7 @@ void Engine::PerformOne(const Action& action) {
       Enqueue(&transfers_, [this, job = changed->job.str()] { RemoveBatchesIfEnded(job); });
     }
   } else if (const auto* old = std::get_if<DropCheckpoint>(&action)) {
-    Enqueue(&upkeep_, [this, request = *old] { Drop(request); });
+    Enqueue(&upkeep_, [this, request = *old] { RemoveCheckpoint(request); });
   } else if (const auto* removal = std::get_if<RemoveOldCheckpoints>(&action)) {
     Enqueue(&upkeep_, [request = *removal] {
       const absl::Status removed = storage::RemoveObsoleteFolders(RealFileSystem(), request.folder, request.obsolete);
@@ -275,7 +275,7 @@ void Engine::PerformOne(const Action& action) {
     traces_->Add(trace->job.str(), trace->record);
     Enqueue(&transfers_, [this] { traces_->Flush(); });
   } else if (const auto* clean = std::get_if<CleanUp>(&action)) {
-    Enqueue(&upkeep_, [this, request = *clean] { Clean(request); });
+    Enqueue(&upkeep_, [this, request = *clean] { RemoveUnneededData(request); });
   }
 }
 

@@ -167,8 +167,8 @@ class Engine {
   void Enqueue(Pool* pool, std::function<void()> work);
   void BuildJob(const StartBuild& request, CancelSignal* cancel);
   void OptimizeJob(const StartOptimizing& request, CancelSignal* cancel);
-  void Drop(const DropCheckpoint& request);
-  void Clean(const CleanUp& request);
+  void RemoveCheckpoint(const DropCheckpoint& request);
+  void RemoveUnneededData(const CleanUp& request);
   absl::StatusOr<StoredState> StateInUse();
   absl::Status RemoveFolders();
   // If `quick` is not null, returns an error unless the built executable can replace it.

@@ -37,7 +37,7 @@ absl::Status LinkFiles(const std::string& from, const std::string& to, BackupRes
 
 }  // namespace
 
-void Engine::Drop(const DropCheckpoint& request) {
+void Engine::RemoveCheckpoint(const DropCheckpoint& request) {
   const auto uri = storage::ParseUri(request.uri);
   if (!uri.ok()) return;
   if (uri->scheme == storage::Uri::Scheme::kBlob) {
@@ -72,7 +72,7 @@ absl::Status Engine::RemoveFolders() {
   return absl::OkStatus();
 }
 
-void Engine::Clean(const CleanUp& request) {
+void Engine::RemoveUnneededData(const CleanUp& request) {
   const auto warn = [](const char* what, const absl::Status& status) {
     if (!status.ok()) LogWarn(what, {{"error", std::string(status.message())}});
   };
