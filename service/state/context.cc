@@ -15,7 +15,7 @@ std::string StateName(const Worker& worker, bool drained) {
       return "suspect";
     case WorkerState::kLost:
       return "lost";
-    case WorkerState::kDrained:
+    case WorkerState::kMayExit:
       return "drained";
     case WorkerState::kAlive:
       break;

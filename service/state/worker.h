@@ -20,7 +20,7 @@ enum class WorkerState {
   // gets no new ones.
   kSuspect,
   kLost,
-  kDrained,  // The worker left after it asked to be drained.
+  kMayExit,  // The worker has asked to be drained, has no attempt any more, and was told that it may exit.
 };
 
 struct Worker {

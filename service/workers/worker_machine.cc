@@ -168,9 +168,9 @@ void WorkerMachine::OnLeaving(Worker* worker) {
 
 void WorkerMachine::ReleaseLeaving() {
   for (auto& [id, worker] : context_.workers) {
-    if (!worker.leaving || !worker.jobs.empty() || worker.state == WorkerState::kDrained) continue;
+    if (!worker.leaving || !worker.jobs.empty() || worker.state == WorkerState::kMayExit) continue;
     if (worker.connection == ConnectionId()) continue;
-    worker.state = WorkerState::kDrained;
+    worker.state = WorkerState::kMayExit;
     CoordinatorMessage message;
     message.mutable_may_exit();
     context_.Send(id, std::move(message));
@@ -186,7 +186,7 @@ void WorkerMachine::OnGone(ConnectionId connection) {
   worker.connection = ConnectionId();
   worker.gone_ns = context_.now_ns;
   context_.reschedule = true;
-  if (worker.state == WorkerState::kDrained) {
+  if (worker.state == WorkerState::kMayExit) {
     context_.workers.erase(id);
     return;
   }

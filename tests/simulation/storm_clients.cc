@@ -37,7 +37,7 @@ bool IsTooLarge(const service::CoordinatorCore& core, const ResizeJobRequest& re
   const int64_t wanted = service::DeviceCount(request.mesh());
   int64_t devices = 0;
   for (const auto& [id, worker] : context.workers) {
-    const bool is_gone = worker.state == service::WorkerState::kLost || worker.state == service::WorkerState::kDrained;
+    const bool is_gone = worker.state == service::WorkerState::kLost || worker.state == service::WorkerState::kMayExit;
     if (!is_gone && !worker.leaving && !context.jobs.drained().contains(id)) devices += worker.registration.devices();
   }
   const bool changes = service::MeshText(request.mesh()) != service::MeshText(job->mesh);
