@@ -57,7 +57,7 @@ struct CheckOptions : ScheduleOptions {
   int slots = 1;
 };
 
-struct PrintOptions : ScheduleOptions {
+struct ScheduleCommandOptions : ScheduleOptions {
   int rank = -1;  // All ranks if it is -1.
   bool draw = false;
 };
@@ -209,7 +209,7 @@ void Draw(const std::vector<Schedule>& schedules) {
   std::printf("-> send, <- receive, +< receive and reduce, sum: reduce several, = copy, 0 zero, ! signal, ? wait\n");
 }
 
-int RunPrint(const PrintOptions& options) {
+int RunSchedule(const ScheduleCommandOptions& options) {
   const absl::StatusOr<CollectiveSpec> spec = WrongUsage(SpecOf(options));
   if (!spec.ok()) return Fail(spec.status());
   const absl::StatusOr<CollectivePlan> plan = WrongUsage(PlanOf(options, *spec));
@@ -360,14 +360,14 @@ void AddCommSchedules(CLI::App* comm, Action* action) {
     *action = [=] { return RunCheck(*check_options); };
   });
 
-  auto print_options = std::make_shared<PrintOptions>();
+  auto schedule_options = std::make_shared<ScheduleCommandOptions>();
   CLI::App* print = comm->add_subcommand("schedule", "print or draw the schedule of each rank");
   print->footer("Example:\n  xlad comm schedule all_reduce --ranks 4 --algorithm ring --draw");
-  AddScheduleFlags(print, print_options.get(), /*needs_collective=*/true);
+  AddScheduleFlags(print, schedule_options.get(), /*needs_collective=*/true);
   print->get_option("--ranks")->required();
-  print->add_option("--rank", print_options->rank, "only this rank")->check(Between(0, (1 << 16) - 1));
-  print->add_flag("--draw", print_options->draw, "a row of operations per rank");
-  print->callback([=] { *action = [=] { return RunPrint(*print_options); }; });
+  print->add_option("--rank", schedule_options->rank, "only this rank")->check(Between(0, (1 << 16) - 1));
+  print->add_flag("--draw", schedule_options->draw, "a row of operations per rank");
+  print->callback([=] { *action = [=] { return RunSchedule(*schedule_options); }; });
 
   auto simulate_options = std::make_shared<CommSimulateOptions>();
   CLI::App* simulate = comm->add_subcommand("simulate", "predict the time of a collective on a network");
