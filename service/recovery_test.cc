@@ -295,6 +295,18 @@ TEST(Recovery, CheckpointsByTimeNameAStepThatNoWorkerHasBegun) {
   EXPECT_GT(cluster.sent.back().message.checkpoint_at().step(), request.step() + 100);
 }
 
+TEST(Recovery, CheckpointsByTimeAreAsRareAsTheSpecSays) {
+  for (const int log_ms : {20, 43, 44, 45, 46, 47, 50, 53}) {
+    Cluster cluster;
+    JobSpec spec = cluster.Spec(4);
+    spec.mutable_checkpoint()->set_every_ms(int64_t{1} << log_ms);
+    const std::string job = cluster.RunningJob(spec);
+    cluster.Steps(1, job, 0, 10);
+    cluster.RunFor(5000, {1, 2});
+    EXPECT_EQ(cluster.CountSent([](const auto& m) { return m.has_checkpoint_at(); }), 0) << "2^" << log_ms << " ms";
+  }
+}
+
 TEST(Recovery, AJobSucceedsWhenItsFinalCheckpointIsCommitted) {
   Cluster cluster;
   const std::string job = cluster.RunningJob();

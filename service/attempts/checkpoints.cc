@@ -64,7 +64,8 @@ void Checkpoints::OnTick(Job* job) {
   if (!attempt.shards.empty()) StoreIfComplete(job, attempt.shards.rbegin()->first);
   const int64_t every_ms = EveryMs(context_.options, job->spec);
   if (every_ms <= 0 || job->spec.session() || job->state != RUNNING || attempt.stop_at >= 0) return;
-  if (context_.now_ns - attempt.last_checkpoint_ns < every_ms * kNsPerMs) return;
+  // A spec may say 2^53 ms, which is more than a number of ns can be.
+  if ((context_.now_ns - attempt.last_checkpoint_ns) / kNsPerMs < every_ms) return;
   Request(job);
 }
 
