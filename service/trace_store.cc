@@ -91,18 +91,19 @@ void TraceStore::NoteShares(const std::string& job_id, const TraceRecord& record
 }
 
 void TraceStore::NoteStep(const std::vector<Time>& program, const TracedStep& step, StepShare* share) {
-  int64_t compute_ns = 0, collective_ns = 0;
+  double compute_ns = 0, collective_ns = 0;  // Sums of a worker's numbers, which could overflow an integer.
   const int columns = std::min(step.instruction_size(), step.span_ns_size());
   for (int s = 0; s < columns; ++s) {
     const int number = step.instruction(s);
     if (number < 0 || number >= std::ssize(program)) continue;
-    if (program[number] == Time::kCollective) collective_ns += step.span_ns(s);
-    if (program[number] == Time::kCompute) compute_ns += step.span_ns(s);
+    const auto span_ns = static_cast<double>(step.span_ns(s));
+    if (program[number] == Time::kCollective) collective_ns += span_ns;
+    if (program[number] == Time::kCompute) compute_ns += span_ns;
   }
   const double all_ms = static_cast<double>(step.end_ns() - step.begin_ns()) / kNsPerMs;
   share->step = step.step();
-  share->compute_ms = static_cast<double>(compute_ns) / kNsPerMs;
-  share->collective_ms = static_cast<double>(collective_ns) / kNsPerMs;
+  share->compute_ms = compute_ns / kNsPerMs;
+  share->collective_ms = collective_ns / kNsPerMs;
   share->other_ms = std::max(0.0, all_ms - share->compute_ms - share->collective_ms);
 }
 

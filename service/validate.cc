@@ -16,6 +16,8 @@ constexpr int kMaxDimensions = 64;
 constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
 constexpr int kMaxKinds = 64;  // The maximum number of kinds of device in a report.
 constexpr int kMaxOffers = 1024;
+constexpr int64_t kMaxTimeNs = (int64_t{1} << 62) - 1;  // The sum and the difference of two times do not overflow.
+constexpr int64_t kMaxSpanNs = int64_t{1} << 53;        // The longest span of a trace: 104 days.
 constexpr int kMaxFailedPeers = 16;
 constexpr int kMaxSilentPeers = 1 << 16;
 constexpr int64_t kMaxSilentMs = int64_t{10} * 365 * 86400 * 1000;
@@ -197,12 +199,14 @@ absl::Status CheckSteps(const TaskSteps& message) {
   XLAD_RETURN_IF_ERROR(CheckCount("steps.metrics", message.metrics_size()));
   for (const StepMetrics& metrics : message.metrics()) {
     XLAD_RETURN_IF_ERROR(CheckNumber("steps.metrics.step", metrics.step()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("steps.metrics.attempt", metrics.attempt()));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckFailed(const TaskFailed& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("failed", message));
+  XLAD_RETURN_IF_ERROR(CheckNumber("failed.step", message.step()));
   return CheckText("failed.suspect_worker", message.suspect_worker());
 }
 
@@ -212,11 +216,13 @@ absl::Status CheckShard(const ShardWritten& message) {
   const CheckpointShard& shard = message.shard();
   XLAD_RETURN_IF_ERROR(CheckText("shard_written.shard.uri", shard.uri(), kMaxPathBytes));
   XLAD_RETURN_IF_ERROR(CheckNumber("shard_written.shard.bytes", shard.bytes()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("shard_written.shard.block_bytes", shard.block_bytes()));
   XLAD_RETURN_IF_ERROR(CheckDigest("shard_written.shard.sha256", shard.sha256()));
   XLAD_RETURN_IF_ERROR(CheckCount("shard_written.shard.pieces", shard.pieces_size()));
   for (const CheckpointPiece& piece : shard.pieces()) {
     XLAD_RETURN_IF_ERROR(CheckText("shard_written piece's tensor", piece.tensor(), kMaxTensorNameBytes));
     XLAD_RETURN_IF_ERROR(CheckBox("shard_written piece's box", piece.box()));
+    XLAD_RETURN_IF_ERROR(CheckNumber("shard_written piece's begin", piece.begin()));
   }
   return absl::OkStatus();
 }
@@ -249,6 +255,25 @@ absl::Status CheckExited(const AttemptExited& message) {
   return CheckNumber("exited.step", message.step());
 }
 
+absl::Status CheckTime(absl::string_view field, int64_t ns) { return CheckRange(field, ns, -kMaxTimeNs, kMaxTimeNs); }
+
+absl::Status CheckTracedStep(const TracedStep& step) {
+  XLAD_RETURN_IF_ERROR(CheckNumber("trace.steps.step", step.step()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("trace.steps.dropped", step.dropped()));
+  XLAD_RETURN_IF_ERROR(CheckTime("trace.steps.begin_ns", step.begin_ns()));
+  XLAD_RETURN_IF_ERROR(CheckTime("trace.steps.end_ns", step.end_ns()));
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.instruction", step.instruction_size()));
+  const std::pair<absl::string_view, const google::protobuf::RepeatedField<int64_t>&> columns[] = {
+      {"trace.steps.span_begin_ns", step.span_begin_ns()},
+      {"trace.steps.span_ns", step.span_ns()},
+      {"trace.steps.message_ns", step.message_ns()}};
+  for (const auto& [field, column] : columns) {
+    XLAD_RETURN_IF_ERROR(CheckCount(field, column.size()));
+    for (const int64_t ns : column) XLAD_RETURN_IF_ERROR(CheckRange(field, ns, -kMaxSpanNs, kMaxSpanNs));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckTrace(const TaskTrace& message) {
   XLAD_RETURN_IF_ERROR(CheckAttempt("trace", message));
   XLAD_RETURN_IF_ERROR(CheckCount("trace.program.instructions", message.program().instructions_size()));
@@ -260,14 +285,13 @@ absl::Status CheckTrace(const TaskTrace& message) {
     }
   }
   XLAD_RETURN_IF_ERROR(CheckCount("trace.clock", message.clock_size()));
-  XLAD_RETURN_IF_ERROR(CheckCount("trace.steps", message.steps_size()));
-  for (const TracedStep& step : message.steps()) {
-    XLAD_RETURN_IF_ERROR(CheckNumber("trace.steps.step", step.step()));
-    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.instruction", step.instruction_size()));
-    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_begin_ns", step.span_begin_ns_size()));
-    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.span_ns", step.span_ns_size()));
-    XLAD_RETURN_IF_ERROR(CheckCount("trace.steps.message_ns", step.message_ns_size()));
+  for (const ClockSample& sample : message.clock()) {
+    XLAD_RETURN_IF_ERROR(CheckTime("trace.clock.local_ns", sample.local_ns()));
+    XLAD_RETURN_IF_ERROR(CheckTime("trace.clock.offset_ns", sample.offset_ns()));
+    XLAD_RETURN_IF_ERROR(CheckTime("trace.clock.round_trip_ns", sample.round_trip_ns()));
   }
+  XLAD_RETURN_IF_ERROR(CheckCount("trace.steps", message.steps_size()));
+  for (const TracedStep& step : message.steps()) XLAD_RETURN_IF_ERROR(CheckTracedStep(step));
   return absl::OkStatus();
 }
 
@@ -279,6 +303,7 @@ absl::Status Validate(const JobSpec& spec) {
   XLAD_RETURN_IF_ERROR(CheckMesh(spec.mesh()));
   XLAD_RETURN_IF_ERROR(CheckDevices(spec));
   XLAD_RETURN_IF_ERROR(CheckNumber("steps", spec.steps()));
+  XLAD_RETURN_IF_ERROR(CheckNumber("compile.memory_limit_bytes", spec.compile().memory_limit_bytes()));
   XLAD_RETURN_IF_ERROR(CheckNumber("batch_size", spec.batch_size()));
   XLAD_RETURN_IF_ERROR(CheckNumber("batch_count", spec.batch_count()));
   XLAD_RETURN_IF_ERROR(CheckRange("max_attempts", spec.max_attempts(), 0, kMaxEntries));
@@ -422,6 +447,7 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckSteps(message.steps());
     case WorkerMessage::kStopAnswer:
       XLAD_RETURN_IF_ERROR(CheckNumber("stop_answer.step", message.stop_answer().step()));
+      XLAD_RETURN_IF_ERROR(CheckNumber("stop_answer.current", message.stop_answer().current()));
       return CheckAttempt("stop_answer", message.stop_answer());
     case WorkerMessage::kStopped:
       XLAD_RETURN_IF_ERROR(CheckNumber("stopped.step", message.stopped().step()));
@@ -433,6 +459,7 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckFailed(message.failed());
     case WorkerMessage::kCheckpointAnswer:
       XLAD_RETURN_IF_ERROR(CheckNumber("checkpoint_answer.step", message.checkpoint_answer().step()));
+      XLAD_RETURN_IF_ERROR(CheckNumber("checkpoint_answer.current", message.checkpoint_answer().current()));
       return CheckAttempt("checkpoint_answer", message.checkpoint_answer());
     case WorkerMessage::kShardWritten:
       return CheckShard(message.shard_written());

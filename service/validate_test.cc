@@ -4,7 +4,10 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace xlad::service {
 namespace {
@@ -268,21 +271,65 @@ void ExpectLimits(google::protobuf::Message* message, const std::function<absl::
   }
 }
 
+// Numbers that may have any value.
+const std::set<std::string> kAnyNumber = {
+    "RegisterWorker.pid",           // For display.
+    "AttemptExited.pid",            // For display.
+    "ClockProbe.sent_ns",           // Sent back.
+    "LoadProgramRequest.feeds",     // Checked against the program.
+    "AddProgramRequest.program",    // These are looked up.
+    "CallProgramRequest.program",
+    "CallProgramRequest.free",
+    "CallProgramRequest.Argument.array",
+    "FreeArraysRequest.arrays",
+    "GetArrayRequest.array",
+};
+
+// Expects that `validate` refuses the least and the greatest number in each field of 64 bits, except for kAnyNumber.
+void ExpectRanges(google::protobuf::Message* message, const std::function<absl::Status()>& validate) {
+  const auto* reflection = message->GetReflection();
+  for (int f = 0; f < message->GetDescriptor()->field_count(); ++f) {
+    const Field* field = message->GetDescriptor()->field(f);
+    if (field->is_map()) continue;
+    if (field->cpp_type() == Field::CPPTYPE_INT64) {
+      const std::string name(absl::StripPrefix(field->full_name(), "xlad.v1."));
+      for (const int64_t number : {INT64_MIN, INT64_MAX}) {
+        const std::unique_ptr<google::protobuf::Message> saved(message->New());
+        saved->CopyFrom(*message);
+        field->is_repeated() ? reflection->AddInt64(message, field, number)
+                             : reflection->SetInt64(message, field, number);
+        EXPECT_EQ(validate().ok(), kAnyNumber.contains(name)) << name << " = " << number << ": " << validate();
+        message->CopyFrom(*saved);
+      }
+    } else if (field->cpp_type() == Field::CPPTYPE_MESSAGE && field->is_repeated()) {
+      ExpectRanges(reflection->MutableRepeatedMessage(message, field, 0), validate);
+    } else if (field->cpp_type() == Field::CPPTYPE_MESSAGE &&
+               (field->containing_oneof() == nullptr || reflection->HasField(*message, field))) {
+      ExpectRanges(reflection->MutableMessage(message, field), validate);
+    }
+  }
+}
+
 template <typename Message>
 void ExpectLimits(const std::string& text) {
   SCOPED_TRACE(text);
   Message message = Parsed<Message>(absl::StrReplaceAll(text, {{"DIGEST", absl::StrCat("'", kDigest, "'")}}));
   ASSERT_TRUE(Validate(message).ok()) << Validate(message);
   ExpectLimits(&message, [&] { return Validate(message); });
+  ExpectRanges(&message, [&] { return Validate(message); });
 }
 
-TEST(Validate, LimitsTheNumberOfElementsOfEveryField) {
+TEST(Validate, LimitsTheElementsAndTheNumbersOfEveryField) {
   const std::string running = "running { job_id: 'j' silent { worker_id: 'w' } }";
   ExpectLimits<WorkerMessage>(absl::StrCat("register { worker_id: 'w' offers {} ", running, " }"));
   ExpectLimits<WorkerMessage>(absl::StrCat("heartbeat { ", running, " }"));
   ExpectLimits<WorkerMessage>("steps { job_id: 'j' metrics {} }");
   ExpectLimits<WorkerMessage>("finished { job_id: 'j' }");
-  ExpectLimits<WorkerMessage>("failed { job_id: 'j' }");
+  for (const char* kind :
+       {"ready", "stop_answer", "stopped", "failed", "checkpoint_answer", "shard_failed", "exited"}) {
+    ExpectLimits<WorkerMessage>(absl::StrCat(kind, " { job_id: 'j' }"));
+  }
+  ExpectLimits<WorkerMessage>("clock_probe {}");
   ExpectLimits<WorkerMessage>("shard_written { job_id: 'j' shard { sha256: DIGEST pieces {} } }");
   ExpectLimits<WorkerMessage>(
       "trace { job_id: 'j' program { instructions {} collectives { groups {} } } steps {} clock {} }");
@@ -298,6 +345,12 @@ TEST(Validate, LimitsTheNumberOfElementsOfEveryField) {
   ExpectLimits<AddProgramRequest>("session_id: 's' executable_digest: DIGEST plans {}");
   ExpectLimits<PutArrayRequest>("session_id: 's' shape { element_type: 11 }");
   ExpectLimits<FreeArraysRequest>("session_id: 's'");
+  ExpectLimits<GetArrayRequest>("session_id: 's'");
+  ExpectLimits<PutBatchRequest>("job_id: 'j'");
+  ExpectLimits<GetBatchRangeRequest>("job_id: 'j'");
+  ExpectLimits<ListJobsRequest>("");
+  ExpectLimits<JobLogRequest>("job_id: 'j'");
+  ExpectLimits<WatchJobRequest>("job_id: 'j'");
 }
 
 }  // namespace
