@@ -19,6 +19,8 @@
 namespace xlad::cli {
 namespace {
 
+constexpr int64_t kMaxMs = int64_t{36'500} * 86'400'000;  // 100 years.
+
 std::string Found(const std::string& text, const std::string& expected) {
   return absl::StrCat("found ", text.empty() ? "nothing" : text, ", expected ", expected);
 }
@@ -62,15 +64,15 @@ Units ByteUnits() {
   return units;
 }
 
-// Accepts a whole number that is followed by one of the units, and replaces the text by their product.
-CLI::Validator WithUnit(const Units& units, const std::string& name, const std::string& expected) {
+// Accepts a whole number that is followed by one of the units, and replaces the text by their product, at most `most`.
+CLI::Validator WithUnit(const Units& units, int64_t most, const std::string& name, const std::string& expected) {
   return CLI::Validator(
       [=](std::string& text) -> std::string {
         const size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
         const auto unit = units.find(absl::AsciiStrToLower(absl::StripAsciiWhitespace(text.substr(end))));
         int64_t number = 0, product = 0;
         const bool is_good = unit != units.end() && absl::SimpleAtoi(text.substr(0, end), &number) &&
-                             !__builtin_mul_overflow(number, unit->second, &product);
+                             !__builtin_mul_overflow(number, unit->second, &product) && product <= most;
         if (!is_good) return Found(text, expected);
         text = absl::StrCat(product);
         return "";
@@ -99,6 +101,8 @@ CLI::Validator Between(int64_t least, int64_t most) {
       },
       absl::StrCat("from ", least, " to ", most));
 }
+
+CLI::Validator Milliseconds(int64_t least) { return Between(least, kMaxMs); }
 
 CLI::Validator OneOf(std::vector<std::string> words) {
   const std::string name = absl::StrCat("{", absl::StrJoin(words, ","), "}");
@@ -187,11 +191,13 @@ void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& 
   }
 }
 
-CLI::Validator ByteSize() { return WithUnit(ByteUnits(), "SIZE", "a number of bytes, or a size such as 500MB or 2GB"); }
+CLI::Validator ByteSize() {
+  return WithUnit(ByteUnits(), INT64_MAX, "SIZE", "a number of bytes, or a size such as 500MB or 2GB");
+}
 
 CLI::Validator Duration() {
   const Units units = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}};
-  return WithUnit(units, "TIME", "a time such as 500ms, 60s or 5min");
+  return WithUnit(units, kMaxMs, "TIME", "a time such as 500ms, 60s or 5min");
 }
 
 }  // namespace xlad::cli

@@ -11,6 +11,7 @@ namespace xlad::cli {
 
 CLI::Validator AtLeast(int64_t least);  // Accepts a whole number of `least` or more.
 CLI::Validator Between(int64_t least, int64_t most);
+CLI::Validator Milliseconds(int64_t least);  // Accepts a whole number of ms from `least` to 100 years.
 CLI::Validator OneOf(std::vector<std::string> words);
 CLI::Validator PositiveNumber();     // Accepts a number above 0 and below a million.
 CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.
@@ -34,7 +35,7 @@ CLI::Validator NamedOutputFile();
 void CheckOutputsDiffer(const std::vector<std::pair<std::string, std::string>>& paths_of_flags);
 
 // For transform(). ByteSize converts a size, such as 500MB or 2GB, to bytes. Duration converts a time, such as 500ms,
-// 60s or 5min, to milliseconds.
+// 60s or 5min, to milliseconds. A time is at most 100 years, so that it can also be counted in nanoseconds.
 CLI::Validator ByteSize();
 CLI::Validator Duration();
 
