@@ -34,17 +34,18 @@ int64_t ValueOf(const Affine& position, const Dims& indices);
 int64_t LowestOf(const Affine& position, const Dims& loops);
 int64_t HighestOf(const Affine& position, const Dims& loops);
 
-// The indices of the dimensions of an array of sizes `sizes` at a position in it. Nullopt if they are not affine, as in
-// an array [2,3] at position r of a loop r < 6. `loops` are the sizes of the loops. Every position must be in the
-// array.
+// The indices of the dimensions of an array of sizes `sizes` at a position in it. Nullopt if no affine indices are
+// found, as in an array [2,3] at position r of a loop r < 6. `loops` are the sizes of the loops. Every position must be
+// in the array.
 std::optional<std::vector<Affine>> IndicesAt(const Affine& position, const Dims& loops, const Dims& sizes);
 
 // The inverse of IndicesAt: the position of the element that has these indices. `loops` is the number of loops.
 Affine PositionOf(const std::vector<Affine>& indices, const Dims& sizes, size_t loops);
 
 // The position in operand `k` of `user` that the element at position `at` of `user` depends on. Nullopt if that
-// position is not affine, or if the element depends on more than one element of the operand. Elementwise opcodes,
-// broadcast, reshape, transpose, slice and reverse have such positions. Scalar operands have position 0.
+// position is not affine, if the operand or the result is not an array, or if `user` is none of these: elementwise,
+// broadcast, reshape, transpose, slice, reverse. In an elementwise `user` or a broadcast, an operand with one element
+// has position 0.
 std::optional<Affine> OperandPosition(const Instruction& user, int64_t k, const Affine& at, const Dims& loops);
 
 }  // namespace xlad::compiler

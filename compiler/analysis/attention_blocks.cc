@@ -169,12 +169,12 @@ class MaskAnalysis {
       greater = or_equal || comparison == AttentionOp::LESS;
     }
     if (factor <= 0 || !greater) return op_.columns();
-    // The predicate is true up to the last column with rest - factor * column >= 0, or > 0 if equality is excluded.
+    // The predicate is false after the last column with rest - factor * column >= 0, or > 0 if equality is excluded.
     const int64_t bound = or_equal ? rest : rest - 1;
     return bound < 0 ? 0 : std::min(op_.columns(), bound / factor + 1);
   }
 
-  // Whether the predicate (or its negation) is false in the last columns of the first row.
+  // Whether the predicate (or its negation) is known to be false in the last columns of the first row.
   bool Ends(int v, bool negated) const {
     std::vector<int64_t> position(column_, 0);
     return LastTrue(v, negated, position) < op_.columns();
@@ -280,7 +280,8 @@ class MaskAnalysis {
   }
 
   // The number of columns that a block computes. If the block has masked columns, one of them is included, because the
-  // checks at run time use its values. The number is rounded up to whole vectors.
+  // checks at run time use its values. The number is rounded up to a multiple of 16, but is at most the number of
+  // columns of the op.
   int64_t ColumnsOf(int64_t block) const {
     std::vector<int64_t> position(column_, 0);
     int64_t columns = 0;

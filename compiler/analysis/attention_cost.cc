@@ -29,8 +29,8 @@ constexpr CostTerm kSeparate[] = {
     {"batch", 0, 415},             // Batch entries of the products.
     {"multiply", 0, 0.02},         // Multiplications of the products in f32.
     {"multiply_bf16", 0, 0.0065},  // Multiplications of the products in bf16.
-    {"cheap", 0, 0.08},            // Elements of operations on scores.
-    {"select", 0, 0.17},           // Elements of masks.
+    {"cheap", 0, 0.08},            // Elements of other operations on scores.
+    {"select", 0, 0.17},           // Elements of compare and select.
     {"round", 0, 0.19},            // Elements that are rounded to bf16.
     {"expensive", 0, 0.46},        // Elements of exp, tanh and log.
     {"reduced", 0, 0.015},         // Elements of operands of reductions.

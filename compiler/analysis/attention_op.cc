@@ -29,7 +29,7 @@ AttentionOp::Opcode ComparisonOf(hlo::Comparison comparison) {
   return AttentionOp::OPCODE_UNSPECIFIED;
 }
 
-// Elementwise opcodes, and whether they are supported for floats, for s32 and for predicates.
+// Elementwise opcodes, and whether results of f32 or bf16, of s32 and of pred are supported.
 struct Entry {
   Opcode from;
   AttentionOp::Opcode to;
@@ -112,7 +112,7 @@ class Maker {
     for (const int d : space_.batch()) op_.add_batch(space_.SizeOf(d));
     for (const int d : space_.rows()) op_.add_rows(space_.SizeOf(d));
     op_.set_columns(space_.SizeOf(space_.column()));
-    // The runtime computes the products before everything else.
+    // The runtime computes the products that compute scores before all other values.
     for (const auto& inner : fusion_.called()[0]->instructions()) {
       if (space_.IsScoreProduct(*inner) && Emit(*inner, *space_.DimsOf(*inner)) < 0) return std::nullopt;
     }

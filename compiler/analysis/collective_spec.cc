@@ -125,7 +125,7 @@ absl::StatusOr<CollectiveSpec> MakeCollectiveSpec(const Instruction& instruction
     for (const auto& [source, target] : instruction.attributes().source_target_pairs) {
       if (source < 0 || source >= devices || target < 0 || target >= devices) {
         return absl::InvalidArgumentError(absl::StrCat(Describe(instruction), ": found pair {", source, ",", target,
-                                                       "}, expected devices below ", devices));
+                                                       "}, expected devices from 0 to ", devices - 1));
       }
       CollectiveSpec::Pair* pair = spec.add_pairs();
       pair->set_source(source);

@@ -9,9 +9,9 @@
 namespace xlad::compiler {
 
 // The groups of partition ids among which a collective runs, for one replica and `devices` partitions. HLO's
-// replica_groups name replicas, partitions or both, depending on channel_id and use_global_device_ids; this function
-// converts them to partitions. InvalidArgument if a device is out of range or in two groups, or if the groups have
-// different sizes.
+// replica_groups name replicas, partitions or both, depending on the opcode, channel_id and use_global_device_ids; this
+// function converts them to partitions. InvalidArgument if a device is out of range or occurs twice, or if the groups
+// have different sizes.
 absl::StatusOr<std::vector<std::vector<int64_t>>> DeviceGroups(const Instruction& instruction, int64_t devices);
 
 // The instruction must have the form that CanonicalizeCollectives produces. The spec's collective_id is the channel id,

@@ -33,9 +33,15 @@ class ParameterLeaves {
       const int64_t leaf = LeafAt(parameters_[parameter]->shape(), index);
       if (leaf >= 0) return first_[parameter] + leaf;
     }
-    return absl::InvalidArgumentError(absl::StrCat("input_output_alias or buffer_donor: found parameter ", parameter,
-                                                   ", expected an array of the entry's ", parameters_.size(),
-                                                   " parameters"));
+    if (parameter < 0 || parameter >= std::ssize(parameters_)) {
+      return absl::InvalidArgumentError(absl::StrCat("input_output_alias or buffer_donor: found parameter ", parameter,
+                                                     ", expected one of the entry's ", parameters_.size(),
+                                                     " parameters"));
+    }
+    std::string path;
+    for (const int64_t i : index) absl::StrAppend(&path, path.empty() ? "" : ",", i);
+    return absl::InvalidArgumentError(absl::StrCat("input_output_alias or buffer_donor: found index {", path,
+                                                   "} of parameter ", parameter, ", expected the index of an array"));
   }
   const std::vector<const Shape*>& shapes() const { return shapes_; }
 
@@ -62,9 +68,16 @@ absl::StatusOr<Donation> DonationOf(const Module& module) {
   for (const hlo::InputOutputAlias& alias : module.input_output_alias) {
     XLAD_ASSIGN_OR_RETURN(int64_t parameter, parameters.Find(alias.parameter, alias.parameter_index));
     const int64_t output = LeafAt(result, alias.output_index);
-    if (output < 0 || taken[parameter] || donation.result_to_parameter[output] >= 0) {
+    if (output < 0) {
       return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter,
-                                                     ": expected one result array for one parameter array"));
+                                                     ": found an output index that names no array of the result, "
+                                                     "expected the index of an array"));
+    }
+    if (taken[parameter] || donation.result_to_parameter[output] >= 0) {
+      return absl::InvalidArgumentError(absl::StrCat("input_output_alias of parameter ", alias.parameter,
+                                                     ": found another alias of the same ",
+                                                     taken[parameter] ? "parameter" : "result",
+                                                     " array, expected at most one"));
     }
     const Shape& from = *parameters.shapes()[parameter];
     const Shape& to = *results[output];

@@ -24,7 +24,8 @@ Pairs ElementwisePairs(const Instruction& instruction) {
   return pairs;
 }
 
-// For each parameter of a fusion, whether element i of every root depends only on element i of the parameter.
+// For each parameter of a fusion, whether a root depends on it, and element i of every root depends on no element of
+// the parameter other than element i.
 std::vector<bool> ReadAtSameIndex(const Computation& fused, const std::vector<const Instruction*>& roots) {
   struct Reached {
     bool same_index = false, other_index = false;

@@ -14,7 +14,7 @@ double EstimateNs(const hlo::Instruction& root);
 
 // The bytes that an instruction, which may be a fusion, reads and writes. The operands of dots and convolutions are
 // counted completely. Any other operand counts as at most as many elements as the largest result or reduced array has.
-// For a dynamic-update-slice, only the slice is counted, as read and written.
+// For a dynamic-update-slice, or a fusion whose root is one, only the slice is counted, as read and written.
 double BytesMoved(const hlo::Instruction& root);
 
 // The number of tiles into which a kernel should be divided: 1 if the kernel takes less than 12 microseconds, otherwise

@@ -18,8 +18,8 @@ bool IsLibraryType(ElementType lhs, ElementType rhs, ElementType result) {
 }
 
 // Whether oneDNN supports the convolution: as a forward convolution, or as a gradient with respect to the input or the
-// kernel. It does not support dilated bases with strides or groups, batch groups, negative low padding, reversal of
-// some dimensions only, or empty arrays.
+// kernel. Not supported are windows of no or more than 3 dimensions, dilated bases with strides or groups, batch
+// groups, reversal of some dimensions only, empty arrays, and the paddings that the loop below excludes.
 bool IsLibraryConvolution(const Instruction& conv) {
   const hlo::Attributes& attributes = conv.attributes();
   const hlo::Window& window = *attributes.window;
@@ -40,7 +40,8 @@ bool IsLibraryConvolution(const Instruction& conv) {
       !dilated && taps > results && attributes.feature_group_count == 1 && !window[0].window_reversal;
   for (const hlo::WindowDimension& w : window) {
     // The low padding of the forward convolution must not be negative. The high padding may be negative by at most a
-    // stride.
+    // stride, or by less than a stride if the base is dilated. It has no limit in a gradient with respect to the
+    // kernel.
     const int64_t reach = (w.size - 1) * w.window_dilation;
     fits &= (dilated ? reach - w.padding_low : w.padding_low) >= 0;
     fits &= dilated ? reach - w.padding_high + w.base_dilation > 0 : by_kernel || w.padding_high + w.stride >= 0;

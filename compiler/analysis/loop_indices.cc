@@ -15,7 +15,8 @@ constexpr int kMaxChain = 64;
 // The largest number of operands of the opcodes that Evaluate knows.
 constexpr int64_t kMaxScalarOperands = 3;
 
-// Whether a type can hold `value`. Arithmetic in int64_t on such values is exact.
+// Whether `value` is in the range of a type, or in the range of 62 bits if the type is larger. Sums and differences of
+// such values do not overflow int64_t.
 bool Holds(ElementType type, int64_t value) {
   if (type == ElementType::kPred) return value == 0 || value == 1;
   const int64_t bits = std::min<int64_t>(tensor::BitWidth(type), 62);

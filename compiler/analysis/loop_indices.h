@@ -19,7 +19,7 @@
 
 namespace xlad::compiler {
 
-// Whether the initial and the next state of a while are tuples, and all computations read the state only by
+// Whether the initial and the next state of a while are tuple instructions, and all computations read the state only by
 // get-tuple-elements, with at most one for each element.
 bool HasTupleForm(const Instruction& loop);
 
@@ -34,7 +34,7 @@ class LoopIndices {
  public:
   explicit LoopIndices(const Instruction& loop);
 
-  // The trip count, or 0 if it is unknown or larger than 65,536.
+  // The trip count. 0 if it is unknown or larger than 65,536, or if no element of the state is the induction variable.
   int64_t trips() const { return trips_; }
 
   // Whether the integer scalar `index` of the body is each of the numbers 0 .. size-1 in exactly one iteration.

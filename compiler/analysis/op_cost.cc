@@ -25,8 +25,8 @@ OpCost CostOf(const hlo::Instruction& instruction) {
     case Opcode::kBitcastConvert:
     case Opcode::kReverse:
       return OpCost::kFree;
-    // A widening conversion counts as free, because storing the narrow value and widening it at each read moves fewer
-    // bytes.
+    // A conversion to a type that is not narrower counts as free, because storing the operand and converting it at each
+    // read never moves more bytes.
     case Opcode::kConvert:
       return tensor::ByteWidth(instruction.shape().type()) >= tensor::ByteWidth(instruction.operand(0)->shape().type())
                  ? OpCost::kFree

@@ -6,9 +6,9 @@
 namespace xlad::compiler {
 
 enum class OpCost {
-  kFree,        // Index arithmetic or a register move: broadcast, reshape, slice, widening convert, scalar constant.
-  kCheap,       // A few machine instructions: add, multiply, compare, select.
-  kExpensive,   // Tens of cycles, or a loop: divide, exponential, gather, reduce.
+  kFree,        // Index arithmetic or a register move, such as broadcast, reshape, slice, iota or a scalar constant.
+  kCheap,       // A few machine instructions, such as add, multiply, compare or select.
+  kExpensive,   // Tens of cycles, or a loop, such as divide, exponential, gather or reduce.
   kNotFusible,  // Must be a step by itself.
 };
 

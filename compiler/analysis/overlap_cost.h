@@ -10,8 +10,8 @@
 namespace xlad::compiler {
 
 // The time of one instruction on one core, in nanoseconds: a kernel, a library op, or a loop or conditional with
-// everything inside. A loop whose trip count is unknown is assumed to have one iteration. A conditional takes the mean
-// of its branches. The time of collectives is not included.
+// everything inside. A loop whose trip count is 0 or unknown counts as one iteration. A conditional takes the mean of
+// its branches. The time of collectives is not included.
 double ComputeNs(const hlo::Instruction& instruction);
 
 // A network between hosts.

@@ -36,13 +36,13 @@ struct RowForm {
 };
 
 // The row form of a fusion or of a single instruction for these numbers of rows and columns. Nullopt unless all of
-// these conditions hold: operands are arrays; results are full values or row values, and no result occurs twice; every
-// reduction is along the columns; every other instruction is elementwise, an iota, a scalar constant, or supported by
-// OperandPosition; and no value is needed at more than four positions.
+// these conditions hold: `rows` and `columns` are at least 2; operands are arrays; results are full values or row
+// values, and no result occurs twice; every reduction is along the columns; every other instruction is elementwise, an
+// iota, a scalar constant, or supported by OperandPosition; and no value is needed at more than four positions.
 std::optional<RowForm> RowFormOf(const Instruction& fusion, int64_t rows, int64_t columns);
 
-// The row form for the numbers of rows and columns of the last reduction in the fusion. Nullopt if there is no
-// reduction or no such row form.
+// The row form for the numbers of rows and columns of the fusion's last reduction of a single array. Nullopt if there
+// is no such reduction or no such row form.
 std::optional<RowForm> RowFormOf(const Instruction& fusion);
 
 // Whether the value is an input of the fusion: a parameter of it, or an operand of a single instruction.

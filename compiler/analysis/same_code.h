@@ -9,8 +9,8 @@ namespace xlad::compiler {
 
 // True if code for `a` is also code for `b`. The opcodes, the shapes of results and operands, the attributes and the
 // called computations must be equal. So must the values of constant operands and the positions of repeated operands.
-// Names, metadata and the other operands may differ. This is structural equality, as in hash consing: CodeHash finds
-// candidates, and SameCode compares them.
+// Names, metadata, layouts and the other operands may differ. This is structural equality, as in hash consing: CodeHash
+// finds candidates, and SameCode compares them.
 //
 //   add(x, x) and add(y, y)    same code, which reads one pointer twice
 //   add(x, y)                  different code

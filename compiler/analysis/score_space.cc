@@ -34,7 +34,7 @@ std::vector<int> Named(const ScoreDims& dims) {
   return named;
 }
 
-// The dimensions of the result of a dot: batch, free dimensions of the lhs, free dimensions of the rhs.
+// The dimensions of a dot's result whose size is not 1: batch, free dimensions of the lhs, free dimensions of the rhs.
 struct ProductDims {
   std::vector<int> batch, lhs, rhs;
 };

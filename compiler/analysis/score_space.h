@@ -21,11 +21,12 @@ using ScoreDims = std::vector<int>;
 
 class ScoreSpace {
  public:
-  // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt if
-  // `seed` is not computed from a matrix product, if dimensions contradict each other, or if the space has more than
-  // 1000 instructions. The dimension that is reduced is the column. If there is no reduction, the first product with an
-  // operand that has exactly one free dimension determines the column: it is this dimension, and that of the right
-  // operand if both have one.
+  // The space of the scores from which `seed` is computed. `seed` must have all dimensions of the scores. Nullopt in
+  // each of these cases: `seed` is not computed from a matrix product; dimensions contradict each other; the space has
+  // more than 1000 instructions; different dimensions are reduced; in no product is the column the only free dimension
+  // of an operand. Dimensions of size 1 are ignored. The dimension that is reduced is the column. If there is no
+  // reduction, the column is the only free dimension of an operand of the first product that has such an operand. If
+  // both operands have only one, the column is the right operand's.
   static std::optional<ScoreSpace> Around(const Instruction& seed);
 
   // The dimensions of an instruction; null if it is not in the space.
@@ -58,7 +59,7 @@ class ScoreSpace {
   std::vector<int64_t> sizes_;
   std::vector<int> batch_, rows_;
   int column_ = -1;
-  size_t full_ = 0;  // The number of dimensions whose size is not 1.
+  size_t full_ = 0;  // The number of dimensions of the scores whose size is not 1.
   absl::flat_hash_map<const Instruction*, ScoreDims> dims_;
   // Instructions for which different dimensions were found. None of them may depend on scores.
   absl::flat_hash_set<const Instruction*> ambiguous_;
@@ -68,12 +69,13 @@ class ScoreSpace {
   bool has_reduction_ = false;
 };
 
-// The dimensions of operand `k` if those of `user` are `dims`. Nullopt unless the user is elementwise, a broadcast, a
-// transpose, or a reshape that adds or drops dimensions of size 1.
+// The dimensions of operand `k` if those of `user` are `dims`. Nullopt unless the operand is an array and the user is
+// elementwise, a broadcast, a transpose, or a reshape that adds or drops dimensions of size 1.
 std::optional<ScoreDims> OperandScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
 
-// The dimensions of `user` if those of its operand `k` are `dims`. Nullopt unless the user is elementwise, a transpose,
-// a reduction, or a reshape that adds or drops dimensions of size 1.
+// The dimensions of `user` if those of its operand `k` are `dims`. Nullopt unless the user is an elementwise
+// instruction of the operand's sizes, a transpose, the reduction of one array, or a reshape that adds or drops
+// dimensions of size 1.
 std::optional<ScoreDims> UserScoreDims(const Instruction& user, int64_t k, const ScoreDims& dims);
 
 // The free dimensions of the two operands of a dot.

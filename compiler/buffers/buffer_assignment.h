@@ -26,9 +26,10 @@ struct BufferAssignment {
 BufferAssignment AssignBuffers(const LinearProgram& program);
 
 // Checks an assignment independently of how it was made, by abstract interpretation of the program over the contents of
-// memory. Whenever an operation reads a value, the memory of this value must still hold it. An operation may overwrite
-// one of its operands only if may_share allows it. Returns an Internal error that names the operation and the value if
-// one of these rules is broken.
+// memory. A value's slice must have its size and be inside its allocation. Whenever an operation reads a value, the
+// memory of this value must still hold it. An operation may overwrite one of its operands only if may_share allows it,
+// and never a read-only value. Until a collective ends, no operation may write its operands or access its results.
+// Returns an Internal error that names the operation or the value if one of these rules is broken.
 absl::Status CheckAssignment(const LinearProgram& program, const BufferAssignment& assignment);
 
 }  // namespace xlad::compiler

@@ -63,7 +63,9 @@ class Checker {
     if (op.kind == LinearOp::Kind::kWhile) return RunLoop(op, memory);
     if (op.kind == LinearOp::Kind::kIf) return RunBranches(op, memory);
     if (op.kind == LinearOp::Kind::kCopy && Overlaps(op.inputs[0], op.outputs[0])) {
-      if (!SamePlace(op.inputs[0], op.outputs[0])) return Shares(op, op.inputs[0], op.outputs[0]);
+      if (!SamePlace(op.inputs[0], op.outputs[0])) {
+        return Shares(op, op.inputs[0], op.outputs[0], "disjoint memory or equal slices");
+      }
       auto held = memory->find({slice(op.inputs[0]).allocation(), slice(op.inputs[0]).offset()});
       if (held != memory->end()) held->second.values.push_back(op.outputs[0]);
       return absl::OkStatus();
@@ -71,7 +73,8 @@ class Checker {
     XLAD_RETURN_IF_ERROR(CheckSharing(op));
     for (int v : op.outputs) {
       if (!program_.values[v].is_writable) {
-        return absl::InternalError(absl::StrCat("%", op.instruction->name(), " writes read-only ", Name(v)));
+        return absl::InternalError(absl::StrCat("%", op.instruction->name(), ": found a write to read-only ",
+                                                Name(v), ", expected a writable value"));
       }
       XLAD_RETURN_IF_ERROR(CheckRunning(op, v, /*writes=*/true));
       Write(v, memory);
@@ -101,7 +104,7 @@ class Checker {
       if (!touches(running->outputs) && (!writes || !touches(running->inputs))) continue;
       return absl::InternalError(absl::StrCat("%", op.instruction->name(), " accesses ", Name(v),
                                               ", which the running collective %", running->instruction->name(),
-                                              " uses"));
+                                              " uses, expected an access after its end"));
     }
     return absl::OkStatus();
   }
@@ -160,7 +163,8 @@ class Checker {
     }
     const std::string place =
         reader == nullptr ? "the end of the program" : absl::StrCat("%", reader->instruction->name());
-    return absl::InternalError(absl::StrCat(place, " reads ", Name(v), ", whose memory has been overwritten"));
+    return absl::InternalError(absl::StrCat(place, " reads ", Name(v), ": found other contents in its memory, ",
+                                            "expected this value"));
   }
 
   void Write(int v, Memory* memory) const {
@@ -186,24 +190,26 @@ class Checker {
         if (!Overlaps(from, to)) continue;
         const bool allowed =
             std::find(op.may_share.begin(), op.may_share.end(), std::make_pair(o, i)) != op.may_share.end();
-        if (!allowed || !SamePlace(from, to)) return Shares(op, from, to);
+        if (!allowed) return Shares(op, from, to, "disjoint memory, because may_share lacks the pair");
+        if (!SamePlace(from, to)) return Shares(op, from, to, "disjoint memory or equal slices");
         for (int other = 0; other < i; ++other) {
           // The code reads the value through two pointers, and writes through one of them.
-          if (op.inputs[other] == from && !IsSameOperand(op, other, i)) return Shares(op, from, to);
+          if (op.inputs[other] == from && !IsSameOperand(op, other, i)) {
+            return Shares(op, from, to, "disjoint memory, because another operand is the same value");
+          }
         }
       }
       for (int other = 0; other < o; ++other) {
         const int before = op.outputs[other];
-        if (Overlaps(before, to)) return Shares(op, before, to);
+        if (Overlaps(before, to)) return Shares(op, before, to, "disjoint memory for two results");
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Shares(const LinearOp& op, int a, int b) const {
-    return absl::InternalError(
-        absl::StrCat("%", op.instruction->name(), ": found ", Name(a), " and ", Name(b),
-                     " in overlapping memory, expected disjoint memory or, if may_share allows it, equal slices"));
+  absl::Status Shares(const LinearOp& op, int a, int b, const char* expected) const {
+    return absl::InternalError(absl::StrCat("%", op.instruction->name(), ": found ", Name(a), " and ", Name(b),
+                                            " in overlapping memory, expected ", expected));
   }
   bool Overlaps(int a, int b) const {
     const BufferSlice& x = slice(a);

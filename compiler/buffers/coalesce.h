@@ -2,9 +2,10 @@
 //
 // The method is aggressive coalescing as in register allocation (Chaitin). A class is a set of values that share a
 // buffer. Each copy, and each operation that may write in place, is a candidate pair. Candidates are tried in order of
-// the bytes that they save, weighted by how often they are executed. The classes of a pair are merged under three
-// conditions. They are live at the same time only during operations that run in place. All their values are writable
-// and have the same size. At most one of these values is a parameter or result.
+// weight: the bytes of the value, times an estimate of how often the operation runs, times 1000 if sharing avoids a
+// copy. The classes of a pair are merged under three conditions. They are live at the same time only during operations
+// that run in place. All their values are writable and have the same size. At most one of these values is a parameter
+// or result.
 #pragma once
 
 #include "compiler/buffers/liveness.h"

@@ -39,15 +39,15 @@ struct LinearOp {
   // kReserve does nothing, but its outputs have memory from there on, with undefined content.
   enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kReserve, kWhile, kIf };
   Kind kind = Kind::kKernel;
-  const Instruction* instruction = nullptr;    // For a copy: the instruction for which the copy is made.
-  int request = 0;                             // For kCollective and kCollectiveDone; see overlap_collectives.h.
+  const Instruction* instruction = nullptr;    // For kCopy and kReserve: the one that needs it.
+  int request = 0;                             // See overlap_collectives.h. 0 if the operation is no part of a split collective.
   bool is_repeated = false;                    // Whether the operation computes values again; see rematerialize.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.
   // Pairs (position in outputs, position in inputs) that may share a buffer.
   std::vector<std::pair<int, int>> may_share;
   std::vector<LinearOp> condition;  // For kWhile: the operations that compute `predicate`.
-  int predicate = -1;
+  int predicate = -1;               // For kWhile: the value that decides whether the body runs. Otherwise -1.
   std::vector<std::vector<LinearOp>> bodies;  // For kWhile: the body. For kIf: the branches.
 };
 
@@ -63,10 +63,11 @@ struct LinearProgram {
   std::vector<const hlo::Literal*> constants;  // By constant number. Owned by the module.
 };
 
-// Operations are in the order of the instructions. Kernels whose results are not read are left out. Unimplemented,
-// naming the instruction, if an instruction that Linearize does not remove has no operation. The error of LapackCallOf
-// if a call to LAPACK is malformed. ResourceExhausted if an array has more than 2^46 bytes, or all values together have
-// more than 2^60 bytes. The result refers to instructions and literals of `module`, which must outlive it.
+// Operations are in the order of the instructions. Kernels without side effects whose results are not read are left
+// out. Unimplemented, naming the instruction, if an instruction that Linearize does not remove has no operation. The
+// error of LapackCallOf if a call to LAPACK is malformed. ResourceExhausted if an array has more than 2^46 bytes, or
+// all values together have more than 2^60 bytes. The result refers to instructions and literals of `module`, which must
+// outlive it.
 absl::StatusOr<LinearProgram> Linearize(const Module& module, const Donation& donation);
 
 // The text for display, with one operation per line.

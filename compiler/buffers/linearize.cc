@@ -298,8 +298,8 @@ void CountReads(const std::vector<LinearOp>& ops, std::vector<int>* reads) {
   }
 }
 
-// Removes kernels whose results are not read, such as those that compute unread initial values of loops. `reads` is the
-// number of reads of each value.
+// Removes kernels without side effects whose results are not read, such as those that compute unread initial values of
+// loops. Conditions of loops are not searched. `reads` is the number of reads of each value.
 void RemoveUnread(std::vector<LinearOp>* ops, std::vector<int>* reads) {
   std::vector<LinearOp> kept;
   for (auto op = ops->rbegin(); op != ops->rend(); ++op) {

@@ -101,8 +101,8 @@ std::string PeakText(const Liveness& liveness, const Peak& peak) {
                       ", operation ", before, " of ", all, ": ", peak.bytes, " bytes");
 }
 
-// Lists the largest values with memory of their own, largest first. These are parameters, results and constants, and
-// the temporaries that are live at the peak.
+// Lists the kMaxNamedValues largest values with memory of their own, largest first. These are parameters, results and
+// constants, and the temporaries that are live at the peak.
 std::string LargestValues(const PlannedProgram& plan, const Liveness& liveness, const Peak& peak) {
   const LinearProgram& program = plan.program;
   const BufferAssignment& assignment = plan.assignment;

@@ -6,9 +6,9 @@
 namespace xlad::compiler {
 
 // A collective may run from its position in the list of operations to the first operation that reads or writes one of
-// its results or writes one of its operands. If there is no such operation, it may run to the end of the list. If the
-// operations in between take at least `min_ns` nanoseconds, the collective gets a number (`request`). An operation
-// kCollectiveDone with this number is inserted where the collective must end:
+// its results or writes one of its operands. If there is no such operation, it may run to the end of the list. If there
+// are operations in between that take at least `min_ns` nanoseconds together, the collective gets a number (`request`).
+// An operation kCollectiveDone with this number is inserted where the collective must end:
 //
 //   all-reduce %a(v1) -> v2             all-reduce-start #1 %a(v1) -> v2
 //   fusion %f(v3) -> v4         =>      fusion %f(v3) -> v4

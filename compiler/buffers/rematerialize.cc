@@ -17,7 +17,7 @@ namespace xlad::compiler {
 namespace {
 
 constexpr int kMaxRounds = 4;
-// A further round must reduce the memory by this factor.
+// Another round follows only if the arena has at most this fraction of its size before the round.
 constexpr double kMinProgress = 0.99;
 // The sizes of segments that are tried: all dropped bytes divided by these numbers.
 constexpr int kDivisors[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128};
@@ -72,7 +72,7 @@ class Round {
 
   // The cheapest program that fits, or null.
   SmallerProgram* fitting() { return fits_.has_value() ? &*fits_ : nullptr; }
-  // The program that needs the fewest bytes, or null if no values can be computed again.
+  // Of the programs that do not fit, the one that needs the fewest bytes. Null if there is none.
   SmallerProgram* least() { return least_.has_value() ? &*least_ : nullptr; }
   // Whether a plan had too many operations.
   bool reached_growth() const { return reached_growth_; }
@@ -139,8 +139,8 @@ class Round {
   }
 
   // Tries a program that saves only these values. Returns false if it needs too much memory. Returns true, which means
-  // that more values should be saved, if it fits, takes longer than another program that fits, or has too many
-  // operations.
+  // that more values should be saved, if it fits, does not take less time than another program that fits, or has too
+  // many operations.
   bool Try(const std::vector<bool>& saved) {
     std::optional<Repeated> repeated = RepeatOperations(program_, facts_, cuts_, saved, max_added_);
     if (!repeated.has_value()) {  // More values should be saved.

@@ -4,12 +4,12 @@
 // A value that is used before and after a cut is either *saved*, which takes memory at the cut, or *dropped*. A dropped
 // value is computed again before its next use, from values that are saved or also computed again.
 //
-// There are two criteria. An operation's results are saved if computing them again takes more than `max_ns_per_byte`
-// nanoseconds per byte of memory that dropping them frees. The other values are saved at the boundaries of *segments*.
-// A segment ends when more than `segment_bytes` have been dropped since its beginning, at the position where the fewest
-// bytes are needed by later operations of the forward pass. Operations after the cut compute one segment at a time
-// again, so the memory for this is about that of one segment. Segments of equal sizes are the method of Chen et al.,
-// Training Deep Nets with Sublinear Memory Cost. For example
+// There are two criteria for values that can be computed again. An operation's results are saved if computing them
+// again takes more than `max_ns_per_byte` nanoseconds per byte of memory that dropping them frees. The other values are
+// saved at the boundaries of *segments*. A segment ends when more than `segment_bytes` have been dropped since its
+// beginning, at the position where the fewest bytes are needed by later operations of the forward pass. Operations
+// after the cut compute one segment at a time again, so the memory for this is about that of one segment. Segments of
+// equal sizes are the method of Chen et al., Training Deep Nets with Sublinear Memory Cost. For example
 //
 //   h1 = tanh(dot(x, w)), h2 = tanh(dot(h1, w)), ... h9; all of them are used by the backward pass
 //   max_ns_per_byte 0.2:                     the results of dots are saved, those of tanh are dropped
