@@ -40,7 +40,7 @@ struct LinearOp {
   enum class Kind { kKernel, kLibrary, kCollective, kCollectiveDone, kCopy, kReserve, kWhile, kIf };
   Kind kind = Kind::kKernel;
   const Instruction* instruction = nullptr;    // For kCopy and kReserve: the one that needs it.
-  int request = 0;                             // See overlap_collectives.h. 0 if the operation is no part of a split collective.
+  int request = 0;                             // See overlap_collectives.h. 0 if not split.
   bool is_repeated = false;                    // Whether the operation computes values again; see rematerialize.h.
   std::vector<int> inputs;                     // Values that are read. For kIf: the selector.
   std::vector<int> outputs;                    // Values that are written.

@@ -10,7 +10,7 @@
 namespace xlad::compiler {
 
 struct EmitOptions {
-  bool want_listings = false;
+  bool want_listings = false;      // Whether EmittedCode gets `ir` and `assembly`.
   ObjectCache* objects = nullptr;  // Not used for GPUs or if listings are wanted. May be null.
   // Objects that `objects` does not have are compiled quickly and not added to it. Ignored for GPUs.
   bool quick = false;
@@ -29,9 +29,10 @@ struct EmittedCode {
 // For CPUs, every kernel and every native program is an object, whose symbols begin with a hash of its code before
 // optimization. A native program also has copies of the kernels that can be inlined into it. Equal kernels are compiled
 // once. Therefore the code of a program is the same whether its objects are compiled or taken from `objects`, and equal
-// programs have equal code. The objects are compiled in as many threads as there are cores.
+// programs have equal code. The objects are compiled in at most UsableThreads() threads (base/cores.h).
 //
-// For GPUs, the kernels keep their symbols, and PTX is one object. Errors are those of ObjectEmitter.
+// For GPUs, the kernels keep their symbols. PTX is one object; code of simulated GPUs has an object for each kernel.
+// Errors are those of ObjectEmitter.
 absl::StatusOr<EmittedCode> EmitCode(const Target& target, const StepProgram& program, const EmitOptions& options);
 
 }  // namespace xlad::compiler

@@ -20,7 +20,8 @@ constexpr int64_t kExpensive = 12;
 constexpr int64_t kMaxCost = 1000;
 // The maximum number of bytes of a row's temporaries. They must fit in the second-level cache and on a thread's stack.
 constexpr int64_t kMaxHeldBytes = 256 << 10;
-// The lanes of a reduction: four vectors of 16 floats, so that an addition does not depend on the one just before it.
+// The maximum number of lanes of a reduction: four vectors of 16 floats, so that a step does not depend on the one just
+// before it.
 constexpr int64_t kMaxLanes = 64;
 
 bool IsReduction(const Instruction& value) { return value.opcode() == Opcode::kReduce; }
@@ -222,7 +223,7 @@ class KernelBuilder {
     kernel_.statements.push_back(std::move(sum));
   }
 
-  // Rounds the sums of small floats, after the loop over the columns in which they are computed.
+  // Rounds the reductions of small floats, after the loop over the columns in which they are computed.
   void AddRoundings() {
     for (const auto& [wide, result] : roundings_) {
       ScalarCode code = NewCode();
@@ -240,7 +241,7 @@ class KernelBuilder {
   absl::flat_hash_map<const Instruction*, int> places_, outputs_;
   std::vector<const Instruction*> passed_through_;  // Results that are also inputs. They are copied.
   std::vector<int> rows_, columns_;
-  std::vector<std::pair<int, int>> roundings_;  // Arrays of sums, and of their rounded values.
+  std::vector<std::pair<int, int>> roundings_;  // Arrays of f32 reductions, and of rounded ones.
   int temporaries_ = 0;
   Kernel kernel_;
 };

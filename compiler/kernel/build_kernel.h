@@ -12,10 +12,11 @@ namespace xlad::compiler {
 // for any other instruction: its code is emitted without a kernel (compiler/codegen/llvm/loops.cc). The inputs of the
 // kernel are the operands, in order, and its outputs are the results.
 //
-// Every reduction and every result is a statement. A value that several statements need is also a statement if
-// recomputing it is more expensive than storing it for a row (compiler/analysis/op_cost.h). The stored values of one
-// row take at most 256 KiB. Most other values are computed again in each statement that needs them. Sums, products,
-// maxima and minima of floats with fewer than 32 bits are computed in f32 and rounded once.
+// Every reduction and every result is a statement. So is a row value that depends on a reduction, is not free to
+// compute and is read by a full value. A full value that several statements need is also a statement if recomputing it
+// is more expensive than storing it for a row (compiler/analysis/op_cost.h). These full values of one row take at most
+// 256 KiB. Most other values are computed again in each statement that needs them. Sums, products, maxima and minima of
+// floats with fewer than 32 bits are computed in f32 and rounded once.
 std::optional<Kernel> BuildKernel(const Instruction& fusion);
 
 // The kernel with the compiler's own schedule for about `wanted_tiles` tiles, or null if the instruction has no kernel.

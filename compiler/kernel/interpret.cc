@@ -57,8 +57,9 @@ class Interpreter {
       }
       if (next == inputs.size() || inputs[next].shape().type != array.type ||
           inputs[next].elements() != array.elements) {
-        return absl::InvalidArgumentError(absl::StrCat("kernel ", kernel_.name, ": found no input with ",
-                                                       array.elements, " elements for ", array.name));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "kernel ", kernel_.name, ": found ", next == inputs.size() ? "no input" : inputs[next].shape().ToString(),
+            " for ", array.name, ", expected ", array.elements, " elements of ", tensor::ToString(array.type)));
       }
       memory_.push_back(inputs[next++]);
     }

@@ -57,12 +57,15 @@ class Verifier {
 
   absl::Status Run() {
     for (const KernelDim& dim : kernel_.dims) {
-      if (dim.size < 1) return absl::InvalidArgumentError(absl::StrCat("dim ", dim.name, ": expected a positive size"));
+      if (dim.size >= 1) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("dim ", dim.name, ": found size ", dim.size, ", expected a positive size"));
     }
     for (const Statement& statement : kernel_.statements) XLAD_RETURN_IF_ERROR(Check(statement));
     for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
       if (!is_written_[a] && kernel_.arrays[a].role != KernelArray::Role::kInput) {
-        return absl::InvalidArgumentError(absl::StrCat("array ", kernel_.arrays[a].name, " is never written"));
+        return absl::InvalidArgumentError(absl::StrCat("array ", kernel_.arrays[a].name,
+                                                       ": found no statement that writes it, expected one"));
       }
     }
     return absl::OkStatus();
@@ -81,7 +84,8 @@ class Verifier {
     XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.value, dims));
     const size_t values = hlo::LeafShapes(statement.value.computation().root()->shape()).size();
     if (values != statement.results.size()) {
-      return Wrong(statement, "expected one result array for each value of its code");
+      return Wrong(statement, absl::StrCat("found ", values, " values of its code and ", statement.results.size(),
+                                           " result arrays, expected one array for each value"));
     }
     if (statement.is_reduction()) XLAD_RETURN_IF_ERROR(CheckReduction(statement));
     return CheckResults(statement);
@@ -126,7 +130,9 @@ class Verifier {
     const size_t values = statement.results.size();
     XLAD_RETURN_IF_ERROR(CheckCode(statement, statement.initial, {}));
     if (statement.combine->entry()->parameters().size() != 2 * values) {
-      return Wrong(statement, "expected a combining computation with two parameters for each value");
+      return Wrong(statement, absl::StrCat("found a combining computation with ",
+                                           statement.combine->entry()->parameters().size(), " parameters, expected ",
+                                           2 * values, ", two for each value"));
     }
     if (statement.lanes < 1 || !absl::has_single_bit(static_cast<uint64_t>(statement.lanes))) {
       return Wrong(statement, absl::StrCat("found ", statement.lanes, " lanes, expected a power of two"));
@@ -152,11 +158,17 @@ class Verifier {
         return Wrong(statement, absl::StrCat("its value is ", shapes[i].ToString(),
                                              ", expected a scalar of the type of ", array.name));
       }
-      if (statement.at.factors.size() != sizes_.size() || !UsesOnly(statement.at, statement.over) ||
-          !IsBounded(statement.at, sizes_) || !IsInjective(statement.at, statement.over, sizes_) ||
-          LowestOf(statement.at, sizes_) < 0 || HighestOf(statement.at, sizes_) >= array.elements) {
+      if (statement.at.factors.size() != sizes_.size() || !UsesOnly(statement.at, statement.over)) {
+        return Wrong(statement, "it writes at a position that depends on a dimension that its results do not have");
+      }
+      if (!IsBounded(statement.at, sizes_)) return Wrong(statement, "it writes at positions beyond 2^62");
+      if (!IsInjective(statement.at, statement.over, sizes_)) {
+        return Wrong(statement, absl::StrCat("it may write a position in ", array.name,
+                                             " twice, expected different positions for different indices"));
+      }
+      if (LowestOf(statement.at, sizes_) < 0 || HighestOf(statement.at, sizes_) >= array.elements) {
         return Wrong(statement,
-                     absl::StrCat("expected different positions in ", array.name, " for all indices of its result"));
+                     absl::StrCat("it writes ", array.name, " outside of its ", array.elements, " elements"));
       }
       is_written_[result] = true;
     }

@@ -62,7 +62,7 @@ struct NativeProgramRequest {
   static constexpr int32_t kScratch = -1;
   std::string symbol;
   std::vector<Step> steps;
-  int32_t arguments = 0;
+  int32_t arguments = 0;  // The number of buffers.
   // The bytes of scratch that the slices use. The scratch of called kernels is placed after these.
   int64_t arena_bytes = 0;
 };
@@ -76,7 +76,8 @@ class ObjectEmitter {
 
   // The target, with all fields set.
   virtual const Target& target() const = 0;
-  // Unimplemented, with the reason, if CanEmit is false.
+  // Unimplemented, with the reason, if CanEmit is false. InvalidArgument if the symbol is empty or is taken, or if a
+  // pair of `in_place` names a leaf that does not exist. FailedPrecondition after Finish.
   virtual absl::StatusOr<EmittedKernel> EmitKernel(const KernelRequest& request) = 0;
   // The result always has one tile.
   virtual absl::StatusOr<EmittedKernel> EmitProgram(const NativeProgramRequest& request) = 0;

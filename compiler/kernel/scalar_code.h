@@ -11,7 +11,7 @@ namespace xlad::compiler {
 
 class ScalarCode {
  public:
-  // Returns the array that holds a value, or nullopt if the value must be computed.
+  // Returns the array that holds the element at `at` of a value, or nullopt if the element must be computed.
   using Places = std::function<std::optional<int>(const Instruction& value, const Affine& at)>;
 
   // `loops` are the sizes of the kernel's dimensions. They must outlive the object.

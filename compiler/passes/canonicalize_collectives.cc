@@ -81,7 +81,8 @@ class Rewriter {
            hlo::ReducerOpcode(*instruction_->called()[0]) == Opcode::kXor;
   }
 
-  // Gathers the operands of all devices of a group on each device, and combines them locally.
+  // Gathers the operands of all devices of a group on each device, or for a reduce-scatter only the parts that the
+  // device needs, and combines them locally.
   Instruction* ExchangeAndXor(Instruction* x) {
     const bool scatter = instruction_->opcode() == Opcode::kReduceScatter;
     Dims part = x->shape().dims(), stacked = part;

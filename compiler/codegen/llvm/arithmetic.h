@@ -1,5 +1,4 @@
-// Arithmetic on f64 or c128 numbers, for kernels (linear algebra, FFT, batch norm) that support both real and complex
-// types.
+// Arithmetic on f64 or c128 numbers, for kernels (linear algebra, batch norm) that support both real and complex types.
 #pragma once
 
 #include "compiler/codegen/llvm/elements.h"

@@ -8,7 +8,8 @@
 namespace xlad::compiler {
 
 // Converts one element. Conversion of a float to an integer truncates toward zero and saturates; NaN becomes 0. A
-// number becomes true as pred if it is not zero. A complex number becomes its real part.
+// number becomes true as pred if it is not zero. If the target type is real, a complex number becomes its real part
+// first, except for pred.
 llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value);
 
 // Converts a float to an integer with stochastic rounding. `random` is an unsigned integer of n bits and stands for
@@ -17,7 +18,7 @@ llvm::Value* EmitConvert(Ir& ir, tensor::ElementType from, tensor::ElementType t
 llvm::Value* EmitStochasticConvert(Ir& ir, tensor::ElementType from, tensor::ElementType to, llvm::Value* value,
                                    llvm::Value* random);
 
-// Compares two elements in the direction of the attributes. Returns an i1.
+// Compares two elements in the direction of the attributes. Returns an i1. Complex numbers have only EQ and NE.
 llvm::Value* EmitCompare(Ir& ir, tensor::ElementType type, const hlo::Attributes& attributes, llvm::Value* x,
                          llvm::Value* y);
 

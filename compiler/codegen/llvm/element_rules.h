@@ -8,7 +8,7 @@
 namespace xlad::compiler {
 
 const std::map<hlo::Opcode, ElementRule>& IndexRules();  // Opcodes that move data.
-const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inner loop over operands.
+const std::map<hlo::Opcode, ElementRule>& LoopRules();   // Opcodes with an inner loop over operands, map and gather.
 
 // The start indices of a dynamic-slice or dynamic-update-slice whose index operands begin at operand `first`, clamped
 // so that a window of sizes `window` fits into an array of sizes `sizes`.
@@ -28,7 +28,8 @@ WindowPosition PositionInBase(Ir& ir, const hlo::Window& window, const Values& o
 llvm::Value* IndexComponent(Elements& elements, const hlo::Instruction* indices, int64_t vector_dim,
                             const Values& batch, int64_t component);
 
-// x * y and x + y as in the sums of dots: small floats are computed as f32, and LLVM may change the order of sums.
+// x * y and x + y as in the sums of dots: small floats are computed as f32, and LLVM may change the order of sums of
+// real floats. For pred, they are `and` and `or`.
 llvm::Value* EmitProduct(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 llvm::Value* EmitSum(Ir& ir, ElementType type, llvm::Value* x, llvm::Value* y);
 

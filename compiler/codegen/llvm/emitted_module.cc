@@ -26,8 +26,8 @@ absl::Status EmittedModule::CheckNewSymbol(const std::string& symbol) const {
                                          "' after Finish, expected all requests before Finish");
   }
   if (symbol.empty() || module_->getFunction(symbol) != nullptr) {
-    return absl::InvalidArgumentError("ObjectEmitter: found kernel symbol '" + symbol +
-                                      "', expected a name that the object does not have yet");
+    return absl::InvalidArgumentError("ObjectEmitter: found symbol '" + symbol +
+                                      "', expected a nonempty name that the object does not have yet");
   }
   return absl::OkStatus();
 }

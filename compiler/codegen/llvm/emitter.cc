@@ -263,11 +263,16 @@ bool CanEmitElement(const Instruction& instruction, std::string* why_not) {
   }
   if (instruction.opcode() == Opcode::kRaggedDot &&
       (instruction.attributes().ragged_dims.size() != 1 || instruction.operand(2)->shape().ndim() != 1)) {
-    return Refuse(instruction, "found several ragged dimensions, or group sizes with several dimensions, expected one",
+    return Refuse(instruction,
+                  "found more or less than one ragged dimension, or group sizes that are not one-dimensional, expected "
+                  "one ragged dimension and one dimension of group sizes",
                   why_not);
   }
   if (!HasScalarOp(instruction) && FindElementRule(instruction.opcode()) == nullptr &&
       instruction.opcode() != Opcode::kCall && instruction.opcode() != Opcode::kFusion) {
+    if (!HasCode(instruction.opcode())) {
+      return Refuse(instruction, "found an opcode that has no code in a kernel, expected one with code", why_not);
+    }
     return Refuse(instruction,
                   "found an element type that the opcode has no code for; convert its operands to another type",
                   why_not);

@@ -71,7 +71,7 @@ llvm::Function* MakeFunction(llvm::Module* module, const std::string& name, cons
   llvm::Function* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
   function->addFnAttr(llvm::Attribute::NoUnwind);
   function->addFnAttr(llvm::Attribute::MustProgress);
-  // Results in place are written through the operand's pointer, because both pointers are declared noalias.
+  // Results in place are written through the operand's pointer, because that pointer is declared noalias.
   unsigned n = 0;
   for (const tensor::Shape& shape : arguments.operands) Annotate(function->getArg(n++), shape.bytes(), true);
   for (const tensor::Shape& shape : arguments.results) {

@@ -150,7 +150,7 @@ struct KernelFunction {
 
   llvm::Argument* Additional(size_t i) const;
 };
-// Unimplemented if CanEmit is false. InvalidArgument if an in-place pair is wrong.
+// Unimplemented if CanEmit is false. InvalidArgument if an in-place pair names a leaf that does not exist.
 absl::StatusOr<KernelFunction> OpenKernelFunction(llvm::Module* module, const KernelRequest& request,
                                                   const std::string& name, const std::vector<llvm::Type*>& more);
 // The instruction whose opcode decides how a kernel is emitted: the root of its fusion, or the instruction itself.

@@ -1,4 +1,4 @@
-// cholesky and triangular-solve: plain loops over the matrices of the batch, with sums in f64.
+// cholesky and triangular-solve: plain loops over the matrices of the batch, with sums in f64 or c128.
 #include "compiler/codegen/llvm/arithmetic.h"
 #include "compiler/codegen/llvm/kernel.h"
 
@@ -17,7 +17,7 @@ Index At(const Values& batch, llvm::Value* row, llvm::Value* column) {
   return Index::Of(dims);
 }
 
-// A matrix in memory, whose elements are read and written as f64 or c128 numbers.
+// The matrices of a batch in memory, whose elements are read and written as f64 or c128 numbers.
 class Matrices {
  public:
   Matrices(Ir* ir, const Wide* wide, ArrayView array) : ir_(*ir), wide_(*wide), array_(std::move(array)) {}

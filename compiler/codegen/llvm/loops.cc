@@ -21,8 +21,8 @@ using hlo::Instruction;
 using hlo::Opcode;
 using tensor::Dims;
 
-// Whether element i of the result depends only on elements i of arrays, in row-major order. If so, one loop over
-// positions is enough.
+// Whether one loop over row-major positions can compute an instruction without dividing positions into indices. If so,
+// element i depends only on elements i of all operands of two or more dimensions.
 class LinearCheck {
  public:
   explicit LinearCheck(const Elements& elements) : elements_(elements) {}

@@ -1,9 +1,9 @@
 // Elementary functions on f32 and f64 values.
 //
-// f32 functions are branch-free polynomials in IR, so that loops around them vectorize. f64 functions, and f32
-// functions without a polynomial, are calls to the C math library. Fast-math is not used: infinities, NaNs, signed
-// zeros and denormal numbers are treated as IEEE 754 requires. tests/compiled/math_test.cc has the error bound of each
-// f32 function and checks it over dense sweeps.
+// Many f32 functions are emitted as IR with which loops around them vectorize. logistic, sqrt and rsqrt are IR for f64
+// too. All other functions are calls to the C math library. Fast-math is not used: infinities, NaNs, signed zeros and
+// denormal numbers are treated as IEEE 754 requires. tests/compiled/math_test.cc has the error bound of each f32
+// function and checks it over dense sweeps.
 #pragma once
 
 #include "compiler/codegen/llvm/ir.h"

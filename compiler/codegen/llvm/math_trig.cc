@@ -6,10 +6,10 @@
 // a 96-bit fraction for every exponent e. The product of this fraction and the 24-bit m is the angle in turns.
 //
 // The exact reduction is several times as expensive, so it is in a branch that is taken only if the argument, or one
-// element of a vector of arguments, is large. Such a branch would prevent LLVM from vectorizing the loops that call the
-// function. Therefore there are functions for single numbers and for vectors, and an attribute tells LLVM that these
-// correspond. They are inlined after vectorization (code_generator.cc). The result for an element of a vector does not
-// depend on the other elements.
+// element of a vector of arguments, is large or not finite. Such a branch would prevent LLVM from vectorizing the loops
+// that call the function. Therefore there are functions for single numbers and for vectors, and an attribute tells LLVM
+// that these correspond. They are inlined after vectorization (code_generator.cc). The result for an element of a
+// vector does not depend on the other elements.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>

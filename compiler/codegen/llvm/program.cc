@@ -102,7 +102,8 @@ class ProgramEmitter {
     if (found == known_.end() || found->second.arguments != step.kernel().buffers_size()) {
       return absl::InvalidArgumentError("program " + request_.symbol + ": step '" + step.name() + "' calls '" +
                                         step.kernel().symbol() +
-                                        "', expected an emitted function with the same number of buffers");
+                                        "' with " + std::to_string(step.kernel().buffers_size()) +
+                                        " buffers, expected an emitted function with this number of buffers");
     }
     std::vector<llvm::Value*> arguments;
     for (const BufferSlice& slice : step.kernel().buffers()) {

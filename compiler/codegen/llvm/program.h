@@ -12,7 +12,8 @@ namespace xlad::compiler {
 using EmittedFunctions = std::map<std::string, EmittedFunction>;
 
 // `known` has the functions that kernel steps may name. InvalidArgument if a step is a collective, names a function
-// that is not in `known`, or has the wrong buffers.
+// that is not in `known`, has another number of buffers than its function, uses an allocation that does not exist, or
+// copies between slices of different sizes.
 absl::StatusOr<EmittedFunction> EmitProgramFunction(llvm::Module* module, const NativeProgramRequest& request,
                                                     const EmittedFunctions& known);
 

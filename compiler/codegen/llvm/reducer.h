@@ -6,7 +6,7 @@
 
 namespace xlad::compiler {
 
-// The reducer of a reduce-like instruction with `leaves` accumulators: (accumulators, values) -> accumulators.
+// The reducer of a reduce-like instruction, which maps (accumulators, values) to new accumulators.
 //
 // LLVM may reassociate sums and products of floats, so that they vectorize. Their order is fixed when the code is
 // generated. Sums and products of small floats are accumulated in f32 and rounded once, by Round. If `strict` is true,
@@ -40,7 +40,7 @@ class Accumulators {
   llvm::Value* Address(size_t leaf, llvm::Value* at) const;
   Ir& ir_;
   std::vector<llvm::Type*> types_;
-  std::vector<bool> is_bool_;  // Whether elements are i1. They are stored as bytes.
+  std::vector<bool> is_bool_;  // Whether elements are i1 that are stored as bytes.
   Values slots_;
 };
 

@@ -16,7 +16,8 @@ namespace xlad::compiler {
 using ReductionSink = std::function<void(size_t which, const Index& index, const Values& values)>;
 
 // Emits reductions of operands of equal sizes over the same dimensions in one pass, for the results in `range`. If
-// IsColumnReduction is true, the range must be made by TileColumns for the sizes of the results and kMaxStrip.
+// IsColumnReduction is true and the range is a tile, it must be made by TileColumns for the sizes of the results and
+// kMaxStrip.
 void EmitReductions(Elements& elements, const std::vector<const hlo::Instruction*>& reductions, const TileRange& range,
                     const ReductionSink& sink);
 
@@ -37,7 +38,8 @@ struct BlockReduction {
 std::optional<BlockReduction> BlockReductionOf(KernelContext& kernel);
 void EmitBlockReduction(KernelContext& kernel, const BlockReduction& reduction, int part, SharedMemory* shared);
 
-// Whether the innermost dimension is kept, so that results are computed in strips.
+// Whether the innermost dimension whose size is not 1 is kept, so that results are computed in strips. False if the
+// operand has no elements.
 bool IsColumnReduction(const hlo::Instruction& reduce);
 
 // The maximum number of elements of a strip: 4 KiB of f32, which fits into the first-level cache.

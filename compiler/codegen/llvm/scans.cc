@@ -139,7 +139,7 @@ std::vector<size_t> OwnDimsOf(const hlo::Window& window) {
   return own;
 }
 
-// Adds the source element at index `at` to the element that `select` chooses in its window.
+// Combines the source element at index `at` with the output element that `select` chooses in its window.
 void ScatterSelected(KernelContext& kernel, const Instruction& root, const Values& at) {
   Ir& ir = kernel.ir();
   IrBuilder& b = ir.b;
@@ -178,9 +178,9 @@ void ScatterSelected(KernelContext& kernel, const Instruction& root, const Value
 
 }  // namespace
 
-// The output is initialized with the initial value. Then, for each window, the computation `scatter` adds the source
-// element to the output element that `select` chooses in the window. On a GPU, there is one thread for each index of
-// the dimensions without windows (images and channels). A thread adds its elements in order.
+// The output is initialized with the initial value. Then, for each window, the computation `scatter` combines the
+// source element with the output element that `select` chooses in the window. On a GPU, there is one thread for each
+// index of the dimensions without windows (images and channels). A thread combines its elements in order.
 void EmitSelectAndScatter(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;

@@ -19,7 +19,7 @@ using hlo::Opcode;
 using tensor::Dims;
 using tensor::ElementType;
 
-// Up to this k, topk selects elements by insertion. For a larger k, it sorts.
+// Up to this k, topk selects elements by insertion if k is at most a quarter of the row. Otherwise, it sorts.
 constexpr int64_t kFew = 64;
 // The maximum number of tiles, because every tile has scratch memory of its own.
 constexpr int64_t kMaxTilesWithScratch = 64;

@@ -1,4 +1,5 @@
-// Transposes that move the last dimension: tiles are transposed in vector registers.
+// Transposes that move the last dimension: square tiles of elements (not those of tiling.h) are transposed in vector
+// registers.
 //
 // A loop in the order of the result would read columns. Every element of a column is in a different cache line, and a
 // line would be evicted before its next element is read. A 16 by 16 tile reads and writes complete lines. A tile is

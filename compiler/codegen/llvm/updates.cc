@@ -152,7 +152,7 @@ void EmitDynamicUpdateSlice(KernelContext& kernel, const Instruction& root) {
   if (!output.in_place) {
     EmitArray(kernel, operand, 0, output.array);
   } else if (operand->users().size() > 1) {
-    // The update reads other elements of the operand, so it is computed before anything is written.
+    // The update may read other elements of the operand, so it is computed before anything is written.
     ready = kernel.Scratch(update->shape().array());
     EmitArray(kernel, update, 0, ready);
     kernel.elements().BindArrays(update, {ready});

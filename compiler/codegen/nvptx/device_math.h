@@ -10,7 +10,8 @@ class Module;
 namespace xlad::compiler {
 
 // If the module calls functions that it does not define, adds their definitions and makes all functions except kernels
-// internal. Unimplemented, naming the function, if there is no definition.
+// internal. Unimplemented, naming the function, if there is no definition. Internal if the definitions cannot be read
+// or linked.
 absl::Status DefineMathFunctions(llvm::Module& module);
 
 }  // namespace xlad::compiler

@@ -154,8 +154,8 @@ bool HasThreads(KernelContext& kernel, const Instruction& root) {
     case Opcode::kTranspose:
       return true;
     case Opcode::kDynamicUpdateSlice:
-      // If the update reads other elements of the operand, all elements of the update must be computed before the first
-      // is written.
+      // If the update may read other elements of the operand, all elements of the update must be computed before the
+      // first is written.
       return !kernel.outputs()[0].in_place || root.operand(0)->users().size() <= 1;
     default:
       return false;

@@ -44,7 +44,7 @@ class LloBuilder {
   int Load(int base, int64_t offset, int region);
   void Store(int base, int64_t offset, int value, int region);
   int Constant(uint32_t word) { return Vector(LloOp::kVMovI, {}, word); }
-  // Appends an instruction without a result: a push or a swap.
+  // Appends an instruction without a result: a load of weights, a swap or a push.
   void Push(LloOp op, std::initializer_list<int> sources, int64_t imm = 0);
 
   struct Copy {

@@ -22,7 +22,8 @@ inline constexpr int64_t kSpillBase = int64_t{1} << 40;
 int64_t AllocateRegisters(int values, std::vector<BlockInstruction>* block);
 
 // Schedules the instructions in program order. Each is put into the first bundle that has a free slot of its kind and
-// in which its sources are available. No bundle is empty.
+// in which its sources are available. Accesses to a register, to overlapping memory and to a unit keep their order. No
+// bundle is empty.
 std::vector<machine::LloBundle> ScheduleBlock(const std::vector<BlockInstruction>& block, int vector_alus);
 
 }  // namespace xlad::compiler

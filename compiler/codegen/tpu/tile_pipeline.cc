@@ -9,8 +9,8 @@ namespace xlad::compiler {
 namespace {
 
 // If the blocks of all streams together have at most this many tiles, each stream has four buffers, provided that they
-// fit into VMEM. Such small blocks take less time to transfer than the latency of a copy, so several copies must be in
-// flight.
+// fit into LloBuilder::stream_tiles(). Such small blocks take less time to transfer than the latency of a copy, so
+// several copies must be in flight.
 constexpr int64_t kSmallTiles = 128;
 
 // The number of consecutive steps with the same index along an axis.

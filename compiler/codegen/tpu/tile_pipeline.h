@@ -9,7 +9,7 @@
 
 namespace xlad::compiler {
 
-// The smallest number of buffers of a stream: one block is copied while another one is computed.
+// The smallest number of buffers of a stream whose block changes: one block is copied while another one is computed.
 inline constexpr int64_t kStreamBuffers = 2;
 
 // The rows or columns of the block of a step. They begin at block * (the index along `axis`). There are `block` of
@@ -66,8 +66,8 @@ class TilePipeline {
 
   // Writes the loop. `compute` writes the code of a step, which must set all tiles of the outputs that are copied out.
   // Inputs and outputs have two buffers in VMEM, so that blocks of other steps are copied while a step is computed.
-  // There are four buffers if all blocks together have at most 128 tiles and four of each fit into VMEM. An input has
-  // only one buffer if all steps use the same block of it.
+  // There are four buffers if all blocks together have at most 128 tiles and four of each fit into
+  // LloBuilder::stream_tiles(). An input has only one buffer if all steps use the same block of it.
   void Run(const std::function<void(const TileStep& step)>& compute);
 
  private:
