@@ -118,7 +118,8 @@ bool ObservesNans(const Module& module) {
 }
 
 // Whether the program may run on quickly compiled code. Optimized code replaces it only between two steps, so a step on
-// quickly compiled code must not take much longer than the time that compiling quickly saves.
+// quickly compiled code must not take much longer than the time that compiling quickly saves. As an upper bound, the
+// work of all steps is added.
 bool MayBeQuick(const Module& module, const std::vector<Step>& steps) {
   if (HasUncountedLoop(steps) || ObservesNans(module)) return false;
   // About a second of work: an operation on floats, or a byte, takes at most about 1 ns.

@@ -41,9 +41,9 @@ struct CompileOptions {
   // If not null, objects of earlier compilations are taken from it, and new ones are added to it. Not used for GPUs or
   // if listings are wanted.
   ObjectCache* objects = nullptr;
-  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick). Ignored if a step could then
-  // run for more than about a second, or if the program observes the signs or payloads of NaNs. Executable.quick says
-  // whether there is such an object.
+  // Whether objects that are not in `objects` are compiled quickly (EmitOptions.quick). Ignored if a loop has an
+  // unknown trip count, if all steps with compiled code could then take more than about a second together, or if the
+  // program observes the signs or payloads of NaNs. Executable.quick says whether there is such an object.
   bool quick = false;
 };
 
@@ -64,8 +64,8 @@ struct CompileResult {
   int64_t compiled_objects = 0, reused_objects = 0;
 };
 // Compiles in this process. InvalidArgument for an invalid module or request. Unimplemented, naming the instruction, if
-// there is no code for an instruction. ResourceExhausted if the program does not fit into the memory limit. Internal
-// for a bug in the compiler.
+// there is no code for an instruction. ResourceExhausted if the program does not fit into the memory limit or is too
+// large to compile. Internal for a bug in the compiler.
 absl::StatusOr<CompileResult> CompileWithListings(const CompileRequest& request, const CompileOptions& options,
                                                   bool want_listings);
 absl::StatusOr<Executable> Compile(const CompileRequest& request);

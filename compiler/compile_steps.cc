@@ -20,8 +20,8 @@ auto Timed(const char* name, std::vector<PassTime>* times, const Work& work) {
   return result;
 }
 
-// One label for each device. Devices with equal boxes hold equal shards and have equal labels. If there is no box, or
-// one box for all devices, all labels are equal.
+// One label for each device. Devices with equal boxes hold equal shards and have equal labels. If the number of boxes
+// is not that of the devices (there is none, or one for all devices), all labels are equal.
 std::vector<int> LabelsOf(const EntryValue& value, int64_t devices) {
   std::vector<int> labels(devices, 0);
   if (value.boxes_size() != devices) return labels;
@@ -55,7 +55,7 @@ struct Planned {
   Compilation result;
   PlannedProgram usual;
   PassContext context;
-  bool has_separate_attention = false;  // Whether there is attention that is not fused.
+  bool has_separate_attention = false;  // Whether attention was recognized, fused or not.
   bool fits = true;
   bool reached_growth = false;  // See PlannedProgram.
 };

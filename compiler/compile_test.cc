@@ -167,7 +167,8 @@ TEST(Compile, KeepsRecomputationAfterBarriers) {
             2);
 }
 
-// The kernels of a large program are distributed over several objects. Equal programs must still have equal code.
+// Each kernel of a program has an object of its own, and several threads compile them. Equal programs must still have
+// equal code.
 TEST(Compile, MakesSeveralObjectsOfLargePrograms) {
   std::string text = "HloModule many\nENTRY e {\n";
   std::string results, shapes;

@@ -267,8 +267,8 @@ class DivergenceAnalysis {
     return Number(keys);
   }
 
-  // Returns an error unless `labels` are equal within the groups of every collective in `computation` and in its loops
-  // and branches.
+  // Returns an error unless `labels` are equal within the groups, or within the pairs of a collective-permute, of every
+  // collective in `computation` and in its loops and branches.
   absl::Status Require(const Instruction& flow, const Computation& computation, const Labels& labels) {
     for (const auto& inner : computation.instructions()) {
       if (hlo::IsCollective(inner->opcode())) XLAD_RETURN_IF_ERROR(RequireFor(flow, *inner, labels));

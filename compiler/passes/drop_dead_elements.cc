@@ -9,7 +9,7 @@ namespace xlad::compiler {
 namespace {
 
 // The carried elements that are live: those that are read after the loop, in the condition, or in the body for another
-// live element. This is a backward liveness analysis, repeated up to the fixed point.
+// live element or a side effect. This is a backward liveness analysis, repeated up to the fixed point.
 std::vector<bool> LiveElements(const Instruction& loop) {
   const int64_t count = loop.operand(0)->operand_count();
   std::vector<bool> read(count, false);

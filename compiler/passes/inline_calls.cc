@@ -1,7 +1,8 @@
 // Replaces every call with its callee's instructions, and makes the computations of each while and conditional its own.
 //
-// Needs: a verified module. Leaves: no `call`; every step computation has exactly one caller, so that a pass may change
-// it for this caller. ResourceExhausted if the module would have more than 4 million instructions.
+// Needs: a verified module. Leaves: no `call`; every step computation except the entry has exactly one caller, so that
+// a pass may change it for this caller. ResourceExhausted if calls, or the computations of control flow, expand to more
+// than 4 million instructions.
 #include "compiler/passes/passes.h"
 
 #include "absl/container/flat_hash_set.h"

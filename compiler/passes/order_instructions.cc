@@ -10,7 +10,8 @@
 // The method is list scheduling with memory as the priority. The next instruction is the ready instruction that
 // increases live memory least: by its own bytes minus those of the operands that it is the last to read. As in XLA's
 // memory scheduler, the result is compared with the program order, and the order with the lower peak is chosen. Then
-// the users of collectives are delayed (delay_uses.h), unless the peak would grow by more than kMaxPeakGrowth.
+// the users of collectives are delayed (delay_uses.h), unless the peak would grow by more than the factor
+// kMaxPeakGrowth.
 #include "compiler/passes/passes.h"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 //
 // A pass changes the module in place and preserves its semantics. The evaluator returns the same results before and
 // after the pass, except that arithmetic may round differently and a NaN may have another payload. A pass may assume
-// that the module is verified and that all passes in earlier rows have run. An error stops the pipeline, which adds the
-// name of the pass to the message.
+// that the module is verified and that all passes in earlier rows have run, except those that PipelineOptions leaves
+// out. An error stops the pipeline, which adds the name of the pass to the message.
 //
 // Passes run on one thread and have no state between calls.
 #pragma once

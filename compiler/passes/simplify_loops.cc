@@ -1,10 +1,10 @@
 // Simplifies while loops: sinks constants, drops unused carried elements, and unrolls short loops.
 //
-// Needs: every while has computations of its own (inline-calls); simplified. Leaves: loop-carried constants are
-// constants in the body; every carried element is used; short loops are unrolled. A short loop has at most 8 iterations
-// and makes at most kMaxUnrolledInstructions instructions. Its body has no control flow, collectives or other
-// instructions that are not fused (MayUnroll). The copies of the body can then be fused (for example, the five rounds
-// of threefry).
+// Needs: every while has computations of its own (inline-calls); simplified. Leaves, for loops in the tuple form
+// (HasTupleForm): loop-carried constants are constants in the body; every carried element is used; short loops are
+// unrolled. A short loop has at most 8 iterations and makes at most kMaxUnrolledInstructions instructions. Its body has
+// no control flow, collectives, side effects, barriers, dots, convolutions, sorts or scatters (MayUnroll). The copies
+// of the body can then be fused (for example, the five rounds of threefry).
 #include "compiler/passes/passes.h"
 
 #include <algorithm>

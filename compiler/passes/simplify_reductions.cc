@@ -20,7 +20,7 @@ Instruction* SimplifyReduce(Instruction* reduce, hlo::Builder& builder) {
   return builder.Binary(*opcode, builder.Full(reduce->shape(), reduce->operand(1)), flat);
 }
 
-// A sort of at most one element along its dimension.
+// A sort along a dimension of size 0 or 1 is its operand.
 Instruction* SimplifySort(Instruction* sort) {
   if (sort->operand_count() != 1 || sort->operand(0)->shape().dim(sort->dimensions()[0]) > 1) return nullptr;
   return sort->operand(0);

@@ -75,7 +75,7 @@ absl::Status CompareArrays(const Array& found, const Array& expected, const Exac
       const Parts a = Number(found, i), b = Number(expected, i);
       if (Agree(a[0], b[0], exactness) && Agree(a[1], b[1], exactness)) continue;
     }
-    const std::string within = exactness.error > 0 ? absl::StrCat(" within ", exactness.error) : "";
+    const std::string within = exactness.error > 0 ? absl::StrCat(" within ", 4 * exactness.error) : "";
     return absl::InternalError(absl::StrCat("element ", i, " of ", found.shape().ToString(), ": found ",
                                             Describe(found, i, is_number), ", expected ",
                                             Describe(expected, i, is_number), within));
@@ -85,8 +85,12 @@ absl::Status CompareArrays(const Array& found, const Array& expected, const Exac
 
 absl::Status CompareResults(const std::vector<Array>& found, const std::vector<Array>& expected,
                             const std::vector<Exactness>& exactness) {
-  if (found.size() != expected.size() || found.size() != exactness.size()) {
+  if (found.size() != expected.size()) {
     return absl::InternalError(absl::StrCat("found ", found.size(), " results, expected ", expected.size()));
+  }
+  if (found.size() != exactness.size()) {
+    return absl::InternalError(absl::StrCat("found ", exactness.size(), " requirements (Exactness) for ", found.size(),
+                                            " results, expected one for each result"));
   }
   for (size_t r = 0; r < found.size(); ++r) {
     const absl::Status status = CompareArrays(found[r], expected[r], exactness[r]);
