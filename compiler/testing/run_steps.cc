@@ -130,7 +130,8 @@ class Machine {
       case Step::STEP_NOT_SET:
         break;
     }
-    return absl::InternalError("found a step without a kind");
+    return absl::InternalError(
+        "found a step without a kind, expected a kernel, library op, collective, copy, loop or branch");
   }
 
   const StepList& BranchOf(const IfStep& step, int device) {
@@ -158,7 +159,7 @@ class Machine {
       if (devices.empty()) {
         const bool wrong = loop.trip_count() >= 0 && loop.trip_count() != round;
         if (!wrong) return absl::OkStatus();
-        return absl::InternalError(absl::StrCat("loop ran ", round, " times, expected ", loop.trip_count()));
+        return absl::InternalError(absl::StrCat("found ", round, " iterations, expected ", loop.trip_count()));
       }
       XLAD_RETURN_IF_ERROR(Run(loop.body(), devices));
     }
@@ -210,7 +211,8 @@ class Machine {
     return absl::InternalError(absl::StrCat("library op: found no instruction named ", step.name()));
   }
 
-  // Runs a dot from its descriptor, like the runtime, without using its instruction.
+  // Runs a library op. A dot runs from its descriptor, like in the runtime, without its instruction; other ops run by
+  // name.
   absl::Status RunDot(const Step& step, const Devices& devices) {
     if (!compilation_.steps.library_ops[step.library().op()].has_dot()) {
       return RunNamed(step, devices);
@@ -239,7 +241,10 @@ class Machine {
 
   absl::Status RunCollective(const CollectiveStep& step, const Devices& devices) {
     const CollectiveSpec& spec = compilation_.steps.collectives[step.spec()];
-    if (devices.size() != memories_.size()) return absl::InternalError("only some of the devices reached a collective");
+    if (devices.size() != memories_.size()) {
+      return absl::InternalError(
+          absl::StrCat("found ", devices.size(), " devices at a collective, expected all ", memories_.size()));
+    }
     if (step.request() != 0) return StartCollective(step);
     for (int k = 0; k < spec.counts_size(); ++k)
       XLAD_RETURN_IF_ERROR(RunOne(spec, step.inputs(k), step.outputs(k), spec.counts(k)));
@@ -271,7 +276,7 @@ class Machine {
   static constexpr std::byte kRunning{0x5A};
   absl::Status StartCollective(const CollectiveStep& step) {
     Started& started = started_[step.request()];
-    if (started.step != nullptr) return absl::InternalError("a collective was started again before it ended");
+    if (started.step != nullptr) return absl::InternalError("found a start of a running collective, expected its end");
     started.step = &step;
     for (const BufferSlice& input : step.inputs()) {
       std::vector<Blob>& of_devices = started.inputs.emplace_back();
@@ -285,21 +290,26 @@ class Machine {
 
   absl::Status EndCollective(int request, const Devices& devices) {
     const auto found = started_.find(request);
-    if (found == started_.end()) return absl::InternalError("a collective ends but was not started");
+    if (found == started_.end()) {
+      return absl::InternalError("found the end of a collective, expected its start before it");
+    }
     const Started started = std::move(found->second);
     started_.erase(found);
     const CollectiveStep& step = *started.step;
-    if (devices.size() != memories_.size()) return absl::InternalError("only some of the devices end a collective");
+    if (devices.size() != memories_.size()) {
+      return absl::InternalError(absl::StrCat("found ", devices.size(),
+                                              " devices at the end of a collective, expected all ", memories_.size()));
+    }
     for (int d : devices) {
       for (const BufferSlice& output : step.outputs()) {
         if (Bytes(d, output) == Blob(output.bytes(), kRunning)) continue;
-        return absl::InternalError("a step wrote the result of a running collective");
+        return absl::InternalError("found a step that wrote the result of a running collective, expected none");
       }
       for (int k = 0; k < step.inputs_size(); ++k) {
         if (IsOutput(step, step.inputs(k))) {
           SetBytes(d, step.inputs(k), started.inputs[k][d]);
         } else if (Bytes(d, step.inputs(k)) != started.inputs[k][d]) {
-          return absl::InternalError("a step wrote the operand of a running collective");
+          return absl::InternalError("found a step that wrote the operand of a running collective, expected none");
         }
       }
     }

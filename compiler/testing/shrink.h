@@ -8,9 +8,9 @@
 
 namespace xlad::compiler {
 
-// Replaces instructions of `module` with zeros, or with an operand of the same shape, and removes annotations, as long
-// as `fails` returns true for the result. Keeps parameters and the number and shapes of results. Calls `fails` at most
-// `tries` times.
+// Replaces instructions of `module` with zeros or, for some opcodes, with their first operand if it has the same shape,
+// and removes annotations, as long as `fails` returns true for the result. Keeps parameters and the number and shapes
+// of results. Calls `fails` at most `tries` times.
 std::unique_ptr<hlo::Module> Shrink(const hlo::Module& module, const std::function<bool(const hlo::Module&)>& fails,
                                     int tries);
 

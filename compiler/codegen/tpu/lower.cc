@@ -21,7 +21,7 @@ using machine::LloType;
 
 namespace {
 
-// The assumed number of vector operations per element of a macro-operation, as in simulate/kernel_cost.cc.
+// The assumed number of vector operations per element of a macro-operation, similar to that in simulate/kernel_cost.cc.
 double OpsOfElement(const Instruction& instruction) {
   const auto log2_of = [](int64_t n) { return std::max(1.0, std::log2(static_cast<double>(std::max<int64_t>(n, 2)))); };
   const Shape& first = instruction.operand_count() > 0 ? instruction.operand(0)->shape() : instruction.shape();
