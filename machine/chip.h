@@ -45,7 +45,7 @@ struct Chip {
   // The network between slices (DCN). The rate is that of one chip while all chips of its host send, or 0 if the file
   // has no figure.
   double dcn_bytes_per_s = 0;
-  double dcn_latency_s = 0;  // The time for the first byte from a chip to a chip of another slice.
+  double dcn_latency_s = 0;  // The time for the first byte from a chip to a chip of another slice; 0 without a figure.
 
   int mxus() const { return cores * mxus_per_core; }
   double vmem() const { return vmem_bytes * cores; }

@@ -17,7 +17,7 @@
 
 namespace xlad::machine {
 
-// Assembles a program: PrintLlo(*DecodeLlo(EncodeLlo(p))) == PrintLlo(p).
+// Assembles a verified program with at most 64 nested loops: PrintLlo(*DecodeLlo(EncodeLlo(p))) == PrintLlo(p).
 std::string EncodeLlo(const LloProgram& program);
 
 // Disassembles a program. InvalidArgument, with the position in bytes, if the bytes are not a program. Does not verify

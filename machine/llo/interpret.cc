@@ -47,7 +47,9 @@ class Core {
         }
         continue;
       }
-      if (++bundles_ > kMaxBundles) return absl::ResourceExhaustedError("found more than 2^32 bundles, expected fewer");
+      if (++bundles_ > kMaxBundles) {
+        return absl::ResourceExhaustedError("found more than 2^32 bundles, expected at most 2^32");
+      }
       XLAD_RETURN_IF_ERROR(Bundle(std::get<LloBundle>(item)));
     }
     return absl::OkStatus();
@@ -57,7 +59,7 @@ class Core {
     for (int s = 0; s < kSemaphores; ++s) {
       if (!copies_[s].empty()) {
         return absl::InvalidArgumentError(absl::StrCat("found ", copies_[s].size(), " copies of semaphore ", s,
-                                                       " that the kernel does not wait for"));
+                                                       " that the kernel does not wait for, expected none"));
       }
     }
     return absl::OkStatus();
@@ -100,7 +102,7 @@ class Core {
 
   absl::Status OutOfVmem(const LloOpInfo& info, int64_t tile) const {
     return absl::InvalidArgumentError(
-        absl::StrCat(info.name, ": found tile ", tile, " of VMEM, expected less than ", vmem_.size()));
+        absl::StrCat(info.name, ": found tile ", tile, " of VMEM, expected one of the kernel's ", vmem_.size()));
   }
 
   int64_t Scalar(const LloInstruction& i) const { return ScalarResult(i, S(i, 0), S(i, 1)); }
@@ -188,7 +190,8 @@ class Core {
     if (i.op == LloOp::kMLoad) {
       unit.loaded.push_back(V(i, 0));
       if (unit.loaded.size() <= kMatrixTiles) return Tile{};
-      return absl::InvalidArgumentError(absl::StrCat("found too many weights, expected ", kMatrixTiles, " registers"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found ", unit.loaded.size(), " registers of weights, expected ", kMatrixTiles));
     }
     if (i.op == LloOp::kMPop) {
       if (unit.results.empty()) return absl::InvalidArgumentError("found an empty queue, expected a result");
@@ -248,7 +251,10 @@ class Core {
       return absl::OkStatus();
     }
     if (copy.rows == 0) return absl::OkStatus();
-    if (copies.empty()) return absl::InvalidArgumentError("dma.wait: found no copy to wait for: a deadlock");
+    if (copies.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("dma.wait: found no copy of semaphore ", i.semaphore,
+                                                     ", expected one to wait for: a deadlock"));
+    }
     const Copy first = copies.front();
     copies.pop_front();
     return Annotate(Perform(first), first.is_in ? "dma.in" : "dma.out");

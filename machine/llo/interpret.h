@@ -25,9 +25,9 @@ inline constexpr int64_t kMaxBundles = int64_t{1} << 32;
 //
 // The program must be verified (VerifyLlo), and `memory` must have a buffer of the right size for each buffer of the
 // program. InvalidArgument, naming the kernel and the instruction, if an address is outside of VMEM or of a buffer, if
-// a block is wider than its tiles, if a queue is empty, or if there are too few or too many weights. InvalidArgument,
-// naming the kernel and the semaphore, if a kernel ends before it has waited for all of its copies. ResourceExhausted
-// if a kernel runs more than kMaxBundles bundles. Errors of `macro` are returned.
+// a block is wider than its tiles, if a queue is empty, if a dma.wait has no copy to wait for, or if there are too few
+// or too many weights. InvalidArgument, naming the kernel and the semaphore, if a kernel ends before it has waited for
+// all of its copies. ResourceExhausted if a kernel runs more than kMaxBundles bundles. Errors of `macro` are returned.
 absl::Status RunLlo(const LloProgram& program, const LloMacroFunction& macro, LloMemory* memory);
 
 }  // namespace xlad::machine

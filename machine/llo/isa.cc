@@ -91,7 +91,11 @@ class Verifier {
     };
     bool fits = info.dst == '-' || exists(info.dst, instruction.dst);
     for (size_t i = 0; i < info.sources.size(); ++i) fits = fits && exists(info.sources[i], instruction.sources[i]);
-    if (!fits) return absl::InvalidArgumentError(absl::StrCat(info.name, ": found a register that does not exist"));
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(info.name, ": found a register that does not exist, expected s0 to s", kScalarRegisters - 1,
+                       " and v0 to v", kVectorRegisters - 1));
+    }
     const bool is_dma = IsDma(instruction.op);
     const bool has_semaphore = is_dma || instruction.op == LloOp::kDmaWait;
     if (has_semaphore && (instruction.semaphore < 0 || instruction.semaphore >= kSemaphores)) {
@@ -105,7 +109,7 @@ class Verifier {
     }
     return absl::InvalidArgumentError(
         absl::StrCat(info.name, ": found buffer ", instruction.buffer, " and ", instruction.tiles,
-                     " tiles, expected a buffer of the program with a type of 32 bits or less, and 1 tile or more"));
+                     " tiles, expected a buffer of the program with a type other than \"other\", and 1 tile or more"));
   }
 
   const LloProgram& program_;

@@ -16,7 +16,7 @@
 //   DMA      copies a block of rows and columns between a buffer in HBM and tiles in VMEM. In the buffer, rows are
 //            `stride` elements apart. In VMEM, each row of tiles has `tiles` tiles. DMA is asynchronous: the VMEM tiles
 //            and the buffer must not be used before a dma.wait on the same semaphore. A dma.wait waits for the oldest
-//            copy of its semaphore. If the block does not fill its last tiles, the other elements of these tiles are 0
+//            copy of its semaphore. If the block does not fill its tiles, the other elements of these tiles are 0
 //            after dma.in, and dma.out does not copy them.
 //   Matrix   unit m holds 128 x 128 weights. The k-th vmat.load (from 0) after a vmat.swap loads rows 8k to 8k+7 of the
 //            next weights, which become the current weights at the next vmat.swap. vmat.push multiplies 8 rows of 128
@@ -75,7 +75,8 @@ struct LloInstruction {
   int dst = 0;  // A register.
   std::array<int, kMaxSources> sources = {};
   int64_t imm = 0;
-  // DMA only: the buffer (LloProgram.buffers), elements from row to row, tiles in a row of tiles, and the semaphore.
+  // DMA only: the buffer (LloProgram.buffers), elements from row to row, tiles in a row of tiles, and the semaphore. A
+  // dma.wait has only the semaphore.
   int buffer = 0;
   int64_t stride = 0;
   int64_t tiles = 1;
@@ -138,7 +139,8 @@ struct LloProgram {
 // The maximum number of instructions of a slot in a bundle, for a core with Chip::vector_alus = `vector_alus`.
 int SlotsOf(LloSlot slot, int vector_alus);
 
-// The assembler text. ParseLlo reads it, so that ParseLlo(PrintLlo(p)) == p if all names are single words. An example:
+// The assembler text. ParseLlo reads it: ParseLlo(PrintLlo(p)) == p if all names are single words, the names of buffers
+// differ and are not "inputs" or "outputs", and the numbers of macro-operations are integers. An example:
 //
 //   program double
 //   buffer x f32 4096
@@ -161,6 +163,7 @@ absl::StatusOr<LloProgram> ParseLlo(absl::string_view text);
 //   - two instructions of a bundle write the same register
 //   - a bundle has too many instructions for a slot
 //   - DMA uses a buffer of type kOther, or fewer than 1 tile in a row of tiles.
+// Macro-operations, and the inputs and outputs of kernels, are not verified.
 absl::Status VerifyLlo(const LloProgram& program, int vector_alus, int64_t vmem_tiles);
 
 }  // namespace xlad::machine

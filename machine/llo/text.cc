@@ -179,7 +179,7 @@ class Parser {
       }
       items->emplace_back(std::move(bundle));
     }
-    return Unexpected("the end of the text", "}");
+    return absl::InvalidArgumentError(absl::StrCat("line ", at_ + 1, ": found the end of the text, expected }"));
   }
 
   absl::Status Register(absl::string_view text, char kind, int* number) const {
