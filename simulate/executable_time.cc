@@ -44,7 +44,8 @@ void SetStepTimes(const TimeByName& us_of, const Slice& slice, Steps* steps) {
   }
 }
 
-// The sum of the times of repeated steps. The compiled module does not contain these steps, so the model omits them.
+// The sum of the times of repeated steps outside of loop conditions and branches. The compiled module does not contain
+// these steps, so the model omits them.
 double RepeatedUs(const Steps& steps) {
   double us = 0;
   for (const Step& step : steps) {

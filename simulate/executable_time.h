@@ -11,8 +11,8 @@ namespace xlad::simulate {
 // has a chip. Does nothing for other executables. `compiled` is the module after the compiler's passes, whose
 // instructions have the names of the steps. The devices of the executable are the chips of one slice (SliceOfChips),
 // and its axes are placed where collectives cost least. If the program cannot be timed, for example because the model
-// does not support an instruction, Executable.simulated has a warning with the reason, and no times. InvalidArgument
-// for a chip file with errors, and for more than kMaxChips devices.
+// does not support a collective, Executable.simulated has a warning with the reason, and no times. InvalidArgument for
+// a chip file with errors, and for more than kMaxChips devices.
 absl::Status SetSimulatedTimes(const hlo::Module& compiled, Executable* executable);
 
 }  // namespace xlad::simulate

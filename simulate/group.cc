@@ -19,15 +19,15 @@ using collectives::CollectiveSpec;
 using collectives::Network;
 using collectives::SimulatedRun;
 
-// The largest number of ranks for which all ranks are simulated: if several plans are compared, and if there is only
-// one plan.
+// The largest number of ranks for which all ranks are simulated: for an all-to-all or if several plans are compared,
+// and for other collectives with only one plan.
 constexpr int kMaxRanksOfAll = 64, kMaxRanksOfOnePlan = 1024;
-// The largest number of ranks for which algorithms with a message between any two ranks are simulated.
+// The largest number of ranks for which an all-to-all is simulated.
 constexpr int kMaxDirectRanks = 4096;
 constexpr size_t kMaxRingDimensions = 3;
 
-// The spec of a collective, whose elements are bytes. Each rank has `units` parts of equal size, so that all ranks do
-// the same work.
+// The spec of a collective, whose elements are bytes. Except for a broadcast, the size is rounded up: each rank has
+// `units` parts of equal size, so that all ranks do the same work.
 CollectiveSpec SpecOf(const GroupCollective& collective, int64_t units) {
   CollectiveSpec spec;
   spec.kind = collective.kind;
@@ -83,11 +83,11 @@ Network NetworkOf(const GroupShape& shape, const Slice& slice) {
   return network;
 }
 
-// The plans that may be the fastest. If `few` is true, only the plan that uses the most links.
+// The plans that may be the fastest. If `few` is true, only one of them.
 //
-// Rings use both directions of their links and are pipelined only if all dimensions wrap around. On meshes, the
-// published time of an all-gather ("How to Scale Your Model": 680 us for 34 MB on v5e-4x4) is that of rings in one
-// direction.
+// Rings use both directions of their links and are pipelined only if the network is symmetric; a broadcast is always
+// one ring, which is pipelined unless `few` is true. On meshes, the published time of an all-gather ("How to Scale Your
+// Model": 680 us for 34 MB on v5e-4x4) is that of rings in one direction.
 std::vector<CollectivePlan> CandidatesOf(CollectiveKind kind, const Network& network, bool few) {
   const int dimensions = static_cast<int>(network.grid().size());
   if (kind == CollectiveKind::kAllToAll) return {{.algorithm = "direct"}};
@@ -239,7 +239,8 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   best.link_us.assign(slice_.grid.size(), 0);
   if (collective.shape.empty()) return best;
   if (collective.shape.size() > kMaxRingDimensions) {
-    return absl::InternalError("a group has more dimensions than a slice");
+    return absl::InternalError(absl::StrCat("found group ", ToString(collective.shape), ", expected at most ",
+                                            kMaxRingDimensions, " dimensions"));
   }
   const Network network = NetworkOf(collective.shape, slice_);
   const bool all_to_all = collective.kind == CollectiveKind::kAllToAll;
@@ -321,7 +322,8 @@ absl::StatusOr<std::vector<std::vector<int>>> RoutesOf(const ChipPair& pair, con
   return routes;
 }
 
-// The time of the pairs in different slices. The chip with the most of these pairs determines it.
+// The time of the pairs in different slices, which the chip with the most of these pairs determines. Sets the link time
+// of DCN.
 double AcrossSlicesUs(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice, GroupTime* time) {
   if (slice.slices() == 1) return 0;
   std::map<std::vector<int>, int> sent, received;

@@ -50,23 +50,26 @@ std::vector<GroupCollective> PhasesOf(const GroupCollective& collective);
 struct GroupTime {
   double us = 0;
   double dcn_us = 0;            // The part of `us` that is spent between slices.
-  std::string plan;             // The plan of each phase, or "bound" for a phase that is too large to be simulated.
+  std::string plan;             // The plan of each phase, or "bound" if a phase is too large to be simulated.
   std::vector<double> link_us;  // By dimension of the slice: the mean time that one of its links is busy.
 };
 
-// A lower bound in microseconds: the bytes that each device must send, divided by the rate of its links, plus the
-// latency of the longest route. For several slices it is the sum over the phases. It is cheap to compute and is used to
-// compare placements.
+// An estimate in microseconds that ignores the algorithm: the launch time, plus the bytes that each device must send,
+// divided by the rate of its links, plus the latency of the longest route. For an all-to-all, it is the launch time
+// plus the busy time of the busiest link or that latency, whichever is longer. Between slices, the latency of DCN
+// replaces the launch time and the route. For a collective with several phases it is the sum over the phases. It is
+// cheap to compute and is used to compare placements.
 double BoundUs(const GroupCollective& collective, const Slice& slice);
 
 // Computes times of collectives. Simulates a collective's schedules under several plans (collectives/plan/simulate.h)
 // and returns the time of the fastest plan. If all ranks of a group do the same work, only one rank is simulated.
-// Results are cached. Not thread-safe.
+// Results are cached. Keeps a reference to the slice. Not thread-safe.
 class GroupTimer {
  public:
   explicit GroupTimer(const Slice& slice) : slice_(slice) {}
 
-  // The time of an all_reduce, all_gather, reduce_scatter, all_to_all or broadcast. The pointer is valid as long as the
+  // The time of an all_reduce, all_gather, reduce_scatter, all_to_all or broadcast; 0 for an empty shape, which is a
+  // group of one chip. Unavailable if broken links separate the chips of the group. The pointer is valid as long as the
   // timer exists.
   absl::StatusOr<const GroupTime*> TimeOf(const GroupCollective& collective);
 
@@ -87,7 +90,7 @@ struct ChipPair {
 // The time of the pairs within slices is the busy time of the most used link, plus the launch time and the latency of
 // the longest route. Chips that differ in several dimensions use one route per dimension, each with an equal part of
 // the bytes. Pairs of chips in different slices use only DCN. Both groups of pairs send at the same time, so the result
-// is the longer of the two times.
+// is the longer of the two times. Returns the errors of Network::Route.
 absl::StatusOr<GroupTime> PermuteTime(const std::vector<ChipPair>& pairs, int64_t bytes, const Slice& slice,
                                       const collectives::Network& network);
 

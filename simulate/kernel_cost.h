@@ -24,12 +24,13 @@ struct KernelCost {
 // The bytes are those of all operands and results, each read or written once. Only the operands of a large product
 // outside fusions are read several times (ReadBytes of systolic.h). If an operand is read only by slices or gathers, or
 // is updated in place, only the needed elements count. The vector operations of each instruction are counted on padded
-// elements (PaddedElements). Sorts, FFTs, decompositions and random bits are estimated by formulas
+// elements (PaddedElements). Sorts, scans, FFTs, decompositions and random bits are estimated by formulas
 // (docs/reference/simulate.md).
 KernelCost CostOf(const hlo::Instruction& instruction, const machine::Chip& chip);
 
 // The number of elements of an array that is padded to tiles of 8 x 128. The two tiled dimensions are those that need
-// the least padding. For a tuple, the result is that of its largest array.
+// the least padding. An array with fewer than two dimensions is padded to a multiple of 1024 elements. For a tuple, the
+// result is that of its largest array.
 double PaddedElements(const hlo::Shape& shape);
 
 }  // namespace xlad::simulate

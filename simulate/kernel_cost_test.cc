@@ -45,7 +45,7 @@ TEST(Systolic, NoProductIsFasterThanThePeakAndPaddingCosts) {
   EXPECT_EQ(MxuUs({.m = 0, .n = 128, .k = 128}, chip), 0);
 }
 
-// If the chip file has twice the rate, the time is half as long.
+// If the chip has twice the rate, the time is half as long.
 TEST(Systolic, TimeIsInverseToTheRate) {
   machine::Chip chip = ChipOf("v5e");
   const MatrixProduct product{.m = 100, .n = 300, .k = 500};

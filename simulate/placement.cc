@@ -23,7 +23,7 @@ struct Request {
   std::vector<Segment> dimensions;
 };
 
-// Returns the number of dimensions if no dimension has this letter.
+// The dimension with this letter, or the number of dimensions if there is none.
 int DimensionOf(char letter, const Slice& slice) {
   int dimension = 0;
   while (dimension < std::ssize(slice.grid) && slice.LetterOf(dimension) != letter) ++dimension;
@@ -187,7 +187,8 @@ absl::StatusOr<std::vector<Placement>> ParsePlacements(absl::string_view assign,
   if (!placements.empty()) return placements;
   return absl::InvalidArgumentError(absl::StrCat(
       "found no placement of mesh ", mesh.ToString(), " on ", slice.name, assign.empty() ? "" : " with assignment ",
-      assign, ", expected axes whose sizes are products of factors of the dimensions"));
+      assign, ", expected axes whose sizes are products of factors of ", assign.empty() ? "the" : "their",
+      " dimensions"));
 }
 
 }  // namespace xlad::simulate

@@ -44,9 +44,9 @@ inline constexpr size_t kMaxPlacements = 128;
 
 // The placements that fit `assign`: "tp=z,dp=xy", or with sizes as ToString prints them. The axes in `assign` are
 // placed in its order, innermost first, and only on the given dimensions. Other axes may be on any dimensions. Without
-// `assign`, all placements are candidates. Returns at most kMaxPlacements of them, beginning with those in which axes
-// occupy complete dimensions. InvalidArgument if the mesh does not have as many devices as the slice has chips, the
-// text is malformed, or there is no such placement.
+// `assign`, all placements are candidates. Returns at most kMaxPlacements of them, beginning with those that give the
+// innermost axes the largest parts of the first dimensions. InvalidArgument if the mesh does not have as many devices
+// as the slice has chips, the text is malformed, or there is no such placement.
 absl::StatusOr<std::vector<Placement>> ParsePlacements(absl::string_view assign, const sharding::Mesh& mesh,
                                                        const Slice& slice);
 

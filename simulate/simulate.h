@@ -1,5 +1,5 @@
 // Predicts the cost of a step of a program on a slice of chips. The program is partitioned and compiled as for a real
-// run, and then timed by a model.
+// run, without checks and passes that only matter to programs that run, and then timed by a model.
 //
 //   program -> PrepareProgram: propagate, partition, passes, buffers (once for each mesh)
 //           -> Predict: placement on the torus, times of collectives and kernels (once for each slice)

@@ -50,7 +50,7 @@ ENTRY main {
                          mesh, m, k, Sharding(R"({\"dp\"}, {})"), k, n, Sharding(R"({}, {\"tp\"})"), m, n);
 }
 
-// `layers` times: x = x w1 w2 + x, with Megatron's sharding: one all-reduce over tp in each layer.
+// `layers` times: x = x + tanh(x a) b, with Megatron's sharding: one all-reduce over tp in each layer.
 std::string Layers(const char* mesh, int64_t layers, int64_t batch, int64_t width) {
   const std::string text = absl::StrReplaceAll(
       hlo::TestText("simulate/testdata/layers.hlo"),
@@ -77,7 +77,7 @@ TEST(Simulate, DoubleRatesHalveAStepThatComputes) {
 }
 
 TEST(Simulate, StepsThatReadMemoryFollowItsRate) {
-  // A product of one row and a matrix reads as many bytes as the matrix has.
+  // A product of eight rows and a matrix reads little more than the bytes of the matrix.
   const PreparedProgram program = PrepareText(Product(R"("dp"=1, "tp"=4)", 8, 16384, 65536));
   Slice slice = SliceOf("v5e-2x2");
   const Prediction before = PredictOn(program, slice);
@@ -112,7 +112,8 @@ TEST(Simulate, LoopsTakeTheirTrips) {
   EXPECT_TRUE(four.step.warnings.empty());
 }
 
-// The step is the sum of the time on the cores and the time in which they wait. No unit is busy longer than the step.
+// No unit is busy longer than the step, the cores do not wait longer than the links are busy, and the timeline is not
+// longer than the step.
 TEST(Simulate, TimesAddUp) {
   for (const char* const topology : {"v5e-2x4", "v4-2x2x2", "v6e-8x1"}) {
     const PreparedProgram program = PrepareText(Layers(R"("dp"=2, "tp"=4)", 10, 512, 512));

@@ -68,7 +68,7 @@ absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips) {
   Slice slice{"", chip, {}};
   int64_t left = chips;
   for (int dimensions = chip.ici_dimensions; dimensions > 0; --dimensions) {
-    // The largest divisor that leaves the other dimensions at least as long.
+    // The largest divisor that is at most the geometric mean of this and the other dimensions.
     int64_t size = 1;
     for (int64_t divisor = 1; std::pow(divisor, dimensions) <= static_cast<double>(left); ++divisor) {
       if (left % divisor == 0) size = divisor;

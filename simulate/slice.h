@@ -31,9 +31,9 @@ struct Slice {
   bool Wraps(int dimension) const { return !IsDcn(dimension) && chip.Wraps(grid[dimension]); }
   // The letter of a dimension: x, y, z, or s for the slices.
   char LetterOf(int dimension) const { return IsDcn(dimension) ? 's' : static_cast<char>('x' + dimension); }
-  // The rate at which a chip sends along a dimension in one direction.
+  // The rate at which a chip sends along a dimension in one direction, in bytes per second.
   double RateOf(int dimension) const { return IsDcn(dimension) ? chip.dcn_bytes_per_s : chip.ici_bytes_per_s; }
-  // All links between the chips of one slice.
+  // The links between the chips of one slice, of which those in broken_links are broken.
   collectives::Network Network() const;
 };
 
@@ -43,12 +43,12 @@ struct Slice {
 // there are more than kMaxChips chips. NotFound for an unknown chip.
 absl::StatusOr<Slice> ParseSlice(absl::string_view topology, const std::optional<machine::Chip>& chip);
 
-// A slice of `chips` chips whose dimensions are as equal as possible, the longest one last: 8 chips of v5e are v5e-2x4.
+// A slice of `chips` chips whose dimensions are about equal, the longest one last: 8 chips of v5e are v5e-2x4.
 // InvalidArgument if `chips` is not between 1 and kMaxChips.
 absl::StatusOr<Slice> SliceOfChips(const machine::Chip& chip, int64_t chips);
 
 // Adds the link "A-B" between the chips A and B to the broken ones. A link of a later slice stands for the same link of
-// the first slice. InvalidArgument if the chips are not neighbors.
+// the first slice. InvalidArgument if the text has another form, or if the chips are not neighbors.
 absl::Status BreakLink(absl::string_view link, Slice* slice);
 
 }  // namespace xlad::simulate

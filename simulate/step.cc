@@ -26,7 +26,7 @@ bool HasOneUser(const Instruction& instruction) {
 }
 
 // The product that is fused into `user` (output fusion), which takes its result from registers before it is written.
-// Null if there is none. The product has no other user, and `user` has a result with the same number of elements.
+// Null if there is none. The product has no other user, and as many elements as the largest result of `user`.
 const Instruction* AbsorbedBy(const Instruction& user) {
   if (user.opcode() != Opcode::kFusion && !hlo::IsElementwise(user.opcode())) return nullptr;
   int64_t elements = 0;

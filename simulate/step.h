@@ -1,11 +1,12 @@
 // The time of one step of a compiled program on one chip of a slice, instruction by instruction.
 //
 // Kernels run one after the other on the cores of the chip. Inside a kernel, DMA overlaps with computation, so a kernel
-// takes the longest of its matrix, vector and memory times. Values that fit stay in VMEM (residency.h). The next kernel
-// is the first one in program order whose operands are ready. A collective starts as soon as its operands are ready and
-// no other collective uses its dimensions of the torus, and overlaps with all kernels that do not use its result. A
-// loop takes the time of one iteration times its trip count, but iterations that consist only of kernels overlap as far
-// as units and carried values allow (pipelining.h). A conditional takes the time of its longest branch.
+// takes the longest of its matrix, vector and memory times, plus kKernelStartUs. Values that fit stay in VMEM
+// (residency.h). The next kernel is the first one in program order whose operands are ready. A collective starts as
+// soon as its operands are ready and no other collective uses its dimensions of the torus, and overlaps with all
+// kernels that do not use its result. A loop takes the time of one iteration times its trip count, but iterations that
+// consist only of kernels overlap as far as units and carried values allow (pipelining.h). A conditional takes the time
+// of its longest branch, and the other branches count only in instruction_us.
 #pragma once
 
 #include <string>
@@ -50,7 +51,8 @@ struct StepTime {
   std::vector<TimelineEvent> timeline;
   std::vector<std::string> warnings;  // Loops whose trip counts are assumed.
   // The time of one execution of each kernel on the cores and of each collective on the links. It has no entries for
-  // loops and branches, nor for products whose result is passed to their user in registers.
+  // loops and branches, for instructions that take no time, and for products whose result is passed to their user in
+  // registers.
   InstructionTimes instruction_us;
 };
 

@@ -22,9 +22,9 @@ struct MatrixProduct {
 };
 
 // The product of a dot, ragged-dot or convolution. A convolution contracts window positions and input features
-// (implicit im2col); groups are batches. Types of at most 16 bits take 1 pass. f32 takes 1, 3 or 6 passes of bf16 for
-// operand_precision default, high and highest. f64 counts as f32 at highest precision. Complex types take 4 times the
-// passes of their parts.
+// (implicit im2col); groups are batches. Types of at most 16 bits take 1 pass. Types of 32 bits take 1, 3 or 6 passes
+// of bf16 for operand_precision default, high and highest. Types of 64 bits count as f32 at highest precision. Complex
+// types take 4 times the passes of their parts.
 MatrixProduct ProductOf(const hlo::Instruction& instruction);
 inline bool IsProduct(const hlo::Instruction& instruction) {
   return instruction.opcode() == hlo::Opcode::kDot || instruction.opcode() == hlo::Opcode::kConvolution ||

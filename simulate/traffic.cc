@@ -79,7 +79,8 @@ absl::Status Collect(const hlo::Computation& computation, double trips, int64_t 
   return absl::OkStatus();
 }
 
-// An estimate of the time of a permutation, from the mean distance of its pairs.
+// An estimate of the time of a permutation, from the mean distance of its pairs, and from the bytes of one pair over
+// DCN if any pair is in different slices.
 double PermuteBoundUs(const ProgramCollective& collective, const Placement& placement, const sharding::Mesh& mesh,
                       const Slice& slice) {
   double hops = 0, across = 0;

@@ -21,7 +21,7 @@ struct ProgramCollective {
   std::vector<std::pair<int64_t, int64_t>> pairs;  // The pairs of a permutation.
 };
 
-// The collectives of the entry computation and of the computations that it calls, in program order. Unimplemented for a
+// The collectives of the entry computation and of its loops and branches, in program order. Unimplemented for a
 // collective that the simulation does not support, InvalidArgument for a permutation of devices that do not exist. Also
 // returns the errors of compiler::DeviceGroups.
 absl::StatusOr<std::vector<ProgramCollective>> CollectivesOf(const hlo::Module& module, int64_t devices);
