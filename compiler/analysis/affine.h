@@ -43,8 +43,8 @@ std::optional<std::vector<Affine>> IndicesAt(const Affine& position, const Dims&
 Affine PositionOf(const std::vector<Affine>& indices, const Dims& sizes, size_t loops);
 
 // The position in operand `k` of `user` that the element at position `at` of `user` depends on. Nullopt if that
-// position is not affine, if the operand or the result is not an array, or if `user` is none of these: elementwise,
-// broadcast, reshape, transpose, slice, reverse. In an elementwise `user` or a broadcast, an operand with one element
+// position is not affine, if the operand or the result is not an array, or if `user` is not an elementwise instruction,
+// broadcast, reshape, transpose, slice or reverse. In an elementwise `user` or a broadcast, an operand with one element
 // has position 0.
 std::optional<Affine> OperandPosition(const Instruction& user, int64_t k, const Affine& at, const Dims& loops);
 

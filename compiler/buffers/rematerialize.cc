@@ -72,7 +72,7 @@ class Round {
 
   // The cheapest program that fits, or null.
   SmallerProgram* fitting() { return fits_.has_value() ? &*fits_ : nullptr; }
-  // Of the programs that do not fit, the one that needs the fewest bytes. Null if there is none.
+  // The program that needs the fewest bytes, among those that do not fit. Null if there is none.
   SmallerProgram* least() { return least_.has_value() ? &*least_ : nullptr; }
   // Whether a plan had too many operations.
   bool reached_growth() const { return reached_growth_; }
