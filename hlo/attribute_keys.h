@@ -29,7 +29,7 @@ inline constexpr char kOutShardingsKey[] = "xla.sdy.out_shardings";
 // The number of the group of a kShardingGroupCall, and the direction (0 to 3) of a kPropagationBarrierCall.
 inline constexpr char kShardingGroupIdKey[] = "xla.sdy.sharding_group_id";
 inline constexpr char kAllowedDirectionKey[] = "xla.sdy.allowed_direction";
-// The (source, target) pairs of devices of a send or recv: {{0,1},{1,0}}.
+// The (source, target) pairs of a send or recv, as ids of partitions or replicas: {{0,1},{1,0}}.
 inline constexpr char kSendRecvPairsKey[] = "_xla_send_recv_source_target_pairs";
 
 // --- Targets of custom calls that annotate shardings. ---

@@ -10,7 +10,8 @@
 namespace xlad::hlo {
 
 // A literal must not change once it is shared. `elided` marks a constant whose values are missing from the dump
-// ("{...}"). It prints as "{...}" again and evaluates as zeros. If such a constant is large, `array` has no bytes.
+// ("{...}"). It prints as "{...}" again and evaluates as zeros. `array` has no bytes if the
+// elided constants of a module together take more than 256 MiB.
 struct Literal {
   tensor::Array array;               // Used if `is_tuple` is false.
   std::vector<Literal> tuple;

@@ -151,7 +151,8 @@ class Computation {
   void set_root(Instruction* root) { root_ = root; }
 
   // Appends `instruction` with `operands`, and changes its name if it is empty or already used in the module. A
-  // parameter is entered in parameters() unless its number is negative or taken, which the verifier reports.
+  // parameter is entered in parameters() unless its number is negative, taken or far above the number of parameters;
+  // the verifier reports such numbers.
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands = {});
   // Removes an instruction that has no users and is neither the root nor a parameter.
   void Remove(Instruction* instruction);
@@ -204,7 +205,8 @@ struct BufferDonor {
   friend bool operator==(const BufferDonor&, const BufferDonor&) = default;
 };
 
-// The stack-frame tables of newer dumps. Ids count from 1, as in the text.
+// The stack-frame tables of newer dumps. Ids count from 1, as in the text. parent_frame_id is 0 for a frame without a
+// parent; the text has this number plus one.
 struct StackFrames {
   struct Location {
     int64_t file_name_id = 0, function_name_id = 0, line = 0, end_line = 0, column = 0, end_column = 0;

@@ -18,10 +18,12 @@ enum class Opcode {
 // Flags of a row in opcode.def.
 enum OpcodeFlags : int {
   kNone = 0,
-  kElementwise = 1,  // Result element i depends only on element i of each operand, and on scalar operands (clamp).
-  kCollective = 2,   // Moves data between devices.
+  // Result element i depends only on element i of each operand, and on scalar operands (clamp, select). Exception:
+  // bitcast-convert may split elements or join them.
+  kElementwise = 1,
+  kCollective = 2,   // A collective or its -start. Send, recv and -done do not have the flag.
   kSideEffect = 4,   // Must run even if its result is unused.
-  kCalls = 8,        // Has called computations.
+  kCalls = 8,        // May have called computations.
 };
 
 // A set of kinds of element types.

@@ -31,7 +31,7 @@ class Shape {
   Shape(ElementType type, Dims dims) : kind_(Kind::kArray), array_{type, std::move(dims)} {}
   explicit Shape(tensor::Shape array) : kind_(Kind::kArray), array_(std::move(array)) {}
   static Shape Tuple(std::vector<Shape> elements);
-  static Shape Marker(Kind kind);  // `kind` is kToken or kOpaque.
+  static Shape Marker(Kind kind);  // `kind` is kToken, kOpaque or kBuffer, whose shape the caller adds to tuple().
 
   Kind kind() const { return kind_; }
   bool is_array() const { return kind_ == Kind::kArray; }

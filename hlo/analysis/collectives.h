@@ -1,4 +1,4 @@
-// Whether a computation communicates.
+// Whether a computation contains a collective (IsCollective). Send and recv are not collectives.
 #pragma once
 
 #include "hlo/module.h"

@@ -1,7 +1,7 @@
 // Queries about constants: whether the value of a constant is known, and which constant an instruction repeats.
 //
 // A dump may leave out the values of large constants ("{...}"). Such a constant is called elided. Its value is unknown,
-// so every function below treats it as an instruction that is not constant.
+// so the functions that return a value treat it as an instruction that is not constant.
 #pragma once
 
 #include <cstdint>

@@ -185,7 +185,8 @@ Instruction* Builder::Call(Computation* callee, absl::Span<Instruction* const> a
 
 namespace {
 
-// A channel id and use_global_device_ids make the ids in `groups` global device ids.
+// A channel id and use_global_device_ids make the ids in `groups` global device ids. All-to-all has no
+// use_global_device_ids: its ids are partitions, which equal the global device ids if there is one replica.
 std::unique_ptr<Instruction> MakeCollective(Opcode opcode, ReplicaGroups groups, int64_t channel_id) {
   auto instruction = Make(opcode);
   instruction->mutable_attributes().replica_groups = std::move(groups);

@@ -34,7 +34,7 @@ class Builder {
   Instruction* Parameter(int64_t number, Shape shape, absl::string_view name = "");
   Instruction* Constant(tensor::Array value);
   Instruction* Scalar(ElementType type, double value);        // Converts the value to the type.
-  Instruction* Zero(const Shape& shape);                      // A broadcast of the scalar 0.
+  Instruction* Zero(const Shape& shape);                      // All elements are 0.
   Instruction* Full(const Shape& shape, Instruction* scalar);
   Instruction* Iota(Shape shape, int64_t dimension);
   Instruction* Unary(Opcode opcode, Instruction* x);

@@ -1,8 +1,8 @@
 // Functions of two operands on carrier types (hlo/eval/numeric.h). They implement the instructions of the same names,
 // and reducers that consist of one such instruction.
 //
-// Each is a struct with Apply(x, y) for the carriers that HLO defines it for. Integers wrap. hlo/eval/evaluate.h lists
-// the results for division by zero, signed zeros and NaN.
+// Each instruction is a struct with Apply(x, y) for the carriers that HLO defines it for. Integers wrap.
+// hlo/eval/evaluate.h lists the results for division by zero, signed zeros and NaN.
 #pragma once
 
 #include <algorithm>
@@ -127,7 +127,8 @@ bool ComplexLess(T x, T y) {
   return x.real() < y.real() || (x.real() == y.real() && x.imag() < y.imag());
 }
 
-// NaN if an operand is NaN; +0 is larger than -0. Complex numbers are compared by real part, then imaginary part.
+// Maximum and Minimum of floats are NaN if an operand is NaN, and +0 is larger than -0. Complex numbers are compared by
+// their real parts, then by their imaginary parts.
 struct Maximum {
   template <IntCarrier T>
   static T Apply(T x, T y) {

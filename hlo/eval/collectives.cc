@@ -174,7 +174,11 @@ absl::StatusOr<Results> CollectiveBroadcast(const Group& group, const DeviceGrid
     int64_t root = 0;
     if (dynamic) {
       const Value& roots = OperandOf(group, 0, count);
-      root = k < roots.elements() ? IntAt(roots, k) : -1;
+      if (k >= roots.elements()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found ", roots.elements(), " roots for ", count, " operands, expected one root per operand"));
+      }
+      root = IntAt(roots, k);
     }
     if (root < 0 || root >= std::ssize(group)) {
       return absl::InvalidArgumentError(
@@ -240,8 +244,8 @@ constexpr CollectiveRow kCollectivesRows[] = {
     {Opcode::kCollectiveBroadcast, CollectiveBroadcast},
 };
 
-// The results of one device as a value of the instruction's shape. A -start instruction returns (operands, results,
-// contexts...), and the matching -done instruction selects the results.
+// The results of one device as a value of the instruction's shape. all-gather-start and collective-permute-start return
+// (operands, results, contexts...), and the matching -done instructions select the results.
 Value PackCollectiveResults(const Participant& arrival, std::vector<Value> results) {
   const Shape& shape = arrival.instruction->shape();
   const Opcode opcode = arrival.instruction->opcode();

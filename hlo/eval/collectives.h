@@ -16,7 +16,8 @@ struct Participant {
   Caller* caller = nullptr;
 };
 
-// The result of each device of `group`, in the group's order. Reductions combine in that order.
+// The result of each device of `group`, in the group's order. Reductions combine in that order. Errors: InvalidArgument
+// if the operands do not fit the group, Unimplemented if the collective is not evaluated, and errors of the reducer.
 absl::StatusOr<std::vector<Value>> RunCollective(const std::vector<Participant>& group, const DeviceGrid& grid);
 
 // The result of a collective-broadcast on a device that is not in any of its groups: zeros.

@@ -74,7 +74,8 @@ absl::StatusOr<Case> ReadCase(absl::string_view line) {
     const bool in_range = c.replicas >= 1 && c.partitions >= 1 && c.replicas <= kMaxProcesses;
     if (!in_range || c.partitions > kMaxProcesses / c.replicas) {
       return absl::InvalidArgumentError(absl::StrCat(c.name, ": found ", c.replicas, " replicas and ", c.partitions,
-                                                     " partitions, expected 1 to ", kMaxProcesses, " processes"));
+                                                     " partitions, expected 1 or more each, and at most ",
+                                                     kMaxProcesses, " processes"));
     }
     if (c.tolerances.size() != c.results.size()) {
       return absl::InvalidArgumentError(

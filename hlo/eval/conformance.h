@@ -31,7 +31,7 @@ struct Tolerance {
   uint64_t max_ulp = 0;
   double absolute = 0, relative = 0;
   bool signed_zero = false;      // Zeros must have the same sign.
-  bool flush_denormals = false;  // A denormal counts as a zero of the same sign.
+  bool flush_denormals = false;  // A denormal of at least 16 bits counts as a zero of the same sign.
 };
 
 // The elements outside the tolerance. The real and imaginary parts of complex numbers are compared separately.
@@ -61,8 +61,9 @@ struct ConformanceResult {
   std::string message;  // Why the case failed, or "expected: REASON" if the case failed as expected.
 };
 
-// Runs the cases of a directory. A failed case is not an error; it is reported in the results. An error is
-// returned only if a file cannot be read.
+// Runs the cases of a directory. A failed case is not an error, even if a file of the case cannot be read; it is
+// reported in the results. An error is returned only if manifest.jsonl or the list of expected failures cannot be read,
+// or if a line of the manifest is malformed.
 absl::StatusOr<std::vector<ConformanceResult>> RunConformance(FileSystem& files, const std::string& directory,
                                                               const ConformanceOptions& options = {});
 

@@ -1,4 +1,5 @@
-// Instructions that the interpreter runs itself: calls, loops, branches, ids, async pairs, and waiting at collectives.
+// Instructions that the interpreter runs itself: calls, loops, branches, ids, async pairs, send, recv, and waiting at
+// collectives.
 #include "hlo/eval/interpreter.h"
 #include "hlo/eval/strided.h"
 #include "hlo/infer/infer.h"
@@ -10,7 +11,7 @@ Value ScalarU32(int64_t value) {
   return Value(Array::FromValues(ElementType::kU32, {}, std::vector<uint32_t>(1, value)));
 }
 
-// The result of async-start: its operands, the result of the callee, and contexts, which are zeros.
+// The result of async-start or async-update: the operands, the result of the callee, and contexts, which are zeros.
 Value AsyncResult(const Shape& shape, std::vector<Value> operands, Value result) {
   std::vector<Value> elements = {Value::Tuple(std::move(operands)), std::move(result)};
   for (size_t i = 2; i < shape.tuple().size(); ++i) elements.push_back(Value::Zeros(shape.tuple()[i]));
@@ -93,7 +94,7 @@ absl::Status Interpreter::RunControl(Frame& frame, const ComputationPlan::Entry&
   if (calls_ > 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("found ", ToString(instruction.opcode()),
-                     " in a computation that is applied to elements, expected no collectives there"));
+                     " in a computation that is applied to elements, expected no communication there"));
   }
   XLAD_RETURN_IF_ERROR(state_->meter.CheckLimit(instruction.shape().bytes()));
   waiting_at_ = &instruction;

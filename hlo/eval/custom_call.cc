@@ -36,8 +36,9 @@ absl::StatusOr<Value> EvalCustomCall(const Operation& operation) {
       if (tuple.HasShape(operation.shape())) return tuple;
     }
     return absl::UnimplementedError(
-        absl::StrCat("custom-call ", target, " changes the shape to ", operation.shape().ToString(false),
-                     "; manual regions are evaluated after partitioning, with one program per device"));
+        absl::StrCat("custom-call ", target, " with result ", operation.shape().ToString(false),
+                     " is not evaluated because it changes the shape; to evaluate a manual region, partition the ",
+                     "program and run one program per device"));
   }
   return absl::UnimplementedError(absl::StrCat("found custom-call target \"", target, "\", expected one of ",
                                                absl::StrJoin(kIdentities, ", "), ", ", kShardingGroupCall, ", ",

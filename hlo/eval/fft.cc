@@ -70,7 +70,7 @@ std::vector<Number> CutLast(const std::vector<Number>& data, int64_t size, int64
   return out;
 }
 
-// Extends each line of `size` elements to the spectrum of a real signal of length `full`, by x[N - k] = conj(x[k]).
+// Extends each line of `size` elements to the spectrum of a real signal of length N = `full`, by x[N - k] = conj(x[k]).
 std::vector<Number> MirrorLast(const std::vector<Number>& data, int64_t size, int64_t full) {
   std::vector<Number> out;
   for (int64_t first = 0; first < std::ssize(data); first += size) {
@@ -79,7 +79,7 @@ std::vector<Number> MirrorLast(const std::vector<Number>& data, int64_t size, in
       const Number value = data[first + (mirrored ? full - k : k)];
       out.push_back(mirrored ? std::conj(value) : value);
     }
-    // The spectrum of a real signal is real here; imaginary parts are ignored.
+    // At k = 0 and k = N / 2 the spectrum of a real signal is real; imaginary parts are ignored.
     out[out.size() - full].imag(0);
     if (full % 2 == 0) out[out.size() - full / 2].imag(0);
   }

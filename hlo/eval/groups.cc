@@ -60,8 +60,8 @@ std::vector<int64_t> DevicesOf(Ids ids, const DeviceGrid& grid, int64_t id, int6
 
 absl::Status CheckId(int64_t id, int64_t count, absl::string_view what) {
   if (id >= 0 && id < count) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("found id ", id, " in ", what, ", expected ids below ", count,
-                                                 ", the number of replicas, partitions or devices"));
+  return absl::InvalidArgumentError(absl::StrCat("found id ", id, " in ", what, ", expected ids from 0 to ", count - 1,
+                                                 ", one per replica, partition or device"));
 }
 
 }  // namespace

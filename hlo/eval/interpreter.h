@@ -1,5 +1,5 @@
-// The interpreter of one device. Its call stack is a data structure, so that it can stop at a collective and
-// continue later.
+// The interpreter of one device. Its call stack is a data structure, so that it can stop at a collective or recv-done
+// and continue later.
 #pragma once
 
 #include <deque>
@@ -53,7 +53,7 @@ class Interpreter final : public Caller {
 
   // Starts the computation `entry`; Run executes it.
   absl::Status Start(const Computation& entry, std::vector<Value> arguments);
-  // Runs until the device is done or waits at a collective.
+  // Runs until the device is done or waits at a collective or recv-done.
   absl::Status Run();
   bool done() const { return frames_.empty(); }
   Value TakeResult() { return std::move(result_); }
@@ -89,7 +89,7 @@ class Interpreter final : public Caller {
   // Pops the top frame, which is complete, and delivers its result to the frame below.
   absl::Status Return();
   absl::Status Deliver(Frame& frame, Role role, Value result);
-  // Writes the slot of the frame's current entry and advances to the next entry.
+  // Writes the slot of the frame's current entry, if its result is read, and advances to the next entry.
   void Store(Frame& frame, Value value);
 
   EvaluationState* state_;

@@ -72,7 +72,8 @@ bool AllFinite(const T* values, int64_t count) {
                      [](T x) { return std::isfinite(std::real(x)) && std::isfinite(std::imag(x)); });
 }
 
-// Eigenvalues in ascending order, and the eigenvectors as columns (mode 'V').
+// Eigenvalues in ascending order and, whatever the mode, the eigenvectors as columns. If an element is not finite, the
+// results are NaN and info is 1.
 template <typename T>
 absl::Status Syevd(const LapackProblem& p) {
   const int64_t n = p.in_dims[0][0];
@@ -165,7 +166,8 @@ void OneSidedJacobi(const MatrixRef<T>& a, const MatrixRef<T>& v) {
   }
 }
 
-// Singular values in descending order; U and V^H, with all columns (mode 'A') or one per singular value (mode 'S').
+// Singular values in descending order; U and V^H, with all columns (mode 'A') or one per singular value (mode 'S'), or
+// neither (mode 'N'). If an element is not finite, the results are NaN and info is 1.
 template <typename T>
 absl::Status Gesdd(const LapackProblem& p) {
   const int64_t m = p.in_dims[0][0], n = p.in_dims[0][1], k = std::min(m, n);

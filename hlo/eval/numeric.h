@@ -1,8 +1,8 @@
 // The C++ types in which the evaluator computes ("carriers"), and conversions from and to the element types.
 //
 // There are 13 carriers: Bool, (u)int8_t to (u)int64_t, float, double, and complex numbers of these two. Elements of
-// f16, bf16, f8* and f4 are computed in float, and the results are rounded to nearest even. Elements of s1, s2 and s4
-// are computed in int8_t and those of u1, u2 and u4 in uint8_t, and the results are wrapped.
+// f16, bf16, f8* and f4 are computed in float, and the results are rounded as in tensor/small_float.h. Elements of s1,
+// s2 and s4 are computed in int8_t and those of u1, u2 and u4 in uint8_t, and the results are wrapped.
 #pragma once
 
 #include <bit>

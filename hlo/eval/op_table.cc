@@ -1,4 +1,4 @@
-// Maps each opcode to its evaluation function, and gives the reason if an opcode has none.
+// Maps each opcode to its evaluation function, or to the reason why it is not evaluated.
 #include "base/containers.h"
 #include "hlo/eval/evaluate.h"
 #include "hlo/eval/operation.h"

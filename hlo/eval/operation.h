@@ -41,7 +41,7 @@ EvalFunction FindEvalFunction(Opcode opcode);
 // Returns an Unimplemented error: "atan2 is not defined for s32".
 absl::Status NotDefined(const Operation& operation, ElementType type);
 
-// The rows of the families of opcodes, one file each. To add an opcode, add a row to its family.
+// The rows of the families of opcodes. To add an opcode, add a row to its family.
 struct EvalRow {
   Opcode opcode;
   EvalFunction function;

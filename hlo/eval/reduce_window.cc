@@ -26,8 +26,8 @@ Run RunOf(const WindowDimension& window, int64_t size, int64_t positions, int64_
 }
 
 // reduce-window with a reducer that has a typed loop. The outer loop is over the elements of the window, and the inner
-// one over positions, a line of the last dimension at a time. Each result thus combines the elements of its window in
-// row-major order.
+// one over positions: a line of the last dimension at a time if that dimension has no base dilation and no reversal,
+// otherwise one position at a time. Each result thus combines the elements of its window in row-major order.
 Value WindowFast(const Operation& operation, const FastReducer& reducer) {
   const Value operand = ConvertTo(operation.operand(0), reducer.type);
   const Value init = ConvertTo(operation.operand(1), reducer.type);

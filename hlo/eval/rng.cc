@@ -1,8 +1,8 @@
 // rng-bit-generator: Threefry 2x32 and Philox 4x32 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 // 1, 2, 3", SC 2011). Counters are assigned to elements as in XLA, so that the bits equal those of XLA.
 //
-// The state is a key (64 bits) and a counter (64 or 128 bits). Each element is a function of the key and of its index
-// in the array.
+// The state is a key (64 bits) and a counter (64 or 128 bits). Each element is a function of the key, the counter
+// and its index in the array.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -54,8 +54,8 @@ struct Bits {
   std::vector<uint64_t> state;
 };
 
-// Each counter gives two 32-bit numbers, for two neighboring elements along the first dimension of even size. If all
-// sizes are odd, they are neighbors along the longest dimension, padded by one element.
+// Each counter determines two 32-bit numbers, for two neighboring elements along the first dimension of even size. If
+// all sizes are odd, they are neighbors along the longest dimension, padded by one element.
 Bits Threefry32(const std::vector<uint64_t>& state, const Dims& dims) {
   Bits bits{{}, state};
   int64_t split = 0;
@@ -88,8 +88,8 @@ Bits Threefry64(const std::vector<uint64_t>& state, const Dims& dims) {
   return bits;
 }
 
-// Each counter gives four 32-bit or two 64-bit numbers, for consecutive elements. If the state contains only the low
-// word of the counter, the key is used as its high word.
+// Each counter determines four 32-bit or two 64-bit numbers, for consecutive elements. If the state contains only the
+// low word of the counter, the key is used as its high word.
 Bits Philox32Or64(const std::vector<uint64_t>& state, const Dims& dims, int64_t width) {
   Bits bits{{}, state};
   const size_t elements = tensor::Product(dims);
@@ -119,7 +119,7 @@ absl::StatusOr<Value> EvalRngBitGenerator(const Operation& operation) {
   if (state.size() < 2 || state.size() > 3 || tensor::BitWidth(shape.type) < 8 || tensor::IsComplex(shape.type)) {
     return absl::UnimplementedError(
         absl::StrCat("rng-bit-generator of ", shape.ToString(), " from ", operand.shape().ToString(),
-                     " is not evaluated, expected 8 to 64 bits from a state of 2 or 3 u64"));
+                     " is not evaluated, expected a real type of 8 to 64 bits and a state of 128 to 192 bits"));
   }
   Bits bits;
   if (algorithm == "rng_three_fry") {

@@ -130,7 +130,9 @@ absl::StatusOr<Value> EvalBitcast(const Operation& operation) {
   const Value& operand = operation.operand(0);
   if (operand.is_tuple() || !operation.shape().is_array()) return operand;
   if (operation.result().bytes() != operand.shape().bytes()) {
-    return absl::UnimplementedError("bitcast between types of different widths is not evaluated; use bitcast-convert");
+    return absl::UnimplementedError(
+        absl::StrCat("bitcast of ", operand.shape().ToString(), " to ", operation.result().ToString(),
+                     " is not evaluated because their sizes in bytes differ; use bitcast-convert to change the width"));
   }
   const Value memory = TransposeValue(operand, MajorToMinor(operation.instruction.operand(0)->shape()));
   const Dims order = MajorToMinor(operation.shape());

@@ -10,8 +10,8 @@ template <typename T>
 struct Triangle {
   const T* a;
   int64_t n;
-  bool transposed;     // op(A) is transposed.
-  bool conjugated;     // op(A) is conjugated.
+  bool transposed;     // op transposes A.
+  bool conjugated;     // op conjugates A.
   bool unit_diagonal;  // All diagonal elements are 1; they are not read.
   bool lower;          // A (before op) is lower triangular.
 

@@ -78,7 +78,7 @@ class DotPrinter {
     }
   }
 
-  // Called last, because a node belongs to the cluster that mentions it first.
+  // The edges of calls are printed last, because a node belongs to the cluster that mentions it first.
   void AddCalls(const Instruction& caller) {
     for (const Computation* const called : caller.called()) {
       const auto found = clusters_.find(called);

@@ -28,7 +28,7 @@ absl::Span<const OpcodeClass> OpcodeClasses();
 // The maximum numbers of instructions that are drawn, of one computation and of the whole module.
 inline constexpr size_t kMaxDrawnPerComputation = 400;
 inline constexpr size_t kMaxDrawn = 4000;
-inline constexpr size_t kMaxShapeLength = 60, kMaxShardingLength = 80;
+inline constexpr size_t kMaxShapeLength = 60, kMaxShardingLength = 80;  // In characters.
 
 // The instructions of a computation to draw, in program order: all if there are at most `limit`, otherwise those
 // nearest to the root.

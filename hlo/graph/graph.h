@@ -8,8 +8,8 @@
 
 namespace xlad::hlo {
 
-// Graphviz dot. Each computation is a cluster inside the cluster of its first caller. The label of an edge is its
-// shape.
+// Graphviz dot. Each computation is a cluster inside the cluster of its first caller. The label of an edge is
+// the operand's shape.
 std::string PrintDot(const Module& module);
 
 // One self-contained HTML page, which is also well-formed XML. Each computation can be folded; at first only the entry

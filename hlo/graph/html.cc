@@ -30,7 +30,8 @@ struct BoxPlace {
   int layer = 0, x = 0, y = 0;
 };
 
-// Assigns boxes to rows. Operands are above their users; parameters and constants are directly above their first user.
+// Assigns boxes to rows. Operands are above their users; instructions without operands are directly above their first
+// user.
 class Layout2D {
  public:
   explicit Layout2D(const std::vector<const Instruction*>& drawn) {

@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 namespace {
 
-// The size of the first group, or 0 if there are no groups.
+// The size of the first group, or 0 if there are no groups or if the size overflows.
 int64_t FirstGroupSize(const ReplicaGroups& groups) {
   if (groups.iota.has_value()) return groups.iota->dims.empty() ? 0 : groups.iota->dims.back();
   if (!groups.groups.empty()) return std::ssize(groups.groups[0]);
@@ -277,7 +277,7 @@ Inferred InferCollectiveBroadcast(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectOperandCount(i, 1));
   XLAD_RETURN_IF_ERROR(ExpectArrays(i));
   std::vector<Shape> shapes = PlainOperands(i);
-  // If has_dynamic_root, the last operand is the number of the sender.
+  // If has_dynamic_root=true, the last operand has the senders of the other operands, and it has no result.
   const Shape& given = i.shape();
   const size_t results = given.is_tuple() ? given.tuple().size() : 1;
   if (shapes.size() > 1 && results == shapes.size() - 1) shapes.pop_back();

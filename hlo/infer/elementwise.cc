@@ -1,5 +1,6 @@
 // Inference for elementwise opcodes: operands and result have the same sizes, and each opcode accepts some element
-// types.
+// types. Exceptions: bitcast-convert may add or remove a last dimension, and the bounds of clamp and the predicate of
+// select may be scalars.
 #include "absl/strings/str_cat.h"
 #include "hlo/infer/rules.h"
 

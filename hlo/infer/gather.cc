@@ -31,8 +31,9 @@ absl::Status CheckBatching(const IndexRules& r) {
   }
   XLAD_RETURN_IF_ERROR(ExpectDimensions("gather-batching-dims", r.indices_batching, r.indices->ndim()));
   if (Contains(r.indices_batching, r.index_vector_dim)) {
-    return Violation("gather-batching-dims", absl::StrCat("index_vector_dim ", r.index_vector_dim, " among them"),
-                     "batching dimensions of the indices without it");
+    return Violation("gather-batching-dims",
+                     absl::StrCat("index_vector_dim ", r.index_vector_dim, " in ", Brief(r.indices_batching)),
+                     "batching dimensions of the indices without index_vector_dim");
   }
   for (size_t b = 0; b < r.operand_batching.size(); ++b) {
     const int64_t of_operand = SizeOf(r.operand_dims, r.operand_batching[b]);
@@ -141,7 +142,7 @@ Inferred InferGather(const Instruction& i) {
 
 namespace {
 
-// Checks that `updates` has at most the sizes of a window in update_window_dims, and the sizes of the index batch in
+// Checks that `updates` has at most the operand's sizes in update_window_dims, and the batch sizes of the indices in
 // its other dimensions.
 absl::Status CheckUpdates(const ScatterDimensions& s, const IndexRules& rules, const Shape& updates) {
   const Dims window = WindowDimensions(rules);

@@ -70,9 +70,12 @@ Inferred InferFft(const Instruction& i) {
     int64_t& size = dims[x.ndim() - count + k];
     const int64_t length = a.fft_length[k];
     const bool last = k == count - 1;
+    if (length < 0) {
+      return Violation("fft-length", absl::StrCat("fft_length=", Brief(a.fft_length)), "lengths of 0 or more");
+    }
     const int64_t expected = inverse_real && last && length > 0 ? length / 2 + 1 : length;
     // The sizes of an operand without elements are not checked, because the result has no elements either.
-    if (length < 0 || (size != expected && !Contains(x.dims(), 0))) {
+    if (size != expected && !Contains(x.dims(), 0)) {
       return Violation("fft-length", absl::StrCat("size ", size, " for fft_length ", length),
                        absl::StrCat("size ", expected));
     }

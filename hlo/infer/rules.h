@@ -22,7 +22,7 @@ constexpr int64_t kMaxShapeParts = int64_t{1} << 16;
 // Returns InvalidArgument "found F, expected E [label]".
 absl::Status Violation(absl::string_view label, absl::string_view found, absl::string_view expected);
 
-// Short texts for messages: shapes without layouts, shortened if they are very long; numbers as "{2,3}".
+// Short texts for messages: shapes without layouts, at most 160 characters; numbers as "{2,3}", at most 16.
 std::string Brief(const Shape& shape);
 std::string Brief(absl::Span<const int64_t> numbers);
 std::string Setting(absl::string_view name, absl::string_view value);  // "kind=kLoop", "no kind"

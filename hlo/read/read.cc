@@ -19,8 +19,8 @@ absl::Status Refuse(absl::string_view found) {
       "jax.jit(f).lower(...).compiler_ir('hlo').as_serialized_hlo_module_proto() returns an HloModuleProto"));
 }
 
-// Text has no control characters. A proto has some near its beginning: 0x0A begins the first field, and a small length
-// or the tag of the next field follows.
+// Text has no control characters except tabs and line breaks. A proto has others near its beginning: after the first
+// field's tag 0x0A there is a small length, or the next field's tag.
 bool LooksLikeText(absl::string_view bytes) {
   constexpr size_t kEnough = size_t{1} << 16;  // The name of a module may be long, and has no control characters.
   for (const char c : bytes.substr(0, kEnough)) {

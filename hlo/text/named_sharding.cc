@@ -34,8 +34,8 @@ bool ParseAxis(Lexer& lexer, const Mesh& mesh, Axis* axis) {
   }
   const bool fits = axis->pre_size >= 1 && axis->size >= 1 && whole % axis->pre_size == 0 &&
                     (whole / axis->pre_size) % axis->size == 0;
-  return fits || lexer.Fail(at, absl::StrCat("found a part of axis '", axis->name,
-                                             "', expected one that divides its size ", whole));
+  return fits || lexer.Fail(at, absl::StrCat("found '", axis->name, "':(", axis->pre_size, ")", axis->size,
+                                             ", expected a part that divides the axis's size ", whole));
 }
 
 // Parses one dimension: {'a', 'b':(1)2, ?}.
@@ -118,7 +118,8 @@ bool ParseMeshAxes(Lexer& lexer, Mesh* mesh) {
     if (!lexer.String(&name) || !lexer.Expect('=') || !lexer.Integer(&size)) return false;
     constexpr int64_t kMaxDevices = int64_t{1} << 20;
     if (size < 1 || size > kMaxDevices / devices) {
-      return lexer.FailAt(at, "axes of size 1 or more, of at most 2^20 devices together");
+      return lexer.Fail(at, absl::StrCat("found axis '", name, "' of size ", size,
+                                         ", expected sizes of 1 or more, and at most 2^20 devices together"));
     }
     devices *= size;
   } while (lexer.Accept(','));

@@ -1,4 +1,4 @@
-// The third form of sharding={...}, which names the axes of a mesh. Example:
+// The form of sharding={...} that names the axes of a mesh. Example:
 //
 //   mesh['a'=2,'b'=4], [{'a'}, {'b':(1)2, ?}], replicated={'b':(2)2}
 //

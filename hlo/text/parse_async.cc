@@ -15,7 +15,7 @@ struct AsyncSuffix {
 constexpr AsyncSuffix kSuffixes[] = {
     {"-start", Opcode::kAsyncStart}, {"-update", Opcode::kAsyncUpdate}, {"-done", Opcode::kAsyncDone}};
 
-// Opcodes without operands, and the opcodes of asynchronous pairs, have no short spelling.
+// Parameters, constants and the async opcodes themselves have no short spelling.
 bool MayBeWrapped(Opcode opcode) {
   return opcode != Opcode::kParameter && opcode != Opcode::kConstant && opcode != Opcode::kAsyncStart &&
          opcode != Opcode::kAsyncUpdate && opcode != Opcode::kAsyncDone;

@@ -76,9 +76,13 @@ absl::Status CheckMetadata(const Metadata& metadata) {
   for (const auto& [name, value] : metadata.other) {
     Lexer lexer(value);
     absl::string_view whole;
-    if (!IsWord(name) || !lexer.Raw(&whole, /*spaces=*/true) || whole.size() != value.size()) {
+    if (!IsWord(name)) {
       return absl::InvalidArgumentError(absl::StrCat("found metadata \"", absl::CEscape(name),
-                                                     "\" with a value that is not HLO text"));
+                                                     "\", expected a name of letters, digits and the characters _.-"));
+    }
+    if (!lexer.Raw(&whole, /*spaces=*/true) || whole.size() != value.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("found metadata ", name, "=", absl::CEscape(value.substr(0, 200)),
+                                                     ", expected one value of HLO text"));
     }
   }
   return absl::OkStatus();

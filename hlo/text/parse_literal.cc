@@ -235,7 +235,7 @@ bool ParseEmpty(Lexer& lexer) {
   return true;
 }
 
-// Reserves the memory of an elided constant. Returns false if the limit is reached.
+// Reserves the memory of a constant whose elements are not all in the text. Returns false if it exceeds the limit.
 bool TakeBytes(const tensor::Shape& shape, int64_t* elided_bytes) {
   if (shape.bytes() > *elided_bytes) return false;
   *elided_bytes -= shape.bytes();

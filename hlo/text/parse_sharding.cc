@@ -1,4 +1,4 @@
-// HLO text: sharding={...} in its three generations, and replica groups in their three forms.
+// HLO text: sharding={...} and replica groups. Both have three forms: lists of devices, iotas and axes of a mesh.
 #include "absl/strings/str_cat.h"
 #include "base/counted.h"
 #include "hlo/replica_groups.h"
@@ -120,7 +120,7 @@ bool ParseSingle(Lexer& lexer, OpSharding* sharding) {
   return true;
 }
 
-// Parses the third generation, "mesh['a'=2], [{'a'}]", and stores it as canonical text.
+// Parses the form that names axes, "mesh['a'=2], [{'a'}]", and stores it as canonical text.
 bool ParseNamed(Lexer& lexer, OpSharding* sharding) {
   sharding->kind = OpSharding::Kind::kNamed;
   NamedSharding named;

@@ -143,7 +143,8 @@ void AppendDense(const tensor::Array& array, std::string* out) {
   out->append(dims.size(), '}');
 }
 
-// Appends braces down to the first empty dimension, as in "{{}, {}}", or "{...}" if they would take too much text.
+// Appends braces down to the first empty dimension, as in "{{}, {}}", or "{...}" if the text would be
+// longer than 256 characters.
 void AppendEmpty(absl::Span<const int64_t> dims, std::string* out) {
   constexpr size_t kMaxText = 256;
   // Builds the text from the innermost level outwards. Each level repeats the one inside it.

@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=2] {'b'}",
      "1:58: found axis 'b', expected an axis of the mesh"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=8] {'a':(3)2}",
-     "1:58: found a part of axis 'a', expected one that divides its size 8"},
+     "1:58: found 'a':(3)2, expected a part that divides the axis's size 8"},
     {"f32[8] all-to-all(f32[8] x), replica_groups=mesh['a'=2], device_ids=(0) {'a'}",
      "1:69: found 1 device id, expected the mesh's 2"},
     {"f32[8] negate(f32[8] x), sharding={replicate}",
@@ -147,7 +147,7 @@ INSTANTIATE_TEST_SUITE_P(Attributes, TextErrors, ::testing::ValuesIn(std::vector
      "1:36: found \"replicated\", expected device= only with maximal"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{'c'}]}", "1:51: found axis 'c', expected an axis of the mesh"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=0]}",
-     "1:41: found \"'\", expected axes of size 1 or more, of at most 2^20 devices together"},
+     "1:41: found axis 'a' of size 0, expected sizes of 1 or more, and at most 2^20 devices together"},
     {"f32[8] negate(f32[8] x), sharding={mesh['a'=2], [{?, 'a'}]}", "1:52: found \",\", expected } after ?"},
 }));
 

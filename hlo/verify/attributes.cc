@@ -107,8 +107,9 @@ absl::Status CheckOutputAliases(const Instruction& instruction) {
                        "a part of the result and a part of an operand");
     }
     if (output->is_array() != operand->is_array() || output->bytes() != operand->bytes()) {
+      const bool alike = output->is_array() == operand->is_array();
       return Violation("output-operand-alias", absl::StrCat(Brief(*output), " aliased to ", Brief(*operand)),
-                       "an equal number of bytes");
+                       alike ? "an equal number of bytes" : "two arrays or two tuples");
     }
   }
   return absl::OkStatus();

@@ -75,7 +75,7 @@ absl::Status CheckMeshAxes(const ReplicaGroups::MeshAxes& mesh_axes) {
   }
   XLAD_RETURN_IF_ERROR(GroupProduct(parts).status());
   if (!AxesFit(mesh_axes)) {
-    return Violation("replica-groups-mesh", "axes that overlap", "parts of axes that do not");
+    return Violation("replica-groups-mesh", "axes that overlap", "disjoint parts of axes");
   }
   return absl::OkStatus();
 }
@@ -127,10 +127,11 @@ absl::Status CheckGroups(const Instruction& instruction) {
   const std::vector<std::vector<int64_t>> lists = groups.Expand(count);
   absl::flat_hash_set<int64_t> seen;
   for (const std::vector<int64_t>& group : lists) {
-    if (group.empty() || (!MayBeUneven(instruction.opcode()) && group.size() != lists[0].size())) {
+    if (group.empty()) return Violation("replica-groups-size", "an empty group", "at least one id in each group");
+    if (!MayBeUneven(instruction.opcode()) && group.size() != lists[0].size()) {
       return Violation("replica-groups-size",
                        absl::StrCat("a group of ", group.size(), " and one of ", lists[0].size()),
-                       "nonempty groups of equal sizes");
+                       "groups of equal sizes");
     }
     for (const int64_t id : group) {
       if (id < 0 || (count > 1 && id >= count) || id >= kMaxDevices) {

@@ -18,7 +18,7 @@ const Shape* ParameterPart(const Module& module, int64_t parameter, const Dims& 
 
 absl::Status BadParameter(const Module& module, absl::string_view label, int64_t parameter, const Dims& index) {
   return Violation(label, absl::StrCat("parameter ", parameter, " ", Brief(index)),
-                   absl::StrCat("an array in a parameter of the entry, which has ",
+                   absl::StrCat("a part of a parameter of the entry, which has ",
                                 Counted(module.entry()->parameters().size(), "parameter")));
 }
 
@@ -45,16 +45,21 @@ absl::Status CheckAliases(const Module& module) {
     }
     const Shape* const input = ParameterPart(module, alias.parameter, alias.parameter_index);
     if (input == nullptr) return BadParameter(module, "alias-parameter", alias.parameter, alias.parameter_index);
-    if (!outputs.insert(alias.output_index).second || !used.emplace(alias.parameter, alias.parameter_index).second) {
-      return Violation("alias-twice",
-                       absl::StrCat("output ", Brief(alias.output_index), " or parameter ", alias.parameter, " ",
-                                    Brief(alias.parameter_index), " a second time"),
+    if (!outputs.insert(alias.output_index).second) {
+      return Violation("alias-twice", absl::StrCat("output ", Brief(alias.output_index), " a second time"),
                        "each once");
     }
+    if (!used.emplace(alias.parameter, alias.parameter_index).second) {
+      return Violation(
+          "alias-twice",
+          absl::StrCat("parameter ", alias.parameter, " ", Brief(alias.parameter_index), " a second time"),
+          "each once");
+    }
     if (output->is_array() != input->is_array() || output->bytes() != input->bytes()) {
+      const bool alike = output->is_array() == input->is_array();
       return Violation("alias-size",
                        absl::StrCat("output ", Brief(*output), " aliased to parameter ", Brief(*input)),
-                       "an equal number of bytes");
+                       alike ? "an equal number of bytes" : "two arrays or two tuples");
     }
   }
   for (const BufferDonor& donor : module.buffer_donors) {
@@ -95,7 +100,8 @@ absl::Status CheckEntryLayout(const Module& module) {
   return absl::OkStatus();
 }
 
-// Checks that the chains of parents have no cycles.
+// Checks that the parents of frames exist and that no chain of parents has a cycle. A frame that is its own parent is a
+// root.
 absl::Status CheckStackFrames(const StackFrames& tables) {
   const auto frames = std::ssize(tables.frames);
   std::vector<int64_t> walked(tables.frames.size(), 0);  // By frame: the start of the first walk that visited it, or 0.

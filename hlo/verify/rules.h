@@ -1,5 +1,6 @@
-// The groups of rules of the verifier, one file each. They run in this order, and each group may rely on the ones
-// before it. Internal to the verifier.
+// The groups of rules of the verifier, one file each. VerifyStructure runs first, then VerifyShape for every
+// instruction, then VerifyHeader. Then, for one instruction after the other, VerifyAttributes, VerifyCollective, shape
+// inference and VerifySharding run. Each group may rely on the ones before it. Internal to the verifier.
 #pragma once
 
 #include <optional>

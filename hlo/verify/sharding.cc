@@ -73,7 +73,7 @@ absl::Status VerifySharding(const Instruction& instruction) {
   const OpSharding& sharding = *instruction.sharding();
   if (sharding.kind != OpSharding::Kind::kTuple) return CheckLeaf(sharding, instruction.shape());
   std::vector<const Shape*> leaves;
-  // The sharding of an outfeed describes the values that it sends, and its token.
+  // The sharding of an outfeed describes the values that it sends, with or without its token.
   const bool outfeed = instruction.opcode() == Opcode::kOutfeed && instruction.operand_count() == 2;
   if (outfeed) AppendLeaves(instruction.operand(0)->shape(), &leaves);
   if (outfeed && leaves.size() == sharding.tuple.size()) return absl::OkStatus();

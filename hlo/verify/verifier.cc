@@ -24,8 +24,8 @@ const Shape* FindUnbounded(const Instruction& instruction) {
   return instruction.shape().has_unbounded() ? &instruction.shape() : nullptr;
 }
 
-// Inference treats an unknown size as 0. This is correct for opcodes that only copy sizes or require equal sizes. XLA
-// defines unknown sizes only for these opcodes, so for all others an unknown size is a violation.
+// Inference treats an unknown size as 0. This is correct for opcodes that only copy sizes or require equal sizes. If
+// the check of another opcode fails and a size is unknown, the unknown size is reported as the violation.
 absl::Status VerifyResult(const Instruction& instruction) {
   const absl::Status status = CheckResult(instruction);
   if (status.ok() || IsElementwise(instruction.opcode())) return status;

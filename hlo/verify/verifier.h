@@ -8,7 +8,7 @@
 namespace xlad::hlo {
 
 // Returns OK, or InvalidArgument for the first violation: "12:3: %add.4: found ..., expected ... [label]". The line and
-// column are missing if the module was read from a proto. The module must not change during the call.
+// column are missing if the module was read from a proto or made in code. The module must not change during the call.
 absl::Status Verify(const Module& module);
 
 }  // namespace xlad::hlo

@@ -115,7 +115,7 @@ std::vector<BrokenCase> HeaderAndGroupCases() {
          p.module.entry_parameter_layouts = {p.x->shape()};
        }},
       {"donor-parameter",
-       "module m: found parameter 1 {}, expected an array in a parameter of the entry, which has 1 parameter",
+       "module m: found parameter 1 {}, expected a part of a parameter of the entry, which has 1 parameter",
        [](ValidProgram& p) { p.module.buffer_donors = {{1, {}}}; }},
       {"device-count",
        "module m: found replica_count=1, num_partitions=0, expected 1 or more each, and at most 16777216 together",
@@ -142,7 +142,7 @@ std::vector<BrokenCase> HeaderAndGroupCases() {
          mesh.mesh = {{"a", 2}};
          mesh.axes = {{"b"}};
        }},
-      {"replica-groups-mesh", "%gather: found axes that overlap, expected parts of axes that do not",
+      {"replica-groups-mesh", "%gather: found axes that overlap, expected disjoint parts of axes",
        [](ValidProgram& p) {
          Instruction* const gather = p.Add(Opcode::kAllGather, p.x->shape(), {p.x});
          gather->set_name("gather");

@@ -1,5 +1,5 @@
-// Attributes without a meaning in xlad. They are stored as text in a field that xlad adds to the proto, and in the
-// fields that XLA has for them.
+// Attributes without a meaning in xlad. They are stored as text in a field that xlad adds to the proto. Those in
+// kCarriedRows are also stored in XLA's own fields.
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "hlo/enum_names.h"

@@ -58,7 +58,8 @@ Dims* NumbersOf(InstructionFields* fields, uint32_t number) {
   }
 }
 
-// Returns true for the empty messages that XLA writes into every instruction: statistics and frontend_attributes.
+// Returns true for the messages that are dropped: statistics, and frontend_attributes if it is empty. XLA writes both
+// into every instruction.
 bool IsEmptyMessage(const Field& field) {
   constexpr uint32_t kStatistics = 82;
   return field.number == kStatistics ||

@@ -49,7 +49,7 @@ void WriteAttributes(const Instruction& instruction, pb::Instruction* out);
 absl::Status ReadShape(const pb::Shape& in, Shape* shape);
 void ReadMetadata(pb::Metadata* taken, Metadata* metadata);  // Moves the strings out of `taken`.
 StringMap ReadStringMap(const pb::FrontendAttributes& in);
-// read_literal.cc. `elided_bytes` is the memory that elided constants may still use.
+// read_literal.cc. `elided_bytes` is the memory in bytes that elided constants may still use.
 absl::Status ReadLiteral(const pb::Literal& in, const Shape& shape, int64_t* elided_bytes, Literal* literal);
 // read_sharding.cc
 absl::Status ReadSharding(const pb::OpSharding& in, OpSharding* sharding);
@@ -57,11 +57,12 @@ absl::Status ReadReplicaGroups(const pb::Instruction& in, ReplicaGroups* groups)
 // read_attributes.cc: the instruction must have its operands.
 absl::Status ReadAttributes(const pb::Instruction& in, Instruction* instruction);
 
-// carried.cc: attributes without a meaning in xlad. They are stored as text, and in the fields that XLA has for them.
+// carried.cc: attributes without a meaning in xlad. They are stored as text, and also in XLA's fields for some of them.
 void WriteCarried(absl::string_view other, pb::Instruction* out);
 std::string ReadCarried(const pb::Instruction& in);
 
-// The field of a literal proto that holds the elements of a type as bytes, consecutive or (below 8 bits) packed.
+// The field of a literal proto that holds the elements of a type as bytes. Types below 8 bits have one byte per
+// element.
 struct LiteralBytes {
   ElementType type;
   const std::string& (pb::Literal::*get)() const;

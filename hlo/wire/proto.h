@@ -10,8 +10,8 @@
 
 namespace xlad::hlo {
 
-// Reads an HloModuleProto, or the module inside an HloProto. Errors are InvalidArgument and name the computation and
-// the instruction. The result is not verified yet (hlo/verify/verifier.h).
+// Reads an HloModuleProto, or the module inside an HloProto. Errors are InvalidArgument. They name the computation
+// and the instruction if the error is in one. The result is not verified yet (hlo/verify/verifier.h).
 absl::StatusOr<std::unique_ptr<Module>> ParseProto(absl::string_view bytes);
 
 // Returns the module as a serialized HloModuleProto. The module must have an entry computation. Equal modules have

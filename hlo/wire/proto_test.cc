@@ -227,7 +227,8 @@ TEST(Proto, ErrorsNameComputationAndInstruction) {
       {"type", [](hlo_proto::Module& m) { At(m, 0, 0).mutable_shape()->set_element_type(99); },
        "computation %f: instruction %x: found element type number 99, expected one of hlo.proto's"},
       {"layout", [](hlo_proto::Module& m) { At(m, 0, 0).mutable_shape()->mutable_layout()->add_minor_to_major(3); },
-       "computation %f: instruction %x: found a layout of f32[] that does not list each of its dimensions once"},
+       "computation %f: instruction %x: found a layout of f32[] that does not list each of its dimensions once, "
+       "expected a permutation"},
       {"entry", [](hlo_proto::Module& m) { m.set_entry_computation_id(5); m.clear_entry_computation_name(); },
        "found entry computation id 5, expected the id of a computation"},
       {"alias", [](hlo_proto::Module& m) { m.mutable_input_output_alias()->add_entries()->set_parameter_number(2); },

@@ -148,7 +148,8 @@ class ModuleReader {
       const auto late = [&](const Instruction* input) { return !before.contains(input); };
       if (std::any_of(instruction->operands().begin(), instruction->operands().end(), late) ||
           std::any_of(instruction->control_predecessors().begin(), instruction->control_predecessors().end(), late)) {
-        return Bad(absl::StrCat("found %", instruction->name(), " before its operands in the schedule"));
+        return Bad(absl::StrCat("found %", instruction->name(),
+                                " before its operands in the schedule, expected it after its inputs"));
       }
       before.insert(instruction);
       order.push_back(instruction);

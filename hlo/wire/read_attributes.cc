@@ -53,8 +53,8 @@ void ReadConvolution(const pb::ConvolutionDimensionNumbers& in, ConvolutionDimen
   d->output_spatial = ToDims(in.output_spatial_dimensions());
 }
 
-// Returns true if each dimension has exactly one role, so that labels can represent the dimensions. The verifier checks
-// everything else.
+// Returns true if labels can represent the dimensions: no dimension has two roles, at most 10 are spatial, and all
+// numbers are 0 to 63. The verifier checks everything else.
 bool HaveLabels(int64_t first, int64_t second, Dims dims) {
   constexpr size_t kMaxSpatial = 10;  // Labels have one digit per dimension.
   constexpr int64_t kMaxDimensions = 64;
@@ -71,7 +71,9 @@ absl::Status CheckLabels(const ConvolutionDimensions& d) {
                    HaveLabels(d.kernel_input_feature, d.kernel_output_feature, d.kernel_spatial) &&
                    HaveLabels(d.output_batch, d.output_feature, d.output_spatial);
   if (fit) return absl::OkStatus();
-  return absl::InvalidArgumentError("found convolution dimensions with two roles or none, expected one each");
+  return absl::InvalidArgumentError(
+      "found convolution dimensions with two roles or none, or more than labels can represent, expected one role each, "
+      "at most 10 spatial dimensions, and numbers from 0 to 63");
 }
 
 void ReadGather(const pb::Instruction& in, Attributes* a) {
@@ -123,7 +125,7 @@ absl::Status ReadCompare(const pb::Instruction& in, Attributes* a) {
   const std::optional<int64_t> direction = IndexOf(kComparisons, in.comparison_direction());
   const std::optional<int64_t> type = IndexOf(kComparisonTypes, in.comparison_type());
   if (!direction.has_value()) {
-    return absl::InvalidArgumentError("found no comparison direction, expected EQ, NE, GE, GT, LE or LT");
+    return absl::InvalidArgumentError("found no known comparison direction, expected EQ, NE, GE, GT, LE or LT");
   }
   if (!type.has_value()) {
     return absl::InvalidArgumentError(

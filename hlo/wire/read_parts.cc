@@ -22,7 +22,8 @@ absl::Status ReadLayout(const pb::Shape& in, Shape* shape) {
   }
   if (!permutation) {
     return absl::InvalidArgumentError(absl::StrCat("found a layout of ", shape->ToString(),
-                                                   " that does not list each of its dimensions once"));
+                                                   " that does not list each of its dimensions once, ",
+                                                   "expected a permutation"));
   }
   if (shape->ndim() > 0 || !layout.suffix.empty()) SetLayout(std::move(layout), shape);
   return absl::OkStatus();
@@ -48,7 +49,7 @@ absl::Status ReadArrayShape(const pb::Shape& in, Shape* shape) {
   *shape = Shape(type, std::move(dims));
   if (!extents.empty() && in.is_dynamic_dimension_size() != in.dimensions_size()) {
     return absl::InvalidArgumentError(absl::StrCat("found ", in.is_dynamic_dimension_size(), " dynamic marks for ",
-                                                   shape->ToString()));
+                                                   shape->ToString(), ", expected one per dimension"));
   }
   shape->set_extents(std::move(extents));
   return ReadLayout(in, shape);

@@ -37,7 +37,8 @@ absl::Status ReadAxes(const google::protobuf::RepeatedPtrField<pb::AxisRef>& in,
   return absl::OkStatus();
 }
 
-// Parses `text` with `parse`. Removes the line and column from the error, because the text is not part of the input.
+// Parses `text` with `parse`. The error quotes the first 200 characters of `text`, and its line and column refer to
+// `text`, because `text` is not part of the input.
 template <typename Parse>
 absl::Status ReadAsText(absl::string_view what, const std::string& text, const Parse& parse) {
   Lexer lexer(text);

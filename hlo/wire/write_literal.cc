@@ -55,7 +55,7 @@ bool IsRowMajor(const Dims& minor_to_major) {
   return true;
 }
 
-// Returns a vector of the elements in the memory order of a layout.
+// Returns the elements in the memory order of a layout. The result has the shape of `array`.
 tensor::Array InMemoryOrder(const tensor::Array& array, const Dims& minor_to_major) {
   const Dims& dims = array.shape().dims;
   const Dims strides = tensor::Strides(dims);
