@@ -10,7 +10,7 @@
 //   check                   proves the partitioned program (sharding/proof)
 //
 // The three passes for the alternative run only if the order of propagation can matter (OrderCanMatter). The first two
-// run in a thread of their own, concurrently with "propagate" and "partition".
+// run in a thread of their own, concurrently with "propagate" and "partition", unless the program is dumped.
 #pragma once
 
 #include <string>

@@ -23,8 +23,8 @@ class Array {
   // their large constants). Any other size is a fatal error.
   Array(Shape shape, std::vector<std::byte> bytes);
 
-  // The array of type `type` and dimensions `dims` with the elements `values`. T has the width of one element, or of
-  // its real part if the type is complex. All zeros if `values` is empty.
+  // The array of type `type` and dimensions `dims` with the elements `values`, one T per element. If the type is
+  // complex, there are two values per element, and T has the width of the real part. All zeros if `values` is empty.
   template <typename T>
   static Array FromValues(ElementType type, Dims dims, const std::vector<T>& values) {
     Array array(Shape{type, std::move(dims)});

@@ -110,7 +110,9 @@ std::optional<LapackCall> ParseLapackTarget(absl::string_view target) {
 
 absl::Status CheckLapackShapes(absl::Span<const Shape> operands, absl::Span<const Shape> results, LapackCall* call) {
   const LapackRoutine* routine = FindRoutine(call->routine);
-  if (routine == nullptr) return absl::InvalidArgumentError(absl::StrCat("found LAPACK routine ", call->routine));
+  if (routine == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("found LAPACK routine ", call->routine, ", expected a known one"));
+  }
   const bool own = IsComplex(call->type) && !routine->complex_signature.empty();
   const absl::string_view signature = own ? routine->complex_signature : routine->signature;
   const std::vector<absl::string_view> halves = absl::StrSplit(signature, " > ");

@@ -2,9 +2,9 @@
 // little-endian), the header, and the tensors' elements in row-major order. The header is a JSON object with the
 // element type, the dimensions and the byte range of each tensor by name.
 //
-// Files are not trusted. A malformed header, missing data, and data of the wrong size are InvalidArgument, with the
-// tensor in the message. A header is read in one pass, without a tree of its values, and is refused at its first value
-// that the format does not allow.
+// Files are not trusted. A malformed header, missing data, and data of the wrong size are InvalidArgument. The message
+// names the tensor if the error is in one. A header is read in one pass, without a tree of its values, and is refused
+// at its first value that the format does not allow.
 #pragma once
 
 #include <map>

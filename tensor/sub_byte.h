@@ -1,4 +1,4 @@
-// Integers of less than 8 bits, and bits of integers of any width.
+// Integers of fewer than 8 bits, and bits of integers of any width.
 #pragma once
 
 #include <cstdint>

@@ -131,7 +131,9 @@ class Explainer {
 }  // namespace
 
 absl::StatusOr<Explanation> Explain(const PartitionedProgram& program) {
-  if (program.variants.empty()) return absl::InvalidArgumentError("found a partitioned program without a module");
+  if (program.variants.empty()) {
+    return absl::InvalidArgumentError("found a partitioned program without a module, expected one");
+  }
   return Explainer(program).Run();
 }
 

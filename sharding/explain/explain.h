@@ -12,7 +12,7 @@ namespace xlad::sharding {
 struct ExplainedCollective {
   std::string kind;
   std::vector<std::string> axes;
-  int64_t group_size = 1;
+  int64_t group_size = 1;  // The size of the largest group; for a collective-permute, the number of devices.
   int64_t bytes = 0;  // The minimum number of bytes that a device sends in one execution.
   // The bytes that a device sends in one execution by a ring algorithm, which cuts operands into chunks of whole
   // elements. A compiled program combines small all-reduces; the combined all-reduce sends at most the sum of their

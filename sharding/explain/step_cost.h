@@ -6,7 +6,7 @@
 namespace xlad::sharding {
 
 // The bytes that a device sends in a step, plus its floating-point operations divided by kFlopsPerByte. Pipelines
-// compare partitionings of a program by this cost.
+// compare partitionings of a program by this cost. InvalidArgument if the program has no module.
 absl::StatusOr<double> StepCost(const PartitionedProgram& program);
 
 }  // namespace xlad::sharding

@@ -19,8 +19,9 @@ class Annotations {
  public:
   // Finds the program's mesh. If there are several meshes, this is the largest one, and shardings on the others are
   // expressed on it. Tile shardings have no mesh; one is derived from them (MeshOfTiles). InvalidArgument if a mesh is
-  // malformed or does not have as many devices as the program. Unimplemented if a program with manual computations has
-  // a mesh whose devices are not in order. `module` must outlive this object.
+  // malformed or does not have as many devices as the program, or if a program without a mesh has collectives, which
+  // means that it is already partitioned. Unimplemented if a program with manual computations has a mesh whose devices
+  // are not in order. `module` must outlive this object.
   static absl::StatusOr<Annotations> Create(const hlo::Module& module);
 
   const Mesh& mesh() const { return mesh_; }
@@ -29,7 +30,8 @@ class Annotations {
   // computations or tile shardings, which depend on the old sizes.
   absl::Status Rebind(const Mesh& sizes);
 
-  // The annotated shardings of an instruction's array leaves, with origins; nullopt if it has no annotation.
+  // The annotated shardings of an instruction's array leaves, with origins; nullopt if it has no annotation. In a
+  // program with Shardy's meshes, sharding={...} counts only on a Sharding call, and on one device it never counts.
   absl::StatusOr<std::optional<ValueSharding>> Of(const hlo::Instruction& instruction) const;
   // The shardings in the frontend attribute `key` of the instruction, one for each array leaf. InvalidArgument if there
   // is no such attribute.

@@ -28,7 +28,9 @@ absl::StatusOr<int64_t> IntegerAttribute(const hlo::Instruction& instruction, co
   const std::string* text = hlo::FindAttribute(instruction, key);
   int64_t value = 0;
   if (text == nullptr || !absl::SimpleAtoi(std::vector<std::string>(absl::StrSplit(*text, ':'))[0], &value)) {
-    return At(instruction, absl::InvalidArgumentError(absl::StrCat("found no ", key, ", expected an integer")));
+    return At(instruction, absl::InvalidArgumentError(absl::StrCat(
+                               "found ", text == nullptr ? absl::StrCat("no ", key) : absl::StrCat(key, "=", *text),
+                               ", expected an integer")));
   }
   return value;
 }
@@ -258,8 +260,8 @@ absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feed
     if (feed.result < 0 || feed.result >= std::ssize(results) || feed.parameter < 0 ||
         feed.parameter >= std::ssize(parameters)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("feed: found result ", feed.result, " to parameter ", feed.parameter, ", expected at most ",
-                       std::ssize(results) - 1, " and ", std::ssize(parameters) - 1));
+          absl::StrCat("feed: found result ", feed.result, " to parameter ", feed.parameter, ", expected one of ",
+                       std::ssize(results), " results and one of ", std::ssize(parameters), " parameters, from 0"));
     }
     const hlo::Shape& from = *results[feed.result];
     const hlo::Shape& to = *parameters[feed.parameter];
@@ -269,7 +271,8 @@ absl::Status CheckFeeds(const hlo::Module& module, const std::vector<Feed>& feed
                                                      "'s ", to.ToString(false)));
     }
     if (fed[feed.parameter]) {
-      return absl::InvalidArgumentError(absl::StrCat("feed: parameter ", feed.parameter, " is fed twice"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("feed: found parameter ", feed.parameter, " twice, expected it once"));
     }
     fed[feed.parameter] = true;
   }

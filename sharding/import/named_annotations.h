@@ -1,4 +1,4 @@
-// HLO's third sharding syntax, sharding={mesh['a'=2], [{'a'}, {}]}. It names mesh axes, but is not an attribute of
+// The form of HLO's sharding={...} that names mesh axes, sharding={mesh['a'=2], [{'a'}, {}]}. It is not an attribute of
 // Shardy.
 #pragma once
 

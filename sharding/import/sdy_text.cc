@@ -100,11 +100,16 @@ absl::Status ReadMeshAxis(Reader* in, SdyMesh* mesh, int64_t* devices) {
   XLAD_RETURN_IF_ERROR(in->Need("="));
   XLAD_ASSIGN_OR_RETURN(axis.size, in->Integer());
   if (axis.size < 1 || axis.size > kMaxDevices / *devices) {
-    return in->Expected("an axis size of at least 1, and at most 2^32 devices in all");
+    return absl::InvalidArgumentError(
+        absl::StrCat("sdy text: found \"", axis.name, "\"=", axis.size,
+                     ", expected an axis size of at least 1, and at most 2^32 devices in all"));
   }
   *devices *= axis.size;
   for (const Axis& other : mesh->axes) {
-    if (other.name == axis.name) return in->Expected(absl::StrCat("axis names that differ (\"", axis.name, "\")"));
+    if (other.name == axis.name) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sdy text: found axis \"", axis.name, "\" twice in a mesh, expected it once"));
+    }
   }
   mesh->axes.push_back(std::move(axis));
   return absl::OkStatus();
@@ -139,7 +144,10 @@ absl::StatusOr<SdyAxis> ReadAxis(Reader* in) {
     XLAD_ASSIGN_OR_RETURN(axis.pre, in->Integer());
     XLAD_RETURN_IF_ERROR(in->Need(")"));
     XLAD_ASSIGN_OR_RETURN(axis.size, in->Integer());
-    if (axis.pre < 1 || axis.size < 1) return in->Expected("a sub-axis \"x\":(pre)size of positive numbers");
+    if (axis.pre < 1 || axis.size < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("sdy text: found sub-axis \"", axis.name, "\":(", axis.pre, ")",
+                                                     axis.size, ", expected two positive numbers"));
+    }
   }
   return axis;
 }
@@ -168,7 +176,10 @@ absl::StatusOr<SdyDimension> ReadDimension(Reader* in) {
   }));
   if (in->Take("p")) {
     XLAD_ASSIGN_OR_RETURN(const int64_t priority, in->Integer());
-    if (priority > 1000) return in->Expected("a priority of at most 1000");
+    if (priority > 1000) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sdy text: found priority ", priority, ", expected at most 1000"));
+    }
     dim.priority = static_cast<int>(priority);
   }
   return dim;

@@ -4,7 +4,8 @@
 //   #sdy.sharding<@mesh, [{"dp"}, {"tp":(1)2, ?}p1], replicated={"x"}, unreduced=max{"y"}>
 //   #sdy.sharding_per_value<[<@mesh, [{}]>, <mesh<["a"=4]>, [{"a"}]>]>
 //
-// Errors are InvalidArgument and state the position in the text, what was found there and what was expected.
+// Errors are InvalidArgument and state what was found and what was expected, and for syntax errors also the position in
+// the text.
 #pragma once
 
 #include <optional>
@@ -18,14 +19,14 @@ namespace xlad::sharding {
 
 struct SdyAxis {
   std::string name;
-  int64_t pre = 1;
+  int64_t pre = 1;   // As in AxisRef.
   int64_t size = 0;  // 0 means the full axis.
 };
 
 struct SdyDimension {
   std::vector<SdyAxis> axes;
-  bool open = false;
-  int priority = 0;
+  bool open = false;  // '?' follows the axes.
+  int priority = 0;   // The number after 'p'.
 };
 
 struct SdyMesh {

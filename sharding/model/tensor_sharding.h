@@ -19,11 +19,12 @@ struct Origin {
   std::string op;      // The name of the instruction that this link is about.
   std::string what;    // "annotated {\"dp\"} on dimension 0", "factor i of dot", "contracting factor k is split".
   std::string source;  // The user's file:line (function), or empty if it is not known.
-  std::shared_ptr<const Origin> because;  // The previous link; null if this link is an annotation.
+  std::shared_ptr<const Origin> because;  // The previous link; null for an annotation or if the cause is unknown.
 };
 using OriginPtr = std::shared_ptr<const Origin>;
 
-// The chain from this link to the annotation, one line "op: what (source)" per link.
+// The chain from this link to the annotation, one line "op: what (source)" per link. In a chain of more than 49 links,
+// the line "(through N more values)" replaces the links between the first 24 and the last 24.
 std::vector<std::string> Chain(const OriginPtr& origin);
 
 struct DimensionSharding {

@@ -20,7 +20,7 @@ using Assignment = std::vector<FactorAxes>;  // An entry for each factor.
 struct OpTensor {
   const TensorFactors* factors = nullptr;
   const TensorSharding* sharding = nullptr;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // The size of the global array.
 };
 
 // The sharding that a tensor has under an assignment.

@@ -60,11 +60,13 @@ struct HaloPlan {
   // elements, and a shard to the right its first elements. Empty in the scattered form, in which every piece is written
   // to its place. The adjacent form suits elements of nearby shards.
   std::vector<HaloSlot> slots;
-  int64_t sent() const;  // The number of elements along the dimension that a device sends.
+  // The largest number of elements along the dimension that a device may send: the sum of the lengths of the rounds.
+  int64_t sent() const;
 };
 
 // Plans the form in which devices send fewer elements, or the scattered form if the adjacent form would concatenate
-// much more than a shard needs. In a round, every shard sends at most once and receives at most once.
+// more than 2 (need.length + need.shard) elements. In a round, every shard sends at most once and receives at most
+// once.
 HaloPlan PlanHalo(const HaloNeed& need);
 
 }  // namespace xlad::sharding

@@ -5,7 +5,7 @@
 
 namespace xlad::sharding {
 
-// Whether `reduction` over `type` is associative, commutative and has an identity.
+// Whether `reduction` over `type` is associative (up to rounding) and commutative, and has an identity.
 bool HasIdentity(hlo::Opcode reduction, tensor::ElementType type);
 // Builds the identity, a scalar. Returns null if HasIdentity is false. The identity of a floating-point sum is
 // -0, because x + -0 is x for every x, whereas -0 + +0 is +0. In types of 8 bits or fewer it is +0, because some of

@@ -28,7 +28,7 @@ struct ReshardCause {
   std::string what;  // "operand 1 is needed as [{}, {"tp"}]"
 };
 
-// The shape `global` with every leaf replaced by its shard. `shardings` has one entry per leaf.
+// The shape `global` with every array leaf replaced by its shard. `shardings` has one entry per array leaf.
 hlo::Shape LocalStructure(const hlo::Shape& global, const ValueSharding& shardings);
 // The shape of the array's shard.
 hlo::Shape LocalShape(const LocalArray& array);

@@ -20,13 +20,14 @@ constexpr int64_t ChannelOf(CollectiveId id) { return static_cast<int64_t>(id); 
 // xlad.axes="dp", xlad.because="line\nline", xlad.op="dot.15".
 struct CollectiveInfo {
   CollectiveId collective_id{};
-  std::string kind;                  // "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute"
+  std::string kind;                  // The opcode, such as "all-reduce".
   AxisList axes;
   std::string op;                    // The instruction of the user's program that needs or is the collective.
   std::vector<std::string> because;  // The chain of causes, from `op` to the user's annotation.
   bool written_by_user = false;      // Whether the user wrote it in a manual computation (shard_map).
 };
 
+// A program and the devices that run it.
 struct Variant {
   std::unique_ptr<hlo::Module> module;  // Has local shapes; num_partitions is the number of devices of the mesh.
   std::vector<int64_t> devices;

@@ -39,8 +39,8 @@ struct ReshardPlan {
 };
 
 // A plan from `from` to `to`. Partial results along the axes that are unreduced in `from` but not in `to` are reduced;
-// from.unreduced must contain to.unreduced. After every step, shards have ceil(size / shards) elements. A step is used
-// only if every device finds the data that it needs in its own group.
+// axes that are unreduced only in `to` are ignored. After every step, shards have ceil(size / shards) elements. A step
+// is used only if every device finds the data that it needs in its own group.
 ReshardPlan PlanReshard(const Mesh& mesh, const tensor::Shape& shape, const TensorSharding& from,
                         const TensorSharding& to);
 

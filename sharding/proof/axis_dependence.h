@@ -14,8 +14,8 @@ namespace xlad::sharding {
 //   q = u32[] remainder(p, tp)        // with "tp" as the last axis of the mesh, q depends on "tp" only.
 //   g = f32[8,8] all-gather(x), ...   // Over "dp": depends on nothing.
 //
-// False means that this analysis has no proof. The values may differ, a collective's groups may not be those of its
-// axes, or the cuts of axes may not nest or may result in more than 64 parts.
+// False means that this analysis has no proof. For example, the values may differ, a collective's groups may not be
+// those of its axes, or the cuts of axes may not nest or may result in more than 64 parts.
 bool ReplicasAgreeByAxes(const PartitionedProgram& program, const hlo::Module& module);
 
 }  // namespace xlad::sharding

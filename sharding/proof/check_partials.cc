@@ -275,12 +275,14 @@ absl::StatusOr<AxisList> PartialFlow::ParseAxes(const Instruction& instruction, 
     const std::vector<absl::string_view> pieces = absl::StrSplit(part, absl::MaxSplits(":(", 1));
     const std::optional<int> axis = program_.mesh.Find(pieces[0]);
     if (!axis)
-      return absl::InternalError(absl::StrCat(instruction.name(), ": found the axis ", part, " in xlad.partial"));
+      return absl::InternalError(absl::StrCat(instruction.name(), ": found the axis ", part,
+                                              " in xlad.partial, expected an axis of the mesh"));
     AxisRef ref = program_.mesh.Whole(*axis);
     if (pieces.size() == 2) {
       const std::vector<absl::string_view> numbers = absl::StrSplit(pieces[1], ')');
       if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &ref.pre) || !absl::SimpleAtoi(numbers[1], &ref.size)) {
-        return absl::InternalError(absl::StrCat(instruction.name(), ": found ", part, " in xlad.partial"));
+        return absl::InternalError(absl::StrCat(instruction.name(), ": found ", part,
+                                                " in xlad.partial, expected AXIS or AXIS:(PRE)SIZE"));
       }
     }
     axes.push_back(ref);

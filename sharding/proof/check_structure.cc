@@ -40,7 +40,10 @@ absl::Status CheckGroups(const Instruction& instruction, int64_t devices) {
     size = group.size();
     for (int64_t device : group) {
       if (device < 0 || device >= devices || seen[device]++ != 0) {
-        return Fault(instruction, absl::StrCat("found device ", device, " twice or outside of 0..", devices - 1),
+        const bool outside = device < 0 || device >= devices;
+        return Fault(instruction,
+                     absl::StrCat("found device ", device, outside ? "" : " twice", ", expected each of 0..",
+                                  devices - 1, " in one group"),
                      "groups-cover");
       }
     }
@@ -58,7 +61,8 @@ absl::Status CheckPairs(const Instruction& instruction, int64_t devices) {
     if (!inside || !sources.insert(source).second || !targets.insert(target).second) {
       return Fault(instruction,
                    absl::StrCat("found pair {", source, ",", target,
-                                "}, which repeats a device or names one outside of 0..", devices - 1),
+                                "}, expected devices in 0..", devices - 1,
+                                ", each at most once as source and at most once as target"),
                    "permute-one-to-one");
     }
   }

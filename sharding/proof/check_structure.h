@@ -24,9 +24,10 @@ absl::Status CheckCollectives(const PartitionedProgram& program, const hlo::Modu
 // values on both devices.
 absl::Status CheckReplicasAgree(const PartitionedProgram& program, const hlo::Module& module);
 
-// Every partial result is reduced exactly once along each of its axes. Before the reduction it is used only by ops that
-// are linear in it (rules/linear.h). No other value is reduced by a collective that partitioning made. An op that makes
-// a partial result is marked:
+// Every partial result is reduced exactly once along each of its axes. Before the reduction, a partial sum is used only
+// by ops that are linear in it (sharding/rules/linear.h), and a partial result of another reduction only by ops that
+// move elements or reinterpret their bits. No other value is reduced by a collective that partitioning made. An op that
+// makes a partial result is marked:
 //
 //   d = f32[4,8] dot(x, y), frontend_attributes={xlad.partial="tp"}
 //   n = f32[4,8] negate(d)                                    // Linear: partial along "tp" too.

@@ -15,7 +15,7 @@ std::vector<std::vector<hlo::Literal>> ShardInputs(const PartitionedProgram& pro
 // in any bit.
 absl::StatusOr<hlo::Literal> JoinResults(const PartitionedProgram& program, const std::vector<hlo::Literal>& results);
 
-// Runs the partitioned program on all its devices.
+// Runs the partitioned program on all its devices and returns the global results (JoinResults).
 absl::StatusOr<hlo::Literal> EvaluatePartitioned(const PartitionedProgram& program,
                                                  const std::vector<hlo::Literal>& inputs);
 

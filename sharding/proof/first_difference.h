@@ -19,9 +19,9 @@ struct Difference {
   std::string ToString() const;
 };
 
-// Evaluates both programs and compares every array of the source program, in program order, with its shards. If a loop
-// or a conditional is the first to differ, its iterations or its branch are compared in turn. Floats may differ by
-// `tolerance` times the largest value of their array plus the rounding error (see Nudged). Zeros may differ in sign.
+// Evaluates both programs and compares every array of the source program, in program order, with its shards. Compares
+// the arrays in a loop for each iteration, and those in a conditional for the branch that is taken. Floats may differ
+// by `tolerance` times the largest value of their array plus the rounding error (see Nudged). Zeros may differ in sign.
 // All other values must be equal. Returns nullopt if no value differs.
 //
 // `inputs` are those of the source program. `reference` is null unless the program has manual computations: these have

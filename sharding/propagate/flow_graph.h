@@ -53,7 +53,7 @@ struct FlowNode {
   std::string what;                               // The opcode, or "return" for a result of the program.
   OpRule rule;
   std::vector<int> operands, results;  // Indices into FlowGraph::values, parallel to the rule's tensors.
-  BarrierDirection allowed = BarrierDirection::kBoth;
+  BarrierDirection allowed = BarrierDirection::kBoth;  // The directions in which shardings may cross the node.
 };
 
 class FlowGraph {

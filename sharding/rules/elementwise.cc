@@ -40,7 +40,7 @@ OpRule BitcastConvertRule(const hlo::Instruction& instruction) {
 
 // Mean, variance, scale and offset have one dimension, the feature. Training and gradient reduce over all other
 // dimensions, which must therefore be replicated. If the program has a mesh, Import replaces these two by reductions
-// (expand_batch_norm.h), and only inference remains.
+// (expand_batch_norm.h), except ops with a sharding annotation or without elements.
 OpRule BatchNormRule(const hlo::Instruction& instruction) {
   RuleBuilder rule(instruction);
   const int64_t feature = instruction.attributes().feature_index;

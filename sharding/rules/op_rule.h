@@ -53,7 +53,7 @@ using DimensionFactors = std::vector<int>;
 using TensorFactors = std::vector<DimensionFactors>;
 
 struct OpRule {
-  std::vector<Factor> factors;          // Factors of only one dimension are after the shared factors.
+  std::vector<Factor> factors;          // Numbered in the order in which the rule adds them.
   std::vector<TensorFactors> operands;  // One entry per array leaf of the operands, depth first.
   std::vector<TensorFactors> results;   // One entry per array leaf of the result, depth first.
   std::string ToString() const;

@@ -1,4 +1,4 @@
-// Rules of ops that need one or two dimensions unsplit: sort, topk, fft, matrix decompositions.
+// Rules of ops that need some dimensions unsplit: sort, topk, fft, cholesky and triangular-solve.
 #include <algorithm>
 
 #include "sharding/rules/rules.h"

@@ -7,8 +7,8 @@
 namespace xlad::sharding {
 namespace {
 
-// A window that covers more than half of the dimension (a cumulative sum) needs the data of too many shards, so the
-// dimension must be replicated.
+// A window that covers more than half of the dimension plus one element, such as that of a cumulative sum, needs the
+// data of too many shards, so the dimension must be replicated.
 FactorKind KindOf(const hlo::WindowDimension& window, int64_t size) {
   if (window == hlo::WindowDimension{}) return FactorKind::kPassThrough;
   return (window.size - 1) * window.window_dilation + 1 > size / 2 + 1 ? FactorKind::kNeedReplication
