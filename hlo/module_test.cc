@@ -1,4 +1,5 @@
-// Modules, computations and instructions: consistency of operands and users, removal, order, copies and names.
+// Opcodes, shapes, literals and replica groups. Modules, computations and instructions: consistency of operands and
+// users, removal, order, copies and names.
 #include "hlo/module.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A libFuzzer target that parses arbitrary bytes as a safetensors file. Malformed files must be errors. The tensors of
-// other files must be the same after they are written and parsed again.
+// A libFuzzer target that parses arbitrary bytes as a safetensors file. If they parse, the tensors must parse again
+// after they are written, and their number must be the same.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// The cases that hlo/eval/evaluate.h lists: bits of moved elements, start indices outside of the operand, signs of
-// zeros.
+// Some of the cases that hlo/eval/evaluate.h lists: bits of moved elements, start indices outside of the operand, signs
+// of zeros.
 #include <cstring>
 
 #include "absl/strings/str_replace.h"

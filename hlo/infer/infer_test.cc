@@ -275,7 +275,7 @@ TEST(InferTest, InfersTheShape) {
     EXPECT_EQ(shape->ToString(), c.result);
     seen.insert(root.opcode());
   }
-  // Elementwise opcodes are tested below, over all types.
+  // ElementwiseOverAllTypes tests the elementwise opcodes, over several types.
   for (int i = 0; i < OpcodeCount(); ++i) {
     const auto opcode = static_cast<Opcode>(i);
     EXPECT_TRUE(HasInference(opcode)) << ToString(opcode);
@@ -304,7 +304,7 @@ TEST(InferTest, VerifierRefusesAnyOtherShape) {
   }
 }
 
-// Elementwise opcodes accept exactly the kinds of types in their definition, and the result has the operands' sizes.
+// Every elementwise opcode accepts two or more of these types, and the result has the operands' sizes.
 TEST(InferTest, ElementwiseOverAllTypes) {
   const ElementType types[] = {ElementType::kPred, ElementType::kS4,  ElementType::kS32,  ElementType::kU8,
                                ElementType::kU64,  ElementType::kF16, ElementType::kBF16, ElementType::kF32,

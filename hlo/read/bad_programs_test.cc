@@ -1,5 +1,6 @@
 // Error messages for bad programs. Every file in hlo/testdata/bad begins with "// ERROR: MESSAGE", the exact message
-// that reading and verifying the file returns. Each rule of the verifier has at least one such file.
+// that reading and verifying the file returns. Each rule of the verifier that a text can violate has at least one such
+// file.
 #include <filesystem>
 #include <fstream>
 #include <map>

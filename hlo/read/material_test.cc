@@ -1,4 +1,5 @@
-// Round trips of all available programs through text and proto.
+// Round trips of the available programs through text and proto, equality of a program's text and proto, and errors for
+// StableHLO artifacts.
 #include "base/testing/case_count.h"
 #include "gtest/gtest.h"
 #include "hlo/read/read.h"

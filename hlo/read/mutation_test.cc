@@ -22,7 +22,8 @@ using Rng = std::mt19937_64;
 
 size_t Below(Rng& rng, size_t n) { return n == 0 ? 0 : std::uniform_int_distribution<size_t>(0, n - 1)(rng); }
 
-// Applies one to four edits: changes a byte, inserts a token, removes a piece, duplicates a piece, or truncates.
+// Applies up to four edits. An edit changes a byte, inserts a token (in a proto, a repeated byte), removes or
+// duplicates a piece, truncates, or does nothing.
 std::string Mutate(const std::string& program, Rng& rng, bool text) {
   std::string mutant = program;
   for (size_t edit = 0, edits = 1 + Below(rng, 4); edit < edits && !mutant.empty(); ++edit) {

@@ -16,7 +16,7 @@ std::string Error(absl::string_view bytes) { return std::string(ReadModule(bytes
 TEST(Read, ReadsTextAndProto) {
   const absl::StatusOr<std::unique_ptr<Module>> text = ReadModule("\n  %x = f32[2]{0} negate(f32[2]{0} %y)");
   ASSERT_TRUE(text.ok()) << text.status();
-  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Lengths whose byte could be text ('!', '#'), and long names.
+  for (const int length : {1, 33, 35, 127, 128, 600}) {  // Some of these, as bytes, are text ('!', '#').
     (*text)->set_name(std::string(static_cast<size_t>(length), 'n'));
     const absl::StatusOr<std::unique_ptr<Module>> proto = ReadModule(*SerializeProto(**text));
     ASSERT_TRUE(proto.ok()) << proto.status();

@@ -8,7 +8,7 @@
 
 namespace xlad::hlo {
 
-// Returns OK, or an error that describes the difference.
+// Returns OK, or an error that says which step fails or changes the module.
 inline absl::Status CheckRoundTrips(const Module& module) {
   const std::string text = PrintText(module);
   const absl::StatusOr<std::unique_ptr<Module>> from_text = ParseText(text);

@@ -211,7 +211,7 @@ TEST(TextNesting, IsLimited) {
   EXPECT_TRUE(ParseText(repeat("(", 199) + "f32[]" + repeat(")", 199) + " parameter(0)").ok());
 }
 
-// The time is linear in the size of the text, for lines of a megabyte and for many names.
+// A line of more than a megabyte, many names, and an instruction with many operands.
 TEST(TextSize, LongLinesAndManyInstructions) {
   std::string text = "ENTRY e { x0 = f32[] parameter(0) ";
   for (int i = 1; i < 50000; ++i) {

@@ -1,5 +1,5 @@
-// libFuzzer target: arbitrary bytes as HLO text. Bad text is an error; good text survives printing, parsing and a
-// proto.
+// libFuzzer target that parses arbitrary bytes as HLO text. The parser must return an error for malformed text, and a
+// valid module must survive round trips.
 #include <cstddef>
 #include <cstdint>
 

@@ -21,7 +21,8 @@ std::unique_ptr<Module> Parse(absl::string_view text) {
   return module.ok() ? *std::move(module) : nullptr;
 }
 
-// Parses, prints, parses and prints again. Returns the text.
+// Parses, prints, parses and prints again, and expects equal texts and equal roots. Returns the printed text, or "" if
+// `text` does not parse.
 std::string ExpectStable(absl::string_view text) {
   const std::unique_ptr<Module> module = Parse(text);
   if (module == nullptr) return "";

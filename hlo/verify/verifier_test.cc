@@ -1,4 +1,5 @@
-// Rules that no text can violate, because the parser refuses such text first. The modules are made in code.
+// Rules whose violations are made in code, mostly because the parser refuses a text that violates them. Also the places
+// in errors, limits, and valid programs.
 #include "hlo/verify/verifier.h"
 
 #include <filesystem>
@@ -204,7 +205,7 @@ TEST(VerifierTest, PlacesOfText) {
             "6:5: %y: found result f32[3], expected f32[2], the result shape of abs [result-shape]");
 }
 
-// Tuples that contain the previous tuple twice: a short program whose shape would exceed the memory.
+// Seven levels of tuples with 5 equal elements have 78125 arrays, more parts than the verifier allows.
 TEST(VerifierTest, PartsAreBounded) {
   Shape shape(ElementType::kPred, {});
   for (int i = 0; i < 7; ++i) shape = Shape::Tuple({shape, shape, shape, shape, shape});

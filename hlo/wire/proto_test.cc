@@ -126,7 +126,8 @@ constexpr absl::string_view kCall = R"(
 f { x = f32[] parameter(0) y = f32[] parameter(1) ROOT z = f32[] subtract(x, y) }
 ENTRY e { a = f32[] parameter(0) b = f32[] parameter(1) c = f32[] negate(b) ROOT d = f32[] call(a, c), to_apply=f })";
 
-// Changes the id of every instruction to id(computation id, position), and every reference by `reference`.
+// Changes the id of every instruction to id(computation id, position), and the operand ids and root ids that refer to
+// it to reference(computation id, position). Returns the proto.
 template <typename Id, typename Reference>
 std::string Renumber(const Id& id, const Reference& reference) {
   hlo_proto::Module message = ToMessage(kCall);
@@ -194,7 +195,7 @@ TEST(Proto, LiteralsAreInLayoutOrder) {
   EXPECT_THAT(ToText(message.SerializeAsString()), HasSubstr("{{1, 3, 5}, {2, 4, 6}}"));
 }
 
-// A proto with one defect, and the text that the error must contain.
+// A change that makes a proto defective, and the exact error.
 struct BadProto {
   absl::string_view what;
   void (*damage)(hlo_proto::Module&);

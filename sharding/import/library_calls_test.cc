@@ -65,7 +65,7 @@ ENTRY e {
   }
 }
 
-// Neither calls to other routines nor calls with shapes that the routine does not accept are replaced.
+// Neither calls to other routines nor a call of trsm with only one operand are replaced.
 TEST(LibraryCalls, OtherCallsAreNotReplaced) {
   for (const char* call : {
            "c = (f32[4,4], s32[4], s32[]) custom-call(x), custom_call_target=\"lapack_sgetrf_ffi\"",

@@ -54,7 +54,7 @@ TEST(SdyText, ErrorsNameWhatWasExpected) {
   for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;
 }
 
-// The product of the two numbers of the sub-axis is 2^64.
+// The products of the two numbers of the refused sub-axes are 2^64, 2^63 and 2^34; the axis has size 2^32.
 TEST(SdyText, SubAxisBeyond64Bits) {
   const Mesh large("mesh", {{"x", kMaxDevices}});
   for (const char* numbers : {"(4294967296)4294967296", "(2147483648)4294967296", "(8589934592)2"}) {

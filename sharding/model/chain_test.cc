@@ -11,7 +11,7 @@
 namespace xlad::sharding {
 namespace {
 
-// A chain whose nearest link is "op0" and whose annotation is "op(links-1)".
+// A chain whose nearest link is "op0" and whose farthest link is "op(links-1)"; null if `links` is 0.
 OriginPtr MakeChain(int links) {
   OriginPtr chain;
   for (int link = links - 1; link >= 0; --link) {

@@ -74,7 +74,7 @@ TEST(Mesh, GroupsCoverEveryDeviceOnceInOrderOfPosition) {
               ElementsAre(ElementsAre(0, 2), ElementsAre(1, 3)));
 }
 
-// The iota form expands to the same groups as the lists of devices.
+// The replica groups expand to the groups of the mesh. They have the iota form unless the cuts of an axis do not nest.
 TEST(Axes, ReplicaGroupsEqualTheMeshsGroups) {
   const Mesh mesh("mesh", {{"a", 2}, {"b", 6}, {"c", 4}});
   const AxisList lists[] = {{},

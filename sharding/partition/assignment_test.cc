@@ -33,7 +33,7 @@ std::vector<std::string> CollectivesOf(const std::string& text) {
 }
 
 // The axes of a dimension that must not be split move to a dimension that may be. This takes an all-to-all before the
-// op and another one after it.
+// op and another one after it. If the other dimension has size 1, the array is gathered instead.
 TEST(Assignment, AnUnsplittableDimensionExchangesItsAxes) {
   constexpr absl::string_view kText = R"(HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=4]>}}
 less { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = pred[] compare(a, b), direction=LT }

@@ -27,7 +27,9 @@ namespace {
 #define SPLIT(sharding) ", frontend_attributes={xla.sdy.sharding=\"#sdy.sharding<@mesh, " sharding ">\"}"
 #define HEADER(meshes) "HloModule m, frontend_attributes={xla.sdy.meshes=\"{mesh = #sdy.mesh<[" meshes "]>}\"}\n"
 
-// A loop of 5 steps whose body adds a gradient, contracted over the split batch, to the carried sum.
+// A loop of 5 steps whose body has the carried sum `g` and a gradient `d` that is contracted over the split batch.
+// `next` are the instructions that compute the next sum `g2`, `after` those that use the final sum `o`, and `init`
+// those that define the initial sum `g0`.
 std::string Accumulates(absl::string_view next, absl::string_view after = "ROOT r = f32[6,8] negate(o)",
                         absl::string_view init = "z = f32[] constant(0)\n  g0 = f32[6,8] broadcast(z), dimensions={}") {
   return absl::StrReplaceAll(hlo::TestText("sharding/partition/testdata/accumulates.hlo"),
@@ -146,7 +148,7 @@ ENTRY main {
   EXPECT_EQ(outcome.collectives, kOnceAfterTheLoop) << outcome.text;
 }
 
-// Programs of linear ops after split contractions, under random shardings.
+// Linear ops after a contraction, under random shardings.
 TEST(DeferredReductions, NumbersUnderRandomShardings) {
   const std::string text =
       Accumulates("h = f32[] constant(0.5)\n hb = f32[6,8] broadcast(h), dimensions={}\n"

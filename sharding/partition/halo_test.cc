@@ -35,13 +35,14 @@ lt { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b)
 ge { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=GE }
 )";
 
-// A program of one op. `operands` has the split dimension of each operand, and `result` that of the result; -1 if the
-// array is replicated.
+// A program of one op or a few. `operands` has the split dimension of each parameter, and `result` that of the root; -1
+// if the array is replicated. Other arrays are split like parameter 0; scalars and elements of tuples are replicated.
+// `second_operand` and `second_result` are the dimensions of parameter 0 and of the root that a second axis splits.
 struct SplitOp {
   std::string body;
   std::vector<int> operands;
   int result = -1;
-  int second_operand = -1, second_result = -1;  // The dimensions of operand 0 and the result that a second axis splits.
+  int second_operand = -1, second_result = -1;  // -1 if there is no second axis.
 };
 
 class Halo : public testing::Test {
@@ -58,7 +59,8 @@ class Halo : public testing::Test {
     return sharding;
   }
 
-  // Returns the number of elements that a device sends in permutes, or nullopt if there are other collectives.
+  // Returns the number of elements that a device sends in permutes, or nullopt if there are other collectives or if the
+  // program could not be partitioned and run.
   std::optional<int64_t> RunCase(const SplitOp& c, int64_t shards) {
     shards_ = shards;
     const bool second = c.second_operand >= 0;
@@ -115,7 +117,7 @@ class Halo : public testing::Test {
     return elements;
   }
 
-  // A window with at least one position.
+  // A window along one dimension. `base` is the dilation of the operand, and `dilation` that of the window.
   struct Drawn {
     std::string text;
     int64_t positions = 0, size = 1, stride = 1, low = 0, high = 0, base = 1, dilation = 1;
@@ -318,7 +320,7 @@ TEST_F(Halo, Roll) {
   }
 }
 
-// Every shard of the slice equals that of the array, but the gathered arrays differ.
+// Apart from padding, every shard of the slice equals that of the array, but the gathered arrays differ.
 TEST_F(Halo, SliceThatMovesNothing) {
   SplitOp c;
   c.body = R"(x = f32[14,1] parameter(0)
@@ -373,7 +375,7 @@ TEST_F(Halo, ReshapeOfSizesThatTheShardsDoNotDivide) {
     c.result = 1;
     const std::optional<int64_t> sent = RunCase(c, shards);
     if (HasFailure()) return;
-    // An axis may be divided between both factors if their sizes have a common divisor.
+    // The axis may be divided between both factors if its size and that of the first factor have a common divisor.
     if (std::gcd(h, shards) == 1) {
       EXPECT_TRUE(sent.has_value()) << c.body << shards;
     }

@@ -106,7 +106,7 @@ TEST(PlanReshard, CutsThatDoNotNest) {
 }
 
 // Every plan ends with its target sharding, every step starts from the result of the previous one, and no plan sends
-// more than an all-gather of the complete array.
+// more bytes than the complete array has with the padding of the first sharding.
 TEST(PlanReshard, RandomPlansConnect) {
   for (const char* text : {"a=2,b=2,c=2", "a=4,b=2", "a=3,b=2", "a=8", "a=2,b=6"}) {
     const Mesh mesh = *ParseMesh(text);

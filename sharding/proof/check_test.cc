@@ -1,4 +1,5 @@
-// The check rejects partitioned programs in which one thing was changed.
+// Check and its parts accept correct partitioned programs, and reject wrong ones and those in which one thing was
+// changed. Small instances of ops are proven once.
 #include "sharding/proof/check.h"
 
 #include <gtest/gtest.h>
@@ -404,7 +405,7 @@ TEST(Check, ReshapesBetweenAnySizes) {
   }
 }
 
-// Positions beyond 2^31 are counted in s64.
+// Positions of 2^31 and more are counted in s64.
 TEST(Check, LongDimensions) {
   for (const char* entry : {
            "x = s8[4294967296] parameter(0)$whole\n  ROOT r = s8[4294967296] negate(x)$split\n",
@@ -417,7 +418,7 @@ TEST(Check, LongDimensions) {
   }
 }
 
-// The size of the partitioned program, and the time to prove it, do not depend on the number of devices.
+// The size of the partitioned program hardly depends on the number of devices.
 TEST(Check, ManyDevices) {
   const std::string entry = "x = f32[1048576] parameter(0)$split\n  y = f32[1048576] cosine(x)\n"
                             "  ROOT r = f32[1048576] add(x, y)$whole\n";

@@ -7,6 +7,8 @@
 //   // rebind: MESH           ImportOptions.rebind
 //   // feed: R P              result R feeds parameter P
 //   // mesh: TEXT             the imported mesh
+//
+// The other expectations of a file with rules are not checked.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -29,7 +29,7 @@ std::string Contents(const std::filesystem::path& path) {
   return text.str();
 }
 
-// The programs of the examples if XLAD_EXAMPLES is set, otherwise those of testdata.
+// The programs of the examples if XLAD_EXAMPLES is set, otherwise those of sharding/testdata/propagate.
 std::vector<std::filesystem::path> Programs() {
   const char* examples = std::getenv("XLAD_EXAMPLES");
   std::vector<std::filesystem::path> programs;
@@ -53,8 +53,8 @@ absl::StatusOr<ShardedModule> Propagated(std::unique_ptr<hlo::Module> module) {
   return sharded;
 }
 
-// Checks that no part of an axis is used twice, that the parts divide the axes' sizes, and that every axis has an
-// origin.
+// Checks that all dimensions are closed, that the axes of dimensions have origins that end at annotations, that the
+// parts of axes are larger than 1 and divide the axes' sizes, and that no two of them overlap.
 void ExpectLegal(const Mesh& mesh, const TensorSharding& sharding, const hlo::Shape& shape, const std::string& where) {
   ASSERT_EQ(std::ssize(sharding.dims), shape.ndim()) << where;
   AxisList all = sharding.replicated;
@@ -125,7 +125,8 @@ void Shuffle(hlo::Computation* computation, std::mt19937* random) {
   computation->SetOrder(order);
 }
 
-// The shardings of all instructions with their opcodes and shapes, sorted, without their names.
+// The opcodes, shapes and shardings of all instructions, sorted, without their names. The shardings of the results
+// follow.
 std::vector<std::string> Summary(const ShardedModule& sharded) {
   std::vector<std::string> lines;
   for (const hlo::Computation* computation : FlowComputations(*sharded.module)) {
@@ -188,7 +189,8 @@ ENTRY main {
   EXPECT_EQ(sharded->results[0], sharded->shardings.at(sharded->module->entry()->parameter(0))[0]);
 }
 
-// A program of `count` nested computations, each of which calls the next one twice.
+// A program of `count` computations and an entry. Each computation except the first calls the previous one twice; the
+// entry calls the last one.
 std::string Doubling(int count) {
   std::string text = "HloModule m\n\nf0 {\n  p = f32[] parameter(0)\n  ROOT n = f32[] negate(p)\n}\n\n";
   for (int i = 1; i < count; ++i) {

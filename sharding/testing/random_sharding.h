@@ -1,4 +1,4 @@
-// Random legal shardings for property tests, with sub-axes and with sizes that do not divide evenly.
+// Random legal shardings for property tests, with sub-axes, and with shards that need not divide the dimensions.
 #pragma once
 
 #include "base/random.h"

@@ -46,14 +46,14 @@ TEST(RandomBits, ShardsEqualThoseOfTheGlobalArray) {
   constexpr const char* kLong = R"({\"b\",\"a\"}, {})";
   struct Case {
     const char *bits, *axes;
-    bool split;  // Whether a device generates only its shard, with both algorithms.
+    bool split;  // Requires that no device generates the whole array, with either algorithm.
   };
   const Case cases[] = {
       {"u32[8,6]", kRows, true},  {"u32[16,6]", kLong, true},  {"u64[8,3]", kRows, false}, {"u64[8,4]", kRows, true},
       {"u16[8,6]", kRows, true},  {"u32[4,6]", kRows, false},  {"u32[7,4]", kRows, false},  {"u32[13,5]", kRows, false},
       {"u32[9,7]", kRows, false}, {"u32[8,6]", kBoth, false},  {"u8[40,2]", kRows, true},
   };
-  // Counters that wrap from the low to the high word, and from the high word to 0.
+  // Counters that do not wrap, that wrap in the low word only, and that wrap in both words.
   const std::vector<uint64_t> states[] = {{7, 3, 5}, {1, ~uint64_t{0} - 3, 9}, {2, ~uint64_t{0} - 1, ~uint64_t{0}}};
   for (const Case& c : cases) {
     for (const bool philox : {false, true}) {
