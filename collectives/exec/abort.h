@@ -19,8 +19,8 @@ struct Failure {
   std::string suspect_worker;
 };
 
-// A signal that wakes all waiting threads. The first thread that has an error raises it; later errors are ignored.
-// Thread-safe.
+// Keeps the first error of a task and calls listeners, which wake the waiting threads. The first thread that has an
+// error raises the signal; later errors are ignored. Thread-safe.
 class AbortSignal {
  public:
   // Returns false if the signal was raised before. The first failure is kept.

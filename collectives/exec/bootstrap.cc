@@ -3,6 +3,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -72,7 +73,8 @@ absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text) {
   PeerInfo peer;
   if (lines.size() != 5 || !absl::SimpleAtoi(lines[1], &peer.incarnation) || !absl::SimpleAtoi(lines[3], &peer.pid)) {
     return absl::InvalidArgumentError(
-        "found a malformed peer, expected 5 lines: worker, incarnation, host, pid and address");
+        absl::StrCat("found the peer \"", absl::CEscape(text),
+                     "\", expected 5 lines: worker, incarnation (a number), host, pid (a number) and address"));
   }
   peer.worker_id = lines[0];
   peer.host = lines[2];

@@ -25,7 +25,7 @@ class Bootstrap {
 // The worker that runs a device: how to connect to it, and how errors name it.
 struct PeerInfo {
   std::string worker_id;
-  uint64_t incarnation = 0;
+  uint64_t incarnation = 0;  // Distinguishes the processes that have had this worker id.
   std::string host;
   int64_t pid = 0;
   std::string data_address;  // HOST:PORT
@@ -37,6 +37,7 @@ struct PeerInfo {
 // Returns the key of a device ("device/3"). The value is the PeerInfo of its worker as text.
 std::string PeerKey(int device);
 std::string EncodePeer(const PeerInfo& peer);
+// InvalidArgument if the text is not one that EncodePeer returns.
 absl::StatusOr<PeerInfo> DecodePeer(absl::string_view text);
 
 // Returns a store in memory whose initial contents are `values`.

@@ -8,7 +8,8 @@
 
 namespace xlad::collectives {
 
-// Hashes the payload in blocks of kBlock bytes. The seed of each block's hash is the hash of the preceding blocks.
+// Hashes the payload in blocks of kBlock bytes; the last block is shorter and may be empty. The seed of each block's
+// hash is the hash of the preceding blocks.
 uint32_t PayloadChecksum(absl::Span<const ConstPiece> pieces) {
   constexpr size_t kBlock = 4096;
   char block[kBlock];

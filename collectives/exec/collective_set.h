@@ -13,7 +13,7 @@ namespace xlad::collectives {
 
 // One collective of the executable.
 struct Collective {
-  std::string name;  // The name of the user's instruction, for messages.
+  std::string name;  // The name of the user's instruction or, if it is unknown, "collective 7" (its id). For messages.
   std::string why;   // The instruction that needs the collective, with the user's file and line. Empty if unknown.
   CollectiveSpec spec;
   std::vector<std::vector<int>> groups;  // Rank r of group g is the device groups[g][r].
@@ -35,9 +35,9 @@ struct CollectiveSet {
 // group.
 std::pair<const std::vector<int>*, int> FindGroup(const Collective& collective, int device);
 
-// Returns the collectives of an executable. `specs` and `plans` have the same order. InvalidArgument if a collective is
-// malformed, if plans are missing, or if a plan's schedule_hash is neither 0 nor the hash computed here. Different
-// hashes mean that the coordinator and the worker run different versions of xlad.
+// Returns the collectives of an executable. `specs` and `plans` have the same order. InvalidArgument if their numbers
+// differ, if a spec or a plan is invalid, or if a plan's schedule_hash is neither 0 nor the hash computed here.
+// Different hashes mean that the coordinator and the worker run different versions of xlad.
 absl::StatusOr<CollectiveSet> MakeCollectiveSet(const google::protobuf::RepeatedPtrField<xlad::CollectiveSpec>& specs,
                                                 const google::protobuf::RepeatedPtrField<CollectivePlanProto>& plans,
                                                 int num_devices);

@@ -14,7 +14,8 @@ namespace xlad::collectives {
 // launches.
 struct CollectiveLaunch {
   int spec = 0;  // The index into Executable.collectives.
-  // InputCounts and OutputCounts (layout.h) return the sizes. The outputs may be the same buffers as the inputs.
+  // InputCounts and OutputCounts (layout.h) return their numbers of elements. The outputs may be the same buffers as
+  // the inputs.
   absl::Span<const std::byte* const> inputs;
   absl::Span<std::byte* const> outputs;
   int64_t step = 0;
@@ -24,8 +25,9 @@ struct CollectiveLaunch {
 // Threads: only the thread of its device may use a communicator. Ownership: buffers belong to the caller, who may reuse
 // them when Launch returns. After Start, the inputs must not be written and the outputs not accessed until Wait has
 // returned. Order: all members of a group must launch and start their collectives in the same order. Errors: an error
-// ends the task for all devices on this worker and is sent to the peers; outputs are undefined. The message names the
-// collective, the step, the rank and the operation of the schedule. If a peer caused the error, it also names the peer.
+// of a running collective ends the task for all devices on this worker and is sent to the peers; outputs are undefined.
+// The message names the collective, the step and the rank, and the operation of the schedule if a schedule is run. If a
+// peer caused the error, it also names the peer.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -1,4 +1,4 @@
-// If ranks run different operations, an error on every rank names both operations, over every transport.
+// If ranks run different operations, an error on every rank names both operations. Tests four transports.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -19,7 +19,7 @@ struct MessageLog {
   // The number of messages that are kept. Later messages are only counted.
   static constexpr size_t kMaxMessages = 8192;
   struct Message {
-    uint64_t key = 0;  // Equal at the sender and the receiver, and different for each message.
+    uint64_t key = 0;  // A hash of the message's identity, which is equal at the sender and the receiver.
     int64_t ns = 0;    // The clock's time before the message was sent, or after it had arrived.
     bool sent = false;
   };

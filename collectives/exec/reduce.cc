@@ -117,7 +117,7 @@ void Reduce(absl::Span<void* const> dsts, absl::Span<const void* const> sources,
 // The number of elements per block of a tree. One block of values is kept for each level of the tree.
 constexpr int64_t kTreeBlock = 256;
 
-// Writes the values of the tree over n <= kTreeBlock elements of the sources.
+// Writes to `values` the results of the tree over the sources, for the n <= kTreeBlock elements from `begin`.
 template <typename Access, Reduction kReduction, typename Value>
 void TreeValues(absl::Span<const void* const> sources, int64_t begin, int64_t n, Value* values) {
   if (sources.size() == 1) {
@@ -143,7 +143,8 @@ void ReduceTree(absl::Span<void* const> dsts, absl::Span<const void* const> sour
   }
 }
 
-// The functions indexed by reduction; null if the reduction has no meaning for the type.
+// The functions for a type, indexed by the reduction's number minus 1; null if the reduction has no meaning for the
+// type.
 struct Row {
   ElementType type;
   ReduceFunction by_reduction[8];
@@ -222,14 +223,18 @@ constexpr Row kRows[] = {
 
 absl::StatusOr<ReduceFunction> FindScalarReduceFunction(ElementType type, Reduction reduction) {
   const int index = static_cast<int>(reduction) - 1;
+  bool has_type = false;
   for (const Row& row : kRows) {
-    if (row.type == type && index >= 0 && index < 8 && row.by_reduction[index] != nullptr)
-      return row.by_reduction[index];
+    if (row.type != type) continue;
+    has_type = true;
+    if (index >= 0 && index < 8 && row.by_reduction[index] != nullptr) return row.by_reduction[index];
   }
   return absl::UnimplementedError(
       absl::StrCat("found a reduction by ", ToString(reduction), " of ", tensor::ToString(type),
                    ", for which collectives have no kernel; expected ",
-                   "a sum or product, a max, min or average of real numbers, or a bitwise operation on integers"));
+                   has_type ? "a sum or product, a max or min of values that are not complex, an average of real "
+                              "numbers, or a bitwise operation on integers or pred"
+                            : "another element type, such as f32"));
 }
 
 bool DependsOnOrder(ElementType type, Reduction reduction) {

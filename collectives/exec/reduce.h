@@ -12,16 +12,18 @@
 namespace xlad::collectives {
 
 // How the results of a reduction are stored. Streaming stores bypass the cache. They do not read a line before they
-// overwrite it, which is faster for results that are too large to stay in the cache.
+// overwrite it, which is faster for results that are too large to stay in the cache. Functions without streaming stores
+// treat kStreaming as kCached.
 enum class StoreKind : uint8_t { kCached, kStreaming };
 
 // Reduces sources[0][i], sources[1][i], ... from left to right and stores the result in dsts[k][i] for every k < the
 // number of destinations and every i < `count`.
 //
 // Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even. Integers wrap around.
-// The sum of pred is "or", the product "and". The max or min is NaN if an operand is NaN. A destination may be equal to
-// a source but must not overlap one partially. The result depends only on the values, not on `count`, alignment or CPU.
-// A store fence follows streaming stores, so other threads see them before any later store of the calling thread.
+// An average is the sum divided by the number of sources. The sum of pred is "or", the product "and". The max or min is
+// NaN if an operand is NaN. A destination may be equal to a source but must not overlap one partially. Except for the
+// bits of NaNs, the result depends only on the values, not on `count`, alignment or CPU. A store fence follows streaming
+// stores, so other threads see them before any later store of the calling thread.
 using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count,
                                 StoreKind store);
 
@@ -37,12 +39,12 @@ absl::StatusOr<ReduceFunction> FindTreeReduceFunction(tensor::ElementType type, 
 // Returns the function that combines sources in the order that the spec requires. The spec's collective must reduce.
 absl::StatusOr<ReduceFunction> ReduceFunctionOf(const CollectiveSpec& spec);
 
-// Returns Internal if the function that ReduceFunctionOf returns combines the sources of `op` in a different order than
-// `op` requires. `op` must be a reduction.
+// Returns Internal if `op`, a reduction of more than two sources, is a tree although the spec's mode is not canonical,
+// or is no tree although the mode is canonical.
 absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op);
 
-// Whether the result may change with the order of the sources or the shape of the tree. This holds for floating-point
-// sums and products.
+// Whether the result may change with the order of the sources or the shape of the tree. This holds for sums, products
+// and averages of floating-point and complex numbers.
 bool DependsOnOrder(tensor::ElementType type, Reduction reduction);
 
 // Returns the function that FindReduceFunction would return on a CPU without vector instructions. Tests compare it with

@@ -1,4 +1,4 @@
-// Compares reductions of every element type with slow references.
+// Compares reductions with slow references.
 #include "collectives/exec/reduce.h"
 
 #include <gmock/gmock.h>
@@ -284,7 +284,7 @@ T TreeOf(absl::Span<const T> values, bool product) {
   return product ? left * right : left + right;
 }
 
-// Random operands of very different magnitudes, so another order has another result.
+// Random operands of very different magnitudes, so another order usually has another result.
 template <typename T, typename Load, typename Store>
 void CheckTrees(ElementType type, const Load& load, const Store& store) {
   using Wide = decltype(std::declval<Load>()(T()));

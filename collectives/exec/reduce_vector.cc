@@ -10,7 +10,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/exec/reduce_vector.cc"
-// On x86, only AVX2 and AVX-512 are compiled. Older machines use the scalar loops of reduce.cc.
+// On x86, SSSE3, SSE4 and AVX3_DL are not compiled. A machine then uses an older instruction set or the scalar loops of
+// reduce.cc.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
@@ -382,8 +383,8 @@ ReduceKernels SmallFloat(Reduction reduction) {
   return Floating<Small<kType>, Small<kType, hn::CappedTag<float, 4>>>(reduction);
 }
 
-// Signed and unsigned integers differ only in comparisons. The scalar loop computes products of integers of 8 and 64
-// bits.
+// Signed and unsigned integers differ only in comparisons. The scalar loop computes averages, and products of integers
+// of 8 and 64 bits.
 template <typename T>
 ReduceKernels Integer(Reduction reduction) {
   using Full = Plain<T>;

@@ -8,7 +8,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Messages below this size are not received in place, because copying them is faster than offering memory for them.
+// Messages of fewer bytes are not received in place, because copying them is faster than offering memory for them.
 constexpr int64_t kInPlaceBytes = 16 << 10;
 
 }  // namespace
@@ -127,7 +127,8 @@ absl::Status ScheduleRun::CheckMessage(const Incoming& message, const ScheduleOp
       " sent ", DescribeMessage(message.header, message.bytes), DescribeOther(message.header)));
 }
 
-// Describes the collective of another schedule's message, and the collective that this rank has run in the same step.
+// Describes the collective of another schedule's message and, if it is a different one, the collective that this rank
+// ran last in the message's step. Returns "" if the message's schedule is the expected one or is unknown here.
 std::string ScheduleRun::DescribeOther(const MessageHeader& other) const {
   const ScheduleLinks& links = *program_.links;
   const auto theirs = links.texts.find(other.schedule_hash);
@@ -155,7 +156,8 @@ absl::Status ScheduleRun::Write(const ScheduleInstruction& op) {
   return status;
 }
 
-// Receives a large message directly in dst if the message is only copied and dst is contiguous.
+// Offers dst for a message of at least kInPlaceBytes if the message is only copied, dst is contiguous and the link
+// receives in place.
 absl::Status ScheduleRun::PostInto(const ScheduleInstruction& op, ReceiveLink* link) {
   if (op.kind != OpKind::kRecv || op.dst.pieces.size() != 1 || op.bytes < kInPlaceBytes || !link->ReceivesInPlace()) {
     return absl::OkStatus();

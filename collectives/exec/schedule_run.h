@@ -31,7 +31,7 @@ struct ScheduleLink {
 // The addresses to which a run writes the index of the operation that is waiting, and the device that it waits for (-1
 // if the run does not wait).
 struct ShownWait {
-  std::atomic<uint32_t>* operation = nullptr;  // Both pointers may be null.
+  std::atomic<uint32_t>* operation = nullptr;  // Null if and only if `waits_for` is null.
   std::atomic<int32_t>* waits_for = nullptr;
 };
 
@@ -65,7 +65,7 @@ struct ScheduleInstruction {
   uint32_t message_index = 0;  // Only for kSend.
   std::vector<ScheduleOperand> sources;
   ScheduleOperand dst;
-  int64_t bytes = 0;  // The size of dst.
+  int64_t bytes = 0;  // The size of dst in bytes.
   // By link: the number of messages of this run that must be released before dst is overwritten, because receivers may
   // read them from dst.
   std::vector<std::pair<ScheduleLink*, int64_t>> overwrites;
@@ -88,7 +88,8 @@ class ScheduleRun {
  public:
   ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launch, const Transport& transport, Recorder* recorder);
 
-  // Runs all operations. `scratch` has the size that the schedule requires; `staging` grows as needed.
+  // Runs all operations and waits until the peers have released all messages. `scratch` has at least the size that the
+  // schedule requires; `staging` grows as needed.
   absl::Status Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging);
 
  private:

@@ -13,8 +13,8 @@
 
 namespace xlad::collectives {
 
-// Results depend only on the schedules. They do not depend on the transport, on timing, or on which devices share a
-// process.
+// Results depend only on the inputs and the schedules. They do not depend on the transport, on timing, or on which
+// devices share a process.
 class ScheduledCommunicator final : public Communicator {
  public:
   struct Options {
@@ -37,7 +37,8 @@ class ScheduledCommunicator final : public Communicator {
   ~ScheduledCommunicator() override;
 
   // Builds the schedule of this device for a collective and opens its links. Does nothing if the device takes no part.
-  // Unimplemented, naming the operation, if the schedule needs mapped memory. Must be called before the first launch.
+  // Unimplemented, naming the operation, if an operation needs mapped memory or has several destinations. Must be
+  // called before the collective's first launch.
   // If `other` is not null, it is the same collective with another plan and that plan's hash, and replaces the
   // collective of the set. All devices of the group must pass the same plan, which must not use more channels than the
   // plan of the set. `other` must outlive the communicator.

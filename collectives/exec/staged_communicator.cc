@@ -35,8 +35,8 @@ absl::Status StagedCommunicator::Wait(int64_t number) {
   if (ops_.host_can_access()) return inner_->Wait(number);
   const auto found = started_.find(number);
   if (found == started_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number,
-                                                   ", which has been waited for; expected one Wait for each Start"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found collective start ", number, ", expected the number of a Start that has not been waited for"));
   }
   XLAD_RETURN_IF_ERROR(inner_->Wait(found->second.inner));
   Staging staging = std::move(found->second);
@@ -48,7 +48,7 @@ absl::StatusOr<StagedCommunicator::Staging> StagedCommunicator::CopyIn(const Col
   const std::vector<Collective>& collectives = collectives_.collectives;
   if (launch.spec < 0 || launch.spec >= std::ssize(collectives)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("found collective ", launch.spec, ", expected one below ", collectives.size()));
+        absl::StrCat("found collective ", launch.spec, ", expected 0 or more and less than ", collectives.size()));
   }
   const Collective& collective = collectives[launch.spec];
   const CollectiveSpec& spec = collective.spec;

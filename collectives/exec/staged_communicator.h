@@ -24,7 +24,7 @@ class StagedCommunicator final : public Communicator {
       : ops_(*ops), collectives_(*collectives), device_(device), inner_(std::move(inner)) {}
 
   absl::Status Launch(const CollectiveLaunch& launch) override;
-  // Copies the inputs before it returns. Wait copies the outputs.
+  // If the host cannot access the buffers, copies the inputs before it returns; Wait copies the outputs.
   absl::StatusOr<int64_t> Start(const CollectiveLaunch& launch) override;
   absl::Status Wait(int64_t number) override;
 

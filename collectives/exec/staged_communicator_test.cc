@@ -212,7 +212,8 @@ TEST(StagedCommunicator, ErrorsComeFromTheStreamTheCollectiveAndTheLaunch) {
   EXPECT_EQ(failed.inner->at.first, 0);  // The collective was not started.
 
   Staged wrong;
-  EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()), HasSubstr("found collective 2, expected one below 2"));
+  EXPECT_THAT(std::string(wrong.Launch(2, {0}, {0}).message()),
+              HasSubstr("found collective 2, expected 0 or more and less than 2"));
   EXPECT_THAT(std::string(wrong.Launch(0, {0}, {0}).message()),
               HasSubstr("inputs and outputs: found 1 and 1, expected 2 and 2"));
   const CollectiveSet set = Set();

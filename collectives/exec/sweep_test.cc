@@ -1,4 +1,4 @@
-// Compares every reduction of every type, with odd counts and numbers of ranks, with a scalar definition.
+// Compares every reduction of the types in kTypes, with odd counts and numbers of ranks, with a scalar definition.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -161,7 +161,8 @@ std::vector<std::byte> RandomElements(ElementType type, int rank, int64_t count)
   return input;
 }
 
-// Returns the elements of all types, of which the collectives of a test use the first ones.
+// Returns `count` elements per rank of each type in kTypes. Each collective of a test uses as many of the first ones as
+// its operand has.
 std::map<ElementType, Elements> RandomElements(int ranks, int64_t count) {
   std::map<ElementType, Elements> elements;
   for (const ElementType type : kTypes) {

@@ -9,7 +9,7 @@
 
 namespace xlad::collectives {
 
-// Uses a channel that carries nothing else. After an error, Revoke must be called before the object is destroyed.
+// The channel must carry nothing else. After an error, Revoke must be called before the object is destroyed.
 class TextLinks {
  public:
   TextLinks(Transport* transport, int channel) : transport_(*transport), channel_(channel) {}

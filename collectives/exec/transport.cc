@@ -13,7 +13,9 @@ std::string DescribeMessage(const MessageHeader& header, int64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> Transport::Register(absl::Span<std::byte> memory, MemoryKind kind) {
   if (kind == MemoryKind::kHost) return std::make_unique<RegisteredMemory>(memory, kind);
-  return absl::UnimplementedError("found memory of a device, expected host memory: copy it to the host first");
+  return absl::UnimplementedError(kind == MemoryKind::kPinned
+                                      ? "found pinned host memory, expected host memory that is not pinned"
+                                      : "found memory of a device, expected host memory: copy it to the host first");
 }
 
 absl::StatusOr<absl::Span<std::byte>> Transport::OpenWindow(int peer, const std::string&) {

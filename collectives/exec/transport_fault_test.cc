@@ -1,4 +1,5 @@
-// A transport fault must end in an error on every device, at any message and with any algorithm.
+// A transport fault other than a delay must end in an error on every device, whichever message it affects. Three
+// algorithms are tested.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -51,7 +51,7 @@ class Waiter {
     polls_ = polls;
   }
 
-  // Waits until `ready()` returns true or the signal is raised. Returns false if the signal is raised.
+  // Waits until `ready()` returns true or the signal is raised. Returns whether `ready()` returned true.
   template <typename Ready>
   bool Wait(const AbortSignal& abort, const Ready& ready) {
     const auto test = [&] {
@@ -101,7 +101,7 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
-  // A waiter that polls yields at most kYields times, and for at most about kMaxYieldNs, before it sleeps.
+  // A waiter that polls yields at most max(`spins`, kYields) times, and for at most about kMaxYieldNs, before it sleeps.
   static constexpr int kYields = 1000;
   static constexpr int64_t kMaxYieldNs = 1'000'000;
   static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;

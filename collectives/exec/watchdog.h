@@ -15,8 +15,9 @@ class ProgressWatchdog {
   ProgressWatchdog(const Clock* clock, int64_t limit_ms, std::vector<const Recorder*> recorders, AbortSignal* abort)
       : clock_(clock), limit_ms_(limit_ms), recorders_(std::move(recorders)), abort_(abort) {}
 
-  // Raises DeadlineExceeded, with the current operation of every device on this worker, if a device has been in one
-  // operation of a schedule for longer than the limit. Returns true if it did.
+  // Raises DeadlineExceeded if a device has been in one operation of a schedule, or in one collective of a library, for
+  // longer than the limit. The message names the current operation of every device that runs a collective. Returns
+  // whether this call raised the signal.
   bool Poll();
 
  private:

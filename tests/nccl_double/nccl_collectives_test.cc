@@ -240,7 +240,7 @@ TEST_F(NcclCollectivesTest, StartedCollectivesMayBeWaitedForInAnyOrderButOnce) {
     XLAD_ASSIGN_OR_RETURN(const int64_t second, r.communicator->Start({1, {&inputs[1], 1}, {&outputs[1], 1}, 1, 0}));
     XLAD_RETURN_IF_ERROR(r.communicator->Wait(second));
     XLAD_RETURN_IF_ERROR(r.communicator->Wait(first));
-    EXPECT_THAT(std::string(r.communicator->Wait(first).message()), HasSubstr("which has been waited for"));
+    EXPECT_THAT(std::string(r.communicator->Wait(first).message()), HasSubstr("a Start that has not been waited for"));
     std::vector<float> found(8);
     XLAD_RETURN_IF_ERROR(
         r.stream->CopyToHost(absl::MakeSpan(reinterpret_cast<std::byte*>(found.data()), 32), base + 32));

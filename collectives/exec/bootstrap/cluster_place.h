@@ -19,9 +19,9 @@ struct ClusterPlace {
 
 // `coordinator` and `worker_id` are the values that the user set, or empty. Values of the user are kept. If the user
 // set no worker id, it is Launch::name. If the user set no coordinator, its port is kCoordinatorPort. Its host is the
-// launcher's first host if ranks are on several hosts, or if the launcher names that host but not the number of ranks
-// on this host; otherwise its host is this machine. InvalidArgument if ranks are on several hosts and the first host is
-// unknown.
+// launcher's first host if ranks are on several hosts, or if there are several ranks and the launcher names that host
+// but not the number of ranks on this host; otherwise its host is this machine. InvalidArgument if ranks are on several
+// hosts and the first host is unknown.
 absl::StatusOr<ClusterPlace> PlaceInCluster(const std::optional<Launch>& launch, const std::string& coordinator,
                                             const std::string& worker_id);
 

@@ -65,7 +65,7 @@ TEST(Environments, EachIsDetectedOrRefusedWithTheReason) {
   }
 }
 
-// Variables that belong to no launcher do not change what is detected.
+// Variables that DetectLaunch does not read do not change what is detected.
 TEST(Environments, OtherVariablesChangeNothing) {
   for (const Environment& environment : Environments()) {
     Variables more = environment.variables;

@@ -53,7 +53,8 @@ absl::Status ExpandPattern(absl::string_view list, const std::string& prefix, ab
                            std::vector<std::string>* hosts) {
   const size_t open = pattern.find('[');
   if (open == absl::string_view::npos) {
-    if (absl::StrContains(pattern, ']') || (prefix.empty() && pattern.empty())) {
+    if (prefix.empty() && pattern.empty()) return Malformed(list, "names that are not empty, separated by commas");
+    if (absl::StrContains(pattern, ']')) {
       return Malformed(list, "names with balanced brackets, such as n[1-4,7]");
     }
     if (hosts->size() >= kMaxHosts) return Malformed(list, "at most 1,000,000 hosts");

@@ -146,7 +146,7 @@ std::string KeyOf(const Launcher& launcher, const GetVariable& get) {
 absl::Status CheckRank(const Launch& launch, const std::string& rank, const std::string& ranks) {
   if (launch.ranks >= 1 && launch.rank >= 0 && launch.rank < launch.ranks) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("found ", rank, "=", launch.rank, " and ", ranks, "=", launch.ranks,
-                                                 ", expected a rank below the number of ranks"));
+                                                 ", expected 0 <= rank < number of ranks"));
 }
 
 absl::StatusOr<Launch> Read(const Launcher& launcher, const GetVariable& get) {

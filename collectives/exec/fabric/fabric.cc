@@ -139,7 +139,7 @@ absl::StatusOr<int> Fabric::ReserveChannels(const CollectiveSet& collectives) {
   const int first = next_channel_.fetch_add(kFirstDataChannel + channels);
   if (first + kFirstDataChannel + channels <= kMaxChannels) return first;
   return absl::ResourceExhaustedError(
-      absl::StrCat("the programs of this task have used all ", kMaxChannels, " channels of its connections"));
+      absl::StrCat("the programs of this task need more than the ", kMaxChannels, " channels of its connections"));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> Fabric::MakeCommunicator(const Member& member) {

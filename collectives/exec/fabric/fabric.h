@@ -26,8 +26,8 @@ struct TransportChoice {
   bool shares_memory = true;            // Processes that can map each other's memory use shared memory.
   bool requires_shared_memory = false;  // Processes that cannot map each other's memory are an error.
   const xlad_transport_api* plugin = nullptr;
-  bool any_network =
-      false;  // The plugin may use networks other than the loopback interface, and NCCL may connect machines.
+  // The plugin may use networks other than the loopback interface, and NCCL may connect machines.
+  bool any_network = false;
 };
 
 // Wraps the transport of a device, for example to inject faults. `inner` outlives the result.
@@ -69,8 +69,8 @@ class Fabric {
     // this is null, `recorder` records both kinds, and a collective has finished when Start returns.
     Recorder* message_recorder = nullptr;
     // The operations of the device whose memory contains the buffers, or null if the buffers are in host memory. NCCL
-    // runs the collectives on device memory if it can (nccl_rules.h). The others run on copies in host memory
-    // (StagedCommunicator).
+    // runs the collectives on device memory if it can (nccl_rules.h). The others run on the host, on copies if it cannot
+    // access the buffers (StagedCommunicator).
     DeviceOps* ops = nullptr;
   };
   // Forms a communicator; see HostCommunicator.

@@ -36,7 +36,7 @@ class Calibrator {
   struct Options {
     // Buffer sizes in bytes. The most useful sizes come first, because the budget may not suffice for the last ones.
     std::vector<int64_t> sizes;
-    // The maximum number of back-to-back runs per measurement. Slow operations run fewer times (kBatchUs).
+    // The maximum number of back-to-back runs per batch. Slow operations run fewer times (kBatchUs).
     int iterations = 1;
     std::function<std::vector<CollectivePlan>(const CollectiveSpec& spec, int64_t bytes)> plans_of;
     // If the plan is empty, the group chooses one.

@@ -43,7 +43,7 @@ static_assert(sizeof(EntryLine) == 64);
 struct WindowPosition {
   uint32_t window = 0;      // The index into RankBlock::windows.
   uint32_t generation = 0;  // The window's generation when the position was published; 0 if the buffer is empty.
-  uint64_t offset = 0;
+  uint64_t offset = 0;      // From the start of the window, in bytes.
 };
 static_assert(sizeof(WindowPosition) == 16);
 
@@ -81,7 +81,7 @@ struct RankBlock {
   std::atomic<int32_t> waits_for = -1;
   alignas(64) int64_t pid = 0;
   char host[64] = {};
-  uint64_t cores[16] = {};
+  uint64_t cores[16] = {};  // The affinity mask of the process: bit i of word w is core 64 w + i.
   std::atomic<uint32_t> joined = 0;
   std::atomic<uint32_t> left = 0;  // kLeftInOrder or kLeftAfterError if the rank has stopped taking part, otherwise 0.
   SharedWindow windows[kWindows];
@@ -95,8 +95,8 @@ struct ControlHead {
   uint32_t version = 0;
   int32_t ranks = 0;
   int64_t bytes = 0;
-  char scratch_segment[64] = {};
-  alignas(64) std::atomic<uint32_t> sleepers = 0;
+  char scratch_segment[64] = {};  // SharedSegment::name of the ranks' scratch.
+  alignas(64) std::atomic<uint32_t> sleepers = 0;  // The number of ranks that sleep or are about to.
   std::atomic<int32_t> failed_rank = -1;  // The first rank whose death was noticed.
   std::atomic<uint32_t> needs_fence = 0;  // 1 if a process cannot use membarrier; see GroupWaiter in wait.cc.
 };

@@ -47,8 +47,8 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
 
 // Copies or reduces the sources of a step to its destinations. If the data does not fit into the cache, results are
 // written with stores that bypass it. There are two exceptions: scratch, which must stay in the cache, and sources that
-// are overwritten, whose lines are already in the cache. If a result is stored more than once, the step runs in blocks
-// that fit into the first-level cache.
+// are overwritten, whose lines are already in the cache. A copy to several destinations runs in blocks that fit into the
+// first-level cache, and so does a step with both cached and streamed destinations.
 void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
   constexpr int64_t kBlock = 16 << 10;
   const void* sources[kMaxGroupRanks];
@@ -148,7 +148,8 @@ std::byte* GroupCore::Scratch(int rank, uint64_t sequence) const {
   return options_.scratch + (2 * rank + static_cast<int64_t>(sequence % 2)) * options_.scratch_bytes;
 }
 
-// Before a rank overwrites what it wrote for operation sequence - 1, all ranks must have finished that operation.
+// Waits until all ranks have entered operation `sequence`. They have then finished operation sequence - 1, so this rank
+// may overwrite what it wrote for that operation.
 absl::Status GroupCore::Settle(uint64_t sequence) {
   for (int peer = 0; peer < ranks_ && settled_ < sequence; ++peer) {
     if (peer == rank_) continue;

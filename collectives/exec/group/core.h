@@ -42,7 +42,7 @@ struct GroupCommand {
 };
 
 // Lowers the schedule of one rank. The errors are those of LowerForGroup, and Unimplemented if there is no kernel for
-// the type.
+// the type and reduction.
 absl::StatusOr<GroupCommand> MakeGroupCommand(const CollectiveSpec& spec, const Schedule& schedule,
                                               GroupProtocol protocol);
 
@@ -77,7 +77,7 @@ class GroupCore {
     GroupWaiter* waiter = nullptr;
     WindowMemory* memory = nullptr;  // Required by commands with windows.
     std::byte* scratch = nullptr;    // Two halves of `scratch_bytes` bytes for each rank.
-    int64_t scratch_bytes = 0;
+    int64_t scratch_bytes = 0;       // The size of one half.
     int rank = 0;
   };
   // Everything in `options`, and `owner`, must outlive the core.

@@ -100,8 +100,8 @@ class Lowering {
 
   static absl::Status NotOfMemory() {
     return absl::UnimplementedError(
-        "expected a schedule of copies, reductions and signals, because process groups access each other's memory and "
-        "send no messages; choose another plan");
+        "found an operation on messages, expected only copies, reductions, zeros, signals and waits, because the ranks "
+        "of a process group access each other's memory and send no messages; choose another plan");
   }
 
   // Removes the first `bytes` bytes of run number `*first` and returns their region. Increments `*first` at the end of
@@ -135,7 +135,7 @@ class Lowering {
 
   absl::Status AddPeer(const ScheduleOp& op, GroupStep::Kind kind, int index) {
     if (op.flag < 0 || op.flag >= kSignalFlags) {
-      return absl::UnimplementedError(absl::StrCat("found flag ", op.flag, ", expected less than ", kSignalFlags));
+      return absl::UnimplementedError(absl::StrCat("found flag ", op.flag, ", expected 0 to ", kSignalFlags - 1));
     }
     // A rank does not signal itself: its steps run in the order of the list.
     if (op.peer == schedule_.rank) return absl::OkStatus();

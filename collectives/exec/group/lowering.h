@@ -39,13 +39,13 @@ struct GroupStep {
   int op = 0;              // The first operation of the schedule that this step executes.
   std::vector<int> peers;  // The ranks that are signaled or waited for.
   std::vector<GroupRegion> sources, dsts;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // The size of each source and destination.
 };
 
 // A copy of a part of an input to the payload of a board.
 struct BoardCopy {
   int operand = 0;
-  int64_t from = 0, to = 0, bytes = 0;
+  int64_t from = 0, to = 0, bytes = 0;  // In bytes; `from` is in the operand, `to` in the payload.
 };
 
 struct GroupProgram {
@@ -55,7 +55,7 @@ struct GroupProgram {
   std::vector<int> deferred[kSignalFlags];
   int64_t scratch_bytes = 0;
   bool windows = false;    // The ranks access each other's inputs and outputs, which must be registered.
-  bool waits_for_all_peers = false;  // Whether the steps wait for a signal of each other rank.
+  bool waits_for_all_peers = false;  // Whether the program waits for a signal or the entry of each other rank.
   // Whether the program is a board: a program of one round in which all ranks publish their inputs when they enter the
   // operation, and then read the inputs of the others. Entering replaces the copy of the input to the scratch and the
   // signals and waits after that copy; `steps` contains only the later operations. If the scratch has at most
@@ -67,9 +67,9 @@ struct GroupProgram {
 
 enum class GroupProtocol { kBoard, kSlots, kWindows };
 
-// Unimplemented if the schedule has messages or operations that process groups do not execute. InvalidArgument if it
-// accesses the inputs or outputs of peers and the protocol is not kWindows, or if it does not have the form that kBoard
-// needs.
+// Unimplemented if the schedule has messages, other operations that process groups do not execute, or a flag that is not
+// less than kSignalFlags. InvalidArgument if it accesses the inputs or outputs of peers and the protocol is not
+// kWindows, or if it does not have the form that kBoard needs.
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,
                                            GroupProtocol protocol);
 

@@ -20,11 +20,12 @@ class GroupMemory final : public WindowMemory {
   // `control` must outlive this object.
   GroupMemory(ControlFile* control, int rank) : control_(control), rank_(rank), peers_(control->ranks()) {}
 
-  // Returns memory that is zero, aligned to 4096 bytes, and on huge pages if the system has any. ResourceExhausted if
-  // this rank has too many allocations or there is not enough memory.
+  // Returns memory that is zero, aligned to 4096 bytes, and on huge pages if the system has any. InvalidArgument if
+  // `bytes` is less than 1. ResourceExhausted if this rank has RankBlock::kWindows allocations or there is not enough
+  // memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
-  // `address` must be a result of Allocate. A peer that has mapped the memory for a running operation can continue to
-  // use it.
+  // InvalidArgument unless `address` is a result of Allocate that has not been freed. A peer that has mapped the memory
+  // for a running operation can continue to use it.
   absl::Status Free(std::byte* address);
 
   std::optional<WindowPosition> Find(const void* address, int64_t bytes) const override;

@@ -18,10 +18,11 @@ struct GroupMachine {
 
 CollectivePlan ChooseGroupPlan(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
-// Returns the plans that a group can run. The first is that of ChooseGroupPlan; the others are those of all algorithms,
-// with several numbers of chunks for slots. Windows need registered buffers.
+// Returns plans that a group can run. The first is that of ChooseGroupPlan. The others are windows (if `registered`),
+// one shot (if the input fits into the scratch), and slots with several numbers of chunks.
 std::vector<CollectivePlan> GroupPlans(const CollectiveSpec& spec, bool registered, const GroupMachine& machine);
 
+// Returns the protocol by which a group runs a plan.
 GroupProtocol ProtocolOf(const CollectivePlan& plan, const CollectiveSpec& spec);
 
 // Returns true if the data of all ranks together needs more than three quarters of the cache. Results are then written

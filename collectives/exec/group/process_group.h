@@ -10,9 +10,10 @@
 // then read and write each other's buffers directly.
 //
 // Threads: one thread at a time may use a group. Errors: Prepare returns InvalidArgument or Unimplemented for a spec or
-// plan that cannot run. Run returns InvalidArgument if buffers that must be registered are not memory of Allocate; the
-// group can still be used. Run returns another error if a rank died or left, or if the ranks disagree. All later runs
-// then return the same error, and outputs are undefined. The other groups of the process are not affected.
+// plan that cannot run, and ResourceExhausted if RankBlock::kTexts operations exist. Run returns InvalidArgument if
+// buffers that must be registered are not memory of Allocate; the group can still be used. Run returns another error if
+// a rank died or left, or if the ranks disagree. All later runs then return the same error, and outputs are undefined.
+// The other groups of the process are not affected.
 #pragma once
 
 #include <memory>
@@ -62,7 +63,7 @@ class ProcessGroup final : private GroupOwner {
   using Operation = GroupOperation;
   struct Options {
     Launch launch;
-    int64_t generation = 0;
+    int64_t generation = 0;       // How often the group has shrunk before.
     int64_t deadline_ms = 30000;  // How long forming waits for all ranks.
     // The scratch of each rank in bytes, or 0 to choose it from the number of ranks. Only the value of rank 0 is used.
     int64_t scratch_bytes = 0;
@@ -94,7 +95,7 @@ class ProcessGroup final : private GroupOwner {
   absl::StatusOr<std::unique_ptr<GroupOperation>> Prepare(const CollectiveSpec& spec,
                                                           const PrepareOptions& options = {});
 
-  // Returns the plans that Prepare accepts for a spec. The first is the one that Prepare would choose.
+  // Returns plans that Prepare accepts for a spec (GroupPlans). The first is the one that Prepare would choose.
   std::vector<CollectivePlan> Plans(const CollectiveSpec& spec, bool registered) const;
 
   // Runs an operation and returns when it is finished on this rank. `input` and `output` have the spec's sizes. They
@@ -146,7 +147,7 @@ class ProcessGroup final : private GroupOwner {
 };
 
 // Joins the group of the launch that started this process (launcher.h), through files of this host. FailedPrecondition
-// if no launcher has started this process.
+// if no launcher has started this process. Other errors are those of DetectLaunch, CheckOneHost and Form.
 absl::StatusOr<std::unique_ptr<ProcessGroup>> JoinLaunchedGroup(int64_t deadline_ms = 30000);
 
 }  // namespace xlad::collectives

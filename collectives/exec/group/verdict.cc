@@ -47,7 +47,8 @@ std::string Where(const RankState& state) {
 
 void AddSentence(std::string text, std::string* to) { absl::StrAppend(to, to->empty() ? "" : "\n", text, "."); }
 
-// Returns why other ranks wait for `rank`, or an empty text if `rank` itself waits or has stopped after an error.
+// Returns why other ranks wait for `rank`, or an empty text if `rank` itself waits, has finished `operation`, or has
+// stopped after an error.
 std::string Finding(const Verdict& verdict, int rank, uint64_t operation) {
   const RankState& state = verdict.ranks[rank];
   const std::string who = Describe(state, rank);

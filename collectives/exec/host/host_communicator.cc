@@ -90,7 +90,7 @@ absl::Status HostCommunicator::FormGroups() {
 }
 
 // Exchanges addresses, greetings and the names of rules with all peers. A worker of a version without rules sends no
-// name. It regards a name that it receives as the end of the greeting, which it ignores.
+// name. It regards a name that it receives as the end of the greeting, where the name has no effect.
 absl::Status HostCommunicator::Greet(Meeting* meeting) {
   const int device = options_.messages.device;
   const std::vector<int> peers = messages_->Peers();

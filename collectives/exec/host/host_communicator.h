@@ -1,5 +1,5 @@
-// Runs the collectives of one device. Collectives among devices of this host use mapped memory, all others use
-// messages.
+// Runs the collectives of one device. Collectives among devices of this host use mapped memory if HostGroup can run
+// them; all others use messages.
 //
 // Start runs a collective by messages on another thread, while the device computes. A collective on mapped memory has
 // finished when Start returns, because it needs the cores that would compute.

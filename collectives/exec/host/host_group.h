@@ -26,20 +26,19 @@ struct HostOperation {
   int spec_index = 0;
   Schedule schedule;
   GroupCommand command;
-  uint32_t runs = 0;
+  uint32_t runs = 0;  // The number of runs that have begun.
 };
 
 // Only the thread of the device may use a group.
 class HostGroup final : private WindowMemory, private GroupOwner {
  public:
-  // The members of the group, by rank.
   struct Member {
     int device = 0;
     std::string text;  // "device 3 (worker w2, host node7, pid 4711)"
     HostAddress address;
   };
   struct Options {
-    std::vector<Member> members;
+    std::vector<Member> members;  // By rank.
     int rank = 0;
     bool exclusive = false;  // Every device of the task has a core of its own.
     std::shared_ptr<HostMemory> memory;
@@ -61,8 +60,8 @@ class HostGroup final : private WindowMemory, private GroupOwner {
   void Start() { waiter_->Start(); }
 
   absl::StatusOr<std::unique_ptr<HostOperation>> Prepare(const Collective& collective, int spec_index) const;
-  // Waits for other members only as far as the collective needs their data. An error ends the group. Except for boards,
-  // the error message names the operation of the schedule.
+  // Waits for other members only as far as the collective needs their data. An error ends the group. Unless the program
+  // is a board or the error precedes the first operation, the message names the operation of the schedule.
   absl::Status Run(HostOperation* operation, const CollectiveLaunch& launch);
   // Waits until no other member in this process reads or writes the buffers of this device. The abort signal must have
   // been raised.

@@ -73,7 +73,7 @@ TEST(HostGroup, AnErrorBeforeARunNamesNoOperationOfTheRunBefore) {
   EXPECT_EQ(ranks.Run(0, values, &sum), reason);
 }
 
-// Rank 0 sends and receives nothing. Its output is copied for the run, and the copy has undefined contents.
+// Rank 0 receives nothing. During the run, memory with undefined contents takes the place of its output.
 TEST(HostGroup, ARankThatReceivesNothingKeepsItsOutput) {
   Ranks ranks(CollectiveKind::kSendRecv, /*as_processes=*/true);
   const std::vector<float> values(kElements, 1.0F), unchanged(kElements, 7.0F);

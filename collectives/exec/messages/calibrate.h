@@ -6,9 +6,9 @@
 
 namespace xlad::collectives {
 
-// Measures six kinds of collectives with all algorithms on buffers of 1 KiB to 1 MiB, and fits the parameters to the
-// times of the slowest rank. Begins no measurement after `budget_ms`. All ranks must call it together and get the same
-// result. Errors are those of the group.
+// Measures six kinds of collectives on buffers of 1 KiB to 1 MiB, with all algorithms that apply and need no mapped
+// memory, and fits the parameters to the times of the slowest rank. Begins no measurement after `budget_ms`. All ranks
+// must call it together and get the same result. Errors are those of the group.
 absl::StatusOr<CostModel> Calibrate(MessageGroup* group, const Clock& clock, int64_t budget_ms);
 
 }  // namespace xlad::collectives

@@ -45,7 +45,8 @@ class MessageGroup {
   // flags --listen and --meet, with which users of `xlad bench` set these options.
   static absl::Status CheckListenHost(const Options& options);
   // Joins the group of all ranks of a launch, which find each other through files. DeadlineExceeded, naming the missing
-  // ranks, if they do not arrive in time. Other errors are those of CheckListenHost.
+  // ranks, if they do not arrive in time. InvalidArgument if CheckListenHost fails, if `listen_host` is 0.0.0.0 or ::,
+  // or if it is on loopback and a rank is on another host. Other errors are those of the folder and of Prepare.
   static absl::StatusOr<std::unique_ptr<MessageGroup>> Join(const Options& options);
   // Returns one group per rank. The ranks are threads of this process.
   static absl::StatusOr<std::vector<std::unique_ptr<MessageGroup>>> InProcess(int ranks, const Options& options);
@@ -99,7 +100,7 @@ class MessageGroup {
   // Returns memory that is registered with the transport, aligned to 4096 bytes. ResourceExhausted if there is not
   // enough memory.
   absl::StatusOr<std::byte*> Allocate(int64_t bytes);
-  // `address` must be a result of Allocate that is not used by a running operation.
+  // InvalidArgument unless `address` is a result of Allocate that has not been freed. No running operation may use it.
   absl::Status Free(std::byte* address);
 
  private:

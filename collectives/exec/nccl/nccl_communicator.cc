@@ -205,8 +205,8 @@ absl::Status NcclCommunicator::Wait(int64_t number) {
   if (number >= 0) return other_->Wait(number);
   const auto found = started_.find(number);
   if (found == started_.end() || found->second.mark == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("found collective start ", number,
-                                                   ", which has been waited for; expected one Wait for each Start"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "found collective start ", number, ", expected the number of a Start that has not been waited for"));
   }
   const Started& started = found->second;
   const Recorder::Place place = started.place;

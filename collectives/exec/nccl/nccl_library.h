@@ -33,7 +33,8 @@ struct Library {
   absl::Status Check(Result result, const std::string& what, CommHandle communicator) const;
 };
 
-// Unavailable, with the reason, if the library cannot be loaded, lacks a function, or is older than kOldestVersion.
+// Unavailable, with the reason, if `name` is kOff, or if the library cannot be loaded, does not report its version, is
+// older than kOldestVersion, or lacks a function.
 absl::StatusOr<const Library*> LoadNccl(const std::string& name);
 
 // The NCCL of this process: the library that kNcclVariable names, or kNcclLibrary. It is loaded by the first call, and

@@ -26,7 +26,7 @@ struct Endpoint {
   bool any_network = false;
   std::string why;  // Why the device cannot use NCCL, or empty.
   std::string Encode() const;
-  // Texts that are not from Encode become endpoints that cannot use NCCL.
+  // A text that has fewer than 5 lines or does not begin with a number becomes an endpoint that cannot use NCCL.
   static Endpoint Decode(absl::string_view text);
 };
 

@@ -39,7 +39,7 @@ TEST(NcclRulesTest, DataMovesInEveryModeAndType) {
   }
 }
 
-// Reductions whose bits depend on the order need the mode fast. The bits of integer reductions do not depend on it.
+// Floating-point reductions and averages need the mode fast. Other integer reductions run in every mode.
 TEST(NcclRulesTest, ReductionsKeepTheBitsOfTheirMode) {
   for (const auto kind : {CollectiveKind::kAllReduce, CollectiveKind::kReduceScatter, CollectiveKind::kReduce}) {
     for (const ReductionMode mode : kModes) {

@@ -1,4 +1,5 @@
-// For tests: collectives of every kind with every algorithm, on data whose results are exact.
+// For tests: collectives of the kinds in kTestedKinds with every algorithm that needs no mapped memory, on data whose
+// results are exact.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,8 +35,8 @@ inline Collective MakeCollective(const CollectiveSpec& spec, const CollectivePla
   return collective;
 }
 
-// Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the types, the operand
-// sizes `counts` and the algorithms that do not need mapped memory.
+// Returns collectives of all tested kinds over devices 0 to n - 1, for every combination of the types (f32, bf16 or
+// s32), the operand sizes `counts` in elements, and the algorithms that apply and do not need mapped memory.
 inline CollectiveSet EverythingOver(
     int n, const std::vector<ElementType>& types = {ElementType::kF32, ElementType::kBF16, ElementType::kS32},
     const std::vector<std::vector<int64_t>>& counts = {{0}, {1}, {13}, {5, 0, 7}, {3001}}) {

@@ -1,4 +1,4 @@
-// For tests: several workers in one process, connected by loopback TCP, with one thread per device.
+// For tests: several workers in one process, connected by loopback TCP and shared memory, with one thread per device.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ class TestWorld {
   };
 
   struct Options {
-    int slots = 4;
+    int slots = 4;  // The slots of each link.
     // The size in bytes of the rings in shared memory between workers, or 0 to use only TCP.
     size_t ring_bytes = TcpOptions().ring_bytes;
     TransportChoice transport;

@@ -18,7 +18,7 @@ namespace xlad::collectives {
 struct TransportCase {
   std::string name;
   DevicesOfWorkers placement;
-  size_t ring_bytes = 0;
+  size_t ring_bytes = 0;  // The size of the rings in shared memory, or 0 to use none.
   std::string plugin;  // The name of the plugin, or empty for no plugin. "skeleton" is linked into the tests.
 };
 
@@ -88,7 +88,7 @@ class TransportTest : public ::testing::TestWithParam<TransportCase> {
     header.index = index;
     return header;
   }
-  // Returns a text that differs for each seed.
+  // Returns a text of `size` bytes that depends on `seed` modulo 256.
   static std::string Pattern(size_t size, uint64_t seed) {
     std::string text(size, '\0');
     for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>(seed * 31 + i * 7 + i / 251);

@@ -20,7 +20,8 @@ absl::Status CheckPathFrame(const FrameHead& head) {
       (head.kind == FrameKind::kMessage || head.kind == FrameKind::kReleased)) {
     return absl::OkStatus();
   }
-  return absl::DataLossError("found bytes that do not start a frame of messages");
+  return absl::DataLossError(
+      "found the head of a frame with a wrong magic number, kind or channel, expected a message or a release");
 }
 
 std::string AbortFrame(const Failure& failure) {

@@ -14,7 +14,7 @@
 namespace xlad::collectives {
 
 struct InProcessOptions {
-  int slots = 4;
+  int slots = 4;  // The slots of each link.
   // Messages below this size are copied, so the sender does not need to wait for the receiver.
   int64_t copy_below_bytes = 4096;
 };

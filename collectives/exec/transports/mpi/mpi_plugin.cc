@@ -1,6 +1,6 @@
 // The transport plugins "openmpi" and "mpich", which differ only in the library that they are built with. They use
 // nonblocking point-to-point messages of MPI (mpi-forum.org, MPI 3.1, chapter 3). The tag of a message contains both
-// devices and the stream.
+// devices, the stream and the receiver's generation.
 //
 // MPI can be initialized only once. The first engine of the process initializes it, and it is finalized when the
 // process exits. Only MPI's C functions are used.
@@ -157,7 +157,8 @@ int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_tr
   MPI_Comm_size(mpi.communicator, &ranks);
   if (target->bytes == sizeof found) std::memcpy(&found, target->address, sizeof found);
   if (target->bytes != sizeof found || found.rank < 0 || found.rank >= ranks || found.generation < 0) {
-    return Fail(XLAD_TRANSPORT_FAILED, "found the address of a process of another launch, expected one of this mpirun",
+    return Fail(XLAD_TRANSPORT_FAILED,
+                "found an address that is malformed or of another launch, expected that of a process of this mpirun",
                 error);
   }
   *peer = new xlad_transport_peer{target->device, found.rank, found.generation, {}};

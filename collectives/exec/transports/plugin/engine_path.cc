@@ -109,8 +109,9 @@ absl::Status EnginePath::OnHead(const FrameHead& head, absl::Span<const std::byt
   if (head.kind == FrameKind::kMessage) {
     const bool is_inline = head.bytes <= kInlineBytes;
     if (packet.size() != sizeof head + (is_inline ? head.bytes : 0)) {
-      return absl::DataLossError(
-          absl::StrCat("found a frame of ", packet.size(), " bytes for a message of ", head.bytes, " bytes"));
+      return absl::DataLossError(absl::StrCat("found a frame of ", packet.size(), " bytes for a message of ",
+                                              head.bytes, " bytes, expected ",
+                                              sizeof head + (is_inline ? head.bytes : 0)));
     }
     XLAD_ASSIGN_OR_RETURN(arriving.payload, sink->OnHead(head));
     if (is_inline && head.bytes > 0) std::memcpy(arriving.payload.data, packet.data() + sizeof head, head.bytes);
@@ -134,7 +135,7 @@ absl::Status EnginePath::TakeHeads(FrameSink* sink) {
     heads_.pop_front();
     if (bytes < sizeof(FrameHead) || bytes > kPacketBytes) {
       return absl::DataLossError(
-          absl::StrCat("found a frame of ", bytes, " bytes, expected ", sizeof(FrameHead), " or more"));
+          absl::StrCat("found a frame of ", bytes, " bytes, expected ", sizeof(FrameHead), " to ", kPacketBytes));
     }
     FrameHead head;
     std::memcpy(&head, memory.get(), sizeof head);

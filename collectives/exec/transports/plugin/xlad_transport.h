@@ -43,7 +43,7 @@ enum { XLAD_TRANSPORT_KEEPS_MEMORY = 1 };
 enum { XLAD_TRANSPORT_HOST = 0, XLAD_TRANSPORT_PINNED = 1, XLAD_TRANSPORT_DEVICE = 2 };
 
 typedef struct xlad_transport_error {
-  char text[512]; /* The library's call that failed; null-terminated. */
+  char text[512]; /* What failed, such as a call of the library, and why; null-terminated. */
 } xlad_transport_error;
 
 typedef struct xlad_transport_options {

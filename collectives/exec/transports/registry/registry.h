@@ -25,7 +25,7 @@ std::string TransportNames();
 
 // Returns the transport with that name. InvalidArgument, with all names, if there is no such transport; otherwise the
 // errors of TransportRow::choose. If `any_network` is true, a plugin may use networks other than the loopback
-// interface, without encryption.
+// interface, and NCCL may connect machines, both without encryption.
 absl::StatusOr<TransportChoice> ChooseTransport(absl::string_view name, bool any_network = false);
 
 }  // namespace xlad::collectives

@@ -21,7 +21,7 @@
 namespace xlad::collectives {
 namespace {
 
-constexpr uint64_t kMagic = 0x786c61642d73686dULL;  // "xlad-shm"
+constexpr uint64_t kMagic = 0x786c61642d73686dULL;  // The bytes "mhs-dalx" in memory.
 constexpr size_t kMaxName = 64;
 constexpr size_t kMaxRingBytes = size_t{1} << 30;
 
@@ -199,7 +199,10 @@ absl::StatusOr<std::unique_ptr<SharedPipe>> SharedPipe::Open(const std::string& 
   if (first->bytes() < sizeof head) return absl::InvalidArgumentError("the peer's segment is too small");
   std::memcpy(&head, first->data(), sizeof head);
   if (head.ring_bytes == 0 || head.ring_bytes > kMaxRingBytes || first->bytes() != SegmentBytes(head.ring_bytes)) {
-    return absl::InvalidArgumentError("the peer's segment has rings of a different size than announced");
+    return absl::InvalidArgumentError(absl::StrCat("found rings of ", head.ring_bytes,
+                                                   " bytes in the peer's segment of ", first->bytes(),
+                                                   " bytes, expected 1 to ", kMaxRingBytes,
+                                                   " bytes that fill the segment"));
   }
   pipe->segment_ = std::move(first);
   XLAD_RETURN_IF_ERROR(pipe->MapRings(head.ring_bytes, 1));

@@ -59,7 +59,7 @@ class SharedWaiters {
   int devices_ = 0;
 };
 
-// One side of a pair of byte rings between two devices. Only the thread of that device may use it.
+// One side of a pair of byte rings between two devices. Only the thread of the device on this side may use it.
 //
 // Positions written by the other side are checked: an impossible position is DataLoss.
 class SharedPipe {

@@ -107,7 +107,7 @@ int Connect(xlad_transport_engine*, const xlad_transport_target* target, xlad_tr
             xlad_transport_error* error) {
   int64_t id = 0;
   if (target->bytes != sizeof id)
-    return Fail(XLAD_TRANSPORT_FAILED, "connect: found an address of the wrong size", error);
+    return Fail(XLAD_TRANSPORT_FAILED, "connect: found an address of another size, expected 8 bytes", error);
   std::memcpy(&id, target->address, sizeof id);
   *peer = new xlad_transport_peer{id, target->device};
   return XLAD_TRANSPORT_OK;
