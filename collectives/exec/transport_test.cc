@@ -338,7 +338,7 @@ TEST(DataPlane, TakesConnectionsThatAnotherProcessAccepted) {
   PeerWelcome welcome;
   const absl::StatusOr<std::string> answer = ReadBlock(dialed.get());
   ASSERT_TRUE(answer.ok() && welcome.ParseFromString(*answer)) << answer.status();
-  EXPECT_THAT(welcome.refused(), HasSubstr("a later attempt of the job runs here"));
+  EXPECT_THAT(welcome.refused(), HasSubstr("a later attempt or generation of the job runs here"));
   data_plane->RemoveTask(&fabric);
 }
 

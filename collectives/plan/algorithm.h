@@ -35,7 +35,7 @@ struct Algorithm {
   // Builds the schedule of one rank.
   Schedule (*build)(const CollectivePlan& plan, const CollectiveSpec& spec, int rank);
   AlgorithmCost (*cost)(const CollectivePlan& plan, const CollectiveSpec& spec);
-  bool needs_windows = false;
+  bool needs_windows = false;  // Whether the ranks must map each other's memory.
   // Returns whether the algorithm reduces in the order of ReductionMode::kCanonical for this number of ranks. If it is
   // null, the algorithm never does.
   bool (*is_canonical)(const CollectiveSpec& spec) = nullptr;

@@ -128,7 +128,8 @@ absl::StatusOr<CostModel> FitCosts(absl::Span<const MeasuredPlan> measured, cons
   for (const MeasuredPlan& plan : measured) {
     XLAD_ASSIGN_OR_RETURN(const CostTerms terms, TermsOf(plan.plan, plan.spec, base.directions));
     if (!(plan.us > 0) || !std::isfinite(plan.us)) {
-      return absl::InvalidArgumentError(absl::StrCat("found a time of ", plan.us, " us, expected a positive time"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("found a time of ", plan.us, " us, expected a positive, finite time"));
     }
     rows.push_back(AsVector(terms));
     for (double& term : rows.back()) term /= plan.us;
@@ -177,7 +178,11 @@ absl::StatusOr<CostModel> ParseCosts(absl::string_view text) {
       const bool valid = words.size() >= 5 && absl::SimpleAtod(words[1], &point.bytes) && point.bytes >= 1 &&
                          point.bytes < kMost && absl::SimpleAtod(words[2], &point.factor) && point.factor > 0 &&
                          point.factor < kMost;
-      if (!valid) return Malformed(number, line, "\"correction BYTES FACTOR KIND ALGORITHM\"");
+      if (!valid) {
+        return Malformed(number, line,
+                         "\"correction BYTES FACTOR KIND ALGORITHM\" with 1 or more bytes and a positive factor, both "
+                         "below 1e12");
+      }
       costs.corrections[absl::StrJoin(words.begin() + 3, words.end(), " ")].push_back(point);
       continue;
     }
@@ -187,7 +192,10 @@ absl::StatusOr<CostModel> ParseCosts(absl::string_view text) {
       const bool is_rate = absl::EndsWith(name, "_per_s");
       known = absl::SimpleAtod(words[1], value) && *value >= 0 && *value < kMost && (!is_rate || *value > 0);
     }
-    if (!known) return Malformed(number, line, "the name of a parameter and a number of 0 or more");
+    if (!known) {
+      return Malformed(number, line,
+                       "the name of a parameter and a number below 1e12 that is 0 or more, or positive for a rate");
+    }
   }
   for (auto& [key, points] : costs.corrections) {
     std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
@@ -232,7 +240,7 @@ absl::StatusOr<PlanRules> PlanRules::Parse(absl::string_view text) {
     rule.least = ParseByteCount(ends[0]);
     rule.most = ParseByteCount(ends.back());
     if (ends.size() > 2 || rule.least < 0 || rule.most < rule.least) {
-      return Malformed(number, words[1], "sizes such as 64K-1M");
+      return Malformed(number, words[1], "a size or an ascending range of sizes, such as 64K-1M");
     }
     rule.plan = absl::StrJoin(words.begin() + 2, words.end(), " ");
     if (const auto plan = ParsePlan(rule.plan); !plan.ok()) return Annotate(plan.status(), place);

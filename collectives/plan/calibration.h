@@ -14,7 +14,7 @@ namespace xlad::collectives {
 struct MeasuredPlan {
   CollectivePlan plan;
   CollectiveSpec spec;
-  double us = 0;
+  double us = 0;  // The measured time of one run, in microseconds.
 };
 
 // Returns the parameters that minimize the sum of the squared relative errors. Adds a correction for each CorrectionKey

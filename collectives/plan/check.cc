@@ -466,7 +466,8 @@ class Execution {
     return all ? CheckOrder(rank, expected.shift, segment) : absl::OkStatus();
   }
 
-  // Checks that all ranks reduce an element in the same order.
+  // Checks that the elements are reduced in the canonical order if the spec requires it and, in an AllReduce, in the
+  // order in which rank 0 reduces them.
   absl::Status CheckOrder(int rank, int64_t shift, const Segment& segment) {
     if (spec_.mode == ReductionMode::kCanonical) {
       std::vector<int> ranks(spec_.ranks);

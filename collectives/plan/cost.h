@@ -48,7 +48,8 @@ struct CostModel {
   CostModel(const CostParameters& speeds) : parameters(speeds) {}  // NOLINT(google-explicit-constructor)
 
   CostParameters parameters;
-  // By CorrectionKey, ordered by bytes. Between two points, the factor is interpolated.
+  // By CorrectionKey, ordered by bytes. Between two points, the factor is interpolated; beyond the first and the last
+  // point, it is that of the nearest point.
   std::map<std::string, std::vector<CostCorrection>> corrections;
 };
 

@@ -11,8 +11,8 @@
 namespace xlad::collectives {
 
 // Makes one random change: removes or repeats an operation, exchanges it with another one, changes a peer, channel,
-// flag, buffer, position or size, removes an operand or destination, or exchanges two operands. Returns a description
-// of the change, or "" if the schedules are the same as before.
+// flag, or a region's rank, buffer, position or size, removes an operand or destination, or exchanges two operands.
+// Returns a description of the change, or "" if the schedules are the same as before.
 std::string MutateSchedules(Random* random, std::vector<Schedule>* schedules);
 
 // The result of checking random mutants of schedules.

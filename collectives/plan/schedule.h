@@ -45,6 +45,7 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
+// The operations. (+) is the reduction of the spec.
 enum class OpKind : uint8_t {
   kSend,        // Sends the elements of `src` to `peer`.
   kRecv,        // dst = the next message from `peer`.

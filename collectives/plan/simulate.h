@@ -4,7 +4,8 @@
 //
 // The simulated ranks run the operations that a real communicator runs. Channels are independent. A send waits for a
 // free slot, and a receive for its message. Data is reduced as it arrives, because the memory of chips is much faster
-// than their links. Local copies take time. The simulation is pure: its result depends only on its arguments.
+// than their links. Operations without a peer (copies, local reductions, zeros) take the time of a local copy. The
+// simulation is pure: its result depends only on its arguments.
 #pragma once
 
 #include <functional>
@@ -23,7 +24,7 @@ struct SimulateOptions {
 
 struct SimulatedRun {
   double time_us = 0;  // The time until the last rank has finished.
-  int64_t messages = 0;
+  int64_t messages = 0;         // The number of messages and signals of all ranks.
   double link_bytes = 0;        // The sum of the bytes over all links.
   std::vector<double> busy_us;  // The time during which each link of the network is busy.
 };
@@ -54,9 +55,9 @@ absl::StatusOr<SimulatedRun> SimulateRankZero(const CollectivePlan& plan, const 
 double BandwidthBoundUs(const CollectiveSpec& spec, const Network& network);
 
 // Returns the fastest of several plans on the network, with its broken links, by simulation. The plans are rings along
-// all directions of its grid with 1, 2 and 6 chunks, and other algorithms with default parameters. For more than 64
-// ranks, the others are only swing and pat, which send few messages. InvalidArgument if none of the plans can run the
-// spec. Otherwise the errors of Simulate.
+// all directions of a grid of 2 or 3 dimensions with 1, 2 and 6 chunks, and `ring`, `halving_doubling`, `swing`, `pat`
+// and `direct` with default parameters. For more than 64 ranks, only `swing` and `pat` of these five are tried, because
+// they send few messages. InvalidArgument if none of the plans can run the spec. Otherwise the errors of Simulate.
 absl::StatusOr<CollectivePlan> PlanFor(const CollectiveSpec& spec, const Network& network);
 
 }  // namespace xlad::collectives

@@ -38,7 +38,10 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
   int64_t left = kMaxBytes / tensor::ByteWidth(spec.type) / factor;
   for (int64_t count : spec.counts) {
     if (count < 0) return Error(spec, absl::StrCat("an operand of ", count, " elements"), "0 or more");
-    if (count > left) return Error(spec, "operands of more than 2^62 bytes", "less");
+    if (count > left) {
+      return Error(spec, gathers ? "an output of more than 2^62 bytes" : "operands of more than 2^62 bytes",
+                   "at most 2^62 bytes");
+    }
     left -= count;
     if (spec.sizes.empty() && InputHasParts(spec.kind) && count % spec.ranks != 0) {
       return Error(spec, absl::StrCat("an operand of ", count, " elements on ", spec.ranks, " ranks"),
@@ -47,7 +50,8 @@ absl::Status ValidateCounts(const CollectiveSpec& spec) {
   }
   if (spec.counts.empty()) return Error(spec, "no operands", "at least one");
   if (spec.kind == CollectiveKind::kBarrier && spec.counts != std::vector<int64_t>{0}) {
-    return Error(spec, "operands with elements", "none, because a barrier moves no data");
+    return Error(spec, absl::StrCat(spec.counts.size(), " operands with ", Sum(spec.counts), " elements"),
+                 "one without elements, because a barrier moves no data");
   }
   return absl::OkStatus();
 }
@@ -63,7 +67,10 @@ absl::Status ValidateSizes(const CollectiveSpec& spec) {
   }
   int64_t left = kMaxBytes / tensor::ByteWidth(spec.type);
   for (const int64_t size : spec.sizes) {
-    if (size < 0 || size > left) return Error(spec, absl::StrCat("a part of ", size, " elements"), "0 to 2^62 bytes");
+    if (size < 0 || size > left) {
+      return Error(spec, absl::StrCat("a part of ", size, " elements"),
+                   "0 or more, and at most 2^62 bytes in all parts together");
+    }
     left -= size;
   }
   if (spec.counts.size() != 1 || spec.counts[0] != Sum(spec.sizes)) {

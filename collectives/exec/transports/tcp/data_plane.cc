@@ -109,7 +109,7 @@ void DataPlane::Greet(Greeting* greeting) {
   if (block.ok() && hello.ParseFromString(*block)) {
     Deliver(std::move(connection), hello);
   } else {
-    LogWarn("data plane: a connection sent no hello",
+    LogWarn("data plane: a connection sent no valid hello",
             {{"peer", connection->Peer()}, {"error", std::string(block.status().message())}});
   }
   std::lock_guard<std::mutex> lock(mutex_);
@@ -141,7 +141,9 @@ void DataPlane::AddTask(TcpFabric* fabric) {
     if (at->hello.job_id() == options.job_id) {
       const bool same = at->hello.attempt() == options.attempt && at->hello.generation() == options.generation;
       if (same) fabric->Accept(std::move(at->connection), at->hello);
-      if (!same && IsStale(at->hello, options)) Refuse(at->connection.get(), "a later attempt of the job runs here");
+      if (!same && IsStale(at->hello, options)) {
+        Refuse(at->connection.get(), "a later attempt or generation of the job runs here");
+      }
       if (same || IsStale(at->hello, options)) waiting_.erase(at);
     }
     at = next;

@@ -141,8 +141,8 @@ void TcpFabric::OnAbort() {
   if (!farewell_.joinable()) farewell_ = std::thread([this] { SayFarewell(); });
 }
 
-// Closes each connection when both sides have sent the reason for its end. A peer that has stopped reading or writing
-// must not block a thread forever.
+// Closes all connections when both sides of each have sent the reason for its end, or after TcpOptions::farewell_ms. A
+// peer that has stopped reading or writing must not block a thread forever.
 void TcpFabric::SayFarewell() {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.farewell_ms);
   std::unique_lock<std::mutex> lock(mutex_);
@@ -231,7 +231,7 @@ void TcpFabric::Welcome(std::unique_ptr<Connection> connection, const PeerHello&
   absl::Status status = abort_->raised() ? abort_->status() : CheckHello(hello);
   std::unique_lock<std::mutex> lock(mutex_);
   if (status.ok() && (closing_ || connections_.count(pair) > 0)) {
-    status = absl::FailedPreconditionError("these devices are already connected");
+    status = absl::FailedPreconditionError(closing_ ? "the task is ending" : "these devices are already connected");
   }
   std::unique_ptr<SharedPipe> pipe = status.ok() ? AcceptPipe(hello) : nullptr;
   if (status.ok()) status = CheckShared(pipe.get(), absl::StrCat("worker ", hello.worker_id()));

@@ -42,7 +42,7 @@ struct TcpOptions {
   std::string key;
   // The HOST:PORT at which peers reach this worker. An empty address is treated like a loopback address.
   std::string data_address;
-  int slots = 4;
+  int slots = 4;  // The slots of each link.
   int64_t max_message_bytes = int64_t{1} << 40;
   int64_t dial_timeout_ms = 10'000;
   // How long a device waits for a connection that the peer dials, or 0 if there is no limit. A coordinator tells the
@@ -146,7 +146,7 @@ class TcpFabric {
   };
   std::map<int, std::unique_ptr<Pumped>> pumped_;
   std::atomic<int> shared_connections_ = 0;
-  std::set<Pair> connecting_;            // Pairs for which there is no connection yet.
+  std::set<Pair> connecting_;            // Pairs whose connection is being dialed.
   std::map<Pair, Connection*> dialing_;  // Connections that wait for the peer's answer.
   SilenceWatch silence_;
   std::map<int, std::unique_ptr<Transport>> transports_;

@@ -11,7 +11,7 @@
 namespace xlad::collectives {
 namespace {
 
-// Frames below this size are assembled in memory and written at once.
+// Frames with payloads of at most this size are assembled in memory and written at once.
 constexpr int64_t kJoinBelowBytes = 16 * 1024;
 
 // Reads bytes and discards them.
@@ -359,8 +359,8 @@ bool TcpConnection::TellAbort() {
 void TcpConnection::ReadLoop() {
   AskForShortSlices();
   const absl::Status status = ReadFrames();
-  // Cancelled means that this side closed the connection. Otherwise the first thread that detects the failure names the
-  // peer.
+  // Cancelled means that this side closed the connection, or that OnAbort has raised the peer's reason. Otherwise the
+  // first thread that detects the failure names the peer.
   if (!status.ok() && !(sent_bye_ && received_bye_) && !absl::IsCancelled(status)) {
     abort_->Raise({absl::Status(status.code(), absl::StrCat("lost ", options_.peer, ": ", status.message())),
                    options_.peer_worker});
@@ -369,14 +369,14 @@ void TcpConnection::ReadLoop() {
   waiter_->Notify();
 }
 
-// Reads frames until both sides have sent the end of the task, or until an error occurs.
+// Reads frames until the peer has sent the end of its task, or until an error occurs.
 absl::Status TcpConnection::ReadFrames() {
   while (true) {
     FrameHead head;
     XLAD_RETURN_IF_ERROR(
         ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(&head), sizeof head)));
     if (head.magic != FrameHead::kFrameMagic || head.channel >= kMaxChannels) {
-      return absl::DataLossError("found bytes that do not start a frame");
+      return absl::DataLossError("found the head of a frame with a wrong magic number or channel");
     }
     switch (head.kind) {
       case FrameKind::kMessage:
@@ -393,7 +393,8 @@ absl::Status TcpConnection::ReadFrames() {
         waiter_->Notify();
         return absl::OkStatus();
       default:
-        return absl::DataLossError(absl::StrCat("found a frame of kind ", static_cast<uint32_t>(head.kind)));
+        return absl::DataLossError(
+            absl::StrCat("found a frame of kind ", static_cast<uint32_t>(head.kind), ", expected 1 to 4"));
     }
     waiter_->Notify();
   }
@@ -419,16 +420,22 @@ absl::Status TcpConnection::OnMessage(const FrameHead& head) {
 }
 
 absl::Status TcpConnection::CheckMessage(const FrameHead& head, Inbox* inbox) const {
-  if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes) || inbox->IsFull()) {
-    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes,
-                                            " bytes or too many messages, expected at most ",
-                                            options_.max_message_bytes, " bytes and ", options_.slots, " messages"));
+  if (head.bytes > static_cast<uint64_t>(options_.max_message_bytes)) {
+    return absl::DataLossError(absl::StrCat("found a message of ", head.bytes, " bytes, expected at most ",
+                                            options_.max_message_bytes));
+  }
+  if (inbox->IsFull()) {
+    return absl::DataLossError(absl::StrCat("found more messages on channel ", head.channel,
+                                            " than it has slots, expected at most ", options_.slots));
   }
   return absl::OkStatus();
 }
 
 absl::Status TcpConnection::OnAbort(const FrameHead& head) {
-  if (head.bytes > kMaxReasonBytes) return absl::DataLossError("found an abort of too many bytes");
+  if (head.bytes > kMaxReasonBytes) {
+    return absl::DataLossError(
+        absl::StrCat("found an abort of ", head.bytes, " bytes, expected at most ", kMaxReasonBytes));
+  }
   std::string reason(head.bytes, '\0');
   XLAD_RETURN_IF_ERROR(
       ReadFully(connection_.get(), absl::MakeSpan(reinterpret_cast<std::byte*>(reason.data()), reason.size())));

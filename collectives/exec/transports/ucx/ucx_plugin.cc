@@ -128,7 +128,7 @@ int Connect(xlad_transport_engine* engine, const xlad_transport_target* target, 
   return XLAD_TRANSPORT_OK;
 }
 
-// Polls until `done()` is true, or for at most `ms` milliseconds.
+// Polls until `done()` is true, or for at most `ms` milliseconds. Returns whether `done()` was true.
 template <typename Done>
 bool ProgressUntil(xlad_transport_engine* engine, int64_t ms, const Done& done) {
   const int64_t end_ms = NowMs() + ms;
@@ -224,7 +224,7 @@ int Progress(xlad_transport_engine* engine) { return static_cast<int>(ucp_worker
 int RegisterMemory(xlad_transport_engine* engine, const xlad_transport_memory* memory_to_map, void** handle,
                    xlad_transport_error* error) {
   if (memory_to_map->kind != XLAD_TRANSPORT_HOST)
-    return Fail("ucp_mem_map of device memory", UCS_ERR_UNSUPPORTED, error);
+    return Fail("ucp_mem_map of pinned or device memory", UCS_ERR_UNSUPPORTED, error);
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = memory_to_map->data;
