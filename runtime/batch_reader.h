@@ -1,10 +1,10 @@
 // Reads the batches of a task's data ahead of its steps, on a separate thread, so that steps rarely wait for the store.
 //
-// Consecutive batches are read in groups. A group has at most kGroupBytes unless a single batch is larger. If the
-// devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise, groups of at most
-// kAheadBytes in total, but at least two groups, are in memory at a time: the group of the slowest device's step and
-// the following groups. If each batch is opened separately (BatchPlan::open_batch), a group is one batch, and groups
-// are not kept.
+// Consecutive batches are read in groups of at most 256. A group has at most kGroupBytes unless a single batch is
+// larger. If the devices of this worker need at most kKeepBytes in all, each group is read once and kept. Otherwise,
+// groups of at most kAheadBytes in total, but at least two groups, are in memory at a time: the group of the slowest
+// device's step and the following groups. If each batch is opened separately (BatchPlan::open_batch), a group is one
+// batch, at most 8 groups are in memory at a time, and groups are not kept.
 #pragma once
 
 #include <condition_variable>
@@ -35,9 +35,9 @@ struct BatchPlan {
   std::vector<BatchInput> inputs;
   int64_t batch_size = 0;   // The number of rows of a batch.
   int64_t batch_count = 0;  // Step t reads batch t mod batch_count.
-  int64_t first_step = 0;
+  int64_t first_step = 0;   // The steps are [first_step, end_step).
   int64_t end_step = 0;
-  int devices = 0;
+  int devices = 0;          // The number of devices of this worker.
   // Opens the tensors of one batch, and may wait until the batch has arrived. If null, the source passed to Start has
   // the tensors of all batches.
   std::function<absl::StatusOr<std::shared_ptr<storage::TensorSource>>(int64_t batch)> open_batch;

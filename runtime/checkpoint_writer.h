@@ -53,6 +53,7 @@ class CheckpointWriter {
     // the state before `step` again.
     std::function<bool(int64_t step)> give_up;
     // Called on the writer's thread after each failed attempt to store the shard, unless the writer is being stopped.
+    // `must` is true if the writer tries again.
     std::function<void(int64_t step, const absl::Status& error, bool must)> failed;
     // Returns whether `write` is waiting for a coordinator that cannot be reached.
     std::function<bool()> is_cut_off;

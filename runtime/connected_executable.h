@@ -51,13 +51,13 @@ class ConnectedExecutable {
                                                                    const ExecutableLaunch& launch,
                                                                    const WorkerEnvironment& environment,
                                                                    collectives::AbortSignal* abort);
-  // Sets which results become parameters of the next step. Without this call, none do.
+  // Sets which results become parameters of the next step. Without this call, none do. Errors are those of PlanFeeds.
   absl::Status SetFeeds(const JobSpec& spec);
   // Sets the connections between the shards and their peers. `fabric` must outlive the object. All workers must call
   // UseFabric for the same executables in the same order.
   absl::Status UseFabric(AttemptFabric* fabric);
 
-  absl::Status Prepare(int index);  // Allocates memory.
+  absl::Status Prepare(int index);  // Makes the shard's stream, memory and launcher.
   absl::Status Connect(int index);  // Returns when all devices of the group have called Connect.
   // Runs one step on the contents of the buffers and returns when it has finished. Collectives need all devices of a
   // group to run the same step.

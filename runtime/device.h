@@ -1,13 +1,13 @@
 // A device: memory, streams of work, and executables loaded to run on it.
 //
-// Addresses of device memory are handles: only the device's own folder dereferences them. Everything else allocates,
-// copies, fills and reads device memory through a Stream. The host may add byte offsets to an address and compare
-// addresses.
+// Addresses of device memory are handles. Outside of the device's own folder they are dereferenced only if
+// Stream::host_can_access is true or the memory is pinned host memory. All other code copies, fills and reads device
+// memory through a Stream. The host may add byte offsets to an address and compare addresses.
 //
 // A Stream is a queue whose work runs in the order in which it was enqueued. Work on different streams is not ordered
 // unless an Event orders it. The cpu device finishes work before the call that enqueues it returns. Other devices, such
-// as the opaque device, finish it at any later time. Callers must be correct in both cases. In this example, the host
-// reads what a kernel computed:
+// as the opaque device, may finish it at any later time. Callers must be correct in both cases. In this example, the
+// host reads what a kernel computed:
 //
 //   auto stream = *device->MakeStream();
 //   auto memory = *device->Allocate(4);
@@ -39,7 +39,7 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
   // The address is aligned to XLAD_BUFFER_ALIGNMENT, never null, and different from that of every other allocation. The
-  // host may dereference it only if the memory is of kind MEMORY_PINNED_HOST.
+  // host may dereference it only if the memory is of kind MEMORY_PINNED_HOST or Stream::host_can_access is true.
   virtual void* address() const = 0;
   virtual int64_t bytes() const = 0;  // The size that was requested; may be 0.
 };

@@ -39,9 +39,10 @@ absl::Status CheckEntry(const Executable& executable, const JobSpec& spec) {
   return absl::OkStatus();
 }
 
-// Completes the permutation. takes[a]: allocation a has been assigned the block of another allocation; is_taken[a]: the
-// block of a has been assigned to another allocation. The assignments form chains. The allocation at the beginning of a
-// chain has no block yet, because its own block is taken. It receives the block at the end of the chain.
+// Completes the permutation `block_from`. The block of an allocation is its memory. takes[a]: allocation a has been
+// assigned the block of another allocation; is_taken[a]: the block of a has been assigned to another allocation. The
+// assignments form chains. The allocation at the beginning of a chain has no block yet, because its own block is taken.
+// It receives the block at the end of the chain.
 void CloseChains(std::vector<int>* block_from, const std::vector<bool>& is_taken, const std::vector<bool>& takes) {
   const int n = static_cast<int>(block_from->size());
   std::vector<int> taker(n, -1);

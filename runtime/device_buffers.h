@@ -15,8 +15,8 @@
 namespace xlad::runtime {
 
 // Which results become which parameters of the next step. A result that shares its parameter's memory (donation) needs
-// no work. Otherwise, the allocations of the result and the parameter are exchanged if each of the two fills its
-// allocation, and the bytes are copied if not.
+// no work. Otherwise, the bytes of the result are copied, unless the result and the parameter fill their allocations
+// and these can be exchanged in addition to those of other results.
 //
 // Example: allocation 0 is parameter w, allocation 1 is the new w, and result 0 feeds parameter 0. Then block_from is
 // {1, 0}: after each step the two allocations exchange their memory, and nothing is copied.

@@ -19,7 +19,7 @@ struct EntryLayout {
   Slice slice;  // The shard in each device's buffers.
 
   const tensor::Box& BoxOf(int device) const { return boxes.size() == 1 ? boxes[0] : boxes[device]; }
-  // The lowest device that holds the same box as `device`.
+  // The smallest mesh position of a device that holds the same box as `device`.
   int FirstHolder(int device) const;
 };
 

@@ -42,9 +42,9 @@ class StepWaiter final : public TaskListener {
   void OnFinished(const RunReport& report) override;
   void OnFailed(int64_t step, const collectives::Failure& failure) override;
 
-  // Waits until this number of steps has been reported. If the task fails first, returns its error.
+  // Waits until this number of steps has been reported or the task has failed. Returns the error if it has failed.
   absl::Status WaitForStep(int64_t steps);
-  // Waits until the task has run all its steps. If the task fails first, returns its error.
+  // Waits until the task has run all its steps or has failed. Returns the error if it has failed.
   absl::Status WaitForEnd();
 
  private:

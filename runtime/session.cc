@@ -96,7 +96,8 @@ absl::Status Session::CheckArguments(const Program& program, const CallProgramRe
     const ArrayInfo* info = Find(argument.array());
     if (info == nullptr) {
       return absl::NotFoundError(absl::StrCat("argument ", p, ": found array ", argument.array(),
-                                              ", expected an array that exists: it was freed, or donated to a call"));
+                                              ", expected an array that exists: it was never created, or was freed or "
+                                              "donated to a call"));
     }
     if (info->shape != expected) {
       return absl::InvalidArgumentError(absl::StrCat("argument ", p, ": found ", info->shape.ToString(),
@@ -179,7 +180,8 @@ absl::Status Session::Pin(int64_t array) {
   ArrayInfo* info = Find(array);
   if (info == nullptr) {
     return absl::NotFoundError(
-        absl::StrCat("found array ", array, ", expected an array that exists: it was freed, or donated to a call"));
+        absl::StrCat("found array ", array,
+                     ", expected an array that exists: it was never created, or was freed or donated to a call"));
   }
   ++info->pins;
   FetchWhole(array, info);

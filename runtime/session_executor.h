@@ -65,7 +65,7 @@ class SessionExecutor {
   // Appends a command to the queue. Commands must be added in the order of their sequence numbers.
   void Command(const SessionCommand& command);
   void Abort(const collectives::Failure& failure) { abort_.Raise(failure); }
-  int64_t done() const { return done_; }
+  int64_t done() const { return done_; }  // The sequence number of the last executed command, or 0 if there is none.
 
  private:
   // The padded shards of an array in host memory, by device of this worker. Devices that hold the same box share one
@@ -95,12 +95,13 @@ class SessionExecutor {
   // Called before a call of `program`. Copies arrays from the program's memory to the host, except those that the call
   // donates in place or frees without reading them.
   absl::Status EvictResults(LoadedProgram* program, const SessionCommand& command);
-  // Sends an array to the first worker. Each box is sent by the lowest device that holds it.
+  // Sends an array to the first worker. Among the devices that hold a box, the one with the smallest mesh position
+  // sends it.
   absl::Status Fetch(const SessionFetch& fetch);
   absl::StatusOr<Shards> ReadShards(int64_t array, const EntryLayout& layout);
   // Calls `work` for every device of this worker, each on its own thread. The first error aborts the session.
   absl::Status OnDevices(const std::function<absl::Status(int index)>& work);
-  // The first device of this worker that holds the same box as device `index`.
+  // The index of the first device of this worker that holds the same box as device `index`.
   int FirstHolderHere(const EntryLayout& layout, int index) const;
 
   const LaunchTask launch_;

@@ -88,7 +88,8 @@ absl::Status SessionHost::CheckRoom(int64_t bytes) {
 absl::Status SessionHost::CheckArrays() const {
   if (session_.arrays() < limits_.arrays) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("session ", session_id_, ": found ", session_.arrays(),
-                                                   " arrays, expected at most ", limits_.arrays, "; free some"));
+                                                   " arrays and a request for more, expected at most ",
+                                                   limits_.arrays, " in all; free some"));
 }
 
 absl::StatusOr<std::unique_ptr<UploadCount>> SessionHost::BeginUpload(int64_t bytes) {

@@ -25,7 +25,7 @@ namespace xlad::runtime {
 // The limits for all clients of a session together. A request above a limit is rejected with ResourceExhausted.
 struct SessionLimits {
   size_t programs = 4096;
-  size_t arrays = 1 << 20;         // The maximum number of arrays that exist at a time.
+  size_t arrays = 1 << 20;         // Requests that add arrays are rejected while this many exist.
   int64_t host_bytes = INT64_MAX;  // For the whole arrays in the memory of this worker and the uploads in progress.
 };
 
@@ -60,7 +60,7 @@ class SessionHost {
   absl::StatusOr<int64_t> PutArray(std::shared_ptr<const tensor::Array> array, const std::string& key);
   // Counts the bytes of an upload until the result is destroyed. The result must not outlive the host.
   absl::StatusOr<std::unique_ptr<UploadCount>> BeginUpload(int64_t bytes);
-  // Waits while too many commands are pending. If the whole arrays that the call needs exceed
+  // Waits while 16 or more commands are pending. If the whole arrays that the call needs exceed
   // SessionLimits::host_bytes, waits for pending commands, which may free memory. ResourceExhausted if the limit is
   // exceeded and no command is pending.
   absl::StatusOr<std::vector<int64_t>> Call(const CallProgramRequest& request);

@@ -179,13 +179,17 @@ class Preparer {
 
   static absl::Status CheckSizes(absl::string_view what, const std::vector<Slice>& slices,
                                  const std::vector<int64_t>& counts, const CollectiveSpec& spec) {
-    bool fits = slices.size() == counts.size();
-    for (size_t i = 0; fits && i < counts.size(); ++i) {
-      fits = slices[i].bytes >= counts[i] * tensor::ByteWidth(spec.type);
+    if (slices.size() != counts.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found ", slices.size(), " ", what, ", expected ", counts.size(), " for ", spec.ToString()));
     }
-    if (fits) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat("found ", what, " that are too few or too small for ", spec.ToString()));
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const int64_t needed = counts[i] * tensor::ByteWidth(spec.type);
+      if (slices[i].bytes >= needed) continue;
+      return absl::InvalidArgumentError(absl::StrCat("found ", slices[i].bytes, " bytes for element ", i, " of the ",
+                                                     what, ", expected at least ", needed, " for ", spec.ToString()));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Copy(const CopyStep& step, Node* node) {
@@ -201,7 +205,7 @@ class Preparer {
   absl::Status While(const WhileStep& step, int depth, Node* node) {
     node->kind = Node::Kind::kWhile;
     XLAD_RETURN_IF_ERROR(AddSlice(step.predicate(), &node->buffers));
-    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes, expected 1");
+    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes, expected 1 or more");
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.condition(), depth + 1));
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.body(), depth + 1));
     return absl::OkStatus();
@@ -214,7 +218,7 @@ class Preparer {
     const int64_t selector_bytes = step.selector_is_predicate() ? 1 : 4;
     if (node->buffers[0].bytes < selector_bytes) {
       return absl::InvalidArgumentError(absl::StrCat("found a selector whose size in bytes is ", node->buffers[0].bytes,
-                                                     ", expected ", selector_bytes));
+                                                     ", expected ", selector_bytes, " or more"));
     }
     for (const IfStep::Branch& branch : step.branches()) {
       XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(branch.steps(), depth + 1));

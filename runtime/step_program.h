@@ -43,8 +43,9 @@ class StepProgram {
  public:
   struct Node;
 
-  // InvalidArgument, naming the step, if a step refers to a buffer, kernel, library op or collective that does not
-  // exist, or has buffers that are too small. `loaded` must outlive the program.
+  // Errors name the step. NotFound if the object code has no kernel of the step's name. InvalidArgument if a step
+  // refers to a buffer, library op or collective that does not exist, has buffers that are too small, or is otherwise
+  // malformed. `loaded` must outlive the program.
   static absl::StatusOr<std::unique_ptr<StepProgram>> Prepare(const LoadedExecutable& loaded);
   ~StepProgram();
 

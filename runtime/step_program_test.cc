@@ -275,7 +275,8 @@ TEST_F(StepProgramTest, CollectiveBuffersMustFit) {
   *step.mutable_collective()->add_inputs() = Whole(executable_, 0);
   *step.mutable_collective()->add_outputs() = Whole(executable_, 2);
   Add(step);
-  EXPECT_THAT(Refusal(), HasSubstr("found outputs that are too few or too small for all_gather s32[1] over 2 ranks"));
+  EXPECT_THAT(Refusal(), HasSubstr("found 4 bytes for element 0 of the outputs, expected at least 8 for all_gather "
+                                   "s32[1] over 2 ranks"));
   *executable_.mutable_steps(0)->mutable_collective()->mutable_outputs(0) = Whole(executable_, 3);
   EXPECT_TRUE(Prepare().ok());
 }

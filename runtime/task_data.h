@@ -29,14 +29,15 @@ class TaskData {
   ~TaskData();
 
   // Reads the state before launch.first_step into the parameters of all devices of this worker; `buffers` has one entry
-  // per device. Boxes that several devices hold are read once. The host memory for this is limited.
+  // per device. Boxes that several devices hold are read once. At most 64 MiB of state are in host memory at a time, or
+  // one shard if it is larger.
   absl::Status ReadState(absl::Span<DeviceBuffers* const> buffers);
   // Opens the data and starts to read batches ahead of the steps.
   absl::Status StartData();
   // Writes the batch of `step` and the step's number into the device's parameters.
   absl::Status WriteInputs(int index, int64_t step, DeviceBuffers* buffers);
-  // The boxes of the state that the devices of this worker must save: each box is saved by the lowest device that holds
-  // it. The result points into this object.
+  // The boxes of the state that the devices of this worker must save. Among the devices of all workers that hold a box,
+  // the one with the smallest mesh position saves it. The result points into this object.
   std::vector<SavedBox> SavedBoxes() const;
   // The name of the first tensor of the state with a NaN or an infinity in the part that the device holds, or "" if all
   // elements are finite.

@@ -19,11 +19,11 @@ enum class StoreKind : uint8_t { kCached, kStreaming };
 // Reduces sources[0][i], sources[1][i], ... from left to right and stores the result in dsts[k][i] for every k < the
 // number of destinations and every i < `count`.
 //
-// Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even. Integers wrap around.
-// An average is the sum divided by the number of sources. The sum of pred is "or", the product "and". The max or min is
+// Floating-point types below 32 bits are accumulated in f32 and rounded once, to nearest even. Integers wrap around. An
+// average is the sum divided by the number of sources. The sum of pred is "or", the product "and". The max or min is
 // NaN if an operand is NaN. A destination may be equal to a source but must not overlap one partially. Except for the
-// bits of NaNs, the result depends only on the values, not on `count`, alignment or CPU. A store fence follows streaming
-// stores, so other threads see them before any later store of the calling thread.
+// bits of NaNs, the result depends only on the values, not on `count`, alignment or CPU. A store fence follows
+// streaming stores, so other threads see them before any later store of the calling thread.
 using ReduceFunction = void (*)(absl::Span<void* const> dsts, absl::Span<const void* const> sources, int64_t count,
                                 StoreKind store);
 

@@ -101,7 +101,8 @@ class Waiter {
   void Notify() { NotifyWords(words_, shared_); }
 
  private:
-  // A waiter that polls yields at most max(`spins`, kYields) times, and for at most about kMaxYieldNs, before it sleeps.
+  // A waiter that polls yields at most max(`spins`, kYields) times, and for at most about kMaxYieldNs, before it
+  // sleeps.
   static constexpr int kYields = 1000;
   static constexpr int64_t kMaxYieldNs = 1'000'000;
   static constexpr int64_t kMinSleepUs = 10, kMaxSleepUs = 1000;

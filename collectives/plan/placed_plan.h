@@ -15,8 +15,8 @@ namespace xlad::collectives {
 // A plan is replaced if it is an AllReduce in mode kRunToRun of at least 64 KiB that reduces in ascending order of the
 // ranks, and sets neither an engine nor an order. There must be 2 to 16 hosts with equal numbers of ranks, two or more,
 // and each host must have consecutive ranks. Elements must be accumulated in their own type and not averaged, because
-// the new plan, "host_chain", stores partial results. If each of two hosts has n ranks, it sends 1 / n of the bytes that
-// "direct" sends between them.
+// the new plan, "host_chain", stores partial results. If each of two hosts has n ranks, it sends 1 / n of the bytes
+// that "direct" sends between them.
 std::optional<CollectivePlan> PlanOverHosts(const CollectivePlan& plan, const CollectiveSpec& spec,
                                             const std::vector<int>& hosts);
 

@@ -88,7 +88,7 @@ bool KeepsCanonicalOrder(const Algorithm& algorithm, const CollectiveSpec& spec)
   const CollectivePlan plan{.algorithm = std::string(algorithm.name)};
   if (algorithm.is_canonical == nullptr || !algorithm.is_canonical(spec)) return false;
   if (!algorithm.refuses(plan, spec).empty()) return false;
-  // Other algorithms send partial sums, which would be rounded to the element type.
+  // Other algorithms send partial results, which would be rounded to the element type.
   const bool is_narrow = tensor::IsFloating(spec.type) && tensor::ByteWidth(spec.type) < 4;
   return !is_narrow || algorithm.reduces_once;
 }

@@ -69,8 +69,8 @@ class Fabric {
     // this is null, `recorder` records both kinds, and a collective has finished when Start returns.
     Recorder* message_recorder = nullptr;
     // The operations of the device whose memory contains the buffers, or null if the buffers are in host memory. NCCL
-    // runs the collectives on device memory if it can (nccl_rules.h). The others run on the host, on copies if it cannot
-    // access the buffers (StagedCommunicator).
+    // runs the collectives on device memory if it can (nccl_rules.h). The others run on the host, on copies if it
+    // cannot access the buffers (StagedCommunicator).
     DeviceOps* ops = nullptr;
   };
   // Forms a communicator; see HostCommunicator.

@@ -47,8 +47,8 @@ bool ReducesPayloads(const GroupProgram& program, int ranks) {
 
 // Copies or reduces the sources of a step to its destinations. If the data does not fit into the cache, results are
 // written with stores that bypass it. There are two exceptions: scratch, which must stay in the cache, and sources that
-// are overwritten, whose lines are already in the cache. A copy to several destinations runs in blocks that fit into the
-// first-level cache, and so does a step with both cached and streamed destinations.
+// are overwritten, whose lines are already in the cache. A copy to several destinations runs in blocks that fit into
+// the first-level cache, and so does a step with both cached and streamed destinations.
 void Combine(const GroupCommand& command, const GroupStep& step, const std::vector<std::byte*>& bases) {
   constexpr int64_t kBlock = 16 << 10;
   const void* sources[kMaxGroupRanks];

@@ -67,8 +67,8 @@ struct GroupProgram {
 
 enum class GroupProtocol { kBoard, kSlots, kWindows };
 
-// Unimplemented if the schedule has messages, other operations that process groups do not execute, or a flag that is not
-// less than kSignalFlags. InvalidArgument if it accesses the inputs or outputs of peers and the protocol is not
+// Unimplemented if the schedule has messages, other operations that process groups do not execute, or a flag that is
+// not less than kSignalFlags. InvalidArgument if it accesses the inputs or outputs of peers and the protocol is not
 // kWindows, or if it does not have the form that kBoard needs.
 absl::StatusOr<GroupProgram> LowerForGroup(const CollectiveSpec& spec, const Schedule& schedule,
                                            GroupProtocol protocol);

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// Copies blocks [first, first + count) of the scratch memory to the output. Block i is the part of the rank `i`
+// Copies the n blocks of `size` elements that begin at `scratch` to the output. Block i is the part of the rank i
 // positions after this one.
 template <typename PartOf>
 void CopyToOutput(int64_t scratch, int64_t size, const PartOf& part, ScheduleBuilder* builder) {

@@ -187,8 +187,8 @@ bool Moves(const CollectiveSpec& spec) {
                      [](const RankPair& pair) { return pair.source != pair.target; });
 }
 
-// In an AllReduce, a rank sends n - 1 parts in each of two rounds. In the other kinds it sends its input, or its parts,
-// to n - 1 ranks in one round. Parts of different sizes count as n parts of the largest size.
+// In an AllReduce, a rank sends n - 1 parts in each of two rounds. The other kinds have one round, in which a rank
+// sends its input, or its parts, to at most n - 1 ranks. Parts of different sizes count as n parts of the largest size.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t n = spec.ranks, count = spec.input_elements(), units = NumUnits(plan);
   if (spec.kind == Kind::kBarrier) return {.rounds = n > 1 ? 1 : 0, .messages = n - 1};

@@ -123,8 +123,8 @@ int64_t Depth(const CollectiveSpec& spec, int tree) {
   return deepest;
 }
 
-// In one tree, a rank sends half of the elements to each of its up to two children. In both trees, it sends half of the
-// elements to its parent.
+// In each tree, a rank sends half of the elements to each child if data is sent down the tree, and to its parent if
+// data is sent up. The rank that sends the most counts.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t count = spec.input_elements();
   if (count == 0) return {};

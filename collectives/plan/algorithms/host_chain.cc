@@ -93,7 +93,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank)
   return builder.Finish();
 }
 
-// A rank sends its part to all others of its host twice, and once to each neighbor on other hosts.
+// A rank sends one part to each other rank of its host in both phases, and its own part to each neighbor on other
+// hosts.
 AlgorithmCost Cost(const CollectivePlan& plan, const CollectiveSpec& spec) {
   const int64_t count = spec.input_elements();
   if (count == 0) return {};

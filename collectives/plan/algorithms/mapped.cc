@@ -169,8 +169,8 @@ class Builder {
   }
 
   void Windows() {
-    // A rank accesses the buffers of other ranks only after all ranks have entered the collective. No rank leaves it
-    // before all ranks have finished with its buffers.
+    // A rank accesses the buffers of its partners only after they have entered the collective. It leaves the collective
+    // only after they have finished with its buffers.
     const std::vector<int> partners = Partners();
     Peers(OpKind::kSignal, kFilled, partners);
     Peers(OpKind::kWait, kFilled, partners);

@@ -62,7 +62,8 @@ class PatUnit {
     }
   }
 
-  // Runs the AllGather in reverse: partial sums are sent back along the trees, and each rank adds them to its own.
+  // Runs the AllGather in reverse: partial results are sent back along the trees, and each rank combines them with its
+  // own.
   void ReduceScatter() {
     builder_.At(round_++);
     for (int64_t i = 0; i < std::ssize(tree_.offsets); ++i) {

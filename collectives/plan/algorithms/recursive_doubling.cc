@@ -9,13 +9,13 @@ namespace {
 
 using Kind = CollectiveKind;
 
-// The buffers of the partial sums. Each partial sum is in a different buffer than the previous one, which the peer may
-// still be reading. The last partial sum is in the output.
+// The buffers of the partial results. Each partial result is in a different buffer than the previous one, which the
+// peer may still be reading. The last partial result is in the output.
 class Partials {
  public:
   Partials(Interval at, int count, const Interval& first, const Interval& second)
       : at_(at), count_(count), scratch_{first, second} {}
-  // Returns the region of the partial sum after `done` reductions.
+  // Returns the region of the partial result after `done` reductions.
   Region After(int done) const {
     if (done == 0) return InputRegion(at_);
     return done == count_ ? OutputRegion(at_) : ScratchRegion(scratch_[done % 2]);

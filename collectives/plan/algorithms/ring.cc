@@ -42,8 +42,8 @@ void AllReduce(const Ring& ring, int round, Interval all, ScheduleBuilder* build
   AllGatherRounds(ring, round + ring.n - 1, part, builder);
 }
 
-// Partial sums alternate between two scratch buffers of the size of the largest part, so one partial sum can be sent
-// while the next one is received. The last partial sum is in the output.
+// Partial results alternate between two scratch buffers of the size of the largest part, so one partial result can be
+// sent while the next one is received. The last partial result is in the output.
 template <typename PartOf>
 void ReduceScatter(const Ring& ring, int round, const PartOf& part, const Interval (&scratch)[2],
                    ScheduleBuilder* builder) {

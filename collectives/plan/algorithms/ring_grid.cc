@@ -153,7 +153,8 @@ Schedule Build(const CollectivePlan& plan, const CollectiveSpec& spec, int rank,
   return builder.Finish(/*in_place=*/true);
 }
 
-// Along a dimension of size s, a phase has s - 1 rounds. All phases together send (n - 1) / n of the elements.
+// Along a dimension of size s, a phase has s - 1 rounds. The phases of a reduce-scatter together send (n - 1) / n of
+// the elements, and so do those of an all-gather.
 AlgorithmCost CostOf(const CollectivePlan& plan, const CollectiveSpec& spec, int dimensions) {
   const int64_t n = spec.ranks;
   if (spec.output_elements() == 0) return {};

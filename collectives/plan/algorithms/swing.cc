@@ -1,8 +1,8 @@
 // Swing: halving and doubling with peers at distances 1, 1, 3, 5, 11, ... in alternating directions, which are close in
 // a ring or torus. De Sensi et al., "Swing: short-cutting rings for higher bandwidth allreduce", NSDI 2024.
 //
-// On a grid whose sizes are powers of two, the exchanges alternate between the dimensions. Otherwise ranks are folded
-// to a power of two in one dimension.
+// On a grid, whose sizes must be powers of two, the exchanges alternate between the dimensions. Without a grid, ranks
+// are folded to a power of two in one dimension.
 #include "collectives/plan/algorithms/half_exchanges.h"
 #include "collectives/plan/algorithms/rows.h"
 #include "collectives/plan/grid.h"
