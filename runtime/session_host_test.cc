@@ -138,7 +138,8 @@ TEST(SessionHostLimits, AreForProgramsArraysAndBytes) {
     EXPECT_THAT(refusal(host.GetArray(z).status()), HasSubstr("and 16 more"));
   }
   ASSERT_TRUE(host.Call(call).ok());
-  EXPECT_THAT(refusal(host.Call(call).status()), HasSubstr("found 4 arrays and a request for more, expected at most 4"));
+  EXPECT_THAT(refusal(host.Call(call).status()),
+              HasSubstr("found 4 arrays and a request for more, expected at most 4"));
   EXPECT_THAT(refusal(host.PutArray(Numbers(), "").status()), HasSubstr("found 4 arrays"));
   EXPECT_THAT(refusal(host.BeginUpload(0).status()), HasSubstr("found 4 arrays"));
 }

@@ -205,7 +205,9 @@ class Preparer {
   absl::Status While(const WhileStep& step, int depth, Node* node) {
     node->kind = Node::Kind::kWhile;
     XLAD_RETURN_IF_ERROR(AddSlice(step.predicate(), &node->buffers));
-    if (node->buffers[0].bytes < 1) return absl::InvalidArgumentError("found a predicate of 0 bytes, expected 1 or more");
+    if (node->buffers[0].bytes < 1) {
+      return absl::InvalidArgumentError("found a predicate of 0 bytes, expected 1 or more");
+    }
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.condition(), depth + 1));
     XLAD_ASSIGN_OR_RETURN(node->bodies.emplace_back(), Steps(step.body(), depth + 1));
     return absl::OkStatus();

@@ -40,7 +40,7 @@ absl::StatusOr<ReduceFunction> FindTreeReduceFunction(tensor::ElementType type, 
 absl::StatusOr<ReduceFunction> ReduceFunctionOf(const CollectiveSpec& spec);
 
 // Returns Internal if `op`, a reduction of more than two sources, is a tree although the spec's mode is not canonical,
-// or is no tree although the mode is canonical.
+// or is not a tree although the mode is canonical.
 absl::Status CheckOrder(const CollectiveSpec& spec, const ScheduleOp& op);
 
 // Whether the result may change with the order of the sources or the shape of the tree. This holds for sums, products

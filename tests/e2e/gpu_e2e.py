@@ -72,7 +72,7 @@ class GpuTest(unittest.TestCase):
     def test_jobs_fail_with_the_error_of_the_driver(self):
         for settings, words in (
                 ("memory=4096", ["cannot allocate", "of its 4096 bytes are free"]),
-                ("fail=cuModuleLoadDataEx:218", ["cannot compile the PTX", "CUDA_ERROR_INVALID_PTX"]),
+                ("fail=cuModuleLoadDataEx:218", ["cannot load the PTX", "CUDA_ERROR_INVALID_PTX"]),
                 ("fail=cuLaunchKernel:719:5", ["CUDA_ERROR_LAUNCH_FAILED", "the last kernel"])):
             with self.subTest(settings=settings), driver(DRIVER_DOUBLE, settings):
                 code, out, err = xlad("run", JOB, "--steps", 1, "--device", "cuda:1", "--workers", 1)

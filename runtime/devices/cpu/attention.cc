@@ -2,9 +2,10 @@
 //
 // Scores are computed for one block of rows at a time, in per-thread memory that fits into the second-level cache. A
 // block has all columns, or only the first columns if the others are masked. For each block, matrix products compute
-// tiles of scores, all operations on rows are applied row by row, and products with the final tiles give the results.
-// Operands of products are converted to f32 and rearranged into panels (TileProduct in attention_kernels.h) once for
-// each entry of the batch.
+// the scores, all operations on rows are applied to a few rows at a time, and products with the final values give the
+// results. The values of a block that products compute or read are stored in tiles (AttentionSlot). Operands of
+// products are converted to f32 and rearranged into panels (TileProduct in attention_kernels.h) once for each entry of
+// the batch.
 //
 // A task of a thread is one group of blocks of one entry of the batch. Products that sum over rows have one partial sum
 // for each group, and the partial sums are added in the order of the groups. The groups depend on the shapes alone.
@@ -27,8 +28,8 @@ using Kind = AttentionSlot::Kind;
 
 constexpr int64_t kWantedTasks = 32;   // Enough tasks to divide them evenly among the threads.
 constexpr int64_t kMinGroupRows = 96;  // A partial sum over fewer rows costs more than it saves.
-// An operation is applied to a chunk of at most kRowAlignment rows with about this many elements in total, so that a
-// slot stays in the first-level cache.
+// An operation is applied to a chunk of at most kRowAlignment rows with about this many elements in total, so that the
+// chunk of a value stays in the first-level cache.
 constexpr int64_t kChunkElements = 2048;
 
 void LoadFloats(ElementType type, const void* from, int64_t offset, int64_t stride, absl::Span<float> to) {
@@ -109,7 +110,7 @@ class PreparedAttention final : public PreparedLibraryOp {
   absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const override;
   std::string Description() const override {
     return absl::StrCat("attention, blocks of ", program_.block_rows, " rows, ", program_.Batches() * groups_,
-                        " tiles");
+                        " tasks");
   }
 
  private:

@@ -110,7 +110,8 @@ class Reader {
     sizes_.insert(sizes_.end(), program_.rows.begin(), program_.rows.end());
     sizes_.push_back(program_.columns);
     if (!Product(sizes_).has_value() || program_.columns > INT32_MAX || program_.Rows() > INT32_MAX) {
-      return Misfit("sizes out of range", "positive sizes, and at most 2^31-1 rows and columns");
+      return Misfit("sizes out of range",
+                    "positive sizes, at most 2^31-1 rows and 2^31-1 columns, and at most 2^40 scores");
     }
     if (program_.block_rows < 1 || program_.block_rows > 4096) {
       return Misfit(absl::StrCat("blocks of ", program_.block_rows, " rows"), "1 to 4096");
@@ -135,14 +136,17 @@ class Reader {
     const bool known = array.type == ElementType::kF32 || array.type == ElementType::kBF16 ||
                        array.type == ElementType::kS32 || array.type == ElementType::kPred;
     if (!known) return Misfit("an array of another element type", "f32, bf16, s32 or pred");
-    if (array.strides.size() != sizes_.size() + 1) return Misfit("a wrong number of strides", "one per dimension");
+    if (array.strides.size() != sizes_.size() + 1) {
+      return Misfit(absl::StrCat(array.strides.size(), " strides"), absl::StrCat(sizes_.size() + 1));
+    }
     const std::optional<int64_t> elements =
         Product(std::vector<int64_t>(operand.shape().dims().begin(), operand.shape().dims().end()));
     int64_t last = 0;
     for (size_t d = 0; d < array.strides.size(); ++d) {
       const int64_t size = d < sizes_.size() ? sizes_[d] : std::max<int64_t>(1, width);
-      if (array.strides[d] < 0 || array.strides[d] > kMaxElements) return Misfit("a stride out of range", "0 to 2^40");
-      if (size > 1 && array.strides[d] > kMaxElements / size) return Misfit("a stride out of range", "0 to 2^40");
+      if (array.strides[d] < 0 || array.strides[d] > kMaxElements / size) {
+        return Misfit(absl::StrCat("stride ", array.strides[d]), absl::StrCat("0 to ", kMaxElements / size));
+      }
       last += (size - 1) * array.strides[d];
     }
     if (!elements.has_value() || last >= *elements) return Misfit("strides beyond the array's end", "smaller ones");
@@ -151,7 +155,8 @@ class Reader {
 
   absl::Status CheckNumber(int64_t number, int64_t end, const char* what) const {
     if (number >= 0 && number < end) return absl::OkStatus();
-    return Misfit(absl::StrCat(what, " ", number), absl::StrCat("one below ", end));
+    if (end < 1) return Misfit(absl::StrCat(what, " ", number), "none");
+    return Misfit(absl::StrCat(what, " ", number), absl::StrCat("0 to ", end - 1));
   }
 
   // Checks the numbers of inputs, operands and values, and finds the last use of each value.
@@ -200,7 +205,7 @@ class Reader {
     return kind == Kind::kTile ? &program_.tiles : kind == Kind::kRow ? &program_.row_slots : &program_.narrow_slots;
   }
 
-  // Returns a free slot for value `v`.
+  // Assigns a free slot to value `v`.
   void Allocate(int v) {
     State& state = states_[v];
     const bool is_product = op_.values(v).opcode() == AttentionOp::PRODUCT;
@@ -227,7 +232,11 @@ class Reader {
 
   absl::Status ReadProduct(int v) {
     const AttentionOp::Value& value = op_.values(v);
-    if (value.operands_size() != 2 || value.inputs_size() != 0) return Misfit("inputs of a product", "two operands");
+    if (value.operands_size() != 2 || value.inputs_size() != 0) {
+      return Misfit(
+          absl::StrCat("a product of ", value.operands_size(), " operands and ", value.inputs_size(), " values"),
+          "2 operands and no value");
+    }
     if (value.depth() < 1 || value.depth() > (1 << 20)) return Misfit("a number of features out of range", "1 to 2^20");
     for (const int k : value.operands()) {
       XLAD_RETURN_IF_ERROR(ReadArray(op_.operands(k), value.depth()).status());
@@ -261,7 +270,9 @@ class Reader {
     if (IsFixed(v)) return absl::OkStatus();
     AttentionStep step;
     if (value.opcode() == AttentionOp::READ) {
-      if (value.operands_size() != 1) return Misfit("a read of several operands or none", "one operand");
+      if (value.operands_size() != 1) {
+        return Misfit(absl::StrCat("a read of ", value.operands_size(), " operands"), "one operand");
+      }
       step.kind = AttentionStep::Kind::kRead;
       step.source = value.operands(0);
       step.wide = program_.operands[step.source].strides[program_.ColumnDimension()] != 0;

@@ -29,16 +29,17 @@ struct AttentionArray {
 struct AttentionProduct {
   int left = 0, right = 0;  // Indices of operands.
   int64_t depth = 0;  // The number of features.
-  AttentionSlot slot;
+  AttentionSlot slot;  // The place of the scores.
 };
 
+// An operation on rows. Its result is one value.
 struct AttentionStep {
   enum class Kind { kApply, kRead, kIndex, kMax, kSum };
   Kind kind = Kind::kApply;
   RowOpcode opcode = RowOpcode::kCopy;
   std::vector<AttentionSlot> inputs;
   AttentionSlot result;
-  int source = 0;            // For kRead, the operand. For kIndex, one of the row dimensions.
+  int source = 0;            // For kRead, the operand. For kIndex, the dimension: first the batch's, then the rows'.
   bool wide = false;         // The result has one element for each column.
   bool round = false;        // The result is rounded to bf16.
   // If only the first columns are computed, the result must be zero in the last of them. If it is not, the block is
@@ -46,25 +47,26 @@ struct AttentionStep {
   bool check_zero = false;
 };
 
+// A result of the op: a value without columns, or a product of a value and an operand.
 struct AttentionResult {
   AttentionOp::Result::Kind kind;
-  AttentionSlot slot;
-  int operand = 0;
-  int64_t width = 0;
-  AttentionArray array;
+  AttentionSlot slot;    // The value.
+  int operand = 0;       // For a product, the operand's index.
+  int64_t width = 0;     // For a product, its number of features.
+  AttentionArray array;  // The memory of the result.
   int number = 0;  // The index among the results of its kind.
 };
 
 struct AttentionProgram {
   std::vector<int64_t> batch, rows;  // The sizes of the dimensions.
   int64_t columns = 0, block_rows = 0;
-  std::vector<int64_t> block_columns;
+  std::vector<int64_t> block_columns;  // For each block of rows, the number of columns to compute.
   std::vector<AttentionArray> operands;
   std::vector<AttentionProduct> products;
   std::vector<AttentionStep> steps;  // Applied to each row in this order.
   std::vector<AttentionResult> results;
   std::vector<uint32_t> constants;   // The contents of the first narrow slots.
-  int tiles = 0, row_slots = 0, narrow_slots = 0;
+  int tiles = 0, row_slots = 0, narrow_slots = 0;  // The numbers of slots of each kind.
   bool has_column_index = false;     // Row slot 0 holds 0, 1, 2, ...
 
   int64_t Batches() const;
@@ -73,7 +75,8 @@ struct AttentionProgram {
   size_t FeatureDimension() const { return batch.size() + rows.size() + 1; }
 };
 
-// InvalidArgument if numbers are out of range, types do not match, or strides reach beyond the end of an array.
+// InvalidArgument if the op is not consistent: for example, numbers are out of range, types do not match, an operation
+// has a wrong number of inputs, or strides reach beyond the end of an array.
 absl::StatusOr<AttentionProgram> ReadAttentionProgram(const AttentionOp& op);
 
 }  // namespace xlad::runtime

@@ -504,14 +504,19 @@ bool IsLibraryType(int32_t type) {
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op) {
   UseOneThread();
-  if (!IsLibraryType(op.lhs().element_type()) || op.lhs().element_type() != op.rhs().element_type() ||
-      !IsLibraryType(op.result().element_type())) {
-    return absl::UnimplementedError("library op convolution: found an element type other than f32 and bf16");
+  if (op.lhs().element_type() != op.rhs().element_type()) {
+    return absl::UnimplementedError(
+        "library op convolution: found operands of different element types, expected one type");
+  }
+  if (!IsLibraryType(op.lhs().element_type()) || !IsLibraryType(op.result().element_type())) {
+    return absl::UnimplementedError(
+        "library op convolution: found an element type other than f32 and bf16, expected one of these");
   }
   XLAD_ASSIGN_OR_RETURN(const ConvolutionShape shape, ReadConvolutionShape(op));
   for (const Strided* tensor : {&shape.src, &shape.weights, &shape.dst}) {
     if (tensor::Product(tensor->sizes) == 0) {
-      return absl::UnimplementedError("library op convolution: found an array without elements");
+      return absl::UnimplementedError(
+          "library op convolution: found an array without elements, expected sizes of at least 1");
     }
   }
   std::unique_ptr<DnnlConvolution> best;

@@ -60,7 +60,7 @@ class CpuEvent final : public Event {
   const absl::Status status_;
 };
 
-// Copies of fewer bytes are done by one thread.
+// A copy is divided into parts of at least this many bytes.
 constexpr int64_t kMinBytesOfPart = 256 << 10;
 
 class CpuStream final : public Stream {

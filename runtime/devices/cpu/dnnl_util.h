@@ -40,17 +40,20 @@ struct DnnlOp {
   dnnl_memory_desc_t scratchpad;
   int64_t scratchpad_bytes = 0;  // The size of the scratchpad, a multiple of the buffer alignment.
 
-  bool IsFast() const;
+  bool IsFast() const;  // Whether the implementation is not one of oneDNN's reference implementations.
   const dnnl_memory_desc_t& Desc(dnnl_query_t what) const;
 };
 // `op_desc` is a dnnl_*_desc_t; `hint` is the forward primitive's description if this one is backward, or null.
 // Unimplemented if oneDNN has no implementation.
 absl::StatusOr<DnnlOp> MakeDnnlOp(const void* op_desc, const dnnl_primitive_desc* hint);
+// A primitive that copies a tensor from one layout or type to another.
 absl::StatusOr<DnnlOp> MakeDnnlReorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to);
 
 // The arguments of a primitive and a stream. Used by one thread at a time.
 class DnnlCall {
  public:
+  // Called once, before Run. Each argument is oneDNN's number for it (DNNL_ARG_*) and its description. `op` must
+  // outlive this object.
   absl::Status Prepare(const DnnlOp& op, const std::vector<std::pair<int, dnnl_memory_desc_t>>& arguments);
   // `addresses` are in the order of the arguments.
   absl::Status Run(absl::Span<void* const> addresses, void* scratchpad);

@@ -1,8 +1,8 @@
 // Matrix products by oneDNN. Products for which small_dot.h is preferred are left to it.
 //
 // When an executable is loaded, plans are tried in this order. First, operands keep their layout (transposes are
-// strides). Then, one or both operands are packed to row-major order. Finally, both operands are packed and widened to
-// f32, for bf16 on machines without bf16, for f16, and for operands of different types. The first plan for which oneDNN
+// strides). Then, rhs, lhs or both are packed to row-major order. Finally, both operands are packed and widened to f32,
+// for bf16 on machines without bf16, for f16, and for operands of different types. The first plan for which oneDNN
 // has a fast implementation is used. The product is divided into tiles (DotGrid), each of which is one call of oneDNN
 // by one thread. There is one primitive for each distinct size of a tile.
 #include <algorithm>
@@ -150,7 +150,8 @@ class DnnlDot final : public PreparedLibraryOp {
     }
     shape_.Merge();
     if (!shape_.IsMatrix())
-      return absl::UnimplementedError("library op dot: found strides that are not those of a matrix");
+      return absl::UnimplementedError(
+          "library op dot: found strides that are not those of a matrix, expected one loop each for m, n and k");
     XLAD_RETURN_IF_ERROR(MakeTiles(ChooseGrid(shape_)));
     if (tiles_.size() == 1 || IsFast()) return absl::OkStatus();
     tiles_.clear();
@@ -310,7 +311,8 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
                     static_cast<ElementType>(op.rhs().element_type()),
                     static_cast<ElementType>(op.result().element_type())};
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
-    return absl::UnimplementedError("library op dot: found an element type other than f32, bf16 and f16");
+    return absl::UnimplementedError(
+        "library op dot: found an element type other than f32, bf16 and f16, expected one of these");
   }
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
   shape.Merge();

@@ -26,7 +26,8 @@ absl::Status CheckSide(const char* side, int64_t ndim, const google::protobuf::R
   for (const auto* list : {&batch, &contracting}) {
     for (const int64_t d : *list) {
       if (d < 0 || d >= ndim || (*used)[d]) {
-        return Misfit(absl::StrCat(side, " dimension ", d), absl::StrCat("distinct dimensions below ", ndim));
+        return Misfit(absl::StrCat(side, " dimension ", d, (d < 0 || d >= ndim) ? "" : " twice"),
+                      absl::StrCat("distinct dimensions of an array with ", ndim, " dimensions"));
       }
       (*used)[d] = true;
     }

@@ -373,7 +373,7 @@ TEST(Dot, GridsCoverTheProductAndDependOnTheShapeAlone) {
   EXPECT_EQ(small.n, 32);
 }
 
-// The first transposed product is computed by the own loops, the second by oneDNN.
+// The first transposed product is computed by xlad's own loops, the second by oneDNN.
 TEST(Dot, ProductsOfTenMicrosecondsOrMoreAreDivided) {
   const auto tiles = [](const Numbers& numbers) {
     const std::string description =

@@ -311,7 +311,8 @@ absl::Status CheckFft(const FftOp& op) {
   }
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("library op fft: found shapes that do not fit: ", op.ShortDebugString()));
+      absl::StrCat("library op fft: found ", op.ShortDebugString(),
+                   ", expected a known kind, 1 to all dimensions, and the types and sizes of this kind of transform"));
 }
 
 }  // namespace

@@ -110,7 +110,10 @@ absl::Status CheckLapack(const LapackOp& op) {
   if (op.routine() == "cholesky") {
     const bool square = operands.size() == 1 && results.size() == 1 && operands[0] == results[0] &&
                         operands[0].dims.size() == 2 && operands[0].dims[0] == operands[0].dims[1];
-    if (!square) return absl::InvalidArgumentError("found shapes that do not match, expected one square matrix");
+    if (!square) {
+      return absl::InvalidArgumentError(absl::StrCat("found ", op.ShortDebugString(),
+                                                     ", expected one square matrix and one result of the same shape"));
+    }
   } else {
     XLAD_RETURN_IF_ERROR(CheckLapackShapes(operands, results, &call));
   }
@@ -122,7 +125,9 @@ absl::Status CheckLapack(const LapackOp& op) {
     }
   }
   if (call.batch.empty() && op.batch() >= 0 && HasFittingSizes(op)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("found sizes that do not fit each other: ", op.ShortDebugString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("found ", op.ShortDebugString(),
+                   ", expected shapes of one matrix, a batch of 0 or more, and sizes and options that fit each other"));
 }
 
 template <typename T>
@@ -133,7 +138,10 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op
       if (routine.name == op.routine()) function = routine.function;
     }
   }
-  if (function == nullptr) return absl::UnimplementedError("found a routine without an implementation");
+  if (function == nullptr) {
+    return absl::UnimplementedError("found a routine without an implementation, expected one of lapack_factor.cc or "
+                                    "lapack_spectral.cc");
+  }
   XLAD_ASSIGN_OR_RETURN(const LapackLibrary<T>* library, LoadLapack<T>());
   return std::make_unique<PreparedLapack<T>>(op, library, function);
 }
@@ -150,7 +158,8 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> Prepare(const LapackOp& op) {
     case ElementType::kC128:
       return PrepareFor<std::complex<double>>(op);
     default:
-      return absl::InvalidArgumentError("found an element type other than f32, f64, c64 and c128");
+      return absl::InvalidArgumentError(
+          "found an element type other than f32, f64, c64 and c128, expected one of these");
   }
 }
 

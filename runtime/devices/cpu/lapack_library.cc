@@ -34,7 +34,7 @@ absl::StatusOr<void*> Open() {
     return absl::FailedPreconditionError(absl::StrCat("cannot load ", kName, " (", dlerror(),
                                                       "), which linear algebra needs; install ", kPackage));
   }
-  // Builds without threads do not lock their buffers, so concurrent calls from several threads give wrong results.
+  // Builds without threads do not lock their buffers, so concurrent calls from several threads can give wrong results.
   void* const parallel = dlsym(library, "openblas_get_parallel");
   if (parallel == nullptr || reinterpret_cast<int (*)()>(parallel)() == 0) {
     return absl::FailedPreconditionError(absl::StrCat("found a ", kName, " that is built for one thread, expected one ",

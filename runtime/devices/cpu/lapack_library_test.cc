@@ -12,7 +12,7 @@
 namespace xlad::runtime {
 namespace {
 
-// Several devices of a process call the library at once. A build that does not lock its buffers would return wrong
+// Several devices of a process call the library at once. A build that does not lock its buffers can return wrong
 // results.
 TEST(LapackLibrary, SeveralThreadsCallItAtOnce) {
   constexpr int32_t kSize = 12;

@@ -23,7 +23,8 @@ class LibraryCall {
   virtual absl::Status Run(absl::Span<void* const> buffers, void* scratch, ThreadTeam& team) = 0;
 };
 
-// An op with fixed shapes, divided into tiles that depend on the shapes alone. Thread-safe. It must outlive its calls.
+// An op with fixed shapes. If it is divided among threads, the division into tiles depends on the shapes alone.
+// Thread-safe. It must outlive its calls.
 class PreparedLibraryOp {
  public:
   virtual ~PreparedLibraryOp() = default;
@@ -31,12 +32,13 @@ class PreparedLibraryOp {
   // The size of the scratch memory that a call by a team of `threads` threads needs.
   virtual int64_t scratch_bytes(int threads) const = 0;
   virtual absl::StatusOr<std::unique_ptr<LibraryCall>> MakeCall(int threads) const = 0;
-  // For display: oneDNN's name of the implementation, or "xlad", and the operands that are rearranged for it.
+  // For display. For products: oneDNN's name of the implementation, or "xlad", and the operands that are rearranged for
+  // it.
   virtual std::string Description() const = 0;
 };
 
 // InvalidArgument if an op's shapes and numbers do not match, Unimplemented for types and forms that the library does
-// not compute.
+// not compute, FailedPrecondition if the op needs a library that is not installed (lapack_library.h).
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareLibraryOp(const LibraryOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op);
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op);

@@ -30,8 +30,8 @@ using llvm::orc::ExecutorAddr;
     #name "f", reinterpret_cast<void*>(static_cast<float (*)(float, float)>(::name##f)) \
   }
 
-// All functions of this process that compiled code may call. The list has all pure functions of the C math library, so
-// that a new opcode needs no new row here.
+// The functions of this process that all compiled code may call. The list has most pure functions of the C math
+// library, so that a new opcode rarely needs a new row here.
 const ProvidedFunction kProvided[] = {
     XLAD_UNARY(exp),
     XLAD_UNARY(exp2),

@@ -14,23 +14,24 @@
 namespace xlad::runtime {
 namespace {
 
-// The maximum number of elements of a right operand that is a matrix, and of one that is not a matrix and is therefore
-// copied. Row-major matrices are read in place; the rows of larger matrices are too far apart for the first-level
-// cache.
+// The maximum number of elements of the right operand: if both operands are matrices, and if one is not. Row-major
+// matrices are read in place; the rows of larger matrices are too far apart for the first-level cache.
 constexpr int64_t kMaxInPlace = 1 << 16, kMaxCopied = 1 << 18;
 constexpr int64_t kMaxDepth = 1024;  // The largest number of terms of a sum.
 // The largest number of rows of a tile that are copied and multiplied at a time. It is a multiple of the number of rows
 // that the multiplication of attention_kernels.h computes at a time.
 constexpr int64_t kMaxRows = 240;
-// If there are several tiles, a tile has on average at least this many floating-point operations or at least this many
-// bytes of operands and results. Either takes about 10 microseconds.
+// A product has about one tile for each kSmallTileFlops floating-point operations or, if these are more tiles, for each
+// kSmallTileBytes bytes of operands and results. Either takes about 10 microseconds.
 constexpr double kSmallTileFlops = 1e6, kSmallTileBytes = 2.5e5;
-// The largest number of tiles of a product, and of a product that copies operands.
+// The largest number of tiles of a product, and of a product that copies operands. If the batch is split and m or n
+// too, the number of tiles is rounded up to a multiple of the parts of the batch.
 constexpr int64_t kMaxSmallTiles = 32, kMaxCopyingTiles = 8;
 // The fewest rows and columns of a tile if m or n is split. An element that a tile copies is used at least kMinReuse
 // times.
 constexpr int64_t kMinRows = 24, kMinColumns = 32, kMinReuse = 128;
-// The columns of a tile are a multiple of this, which is a multiple of the width of every panel.
+// If n is split, the columns of every tile but the last are a multiple of this, which is a multiple of the width of
+// every panel.
 constexpr int64_t kPanels = 32;
 // The maximum number of rows, and of positions in the batch. Tables have an offset for each of them.
 constexpr int64_t kMaxLoop = 1 << 20;

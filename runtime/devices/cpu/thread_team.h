@@ -59,7 +59,8 @@ class ThreadTeam {
   uint64_t NextJob(uint64_t seen);
   void WakeHelpers(int64_t count);
 
-  // The state word: the number of the current job, whether threads may still join it, and how many have joined.
+  // The state word: the number of the current job, whether threads may still join it, and how many have joined it and
+  // are still working.
   static constexpr uint64_t kJoined = 0xffff, kOpen = 0x10000;
   static constexpr int kNumberShift = 17;
 

@@ -63,8 +63,8 @@ std::string CublasLt::StatusText(LtStatus status) const {
 absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cuBLASLt (", library, ") cannot be loaded: ", dlerror(),
-                                               "; check the path in ", kCublasLtVariable));
+    return absl::UnavailableError(absl::StrCat("cuBLASLt (", library, ") cannot be loaded: ", dlerror(), "; if ",
+                                               kCublasLtVariable, " names it, check the path"));
   }
   auto found = std::make_unique<CublasLt>();
   found->library = library;

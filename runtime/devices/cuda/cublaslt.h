@@ -33,9 +33,10 @@ struct CublasLt {
 // Unavailable, with the reason, if the library cannot be loaded, lacks a function or is older than kOldestCublasLt.
 absl::StatusOr<const CublasLt*> LoadCublasLt(const std::string& library);
 
-// The library of this process: the one that kCublasLtVariable names, or the newest that is installed and supports the
-// driver. If the environment names another driver (kDriverVariable), the library must be named too, because an
-// installed one would use NVIDIA's driver. It is loaded by the first call, and all calls have the same result.
+// The library of this process: the one that kCublasLtVariable names, or the newest that is installed and works with
+// `driver`. If the environment names another driver (kDriverVariable), the library must be named too, because an
+// installed one would use NVIDIA's driver. Unavailable if no library is used. The library is loaded by the first call,
+// and all calls have the same result.
 absl::StatusOr<const CublasLt*> TheCublasLt(const Driver& driver);
 
 // The library's context on a GPU. Thread-safe.

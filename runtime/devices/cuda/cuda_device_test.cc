@@ -86,7 +86,7 @@ TEST_F(CudaDeviceTest, PtxThatDoesNotLoad) {
   const absl::Status status = device->Load(MakeExecutable(Kernel("k", "add.q7 %r1, %r2, %r3;"))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(status),
-              AllOf(HasSubstr("the driver cannot compile the PTX of 'job'"), HasSubstr("CUDA_ERROR_INVALID_PTX (218)"),
+              AllOf(HasSubstr("the driver cannot load the PTX of 'job'"), HasSubstr("CUDA_ERROR_INVALID_PTX (218)"),
                     HasSubstr("its log: line 7: "), HasSubstr("add.q7")));
   Configure("fail=cuModuleLoadDataEx:222");
   EXPECT_THAT(Message(device->Load(MakeExecutable(Kernel("k", ""))).status()),

@@ -86,7 +86,8 @@ class CudaLauncher final : public Launcher {
     if (api_ != 0) stream_.gpu().Free(api_);
   }
 
-  // Allocates memory for products, and writes the only part of the kernel ABI that these kernels read: the partition.
+  // Allocates memory for library ops, and writes the only part of the kernel ABI that these kernels read: the
+  // partition.
   absl::Status Prepare(int32_t partition_id) {
     XLAD_RETURN_IF_ERROR(ops_.Prepare());
     XladKernelApi api = {};

@@ -20,7 +20,7 @@ absl::StatusOr<std::unique_ptr<CudaModule>> CudaModule::Load(std::shared_ptr<con
   if (loaded == kOutOfMemory) return gpu->Check(loaded, absl::StrCat("loading the code of '", name, "'"));
   const std::string text = log.data();
   return absl::InvalidArgumentError(absl::StrCat(
-      "cuda: ", gpu->name(), ": the driver cannot compile the PTX of '", name, "': ", gpu->driver().ErrorText(loaded),
+      "cuda: ", gpu->name(), ": the driver cannot load the PTX of '", name, "': ", gpu->driver().ErrorText(loaded),
       loaded == kUnsupportedPtxVersion ? "; install a later version of NVIDIA's driver" : "",
       text.empty() ? "" : absl::StrCat("; its log: ", text)));
 }

@@ -18,11 +18,12 @@ namespace xlad::runtime::cuda {
 // Unloaded on destruction. Thread-safe.
 class CudaModule {
  public:
-  // The driver compiles the PTX for the GPU. Returns InvalidArgument with the driver's log if the driver rejects the
-  // text.
+  // The driver compiles the PTX for the GPU. Returns ResourceExhausted if there is not enough memory. Any other failure
+  // of the driver is an InvalidArgument, with the driver's log.
   static absl::StatusOr<std::unique_ptr<CudaModule>> Load(std::shared_ptr<const Gpu> gpu, const std::string& ptx,
                                                           const std::string& name);
   ~CudaModule();
+  // NotFound if there is no such kernel.
   absl::StatusOr<FunctionHandle> Find(const std::string& kernel) const;
 
  private:

@@ -30,7 +30,7 @@ class StreamStatus {
 //   to the GPU     memcpy into a slot, then a copy by the GPU
 //   to the host    a copy by the GPU into a slot, then a memcpy by the driver's thread, in the order of the stream
 //
-// A slot is used again when the event after its last use has been reached.
+// A slot is used again when the event after its last use has been reached. If all slots are in use, the host waits.
 class CudaStream final : public Stream {
  public:
   // `threads` is the number of threads for library ops that the host computes.

@@ -63,7 +63,8 @@ absl::StatusOr<const Driver*> LoadDriver(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return absl::UnavailableError(absl::StrCat("NVIDIA's driver (", library, ") cannot be loaded: ", dlerror(),
-                                               "; install the driver of the GPU", kInstead));
+                                               "; install the driver of the GPU, or correct ", kDriverVariable,
+                                               " if it is set", kInstead));
   }
   auto driver = std::make_unique<Driver>();
   XLAD_RETURN_IF_ERROR(CheckVersion(handle, library, &driver->version));

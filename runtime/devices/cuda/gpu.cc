@@ -10,7 +10,7 @@ namespace xlad::runtime::cuda {
 namespace {
 
 constexpr int kOldestCapability = 80;
-// The newest architecture for which LLVM 19 generates code. Drivers can run this code on newer GPUs.
+// The newest architecture for which xlad generates code with LLVM 19. Drivers can compile this code for newer GPUs.
 constexpr int kNewestCapability = 90;
 
 }  // namespace

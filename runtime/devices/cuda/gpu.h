@@ -13,7 +13,8 @@ namespace xlad::runtime::cuda {
 // Holds the primary context of a GPU. Thread-safe.
 class Gpu {
  public:
-  // Unavailable if the GPU is older than sm_80, the oldest architecture for which the compiler generates code.
+  // Unavailable if the driver finds no GPU with this ordinal, or if the GPU is older than sm_80, the oldest
+  // architecture for which the compiler generates code.
   static absl::StatusOr<std::shared_ptr<const Gpu>> Open(const Driver* driver, int ordinal);
   ~Gpu();
 
@@ -26,16 +27,17 @@ class Gpu {
   // "0000:3B:00.0": the address on the PCI bus, which differs between all GPUs of a machine.
   absl::StatusOr<std::string> PciAddress() const;
 
-  // Makes this GPU current on the calling thread, because the driver works on the current GPU. Every function that
-  // calls the driver calls Activate first.
+  // Makes this GPU current on the calling thread. Most functions of the driver work on the current GPU, so Activate is
+  // called before them.
   absl::Status Activate() const;
   // OK, or an error that names the GPU and what failed: ResourceExhausted if there is not enough memory, otherwise
   // Internal.
   absl::Status Check(Result result, const std::string& what) const;
 
-  // Returns ResourceExhausted, with the amount of free memory, if there is not enough memory.
+  // Returns ResourceExhausted, with the amount of free memory, if there is not enough memory or `bytes` is negative.
   absl::StatusOr<DevicePointer> Allocate(int64_t bytes) const;
   void Free(DevicePointer address) const;
+  // Memory of the host. Returns ResourceExhausted if there is not enough, or `bytes` is negative.
   absl::StatusOr<void*> AllocatePinned(int64_t bytes) const;
   void FreePinned(void* address) const;
 

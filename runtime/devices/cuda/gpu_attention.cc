@@ -21,9 +21,9 @@ using tensor::ElementType;
 XLAD_ROW_OPCODES(XLAD_CHECK_ROW_OPCODE)
 #undef XLAD_CHECK_ROW_OPCODE
 
-// The number of tasks to aim for, and the largest number of thread blocks: about as many blocks as large GPUs run at
-// once. It is a constant, so that the order of sums does not depend on the GPU. It is not larger, because every thread
-// block needs scratch memory.
+// The number of tasks to aim for, and the largest number of thread blocks: about one block for each multiprocessor of a
+// large GPU. It is a constant, so that the order of sums does not depend on the GPU. It is not larger, because every
+// thread block needs scratch memory.
 constexpr int64_t kWantedTasks = 128;
 
 XladElement KernelElementOf(ElementType type) {
@@ -110,8 +110,8 @@ class ProblemWriter {
 
   bool IsBf16(int operand) const { return program_.operands[operand].type == ElementType::kBF16; }
 
-  // Whether bf16 represents the final contents of a slot exactly. It does not if they are a matrix product that was not
-  // rounded.
+  // Whether bf16 represents the final contents of a slot exactly: the last step rounds them, or reads them from an
+  // array of bf16.
   bool HoldsBf16(const AttentionSlot& slot) const {
     const auto last = std::find_if(program_.steps.rbegin(), program_.steps.rend(), [&](const AttentionStep& step) {
       return step.result.kind == slot.kind && step.result.number == slot.number;

@@ -55,7 +55,7 @@ struct XladAttentionProduct {
 enum XladStepKind { XLAD_STEP_APPLY, XLAD_STEP_READ, XLAD_STEP_INDEX, XLAD_STEP_MAX, XLAD_STEP_SUM };
 struct XladAttentionStep {
   int32_t kind, opcode;
-  int32_t source;     /* READ: the array. INDEX: the dimension, in the order batch, rows. */
+  int32_t source;     /* READ: the array. INDEX: the batch's dimension, or XLAD_ATTENTION_DIMS + that of the rows. */
   int32_t round;      /* Whether the result is rounded to bf16. */
   int32_t check_zero; /* Whether the last computed column must be 0 if not all columns are computed. */
   int32_t unused;

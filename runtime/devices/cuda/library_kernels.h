@@ -41,7 +41,10 @@ struct XladConvolutionDim {
   int64_t window_stride, padding_low, window_dilation, base_dilation, reversal;
 };
 
-/* result[n, o, x..] = sum over c and k.. of input[n, c, (x * stride + k * dilation - padding)..] * kernel[o, c, k..] */
+/* result[n, o, x..] = sum over c and k.. of input[n, c, p..] * kernel[o, c, k..], where
+ * p = (x * stride + k * dilation - padding) / base dilation. Terms whose p has a remainder or is outside of the input
+ * are left out. c counts the features of o's group. If reversal is set, the kernel's positions are counted from its
+ * end. */
 struct XladConvolutionProblem {
   int64_t outputs, batch, output_features, features_per_group, output_features_per_group;
   int64_t input_batch_stride, input_feature_stride, kernel_input_stride, kernel_output_stride;

@@ -50,7 +50,7 @@ struct Elements {
   XladElement lhs, rhs, result;
 };
 
-// Nullopt if no kernel supports the type.
+// Nullopt if the kernels do not support one of the types.
 template <typename Product>
 std::optional<Elements> ElementsOf(const Product& product) {
   const auto lhs = ElementOf(product.lhs()), rhs = ElementOf(product.rhs()), result = ElementOf(product.result());

@@ -1,6 +1,7 @@
-// Library ops on a GPU. cuBLASLt computes matrix products if it is used. The kernels of library_kernels.c compute other
-// matrix products and convolutions, and the kernels of gpu_attention_kernels.c compute attention. The host computes all
-// other ops in the same way as the cpu device, on copies of their operands.
+// Library ops on a GPU. cuBLASLt computes matrix products if it is used and can. The kernels of library_kernels.c
+// compute other matrix products and convolutions, and the kernels of gpu_attention_kernels.c compute attention. The
+// host computes all other ops, and those that the kernels do not support, in the same way as the cpu device, on copies
+// of their operands.
 #pragma once
 
 #include <memory>
@@ -20,8 +21,8 @@ namespace xlad::runtime::cuda {
 // The library ops of an executable. Thread-safe.
 class LibraryOps {
  public:
-  // `products` is null if cuBLASLt is not used. InvalidArgument, with the number of the op, for ops that are not
-  // consistent.
+  // `products` is null if cuBLASLt is not used. Errors have the number of the op: those of PrepareLibraryOp, and those
+  // of the GPU and cuBLASLt.
   static absl::StatusOr<std::unique_ptr<LibraryOps>> Load(std::shared_ptr<const Gpu> gpu,
                                                           std::shared_ptr<const CublasLtContext> products,
                                                           const Executable& executable);
@@ -35,7 +36,7 @@ class LibraryOps {
   struct Buffer {
     int64_t bytes = 0;
     bool is_result = false;
-    bool has_gaps = false;  // True if the buffer is a result that the op does not write completely.
+    bool has_gaps = false;  // True for a result that the op may not write completely.
   };
   struct Op {
     std::unique_ptr<PreparedLibraryOp> host;
@@ -58,7 +59,7 @@ class LibraryOps {
 
   const std::shared_ptr<const Gpu> gpu_;
   const std::shared_ptr<const CublasLtContext> products_;
-  std::unique_ptr<CudaModule> kernels_, attention_kernels_;  // Loaded for the first op that has a kernel.
+  std::unique_ptr<CudaModule> kernels_, attention_kernels_;  // Each is loaded for the first op that needs it.
   std::vector<Op> ops_;
   int64_t workspace_bytes_ = 0;  // The largest workspace of a product or of attention.
 };

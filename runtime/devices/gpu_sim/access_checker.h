@@ -8,8 +8,8 @@
 //     threads gives the right result, because every access is compared.
 //   - Accesses outside the buffer whose address they use, even if they would access another buffer. They are redirected
 //     to unused memory.
-//   - Reads of unwritten memory: shared memory is unwritten when a block begins, scratch and results when the kernel
-//     begins.
+//   - Reads of unwritten memory: shared memory is unwritten when a block begins, and scratch memory and results when
+//     the kernel begins. Results that share the memory of an operand are written.
 //   - Bytes of results that the kernel has not written when it ends, unless they share the memory of an operand.
 //
 // Traffic is counted in sectors of 32 bytes, the unit in which a GPU moves it. A sector that several threads of a warp

@@ -10,8 +10,8 @@
 
 namespace xlad::runtime {
 
-// Runs the code of the cpu device, with bitwise equal results. Accesses through the addresses of its memory fault
-// (opaque_heap.h), and work runs asynchronously on another thread (opaque_stream.h).
+// Runs the code of the cpu device, with bitwise equal results. Accesses through the addresses of its device memory
+// fault (opaque_heap.h), and work runs asynchronously on another thread (opaque_stream.h).
 absl::StatusOr<std::unique_ptr<Device>> MakeOpaqueDevice();
 // Loads code that runs on this CPU. The code is called with real addresses that this process can access.
 using NativeLoader = std::function<absl::StatusOr<std::unique_ptr<LoadedExecutable>>(Executable executable)>;

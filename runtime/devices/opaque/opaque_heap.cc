@@ -27,10 +27,10 @@ absl::Status OpaqueHeap::OutOfMemory(int64_t bytes, const std::string& why) cons
   return absl::ResourceExhaustedError(absl::StrCat(device_, ": cannot allocate ", bytes, " bytes: ", why));
 }
 
-absl::Status OpaqueHeap::NotInBlock(const void* address, int64_t bytes) const {
+absl::Status OpaqueHeap::NotInBlock(const void* address, const std::string& what) const {
   return absl::InvalidArgumentError(absl::StrFormat(
-      "%s: found %d bytes at %p, expected a range inside one allocation of this device that has not been freed",
-      device_, bytes, address));
+      "%s: found %s at %p, expected it inside one allocation of this device that has not been freed", device_, what,
+      address));
 }
 
 absl::StatusOr<std::unique_ptr<OpaqueHeap>> OpaqueHeap::Make(const std::string& device) {
@@ -101,16 +101,17 @@ absl::StatusOr<std::byte*> OpaqueHeap::Translate(const void* address, int64_t by
   if (bytes == 0) return nullptr;
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto* const found = Find(address);
-  if (found == nullptr || bytes < 0) return NotInBlock(address, bytes);
+  const std::string what = absl::StrCat("a range of ", bytes, " bytes");
+  if (found == nullptr || bytes < 0) return NotInBlock(address, what);
   const int64_t offset = static_cast<const std::byte*>(address) - found->first;
-  if (offset > found->second.bytes || bytes > found->second.bytes - offset) return NotInBlock(address, bytes);
+  if (offset > found->second.bytes || bytes > found->second.bytes - offset) return NotInBlock(address, what);
   return found->second.real + offset;
 }
 
 absl::StatusOr<void*> OpaqueHeap::TranslateBuffer(const void* address) const {
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto* const found = Find(address);
-  if (found == nullptr) return NotInBlock(address, 0);
+  if (found == nullptr) return NotInBlock(address, "a buffer");
   return found->second.real + (static_cast<const std::byte*>(address) - found->first);
 }
 

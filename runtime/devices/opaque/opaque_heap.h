@@ -1,5 +1,5 @@
-// Memory with two mappings: the addresses that the device returns can never be accessed, and only this folder uses the
-// real addresses.
+// Memory with two mappings: the addresses that the device returns for its memory can never be accessed, and only this
+// folder uses the real addresses.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,7 @@ class OpaqueHeap {
   OpaqueHeap(std::string device, int file, int64_t most_bytes)
       : device_(std::move(device)), file_(file), most_bytes_(most_bytes) {}
   absl::Status OutOfMemory(int64_t bytes, const std::string& why) const;
-  absl::Status NotInBlock(const void* address, int64_t bytes) const;
+  absl::Status NotInBlock(const void* address, const std::string& what) const;
   // The block whose mapping contains the address, or null.
   const std::pair<std::byte* const, Block>* Find(const void* address) const;
 

@@ -13,7 +13,7 @@ absl::Status Unimplemented(const char* method) {
   return absl::UnimplementedError(std::string(kName) + ": found a call of " + method + ", expected its implementation");
 }
 
-// The address of memory that only this folder dereferences.
+// Device memory. Only code of this folder may access it by its address.
 class SkeletonMemory final : public DeviceMemory {
  public:
   void* address() const override { return nullptr; }

@@ -1,5 +1,5 @@
-// A template for a new device kind: every method exists and returns Unimplemented. CONTRIBUTING.md, "A device kind",
-// has the steps.
+// A template for a new device kind: every method exists, and those that would do work return Unimplemented.
+// CONTRIBUTING.md, "A device kind", has the steps.
 #pragma once
 
 #include <memory>
