@@ -109,7 +109,7 @@ constexpr double kMinTileFlops = 2e6;  // This takes about 20 microseconds.
 constexpr int64_t kMaxTiles = 32;
 constexpr int64_t kFeaturesOfBlock = 16;
 // If a gradient of weights has one block of features, or groups, the batch is divided into at most kMaxParts parts.
-// Each weight is the sum of at least kMinPositions products in every part.
+// In the average part, each weight is the sum of at least kMinPositions products.
 constexpr int64_t kMaxParts = 8, kMinPositions = 256;
 
 class DnnlConvolution final : public PreparedLibraryOp {

@@ -60,7 +60,7 @@ class CpuEvent final : public Event {
   const absl::Status status_;
 };
 
-// A copy is divided into parts of at least this many bytes.
+// Copies and fills of at least twice this many bytes are divided into parts, which several threads work on.
 constexpr int64_t kMinBytesOfPart = 256 << 10;
 
 class CpuStream final : public Stream {

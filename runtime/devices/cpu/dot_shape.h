@@ -54,8 +54,7 @@ int64_t CountRows(const Packing& packing);
 struct DotGrid {
   int64_t batch = 1, m = 1, n = 1;
 };
-// Divides a merged shape. A product that takes less than about 20 microseconds is one tile, unless its batch is
-// divided.
+// Divides a merged shape. A product that takes less than about 10 microseconds is one tile.
 DotGrid ChooseGrid(const DotShape& shape);
 
 }  // namespace xlad::runtime

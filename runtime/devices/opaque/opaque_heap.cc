@@ -101,10 +101,11 @@ absl::StatusOr<std::byte*> OpaqueHeap::Translate(const void* address, int64_t by
   if (bytes == 0) return nullptr;
   const std::shared_lock<std::shared_mutex> lock(mutex_);
   const auto* const found = Find(address);
-  const std::string what = absl::StrCat("a range of ", bytes, " bytes");
-  if (found == nullptr || bytes < 0) return NotInBlock(address, what);
+  if (found == nullptr || bytes < 0) return NotInBlock(address, absl::StrCat("a range of ", bytes, " bytes"));
   const int64_t offset = static_cast<const std::byte*>(address) - found->first;
-  if (offset > found->second.bytes || bytes > found->second.bytes - offset) return NotInBlock(address, what);
+  if (offset > found->second.bytes || bytes > found->second.bytes - offset) {
+    return NotInBlock(address, absl::StrCat("a range of ", bytes, " bytes"));
+  }
   return found->second.real + offset;
 }
 
