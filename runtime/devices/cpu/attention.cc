@@ -1,11 +1,11 @@
 // The library op attention.
 //
-// Scores are computed for one block of rows at a time, in per-thread memory that fits into the second-level cache. A
-// block has all columns, or only the first columns if the others are masked. For each block, matrix products compute
-// the scores, all operations on rows are applied to a few rows at a time, and products with the final values give the
-// results. The values of a block that products compute or read are stored in tiles (AttentionSlot). Operands of
-// products are converted to f32 and rearranged into panels (TileProduct in attention_kernels.h) once for each entry of
-// the batch.
+// Scores are computed for one block of rows at a time, in per-thread memory. The compiler chooses the number of rows,
+// so that a block fits into the second-level cache if possible. A block has all columns, or only the first columns if
+// the others are masked. For each block, matrix products compute the scores, all operations on rows are applied to a
+// few rows at a time, and products with the final values give the results. The values of a block that products compute
+// or read are stored in tiles (AttentionSlot). Operands of products are converted to f32 and rearranged into panels
+// (TileProduct in attention_kernels.h) once for each entry of the batch.
 //
 // A task of a thread is one group of blocks of one entry of the batch. Products that sum over rows have one partial sum
 // for each group, and the partial sums are added in the order of the groups. The groups depend on the shapes alone.

@@ -17,7 +17,7 @@ using Numbers = google::protobuf::RepeatedField<int64_t>;
 
 absl::Status Misfit(const std::string& what) {
   return absl::InvalidArgumentError("library op convolution: found " + what +
-                                    ", expected shapes that match the dimension numbers");
+                                    ", expected shapes that match the dimension numbers, window and feature groups");
 }
 
 // The tensor with its dimensions in the given order.
@@ -166,7 +166,8 @@ absl::StatusOr<ConvolutionShape> ReadConvolutionShape(const ConvolutionOp& op) {
   }
   if (dilated) {
     if (strided || op.feature_group_count() != 1) {
-      return absl::UnimplementedError("library op convolution: found a dilated base with strides or groups");
+      return absl::UnimplementedError(
+          "library op convolution: found a dilated base with strides or groups, expected stride 1 and one group");
     }
     shape.kind = ConvolutionKind::kBackwardData;
     SetBackwardData(op, &shape);

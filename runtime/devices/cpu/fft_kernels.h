@@ -37,7 +37,9 @@ struct FftPass {
 };
 
 inline constexpr int kMaxRadix = 61;
-inline constexpr int64_t kMinStride = 8;  // Passes with smaller strides are spread if one line is transformed.
+// If one line is transformed, passes with smaller strides are spread, except the last pass and those whose radix has no
+// specialized function.
+inline constexpr int64_t kMinStride = 8;
 
 // The passes and the loops around them for one instruction set. None of the functions allocates memory.
 template <typename T>
