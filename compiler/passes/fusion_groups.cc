@@ -16,6 +16,8 @@ constexpr size_t kMaxMapsOfMember = 4;  // The maximum number of index maps of a
 constexpr int kMaxRecomputed = 6;       // The maximum of FusionGroup::recomputed.
 // Recomputing up to this many cheap instructions is cheaper than loading one element.
 constexpr int kRecomputeBudget = 12;
+// An array is small beside another one of at least this many times its size.
+constexpr int64_t kSmallShare = 8;
 
 // Returns a key for the index map of an operand whose user is computed under `map`. Equal keys mean equal maps.
 std::string MapKey(const Instruction& user, int64_t operand, int map) {
@@ -51,6 +53,14 @@ bool ReadsNoMemory(const Instruction& instruction, int* budget) {
     if (!ReadsNoMemory(*operand, budget)) return false;
   }
   return instruction.operand_count() > 0;
+}
+
+// The bytes of memory that a group reads if it uses this value.
+int64_t BytesRead(const Instruction& value) {
+  int budget = kRecomputeBudget;
+  if (ReadsNoMemory(value, &budget)) return 0;
+  const bool repeats = value.opcode() == Opcode::kBroadcast || value.opcode() == Opcode::kReshape;
+  return repeats ? BytesRead(*value.operand(0)) : value.shape().bytes();
 }
 
 // Returns some users of the instruction, including all that are members of the group. A constant may have thousands of
@@ -125,21 +135,21 @@ void FusionPlanner::Replicate(Instruction* instruction, const Consumers& consume
 }
 
 // Storing the value costs a write, and a read in every group. Recomputing it costs reads of the operands that a group
-// does not read anyway. Recomputing is cheaper if these operands are not larger than the value.
+// does not read anyway. Recomputing is cheaper if these operands are not larger than the value, apart from small arrays
+// that are broadcast, such as the means of a normalization.
 bool FusionPlanner::IsCheaperToRecompute(const Instruction& instruction, const Consumers& consumers) const {
   if (!hlo::IsElementwise(instruction.opcode())) return false;
   for (int group : consumers.groups) {
     int64_t added = 0;
     absl::flat_hash_set<const Instruction*> counted;
     for (const Instruction* operand : instruction.operands()) {
-      int budget = kRecomputeBudget;
-      if (ReadsNoMemory(*operand, &budget) || !counted.insert(operand).second) continue;
+      if (!counted.insert(operand).second) continue;
       const auto& maps = groups_[group].maps;
       const bool read_anyway = std::any_of(operand->users().begin(), operand->users().end(),
                                            [&](const Instruction* user) { return maps.contains(user); });
-      if (!read_anyway) added += operand->shape().bytes();
+      if (!read_anyway) added += BytesRead(*operand);
     }
-    if (added > instruction.shape().bytes()) return false;
+    if (added > instruction.shape().bytes() / kSmallShare * (kSmallShare + 1)) return false;
   }
   return true;
 }
