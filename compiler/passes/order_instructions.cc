@@ -9,8 +9,9 @@
 //
 // The method is list scheduling with memory as the priority. The next instruction is the ready instruction that
 // increases live memory least: by its own bytes minus those of the operands that it is the last to read. As in XLA's
-// memory scheduler, the result is compared with the program order, and the order with the lower peak is chosen. Then
-// the users of collectives are delayed (delay_uses.h), unless the peak would grow by more than the factor
+// memory scheduler, the result is compared with the program order, and the order with the lower peak is chosen. In both
+// orders, instructions that free no memory are first moved to their first user (Late). Then the users of collectives
+// are delayed (delay_uses.h), unless the peak would exceed that of the list scheduler by more than the factor
 // kMaxPeakGrowth.
 #include "compiler/passes/passes.h"
 
@@ -212,6 +213,48 @@ class ListScheduler {
   int64_t now_ = 0, peak_ = 0;
 };
 
+// Returns the order in which instructions that free no memory come directly before their first user. A list scheduler
+// places such instructions too early: the reversal of a weight for the backward pass, for example, is ready at the
+// beginning and increases the live memory less than most instructions of the forward pass. Collectives stay, so that
+// they start early.
+Order Late(const Graph& graph, const Order& order) {
+  struct Place {
+    int64_t position;            // In `order`.
+    int64_t slot;                // The position before which the instruction comes, or its own.
+    int64_t first_user, last_read;  // The lowest slot of its dependents, and the highest slot of its readers.
+  };
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  absl::flat_hash_map<const Instruction*, Place> places;
+  for (int64_t i = 0; i < std::ssize(order); ++i) places[order[i]] = {i, i, kNone, -1};
+  for (int64_t i = std::ssize(order) - 1; i >= 0; --i) {
+    Instruction* at = order[i];
+    std::vector<Instruction*> sources;
+    for (Instruction* operand : at->operands()) Sources(operand, &sources);
+    Place& place = places.at(at);
+    const bool frees_nothing = std::all_of(sources.begin(), sources.end(), [&](const Instruction* source) {
+      return source->opcode() == Opcode::kParameter || source->opcode() == Opcode::kConstant ||
+             places.at(source).last_read >= place.first_user;
+    });
+    const bool moves = at->operand_count() > 0 &&
+                       (IsTransparent(*at) || (frees_nothing && !hlo::IsCollective(at->opcode())));
+    if (moves && place.first_user != kNone) place.slot = place.first_user;
+    graph.ForEachInput(at, [&](Instruction* input) {
+      int64_t& first_user = places.at(input).first_user;
+      first_user = std::min(first_user, place.slot);
+    });
+    if (IsTransparent(*at)) continue;
+    for (Instruction* source : sources) {
+      int64_t& last_read = places.at(source).last_read;
+      last_read = std::max(last_read, place.slot);
+    }
+  }
+  Order late = order;
+  std::stable_sort(late.begin(), late.end(), [&](const Instruction* a, const Instruction* b) {
+    return places.at(a).slot < places.at(b).slot;
+  });
+  return late;
+}
+
 // The instruction that computes leaf `leaf` of `value`, looking through tuples.
 Instruction* LeafSource(Instruction* value, int64_t leaf) {
   while (value->opcode() == Opcode::kTuple) {
@@ -270,16 +313,19 @@ absl::Status OrderInstructions(hlo::Module& module, PassContext& context) {
     if (computation == module.entry()) ProtectParameters(module, donation, &graph);
     if (bodies.contains(computation)) ProtectCarried(computation, &graph);
     ListScheduler by_memory(graph, true), by_program(graph, false);
-    Order low = by_memory.Run(), plain = by_program.Run();
+    const Order low = by_memory.Run(), plain = by_program.Run();
     XLAD_CHECK(plain.size() == graph.all().size()) << "cycle in " << computation->name();
-    Order order = by_memory.peak() < by_program.peak() ? std::move(low) : std::move(plain);
-    const double peak = static_cast<double>(std::min(by_memory.peak(), by_program.peak()));
+    const auto peak = [&](const Order& of) { return ListScheduler(graph, false).PeakOf(of); };
+    Order order = Late(graph, plain);
+    if (Order other = Late(graph, low); peak(other) < peak(order)) order = std::move(other);
+    // The overlap may use the memory that Late has saved.
+    const double limit = kMaxPeakGrowth * static_cast<double>(std::min(by_memory.peak(), by_program.peak()));
     const auto inputs = [&](Instruction* at, const std::function<void(Instruction*)>& visit) {
       graph.ForEachInput(at, visit);
     };
     XLAD_ASSIGN_OR_RETURN(const std::vector<Order> faster, DelayUses(order, inputs, context.devices));
     const auto found = std::find_if(faster.begin(), faster.end(), [&](const Order& other) {
-      return static_cast<double>(ListScheduler(graph, false).PeakOf(other)) <= kMaxPeakGrowth * peak;
+      return static_cast<double>(peak(other)) <= limit;
     });
     computation->SetOrder(found == faster.end() ? order : *found);
   }
