@@ -34,8 +34,8 @@ class CoordinatorCore {
   // once, after At and before any other method.
   absl::Status Recover(JobLog* log, const std::string& reason);
 
-  // Sets the time of the following events. If the last call was at least own_lag_ms ago, this process itself was not
-  // running, and all deadlines move by the length of the pause.
+  // Sets the time of the following events. If the last call was at least own_lag_ms ago, the process is assumed to have
+  // been paused, and all deadlines move by the length of the pause.
   void At(const Clock& clock);
   // Decides what runs now and returns the effects of all events since the last call.
   Effects Take();
@@ -67,7 +67,7 @@ class CoordinatorCore {
   const Context& context() const { return context_; }
   StoredState StateInUse() const { return retention_.StateInUse(); }
   absl::StatusOr<WhyJobResponse> Why(const JobId& id) const;
-  // Fills everything except the facts about the process: its version, pid and data folder.
+  // Fills protocol, term, serving, free_bytes, accepts_jobs and jobs. The engine fills the other fields.
   CoordinatorStatus Status() const;
 
  private:

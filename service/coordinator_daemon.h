@@ -33,7 +33,8 @@ struct DaemonOptions {
   CoordinatorOptions coordinator;
 };
 
-// InvalidArgument if the options say in part only how connections are protected.
+// InvalidArgument if `listen` is not HOST:PORT, if only one of certificate and key is given, or if a certificate is
+// given without a token and `listen` is not a loopback address.
 absl::Status CheckProtection(const DaemonOptions& options);
 
 class CoordinatorDaemon {

@@ -358,7 +358,7 @@ absl::StatusOr<ListJobsResponse> Engine::ListJobs(const ListJobsRequest& request
     status.set_directory(FolderOf(status.id()));
     if (!page.with_time()) continue;
     const absl::StatusOr<std::vector<JobTime>> time = Time(status.id());
-    // Reading the time fails if the job has been removed.
+    // If the time cannot be read, the response lacks it.
     if (time.ok()) status.mutable_time()->Assign(time->begin(), time->end());
   }
   return response;

@@ -61,11 +61,12 @@ class Engine {
  public:
   static constexpr int64_t kMetricsPerUpdate = 2000;
 
-  // Returns an error if the log cannot be opened. The engine retries only later failures of the log.
+  // Returns an error if the data folder or the log cannot be opened. If the log fails later, the engine itself reopens
+  // it.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options);
   ~Engine();
 
-  // `on_change` is called after every change of a job and when the engine stops; it must not block and must not call
+  // `on_change` is called when a job may have changed and when the engine stops; it must not block and must not call
   // the engine. SetChangeListener must be called once, before the first request.
   void SetChangeListener(std::function<void()> on_change);
 
@@ -91,14 +92,14 @@ class Engine {
   // Also works while the engine is not serving; the status then has the reason.
   CoordinatorStatus Status();
   absl::StatusOr<BackupResponse> Backup(const std::string& folder);
-  // The job's status, and the metrics of at most kMetricsPerUpdate steps, beginning with `from_step`.
+  // The job's status without its checkpoints, and the metrics of at most kMetricsPerUpdate steps, beginning with
+  // `from_step`.
   absl::StatusOr<WatchJobResponse> Watch(const WatchJobRequest& request);
   BlobStore& blobs() { return *blobs_; }
   BlobPeers& blob_peers() { return blob_peers_; }
 
-  // --- Data that a client feeds (PutBatchRequest).
-  // Returns whether the job still takes batches, and the number of the first missing batch. Removes the batches that
-  // the job no longer needs.
+  // --- Data that a client feeds (PutBatchRequest). Returns whether the job has ended and, if it has not, the number of
+  // the first missing batch. Removes the batches that the job no longer needs.
   absl::StatusOr<PutBatchResponse> NextBatch(const std::string& job_id);
   storage::BatchSpool& spool() { return *spool_; }
 
@@ -115,14 +116,14 @@ class Engine {
 
   // --- Workers. `outbox` must live until Detach has returned.
   ConnectionId Attach(Outbox* outbox);
-  // Returns when the message is queued. Blocks while the queue is full.
+  // Returns when the message is queued, or dropped because the engine stops. Blocks while the queue is full.
   void OnMessage(ConnectionId connection, const WorkerMessage& message);
   // Queues a heartbeat until the next tick or other event, so the engine's thread does not wake for each heartbeat of
-  // thousands of workers. Returns false if the queue is full. Does not block.
+  // thousands of workers. Returns false if the queue is full or the engine stops. Does not block.
   bool OnHeartbeat(ConnectionId connection, const WorkerMessage& message);
   void Detach(ConnectionId connection);
 
-  // Ends blocked calls and the engine's threads, and waits for running builds. Idempotent.
+  // Ends blocked calls and the engine's threads, cancels running builds and waits for them. Idempotent.
   void Stop();
 
  private:
@@ -220,7 +221,7 @@ class Engine {
   std::condition_variable accepted_;  // Signals that the queue has room again.
   std::vector<Work> queue_;
   std::condition_variable changed_;
-  int64_t changes_ = 0;  // The number of job changes so far.
+  int64_t changes_ = 0;  // The number of calls of NotifyChange.
   std::function<void()> on_change_;
   std::shared_ptr<JobLog> log_;  // The log for reading; null while the engine is not serving.
   absl::Status failure_;         // Why the engine is not serving.

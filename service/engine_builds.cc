@@ -18,8 +18,8 @@ namespace {
 // build gets about a third of the processor time of a thread of a step.
 constexpr int kOptimizingNice = 5;
 
-// Checks that the checkpoint has every state parameter of the job in its shape. Workers could never load another
-// checkpoint.
+// Checks that the checkpoint has every state parameter of the job, in its shape or as the bytes of that shape. Workers
+// could not load any other checkpoint.
 absl::Status CheckTensors(const JobSpec& spec, const CheckpointIndex& index, const std::string& uri) {
   absl::flat_hash_map<absl::string_view, const ArrayShape*> shapes;
   for (const CheckpointTensor& tensor : index.tensors()) shapes[tensor.name()] = &tensor.shape();
@@ -215,7 +215,7 @@ absl::StatusOr<BuiltProgram> Engine::BuildOptimized(const StartOptimizing& reque
   return BuildProgram({request.job, {quick.target()}, request.mesh, /*quick=*/false}, limits, &quick);
 }
 
-// The build has a low priority, so that it slows down neither the job's first steps nor builds for which jobs wait.
+// The build has a low priority, because the job's first steps and builds for which jobs wait are more urgent.
 void Engine::OptimizeJob(const StartOptimizing& request, CancelSignal* cancel) {
   ChildLimits limits = LimitsOf(cancel);
   limits.nice = kOptimizingNice;

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kCollectionPauseNs = 10 * kNsPerSecond;
 
 // Creates the folder `to` with the files of the folder `from`. The files never change, so `to` gets hard links to them,
-// or copies if it is on another disk. Files that are still being written are left out.
+// or copies if links cannot be made, as on another disk. Files that are still being written are left out.
 absl::Status LinkFiles(const std::string& from, const std::string& to, BackupResponse* response) {
   FileSystem& files = RealFileSystem();
   XLAD_RETURN_IF_ERROR(files.MakeDirectories(to));
@@ -28,7 +28,7 @@ absl::Status LinkFiles(const std::string& from, const std::string& to, BackupRes
       return absl::ResourceExhaustedError(absl::StrCat("cannot copy ", source, " to ", copy, ": ", error.message()));
     }
     if (error) continue;  // The file was removed after it was listed.
-    // All other files are checksums or batches.
+    // All other files are checksums, damaged blobs or batches.
     if (storage::IsDigest(name)) response->set_blobs(response->blobs() + 1);
     response->set_bytes(response->bytes() + files.Size(copy).value_or(0));
   }

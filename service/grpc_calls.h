@@ -3,8 +3,8 @@
 // All calls arrive through gRPC's generic callback API, which delivers a call before its first message is read. So a
 // call is authenticated first, and the body of a call without a valid token is never kept in memory. A handler runs on
 // a thread of the pool that its method names, and may block there. The first message is read before the handler gets a
-// thread, and a client that stalls later is disconnected, so slow clients do not occupy threads. The number of threads
-// does not depend on the number of connections or calls.
+// thread, and a client that stalls later is disconnected after 30 s, so a stalled client occupies a thread for at most
+// that long. The number of threads does not depend on the number of connections or calls.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -31,8 +31,8 @@ class CallStream {
  public:
   virtual ~CallStream() = default;
   // Reads the next message of the client. Returns false if the client will send no more messages. Cancelled if the
-  // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message
-  // cannot be parsed.
+  // client has disconnected, DeadlineExceeded if it does not send a message for 30 s, InvalidArgument if the message is
+  // too large or cannot be parsed.
   virtual absl::StatusOr<bool> Read(google::protobuf::MessageLite* message) = 0;
   // The message is sent at the next Write or when the handler returns OK, and is dropped if the handler returns an
   // error. Waits while an earlier message is still being sent. Returns Cancelled and DeadlineExceeded as Read does.
@@ -97,7 +97,8 @@ absl::Status FromByteBuffer(const grpc::ByteBuffer& buffer, int64_t max_bytes, g
 // grpc.health.v1.Health/Check, but only identified callers can ask for the health of one service.
 class CallRouter final : public grpc::CallbackGenericService {
  public:
-  // Calls `on_authenticated` with the peer of every authenticated call: "127.0.0.1:4711" or "[::1]:4711".
+  // Calls `on_authenticated` with the peer of every call that exists and is permitted: "127.0.0.1:4711" or
+  // "[::1]:4711".
   CallRouter(CallTable table, std::function<void(const std::string& peer)> on_authenticated)
       : table_(std::move(table)), on_authenticated_(std::move(on_authenticated)) {}
   // Must be called once. Until then, all calls except grpc.health.v1.Health/Check are refused. `control` must outlive

@@ -232,8 +232,8 @@ absl::Status CheckProtection(const DaemonOptions& options) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("found --tls-cert without --token-file, and --listen ", options.listen,
-                   ", which is not a loopback address, expected both or neither; add --token-file, or remove "
+      absl::StrCat("found --tls-cert without --token-file for --listen ", options.listen,
+                   ", which is not a loopback address, expected both flags or neither; add --token-file, or remove "
                    "--tls-cert and --tls-key so that xlad makes certificates and tokens itself"));
 }
 

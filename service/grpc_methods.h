@@ -7,12 +7,12 @@
 
 namespace xlad::service {
 
-// The pools on which handlers run. A call and the calls that it may wait for are in different pools, so that they
-// cannot block each other: calls in `waits` wait for workers, calls in `reads` wait for uploads.
+// The pools on which handlers run. Calls that may wait for a worker, a build or another call have a pool of their own,
+// so that they do not delay short requests, downloads and uploads.
 struct HandlerPools {
   HandlerPool requests{64, 4096};  // Short requests. Several submissions share one write to the disk.
-  HandlerPool waits{256, 1024};    // Requests that wait for a build, a result or a batch.
-  HandlerPool reads{32, 4096};     // Downloads, including those that wait for an array.
+  HandlerPool waits{256, 1024};    // Requests that may wait for a build, a worker or a batch.
+  HandlerPool reads{32, 4096};     // Requests that read stored data: downloads, checks of blobs, backups.
   HandlerPool uploads{32, 4096};
   void Stop();
 };

@@ -7,7 +7,8 @@
 
 namespace xlad::service {
 
-// Returns NOT_SERVING while the coordinator is not serving, and SERVICE_UNKNOWN for a service that it does not have.
+// Returns SERVICE_UNKNOWN if the coordinator has no such service. Otherwise returns SERVING if `serving` is set, and
+// NOT_SERVING if not. An empty `service` stands for the whole server.
 grpc::health::v1::HealthCheckResponse HealthOf(bool serving, absl::string_view service);
 
 // Answers a reflection request about the services and messages of this program.

@@ -1,8 +1,8 @@
 // The long-lived streams: those of workers, and of clients that follow a job or hold a session.
 //
-// The streams do not have threads. One thread handles the messages of all workers, in the order of each stream. The
-// next message of a worker is read after its last one has been handled, so a worker cannot flood the service. Another
-// thread makes the updates of all followers.
+// The streams do not have threads. One thread handles the messages of all workers, in the order of each stream; only
+// heartbeats and clock probes are handled on the threads of gRPC. The next message of a worker is read after its last
+// one has been handled, so a worker cannot flood the service. Another thread makes the updates of all followers.
 #pragma once
 
 #include <grpcpp/generic/async_generic_service.h>
@@ -47,15 +47,15 @@ struct Update {
   bool last = false;
 };
 
-// A client that follows a job or a session. Next returns its next update. It is called on one thread, after each change
-// and after each sent message, but not while a message is being sent.
+// A client that follows a job or a session. Next returns its next update. It is called on one thread, after each
+// change, after each sent message and at least once per second, but not while a message is being sent.
 class Follower {
  public:
   virtual ~Follower() = default;
   virtual absl::StatusOr<Update> Next() = 0;
 };
 
-// Sends updates to all followers, after each change.
+// Sends updates to all followers, after each change and at least once per second.
 class Followers {
  public:
   Followers();

@@ -148,7 +148,8 @@ class Pages {
                                  ",\"workers\":", Json(workers), ",\"jobs\":", jobs, "]}"));
   }
 
-  // Returns a job, the metrics of its steps from the query's `from` on, and its events after `after`.
+  // Returns a job, its time by cause and the step shares of its devices. Also returns one page of its metrics, from
+  // step `from` of the query on, and one page of its events, after sequence number `after`.
   HttpResponse Job(const HttpRequest& request) {
     const auto number = [&](const char* name) {
       const auto found = request.query.find(name);

@@ -73,8 +73,8 @@ absl::StatusOr<security::JoinFile> MakeJoinFile(const std::string& data_folder, 
     return absl::FailedPreconditionError(
         absl::StrCat("found no address in ", FolderOf(data_folder),
                      ", expected the data folder of a coordinator that "
-                     "listens off loopback (--listen HOST:PORT); on loopback there are no tokens: the user who runs "
-                     "the coordinator may do everything, and other users nothing"));
+                     "listens off loopback (--listen HOST:PORT) without --tls-cert; on loopback there are no tokens: "
+                     "the user who runs the coordinator may do everything, and other users nothing"));
   }
   security::JoinFile join;
   XLAD_ASSIGN_OR_RETURN(join.address, RealFileSystem().Read(AddressFile(data_folder)));

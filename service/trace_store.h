@@ -26,9 +26,11 @@ struct StepShare {
 // files are not synced.
 class TraceStore {
  public:
-  // The limit per job. When it is reached, a final record marks the file as full, and later records are dropped.
+  // The limit per job, which the last write may exceed. When it is reached, a final record marks the file as full, and
+  // later records are dropped.
   static constexpr int64_t kMaxFileBytes = int64_t{64} << 20;
-  // The limit for the last steps and the programs of all jobs in memory.
+  // The limit for the last steps and the programs of all jobs in memory. The job with the newest record is kept even if
+  // it alone exceeds the limit.
   static constexpr int64_t kMaxLiveBytes = int64_t{64} << 20;
 
   // `path_of` returns the path of a job's file. The folder of the file is made if it does not exist.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMaxDimensions = 64;
 constexpr int kMaxEntries = 1 << 20;  // The maximum number of entries in a repeated field.
-constexpr int kMaxKinds = 64;  // The maximum number of kinds of device in a report.
+constexpr int kMaxKinds = 64;  // The maximum number of kinds of device in a report, and of kinds of memory in an offer.
 constexpr int kMaxOffers = 1024;
 constexpr int64_t kMaxTimeNs = (int64_t{1} << 62) - 1;  // The sum and the difference of two times do not overflow.
 constexpr int64_t kMaxSpanNs = int64_t{1} << 53;        // The longest span of a trace: 104 days.
@@ -56,7 +56,7 @@ absl::Status CheckCheckpointUri(absl::string_view field, const std::string& uri)
   return Bad(field, Quoted(uri), "\"xlad:\", or \"file:\" and the absolute path of a folder");
 }
 
-// Checks a number of a step or of an attempt, an offset, or a count that has no lower limit of its own.
+// Checks a step, an attempt, an offset, a size or a count that has no limits of its own.
 absl::Status CheckNumber(absl::string_view field, int64_t number) { return CheckRange(field, number, 0, kMaxSteps); }
 
 absl::Status CheckCount(absl::string_view field, int count) {
@@ -440,7 +440,7 @@ absl::Status Validate(const WorkerMessage& message) {
       XLAD_RETURN_IF_ERROR(CheckText("ready.session_address", message.ready().session_address()));
       if (message.ready().session_authority().size() > kMaxPathBytes) {
         return Bad("ready.session_authority", absl::StrCat(message.ready().session_authority().size(), " bytes"),
-                   absl::StrCat("a certificate of at most ", kMaxPathBytes));
+                   absl::StrCat("a certificate of at most ", kMaxPathBytes, " bytes"));
       }
       return CheckAttempt("ready", message.ready());
     case WorkerMessage::kSteps:
@@ -469,7 +469,7 @@ absl::Status Validate(const WorkerMessage& message) {
       return CheckTrace(message.trace());
     case WorkerMessage::kExited:
       return CheckExited(message.exited());
-    default:  // These are Draining, which has no fields, and messages of newer workers.
+    default:  // Draining, ClockProbe and messages of newer workers, which may have any values.
       return absl::OkStatus();
   }
 }

@@ -107,7 +107,7 @@ void AttemptProcess::Listen(std::function<void(const AttemptReport&)> on_report,
   on_end_ = std::move(on_end);
   eventfd_write(wake_.get(), 1);
   if (!end_.has_value()) return;
-  // The process's thread has ended without calling the functions.
+  // This object's thread has ended without calling the functions.
   lock.unlock();
   Deliver();
   on_end_(*end_);

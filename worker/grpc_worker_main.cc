@@ -187,7 +187,8 @@ class Daemon {
   }
 
  private:
-  // Checks the requests and fills the offers of `identity`. The attempts' processes make the devices.
+  // Checks the requests, and fills the offers, the number of devices and the target of `identity`. The attempts'
+  // processes make the devices.
   absl::Status OfferDevices(const WorkerOptions& options, runtime::DeviceKinds kinds, RegisterWorker* identity) {
     if (options.devices.empty()) return absl::InvalidArgumentError("found no devices, expected 1 or more");
     int count = 0;
@@ -289,7 +290,8 @@ class Daemon {
       std::lock_guard<std::mutex> lock(refused_mutex_);
       XLAD_RETURN_IF_ERROR(refused_);
     }
-    // The next idle process is started only after an attempt has started, so that it does not slow down that start.
+    // The next idle process is started only when an attempt is ready or has ended, so that it does not slow down the
+    // start of an attempt.
     const bool refill = std::holds_alternative<TaskIsReady>(event) || std::holds_alternative<TaskHasExited>(event);
     CarryOut(core_->Handle(std::move(event), RealClock().NowNs()));
     if (refill) pool_->Refill();

@@ -97,7 +97,7 @@ class PeerBlobs {
   // Fills `out` with the range of `request`, and compares each block with its checksum. The range begins at the start
   // of a block, ends at the end of a block or of the blob, and has at most PeerBlobServer::kMaxRangeBytes. If `abort`
   // is raised, returns its status. Other errors:
-  //   NotFound           if the peer does not have the bytes;
+  //   NotFound           if the peer does not have the bytes, or refuses the request;
   //   DataLoss           if a checksum differs;
   //   InvalidArgument    if `peer` is not another worker of the attempt, or there is not one checksum for each block;
   //   Unavailable        if the peer cannot be reached;

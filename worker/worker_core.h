@@ -31,11 +31,12 @@ class Task {
   virtual ~Task() = default;
   // Only for sessions: all of their workers are ready. May be repeated.
   virtual void Start(const StartTask&) {}
-  virtual void Lease(int64_t lease_until_step) = 0;
-  virtual void StopAt(int64_t step) = 0;  // Answered by TaskAnsweredStop.
+  virtual void Lease(int64_t lease_until_step) = 0;  // The task may run the steps before this one.
+  // Stops the task before `step`. Answered by TaskAnsweredStop; if it is accepted, TaskHasStopped follows.
+  virtual void StopAt(int64_t step) = 0;
   virtual void Abort(const collectives::Failure& failure) = 0;
-  // Not for sessions. Saves the state before `step`; answered by TaskAnsweredCheckpoint. Later, TaskWroteShard or
-  // TaskFailedToSave follows.
+  // Not for sessions. Saves the state before `step`. Answered by TaskAnsweredCheckpoint; if it is accepted,
+  // TaskWroteShard or TaskFailedToSave follows.
   virtual void CheckpointAt(int64_t step) {}
   // Not for sessions. The checkpoint of the state before `step` is committed.
   virtual void CheckpointIsCommitted(int64_t step) {}
@@ -146,9 +147,9 @@ using Actions = std::vector<Action>;
 
 struct WorkerCoreOptions {
   RegisterWorker identity;  // `running` is not set.
-  int64_t heartbeat_ms = 500;
+  int64_t heartbeat_ms = 500;  // The time between two heartbeats.
   int64_t metrics_ms = 100;  // Metrics are sent together, once per this interval.
-  int64_t grace_ms = 30'000;
+  int64_t grace_ms = 30'000;  // How long draining may take.
   int64_t max_kept_metrics = 1'000'000;  // A task waits when this many of its steps are not acknowledged.
   int64_t memory_limit_bytes = 0;        // The limit for each attempt's process, for error messages; 0: no limit.
   // Whether every task ends with TaskHasExited, some time after it is dropped. Its devices are busy until then.

@@ -39,8 +39,8 @@ class AttemptMachine {
   void OnFailed(const WorkerId& worker, const TaskFailed& message);
   void OnExited(const WorkerId& worker, const AttemptExited& message);
   // Called when the worker has registered. Repeats the messages about the attempts that `message` lists. An attempt on
-  // the worker that is not listed is launched again if this process of the worker has never reported it, and fails
-  // otherwise.
+  // the worker that is not listed is launched again if it is starting and this process of the worker has never reported
+  // it. Otherwise it fails.
   void OnRegistered(const WorkerId& worker, const RegisterWorker& message);
 
   // Ends the attempts of a worker that is lost. After a restart of the coordinator, attempts whose workers have not all
@@ -51,7 +51,8 @@ class AttemptMachine {
   // Stops the attempts on the worker, so that their jobs continue elsewhere. Sessions that run there fail.
   void VacateWorker(const WorkerId& worker, const std::string& why);
   // Saves the state and stops the attempt before a step that no worker has begun. An attempt that has not started is
-  // stopped at once. A session that runs fails, because its state cannot be saved.
+  // stopped at once. After a restart of the coordinator, the attempt is stopped only when all of its workers have
+  // reconnected. A session that runs fails, because its state cannot be saved.
   void Stop(Job* job, const std::string& reason);
 
   // Sends the optimized code of a running attempt to its workers, if it was placed with quickly compiled code.

@@ -30,8 +30,8 @@ struct AttemptStop {
 // Ends an attempt that stopped on request, or that could not start. This is not a failure of the attempt.
 void StopAttempt(Context& context, Job* job, const AttemptStop& stop);
 
-// The pause in ms before the next try, after `failures` failures in a row: 0 after the first failure, then doubled with
-// each failure up to a limit.
+// The pause in ms before the next try, after `failures` failures in a row: 0 after the first failure, retry_pause_ms
+// after the second, then doubled with each failure up to max_retry_pause_ms.
 int64_t RetryPauseMs(const CoordinatorOptions& options, int64_t failures);
 
 }  // namespace xlad::service

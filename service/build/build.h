@@ -12,8 +12,8 @@
 
 namespace xlad::service {
 
-// Builds in this process. A message about an error in the program starts with its place ("LINE:COLUMN: ..."). `objects`
-// may be null.
+// Builds in this process. A message about a syntax error in the text of the program starts with its place
+// ("LINE:COLUMN: ..."). `objects` may be null.
 absl::StatusOr<BuildResponse> Build(const BuildRequest& request, compiler::ObjectCache* objects = nullptr);
 
 // Returns the compile request for a partitioned program. The spec supplies the names of parameters and results.

@@ -19,11 +19,11 @@ namespace xlad::service {
 // The result of a build.
 struct BuiltProgram {
   std::string executable_digest;
-  double compile_ms = 0;
+  double compile_ms = 0;  // 0 if `cached`.
   std::vector<std::string> warnings;
   bool cached = false;  // Whether the executable was in the cache.
   PlannedProgram plan;
-  std::vector<std::string> batch_axes;
+  std::vector<std::string> batch_axes;  // The mesh axes that split only the batch.
   std::vector<BuiltExecutable> others;  // The executables for the targets after the first one.
   bool quick = false;                   // Whether a part of the code was compiled quickly.
   std::string compiler;                 // The build id of the program that compiled the executables.
@@ -42,7 +42,8 @@ class JobMachine {
   JobMachine(Context* context, AttemptMachine* attempts) : context_(*context), attempts_(*attempts) {}
 
   // Returns the existing job if `client_key` is known; AlreadyExists if that job has another spec. InvalidArgument if
-  // the key is empty or the mesh is malformed, ResourceExhausted if the disk is nearly full.
+  // the key is empty, the mesh is malformed, or the job starts after its last step; ResourceExhausted if the disk is
+  // nearly full.
   absl::StatusOr<SubmitJobResponse> Submit(const SubmitJobRequest& request, const ResolvedResume& resume);
   absl::Status Cancel(const JobId& id);
   absl::Status Resize(const ResizeJobRequest& request);
@@ -62,8 +63,8 @@ class JobMachine {
   void OnBuilt(const JobId& id, const Mesh& mesh, const absl::StatusOr<BuiltProgram>& built);
   void OnOptimized(const StartOptimizing& request, const absl::StatusOr<BuiltProgram>& built);
   void OnPlanLoaded(const std::string& digest, const absl::StatusOr<PlannedProgram>& plan);
-  // Reschedules when a pause between attempts is over. Starts the builds of optimized code, except for jobs that are
-  // starting, because the builds would slow the start down.
+  // Reschedules when a job has waited until the time of its WakeAt. Starts the builds of optimized code, except for
+  // jobs that are starting, because the builds would slow the start down.
   void OnTick();
   void OnEnded(const JobId& id);
   // Makes the next pass visit all jobs that have not ended.

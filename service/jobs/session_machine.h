@@ -39,7 +39,7 @@ class SessionMachine {
  private:
   struct Holds {
     int count = 0;
-    int64_t released_ns = 0;  // When the last hold ended; meaningful only if `count` is 0.
+    int64_t released_ns = 0;  // When the session was opened or its last hold ended. Used if `count` is 0.
   };
 
   Context& context_;

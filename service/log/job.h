@@ -37,7 +37,7 @@ struct Job {
   // any number is allowed.
   int64_t devices = 0;
   JobState state = PENDING;
-  std::string reason;
+  std::string reason;  // Why the job is in its state; may be empty.
   int64_t submitted_unix_ns = 0;
   int64_t since_unix_ns = 0;  // When the job entered its state.
   int64_t last_sequence = 0;  // The sequence number of its latest event that was read from the log.
@@ -63,7 +63,7 @@ struct Job {
   int64_t optimized_from = -1;  // If placed_quick: the first step on optimized code, or -1 if there is none yet.
   bool attempt_running = false;
   bool resized = false;  // Whether `mesh` or `devices` has changed since the placement.
-  std::string lost_worker;
+  std::string lost_worker;       // The worker whose loss ended the latest attempt, or empty.
   std::string ending;            // Why the latest attempt ended; empty while an attempt runs.
   int64_t failures = 0;          // Attempts in a row that failed without a new checkpoint.
   // The error and its step if the program itself ended the latest attempt that failed.
@@ -84,7 +84,9 @@ struct Job {
   // The checkpoint of another job from which the job started. Its uri is empty if there is none.
   Checkpoint resumed;
 
-  int64_t step = 0;  // The number of finished steps. It is derived from metrics and not from events.
+  // The number of finished steps. An event sets it to the first step of an attempt; metrics and messages of workers
+  // advance it.
+  int64_t step = 0;
   float loss = 0;
   bool has_loss = false;
   std::string final_state_blob;

@@ -45,7 +45,8 @@ class JobLog {
   virtual absl::Status Append(LogBatch* batch) = 0;
   // Calls `visit` with every event in order, until it returns an error.
   virtual absl::Status ReadEvents(const std::function<absl::Status(const JobEvent&)>& visit) = 0;
-  // Returns the first `limit` events of the job after a sequence number, in order.
+  // Returns the first `limit` events of the job after a sequence number, in order. An empty `job` selects the events
+  // that are not about a job.
   virtual absl::StatusOr<std::vector<JobEvent>> ReadEventsOf(const JobId& job, int64_t after_sequence,
                                                              int64_t limit) = 0;
   // Returns the metrics of the first `limit` recorded steps from `from_step` on, in order.

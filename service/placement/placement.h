@@ -40,7 +40,9 @@ struct TargetSelection {
   // there are several targets, the job runs on all of them, and devices of the first target get the lowest mesh
   // positions.
   std::vector<Target> targets;
-  int64_t devices = 0;          // The number of devices in the cluster that the job may use.
+  // With one target, the number of its devices in the cluster. Otherwise the number of devices in the cluster that the
+  // job may use.
+  int64_t devices = 0;
   // If there is no target, or `is_last_resort` is set: what the job waits for, or why it is refused.
   std::string reason;
   bool is_refusal = false;      // Whether the registered workers can never run the job.
@@ -51,9 +53,9 @@ struct TargetSelection {
 // Selects the targets of a job that needs `devices` devices. A target is one kind of device and one model of CPU. If a
 // target alone has enough devices, it is selected: of several such targets, the first one that `allowed` names, or the
 // one with the most devices if `allowed` is empty. If no target has enough, as many targets as are needed are selected,
-// or none if all devices are too few. One exception: the only target of the cluster is selected even if it has too few
-// devices, unless `allowed` names several. `workers` has every offer in the cluster with all of its devices. `allowed`
-// is JobSpec.device_name, whose syntax must be valid.
+// or none if all devices are too few. One exception: if only one target of the cluster is allowed, it is selected even
+// if it has too few devices, unless `allowed` names several. `workers` has every offer in the cluster with all of its
+// devices. `allowed` is JobSpec.device_name, whose syntax must be valid.
 TargetSelection SelectTargets(const std::vector<WorkerDevices>& workers, int64_t devices, const std::string& allowed);
 
 // The number of devices that a job may take if `allowed` names several kinds, each with its limit. 0 if `allowed` does

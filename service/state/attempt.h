@@ -13,20 +13,20 @@
 namespace xlad::service {
 
 struct Attempt {
-  int64_t placed_ns = 0;
+  int64_t placed_ns = 0;  // When the attempt was placed or, after a restart of the coordinator, adopted.
   // The serialized part of the launch that is the same for all workers (SendMessage::common). Null if no launch has
   // been sent since the coordinator started, and after the attempt has started.
   std::shared_ptr<const std::string> common_launch;
   // True after a restart of the coordinator, until all workers of the attempt have registered.
   bool awaiting_adoption = false;
   std::set<std::string> present;   // Workers that have registered since the placement or the restart.
-  std::set<std::string> launched;  // Workers that have reported the attempt as running.
-  std::set<std::string> ready, stopped;
+  std::set<std::string> launched;  // Workers that have reported the attempt.
+  std::set<std::string> ready, stopped;  // Workers that are ready, and workers that have stopped before stop_at.
   std::map<std::string, RunReport> finished;  // The reports of workers that have finished.
   std::vector<SessionPlace> places;           // For sessions: the addresses of the workers that are ready.
   std::map<std::string, int64_t> progress;    // The number of finished steps, by worker.
-  int64_t lease_until = 0;
-  double step_ms = 0;
+  int64_t lease_until = 0;  // The workers may run the steps before this one; 0 before the attempt starts.
+  double step_ms = 0;       // The time of the last reported step in milliseconds; 0 if none was reported.
 
   // The step before which the attempt must stop, because of stop_reason; -1 if it is not stopping.
   int64_t stop_at = -1;
@@ -58,8 +58,8 @@ struct Attempt {
   std::string failure, suspect;
   // The error of the program itself, without names of processes; empty if the program did not fail.
   std::string program_error;
-  int64_t failed_step = 0;
-  int64_t failed_ns = 0;
+  int64_t failed_step = 0;  // The step of program_error.
+  int64_t failed_ns = 0;    // When `failure` was reported.
 };
 
 }  // namespace xlad::service

@@ -37,11 +37,11 @@ struct Context {
 
   const CoordinatorOptions options;
   Random* const random;
-  const uint64_t incarnation;
+  const uint64_t incarnation;  // A random number of this coordinator process, sent to workers.
 
   Jobs jobs;
   std::map<WorkerId, Worker> workers;
-  std::map<ConnectionId, WorkerId> connections;
+  std::map<ConnectionId, WorkerId> connections;  // The connections on which workers have registered.
   std::map<JobId, Attempt> attempts;  // Entries exist while an attempt runs.
   // Jobs with a running attempt, by their workers that have not registered since the start of the coordinator.
   std::map<WorkerId, std::vector<JobId>> recovered;
@@ -50,7 +50,7 @@ struct Context {
   // The time of the event on a clock that excludes the periods in which the coordinator itself did not run.
   int64_t now_ns = 0;
   int64_t wall_ns = 0;  // The Unix time of the event.
-  int64_t free_bytes = INT64_MAX;
+  int64_t free_bytes = INT64_MAX;  // The free space on the disk of the data folder; INT64_MAX if it is not known.
 
   Effects effects;
   // Whether devices or jobs have changed, so that all jobs are scheduled after the events.
@@ -94,7 +94,8 @@ struct Context {
   std::vector<WorkerDevices> Offers(bool only_free) const;
   // A hash of the workers that take work: their ids, processes and numbers of devices.
   uint64_t OffersHash() const;
-  // Describes the worker as it was when the job was placed: "worker w1 (ranks 2, 3; host h, pid 17)".
+  // Describes the worker as it was when the job was placed: "worker w1 (ranks 2, 3; host h, pid 17)", or "worker w1" if
+  // the job was not placed on it.
   static std::string WorkerText(const Job& job, const std::string& worker_id);
 };
 

@@ -19,7 +19,7 @@ enum class WorkerState {
   // The worker has been silent for suspect_ms, or since a peer lost its connection to it. Its attempts continue, but it
   // gets no new ones.
   kSuspect,
-  kLost,
+  kLost,     // The worker has been silent for lost_ms, and its attempts have ended.
   kMayExit,  // The worker has asked to be drained, has no attempt any more, and was told that it may exit.
 };
 
