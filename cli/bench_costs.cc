@@ -24,7 +24,7 @@ using collectives::CollectiveKind;
 using collectives::CollectiveSpec;
 using collectives::MessageGroup;
 
-// The name of the CPU in /proc/cpuinfo (": Intel(R) ..."), or "" if there is none.
+// The name of the CPU in /proc/cpuinfo (": Intel(R) ...") or, on Arm, its part number; "" if there is neither.
 std::string CpuName() {
   const absl::StatusOr<std::string> text = RealFileSystem().Read("/proc/cpuinfo");
   if (!text.ok()) return "";

@@ -15,7 +15,7 @@ namespace xlad::cli {
 struct CostSource {
   std::string transport;   // The name of the group's transport.
   bool refresh = false;    // Measure even if there are parameters of an earlier run.
-  int64_t budget_ms = 1000;
+  int64_t budget_ms = 1000;  // How long a measurement takes.
 };
 
 // Makes the group choose plans by the parameters of this machine. All ranks must call this function together. Rank 0

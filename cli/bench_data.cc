@@ -33,8 +33,8 @@ void Encode(ElementType type, double value, std::byte* to) {
 }
 
 // Element i of a rank's input. It is a small integer, so that sums and averages over up to 16 ranks are exact even with
-// 3 bits of mantissa. If there are more ranks, only one of them has a 1 in a sum. Products are exact because at most
-// one rank has a factor of 2.
+// 3 bits of mantissa. If there are more ranks, only one of them has a 1 in a sum, and all inputs of an average are 0.
+// Products are exact because at most one rank has a factor of 2.
 double Input(Reduction reduction, int rank, int ranks, int64_t i) {
   switch (reduction) {
     case Reduction::kSum:

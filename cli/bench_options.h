@@ -18,7 +18,7 @@ struct BenchOptions {
   int batches = 15;
   int warmup = 5;
   int aggregated = 1;  // The number of operations per iteration.
-  int check = 1;
+  int check = 1;       // If 0, the results are not checked.
   int average = 3;  // The reported time: 0 that of rank 0; 1 the mean, 2 the minimum, 3 the maximum of all ranks.
   int root = 0;
   // If 0, the number that a launcher started; without one, the number of cores, within 2 to 8.
@@ -29,7 +29,7 @@ struct BenchOptions {
   bool any_network = false, checksums = false, shrink = false;
   bool explain = false, wide = false, memory = false, digest = false, calibrate = false;
   int64_t calibrate_ms = 1000;  // For --calibrate, or if this machine has not been calibrated.
-  int64_t deadline_ms = 30000;
+  int64_t deadline_ms = 30000;   // How long to wait until all ranks have started.
   std::string meeting_folder;             // Empty if all ranks are on this host.
   std::string listen_host = "127.0.0.1";  // The address by which other ranks reach this one.
 };
@@ -37,8 +37,8 @@ struct BenchOptions {
 // Declares the flags, without the positional COLLECTIVE.
 void AddBenchFlags(CLI::App* app, BenchOptions* options);
 
-// `xlad bench --calibrate` without a collective: measures this machine with --ranks, or with 2, 4 and 8 ranks, and
-// returns the exit code.
+// `xlad bench --calibrate` without a collective: measures this machine with the ranks that a launcher has started, with
+// --ranks, or with 2, 4 and 8 ranks. Returns the exit code.
 int RunCalibration(const BenchOptions& options);
 
 // Runs the benchmark and returns the exit code: 1 if a check or a call failed, 2 if an option is wrong. If no launcher
@@ -49,8 +49,8 @@ int RunBench(const BenchOptions& options);
 // for the element type.
 absl::Status CheckBenchOptions(const BenchOptions& options);
 
-// Accepts the names of nccl-tests ("float", "bfloat16", "f8e4m3") and of HLO ("f32", "bf16", "f8e4m3fn"). For any other
-// name, returns InvalidArgument with a list of them.
+// Accepts the names of nccl-tests ("float", "bfloat16", "f8e4m3") and those of real types of HLO with 8 bits or more
+// ("f32", "bf16", "f8e4m3fn"). For any other name, returns InvalidArgument with a list of them.
 absl::StatusOr<tensor::ElementType> ParseBenchType(const std::string& name);
 // The name of the type in nccl-tests if it has one, otherwise its name in HLO.
 std::string BenchTypeName(tensor::ElementType type);

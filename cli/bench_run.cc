@@ -351,7 +351,7 @@ class Bench {
 
   const char* RoundingText() const {
     if (!tensor::IsFloating(spec_.type)) return "";
-    if (tensor::BitWidth(spec_.type) >= 32) return ", each addition rounded";
+    if (tensor::BitWidth(spec_.type) >= 32) return ", each reduction of two values rounded";
     return IsReducedOnce() ? ", in f32, rounded once at the end"
                            : ", in f32, rounded at the end of each operation of the plan";
   }

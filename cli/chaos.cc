@@ -477,7 +477,8 @@ void AddChaos(CLI::App& parent, Action* action) {
                                         "and compare the results");
   app->footer(
       "Example:\n  xlad chaos examples/spiral_mlp --minutes 5 --seed 7 --period 10 --format json\n"
-      "The exit code is 1 if the final parameters differ in any bit. The same seed repeats the same faults.");
+      "The exit code is 1 if the disturbed run fails or its final parameters differ in any bit.\n"
+      "The same seed repeats the same faults.");
   app->add_option("JOBDIR", options->directory, "job directory")->required();
   app->add_option("--minutes", options->minutes, "how long the undisturbed run takes")
       ->capture_default_str()

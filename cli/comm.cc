@@ -21,7 +21,7 @@ struct WhyOptions {
   std::string format;
 };
 
-// The newest control file whose name contains `part`.
+// The file at the path `part` if it exists, otherwise the newest control file whose name contains `part`.
 absl::StatusOr<std::string> FindControlFile(const std::string& part) {
   if (!part.empty() && RealFileSystem().Exists(part) && !RealFileSystem().IsDirectory(part)) return part;
   XLAD_ASSIGN_OR_RETURN(const std::string folder, collectives::ControlFolder());

@@ -52,7 +52,8 @@ void KeepFilesPrivate();
 
 // Declares --coordinator (default: the address of `xlad up`), --join, --tls-ca and --token-file. --join names a file
 // that has the values of the other three. A coordinator that does not listen on loopback writes a join file for the
-// user who started it. Commands of this user use that file if neither --join nor --tls-ca is set.
+// user who started it. Commands of this user use that file if `own` is kYes, neither --join nor --tls-ca is set, and
+// --coordinator is not set or has the address in the file.
 enum class UseOwnJoinFile { kYes, kNo };
 void AddEndpointFlags(CLI::App* app, Endpoint* endpoint, UseOwnJoinFile own = UseOwnJoinFile::kYes);
 // Declares --format table|json, and --json.

@@ -21,7 +21,7 @@ CLI::Option* AddDeviceFlags(CLI::App* app, DeviceRequests* devices, const std::s
 CLI::Option* AddDeviceFlag(CLI::App* app, DeviceRequests* devices, const std::string& counts);
 
 // Adds --threads N, the number of cores that may be kept busy. `scope` completes its help ("for all devices together").
-// The value is 0 if it is not given.
+// `*threads` keeps its value if the flag is not given.
 void AddThreadsFlag(CLI::App* app, int* threads, const std::string& scope);
 
 // Returns Unavailable, with the reason, if this machine has no device of a requested kind.

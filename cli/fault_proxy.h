@@ -18,7 +18,8 @@ enum class Path {
   kNoAnswers    // Nothing is passed from the coordinator to the worker.
 };
 
-// Thread-safe. While the path is interrupted, bytes are buffered, as TCP does, and passed when the path opens again.
+// Thread-safe. While a direction of an open connection is interrupted, its bytes are buffered, as TCP does, and passed
+// when the path opens again.
 class FaultProxy {
  public:
   // Listens on a free port of loopback and passes connections on to `target`, a HOST:PORT of which only the port is

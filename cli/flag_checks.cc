@@ -157,7 +157,7 @@ CLI::Validator HostOrAddress() {
   return CLI::Validator(
       [](const std::string& text) {
         const bool is_good = ParseHost(text).ok() || ParseHostPort(text).ok();
-        return is_good ? "" : Found(text, "HOST or HOST:PORT, as 0.0.0.0, [::1] or [::1]:7412");
+        return is_good ? "" : Found(text, "HOST or HOST:PORT, such as 0.0.0.0, [::1] or [::1]:7412");
       },
       "");
 }

@@ -169,7 +169,7 @@ void PrintSummary(const JobStatus& status, const History& history) {
     absl::StrAppend(&text, ", launches: ", absl::StrJoin(launches, ", ", absl::PairFormatter(" ")));
   }
   if (history.quick_steps() > 0) {
-    absl::StrAppend(&text, ", ", history.quick_steps(), " of them on quickly compiled code");
+    absl::StrAppend(&text, ", ", Counted(history.quick_steps(), "step"), " on quickly compiled code");
   }
   if (!losses.empty()) absl::StrAppend(&text, ", loss ", losses.front(), " -> ", losses.back());
   std::fprintf(stderr, "%s, %.2f ms/step, built in %.0f ms\n", text.c_str(), MedianStepMs(history),

@@ -7,7 +7,7 @@
 namespace xlad::cli {
 
 struct MachineRates {
-  double bytes_per_s = 0;  // Reads and writes of copies of arrays that exceed the caches.
+  double bytes_per_s = 0;  // The bytes read and written by copies of 64 MiB.
   double flops_per_s = 0;  // The rate of the matrix library for 1024 x 1024 f32 matrices.
 };
 

@@ -100,7 +100,8 @@ std::string Reworded(const CLI::ParseError& error) {
   return text;
 }
 
-// The error message for an unknown word. It suggests the most similar command or flag, if there is one.
+// The error message for an unknown word. For a flag or a command of `xlad`, it suggests the most similar one, if there
+// is one. For a nested command, it lists all.
 std::string UnknownWord(const CLI::App& command, const std::string& name, const std::string& word) {
   const std::vector<std::string> commands = SubcommandsOf(command);
   const bool is_flag = absl::StartsWith(word, "-");

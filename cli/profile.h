@@ -45,7 +45,7 @@ std::string ProfileTable(const Profile& profile);
 std::string ProfileJson(const Profile& profile);
 
 struct ProfileOptions {
-  int threads = 0;  // For all devices together; if 0, all cores of the machine.
+  int threads = 0;  // For all devices together; if 0, all cores that this process may use.
   runtime::DeviceRequest device = {"cpu", "", 0};  // The kind of all devices.
   std::string format = "table";
 };

@@ -43,7 +43,7 @@ std::string CheckCheckpointUri(const std::string& text) {
   if (text == "xlad:") return "";
   const auto uri = storage::ParseUri(text);
   if (uri.ok() && uri->scheme == storage::Uri::Scheme::kFile) return "";
-  return absl::StrCat("found ", Quoted(text), ", expected file: and the absolute path of a folder");
+  return absl::StrCat("found ", Quoted(text), ", expected \"xlad:\", or file: and the absolute path of a folder");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ absl::Status ChooseDevices(DeviceRequests* devices, JobSpec* spec) {
   if (enough == nullptr && !CanRun(*spec, total)) {
     return WrongUsage(absl::InvalidArgumentError(
         absl::StrCat("--device: found ", DeviceFlagText(*devices), ", expected ", needed, " or more devices for mesh ",
-                     MeshText(spec->mesh()), is_canonical ? ", or a number that divides it" : "")));
+                     MeshText(spec->mesh()), is_canonical ? absl::StrCat(", or a number that divides ", needed) : "")));
   }
   const int64_t used = std::min(enough == nullptr ? total : enough->count, needed);
   spec->set_device_name(enough == nullptr ? DeviceFlagText(*devices) : enough->Name());

@@ -37,8 +37,9 @@ class LaunchedRun {
     std::string transport;
     bool any_network = false;
   };
-  // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put, or
-  // 1 if the worker ended before that, or if rank 0 did not put the coordinator's address within a minute.
+  // Called by the other ranks: runs a worker until rank 0 has called PutEnd. Returns the exit code that rank 0 put. If
+  // the worker ended before that, or if rank 0 did not put the coordinator's address within a minute, returns the exit
+  // code for the error, or 1 if there is no error.
   int RunWorker(const WorkerPart& part);
 
  private:

@@ -72,8 +72,9 @@ const Array& ResultOf(const Literal& results, size_t r) {
   return results.is_tuple ? results.tuple[r].array : results.array;
 }
 
-// Prints the results that differ by more than the sum of the tolerance and the effect of rounding, and returns their
-// number. The effect of rounding is estimated from `nudged`, the results for slightly changed inputs.
+// Prints the results that differ, and returns their number. Integers and pred must be equal. Other results may differ
+// by the sum of the tolerance, which is relative to the largest value, and the effect of rounding. The effect of
+// rounding is estimated from `nudged`, the results for slightly changed inputs.
 int64_t PrintDifferences(const JobSpec& spec, const Literal& expected, const Literal& nudged, const Literal& found,
                          double tolerance) {
   int64_t bad = 0;
@@ -158,11 +159,13 @@ absl::Status RunVerify(const std::string& path, const std::string& mesh, double 
       std::printf("the first difference could not be located: %s\n", std::string(located.message()).c_str());
     }
     return absl::FailedPreconditionError(absl::StrCat(bad, " of ", results, " results of the partitioned program "
-                                                      "differ from the unpartitioned program's by more than ",
+                                                      "differ from the unpartitioned program's by more than rounding "
+                                                      "and a relative tolerance of ",
                                                       tolerance));
   }
-  std::printf("%zu results on %s agree with the unpartitioned program within %g\n", results,
-              result.partitioned.mesh.ToString().c_str(), tolerance);
+  std::printf(
+      "%zu results on %s agree with the unpartitioned program within rounding and a relative tolerance of %g\n", results,
+      result.partitioned.mesh.ToString().c_str(), tolerance);
   return absl::OkStatus();
 }
 
