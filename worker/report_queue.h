@@ -21,8 +21,9 @@ namespace xlad::worker {
 class ReportQueue {
  public:
   // Sends on `socket`, which another thread may use to receive. `progress` returns the number of finished steps. If it
-  // has changed, it is sent before other reports, and about every 100 ms after the first report. `lost` is called, on
-  // the queue's thread, if the daemon can no longer be reached; reports are dropped from then on.
+  // or the silence of peers has changed, both are sent before other reports. After the first report, the queue looks
+  // for a change about every 100 ms. `lost` is called, on the queue's thread, if the daemon can no longer be reached;
+  // reports are dropped from then on.
   ReportQueue(MessageSocket* socket, std::function<int64_t()> progress, std::function<void()> lost);
   // Sends all reports in the queue, if the daemon can be reached.
   ~ReportQueue();

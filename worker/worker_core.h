@@ -83,13 +83,13 @@ struct TaskStepped {
 struct TaskAnsweredStop {
   TaskKey key;
   int64_t step = 0;
-  bool accepted = false;  // False if `current`, a later step, has begun.
+  bool accepted = false;  // False if the task has begun `step` or has ended. `current` is the number of begun steps.
   int64_t current = 0;
 };
 struct TaskAnsweredCheckpoint {
   TaskKey key;
   int64_t step = 0;
-  bool accepted = false;  // False if `current`, a later step, has begun.
+  bool accepted = false;  // False if the task has begun `step` or has ended. `current` is the number of begun steps.
   int64_t current = 0;
 };
 struct TaskWroteShard {
