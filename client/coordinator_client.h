@@ -1,8 +1,8 @@
 // The C++ client of a coordinator. It submits jobs and watches them.
 //
 // Thread-safe. Each call except Watch has a deadline: 30 s, or 10 min for blobs, traces and backups. Errors are those
-// of the coordinator, DeadlineExceeded, or Unavailable: "coordinator HOST:PORT cannot be reached: ...", or "... cannot
-// serve the call now: ..." with the coordinator's reason.
+// of the coordinator, DeadlineExceeded, or Unavailable: "coordinator HOST:PORT cannot be reached: ...", "... cannot
+// serve the call now: ..." with the coordinator's reason, or "... ended the call".
 #pragma once
 
 #include <functional>

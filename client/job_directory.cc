@@ -109,7 +109,7 @@ absl::Status ReadResult(const Json& json, int64_t index, int64_t parameters, Job
     out->set_kind(JobSpec::Result::METRIC);
   } else {
     return absl::InvalidArgumentError(
-        absl::StrCat("found kind \"", kind, "\", expected \"state\", \"loss\" or \"metric\""));
+        absl::StrCat("found kind \"", kind, "\", expected \"state\", \"rng\", \"loss\" or \"metric\""));
   }
   out->set_feeds(json.contains("feeds") && !json.at("feeds").is_null() ? json.at("feeds").get<int64_t>() : -1);
   if (out->feeds() < -1 || out->feeds() >= parameters) {
@@ -145,8 +145,8 @@ absl::Status ReadManifest(const std::string& path, const Json& json, JobSpec* sp
   return absl::OkStatus();
 }
 
-// Reads the program from the HLO text, because text has line numbers. If the text elides values, reads the proto
-// instead.
+// Reads the program from the HLO text, because text has line numbers. If there is no text, or if the text elides values
+// and there is a proto, reads the proto.
 absl::Status ReadProgram(FileSystem& files, const std::string& directory, const Json& mesh, Job* job) {
   std::string text, proto;
   for (const Json& file : mesh.at("files")) {
