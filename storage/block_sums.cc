@@ -29,7 +29,8 @@ class VerifyingReader final : public RangeReader {
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
     if (out.empty()) return absl::OkStatus();
     const int64_t end = offset + std::ssize(out);
-    if (offset < 0 || end > sums_.bytes) {
+    if (offset < 0) return absl::DataLossError(absl::StrCat(name_, ": found offset ", offset, ", expected 0 or more"));
+    if (end > sums_.bytes) {
       return absl::DataLossError(absl::StrCat(name_, " ends at byte ", sums_.bytes, ", expected at least ", end));
     }
     const int64_t first = offset / sums_.block_bytes * sums_.block_bytes;

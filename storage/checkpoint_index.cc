@@ -94,7 +94,7 @@ absl::Status CheckShard(const v1::CheckpointShard& shard) {
   BlockSums sums{shard.bytes(), shard.block_bytes(), {shard.block_sums().begin(), shard.block_sums().end()}};
   XLAD_RETURN_IF_ERROR(CheckBlockSums(sums));
   if (IsDigest(shard.sha256()) && !shard.uri().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("found no name or no SHA-256, expected both");
+  return absl::InvalidArgumentError("found no name or no valid SHA-256, expected a name and 64 lower-case hex digits");
 }
 
 }  // namespace
@@ -107,7 +107,9 @@ std::string PieceName(const std::string& tensor, const Shape& shape, const v1::C
 absl::Status CheckIndex(const v1::CheckpointIndex& index) {
   std::map<std::string, Shape> shapes;
   std::map<std::string, std::vector<Box>> boxes;
-  if (index.step() < 0) return absl::InvalidArgumentError(absl::StrCat("found step ", index.step()));
+  if (index.step() < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("found step ", index.step(), ", expected 0 or more"));
+  }
   for (const v1::CheckpointTensor& tensor : index.tensors()) {
     absl::StatusOr<Shape> shape = tensor::CheckedShapeFromWire(tensor.shape());
     if (!shape.ok()) return Annotate(shape.status(), absl::StrCat("\"", tensor.name(), "\""));

@@ -1,8 +1,9 @@
 // A cache on disk: a folder of small entries, named by keys.
 //
-// Several processes may share a folder. A key is a hash in 64 hexadecimal digits, such as SHA-256. An entry contains a
-// hash of its key, its contents and a version, and Read checks it. An entry that is damaged, incomplete, renamed or of
-// another version is therefore not found. Entries are not synced to disk, because a lost entry can be recomputed.
+// Several processes may share a folder. A key is a hash in 64 lower-case hexadecimal digits, such as SHA-256. An entry
+// contains a hash of its key, its contents and a version, and Read checks it. An entry that is damaged, incomplete,
+// renamed or of another version is therefore not found. Entries are not synced to disk, because a lost entry can be
+// recomputed.
 #pragma once
 
 #include <cstdint>

@@ -204,7 +204,10 @@ class HostCache::Reader final : public RangeReader {
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
     const int64_t end = offset + std::ssize(out);
     if (out.empty()) return absl::OkStatus();
-    if (offset < 0 || end > size()) {
+    if (offset < 0) {
+      return absl::DataLossError(absl::StrCat(entry_->path(), ": found offset ", offset, ", expected 0 or more"));
+    }
+    if (end > size()) {
       return absl::DataLossError(absl::StrCat(entry_->path(), ": found ", size(), " bytes, expected at least ", end));
     }
     std::vector<std::byte> buffer;

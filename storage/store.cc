@@ -51,7 +51,8 @@ absl::StatusOr<std::string> Store::ReadIndexText(const Uri& uri) const {
   XLAD_ASSIGN_OR_RETURN(const std::shared_ptr<RangeReader> reader, Open(uri.ToString()));
   if (reader->size() > kMaxIndexBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat(uri.ToString(), ": found ", reader->size(), " bytes, expected the index of a checkpoint"));
+        absl::StrCat(uri.ToString(), ": found ", reader->size(),
+                     " bytes, expected the index of a checkpoint, which has at most ", kMaxIndexBytes));
   }
   return ReadString(*reader, 0, reader->size());
 }

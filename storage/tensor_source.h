@@ -55,7 +55,7 @@ class TensorSource {
   std::string Header() const;
 
   // OK if the tensor exists with this shape, or with the elements' bytes as U8. NotFound if it does not exist.
-  // Otherwise InvalidArgument, for example "found f32[2], expected f32[3]".
+  // Otherwise InvalidArgument, for example `"w": found f32[2], expected f32[3]`.
   absl::Status CheckShape(const std::string& name, const tensor::Shape& shape) const;
 
  private:
