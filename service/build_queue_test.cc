@@ -1,4 +1,4 @@
-// Builds that run until the test ends them: which of them run at once, in which order, and how they are cancelled.
+// Builds that run until the test ends them: which of them run at once, in which order, and how they are canceled.
 #include "service/build_queue.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ class BuildQueueTest : public ::testing::Test {
     return {.young = 2, .all = 4, .not_urgent = 2, .old_after_ms = 1000, .clock = clock};
   }
 
-  // Adds a build that ends when the test ends it or when it is cancelled.
+  // Adds a build that ends when the test ends it or when it is canceled.
   void Add(const std::string& job, bool is_urgent = true) {
     const auto work = [this, job](CancelSignal* cancel) {
       std::unique_lock<std::mutex> lock(mutex_);

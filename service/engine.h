@@ -182,7 +182,7 @@ class Engine {
                                         const ChildLimits& limits);
   // The folder of kernels that earlier builds of this user have compiled, or nullopt if there is no cache.
   std::optional<storage::EntryFolder> ObjectsFor(const std::string& user) const;
-  // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are cancelled.
+  // Runs RunBuild in the build queue and waits for it. Cancelled if the job's builds are canceled.
   absl::StatusOr<BuiltProgram> RunQueuedBuild(const std::string& job_id, const BuildRequest& build);
   // Records why the latest build was not isolated; the text is empty if it was isolated. Logs a warning when the text
   // changes from empty to a reason.

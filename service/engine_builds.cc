@@ -183,7 +183,7 @@ void Engine::NoteIsolation(const std::string& not_isolated) {
 }
 
 absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, const BuildRequest& build) {
-  // The queue drops a cancelled build that has not started. The destructor of Result then sets the error.
+  // The queue drops a canceled build that has not started. The destructor of Result then sets the error.
   struct Result {
     std::promise<absl::StatusOr<BuiltProgram>> promise;
     bool is_set = false;
@@ -192,7 +192,7 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
       promise.set_value(std::move(value));
     }
     ~Result() {
-      if (!is_set) Set(absl::CancelledError("the build was cancelled"));
+      if (!is_set) Set(absl::CancelledError("the build was canceled"));
     }
   };
   auto result = std::make_shared<Result>();
@@ -205,7 +205,7 @@ absl::StatusOr<BuiltProgram> Engine::RunQueuedBuild(const std::string& job_id, c
 
 void Engine::BuildJob(const StartBuild& request, CancelSignal* cancel) {
   const absl::StatusOr<BuiltProgram> built = BuildProgram(request, LimitsOf(cancel));
-  // The result of a cancelled build is not used. If the coordinator has stopped serving, it repeats the build later.
+  // The result of a canceled build is not used. If the coordinator has stopped serving, it repeats the build later.
   if (cancel->raised() || absl::IsUnavailable(built.status())) return;
   Post([request, built](CoordinatorCore& coordinator) { coordinator.OnBuilt(request.job, request.mesh, built); });
 }

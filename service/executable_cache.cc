@@ -61,7 +61,7 @@ absl::StatusOr<CachedBuild> ExecutableCache::Get(const BuildRequest& request, co
     lock.unlock();
     const Outcome& outcome = future.get();
     if (outcome.ok()) return CachedBuild{**outcome, true};
-    // If the build was cancelled together with its job, this call builds.
+    // If the build was canceled together with its job, this call builds.
     if (!absl::IsCancelled(outcome.status())) return outcome.status();
   }
   absl::StatusOr<BuildResponse> response = Read(key);

@@ -35,14 +35,14 @@ class ExecutableCache {
 
   using BuildFunction = std::function<absl::StatusOr<BuildResponse>(const BuildRequest&)>;
   // Returns the response from the folder, from a concurrent call with an equal request, or from `build`. Errors are not
-  // stored, but concurrent calls share them. If the build of a concurrent call was cancelled, this call builds. A
+  // stored, but concurrent calls share them. If the build of a concurrent call was canceled, this call builds. A
   // response with quickly compiled code is not stored, and is shared only with requests that set BuildRequest.quick.
   //
   // `owner` is the user of the job, or empty if users are not distinguished. Users share no entries, because a build
   // may contain kernels that an earlier build of the same user made.
   //
   // Calls share builds only if their `is_urgent` is the same: a build for which no job waits is slow, and a call that
-  // waits for the build of another call cannot be cancelled.
+  // waits for the build of another call cannot be canceled.
   absl::StatusOr<CachedBuild> Get(const BuildRequest& request, const std::string& owner, const BuildFunction& build,
                                   bool is_urgent = true);
 

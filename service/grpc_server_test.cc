@@ -250,7 +250,7 @@ TEST_F(GrpcServerTest, AClosedStreamEndsAfterAllOfItsMessages) {
       return stream->Finish();
     });
     EXPECT_EQ(answers, kProbes);
-    EXPECT_THAT(refused, HasSubstr("speaks protocol 1000000"));
+    EXPECT_THAT(refused, HasSubstr("uses protocol 1000000"));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
     EXPECT_THAT(status.error_message(), HasSubstr("the coordinator has closed the connection"));
   }

@@ -114,7 +114,7 @@ TEST(Scheduling, NewJobsAreScheduledAfterOlderJobs) {
   EXPECT_EQ(cluster.Status(fits).state(), COMPILING) << "a job that is too large for the cluster does not block others";
   cluster.Built("three");
   EXPECT_EQ(cluster.Status(fits).state(), STARTING);
-  // In one batch of events, two jobs are submitted and one of them is cancelled.
+  // In one batch of events, two jobs are submitted and one of them is canceled.
   SubmitJobRequest first, second;
   first.set_client_key("4");
   second.set_client_key("5");

@@ -76,7 +76,7 @@ absl::Status JobMachine::Cancel(const JobId& id) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", id.str(), " has already ended: ", JobState_Name(job->state)));
   }
-  EndJob(context_, job, CANCELLED, "cancelled by a client");
+  EndJob(context_, job, CANCELLED, "canceled by a client");
   return absl::OkStatus();
 }
 
