@@ -39,7 +39,7 @@ TEST(SessionKeys, DifferIfAnythingDiffers) {
   for (const std::string& text : seals) EXPECT_EQ(text.size(), 64u);
 }
 
-// A field that contains separators has a different seal than several fields.
+// A field that contains separators has a different seal than separate fields.
 TEST(SessionKeys, FieldsDoNotMerge) {
   EXPECT_NE(ProgramSeal("s", "d1:x0 0 0;", {}), ProgramSeal("s", "d", Plans({Plan("x", 0, 0, 0)})));
   EXPECT_NE(ProgramSeal("s", "d", Plans({Plan("a", 0, 0, 0), Plan("b", 0, 0, 0)})),
