@@ -1,4 +1,4 @@
-// Processes that run shell scripts: messages, all kinds of process ends, and deadlines.
+// Processes that run shell scripts: messages, how processes end, and deadlines.
 #include "worker/attempt_process.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The data port of a worker: hellos, and misuse of all kinds by unknown clients.
+// The data port of a worker: hellos, and misuse by unknown clients.
 #include "worker/peer_acceptor.h"
 
 #include <gmock/gmock.h>

@@ -350,7 +350,7 @@ TEST_F(PeerBlobsTest, OnlyWorkersOfTheAttemptAreServed) {
 TEST_F(PeerBlobsTest, OffLoopbackTheKeyOfTheAttemptIsNeeded) {
   Store();
   const absl::StatusOr<HostPort> at = ParseHostPort(listener_->Address());
-  // An address of this machine that is not a loopback address.
+  // Connections to 0.0.0.0 reach this machine, but the address does not count as loopback.
   const std::string any = absl::StrCat("0.0.0.0:", at->port);
   launch_.mutable_peers(0)->set_data_address(any);
   Serve();
