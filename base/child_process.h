@@ -26,7 +26,7 @@ class ChildProcess {
  public:
   // Runs `argv` (argv[0] is a path) with /dev/null as standard input. Standard output and standard error are appended
   // to the file `log_path`, or inherited if it is empty. Errors: Internal if the log cannot be opened,
-  // ResourceExhausted if the system cannot create another process.
+  // ResourceExhausted if the system cannot create another process or descriptor.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const std::vector<std::string>& argv,
                                                              const std::string& log_path);
   ~ChildProcess();
@@ -86,7 +86,8 @@ struct ChildResult {
 // Runs `argv` (argv[0] is a path) with `input` as its standard input and waits until the child has ended. A child that
 // fails is a result, not an error. Errors: DeadlineExceeded if the child was killed after timeout_ms, Cancelled if it
 // was killed because `cancel` was raised, ResourceExhausted if it was killed because of output_bytes or if the system
-// cannot create another pipe or process. Makes this process ignore SIGPIPE. Thread-safe.
+// cannot create another pipe, process or descriptor, Internal if poll(2) fails. Makes this process ignore SIGPIPE.
+// Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
 }  // namespace xlad

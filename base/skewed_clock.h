@@ -11,7 +11,9 @@ namespace xlad {
 // The error of a clock.
 struct ClockSkew {
   int64_t offset_ns = 0;  // How far the clock is ahead.
-  double ppm = 0;         // By how many parts per million the clock is too fast.
+  // By how many parts per million the clock is too fast. The error grows from the start of the clock, which is 1970 for
+  // WallNs.
+  double ppm = 0;
 };
 
 // Thread-safe. `clock` must outlive this object. Two processes that skew the same clock equally get the same time.

@@ -44,7 +44,7 @@ struct SpawnOptions {
   // Limits of the child, or 0 for none: its address space (RLIMIT_AS) in bytes, and its processor time in seconds.
   int64_t memory_bytes = 0;
   int64_t cpu_seconds = 0;
-  int nice = 0;  // Added to the niceness of the child.
+  int nice = 0;  // Added to the niceness of the child if it is positive.
 };
 
 struct SpawnedProcess {
@@ -56,8 +56,8 @@ struct SpawnedProcess {
 // Starts a program. The child is in its own process group, so Ctrl-C on the terminal signals only this process. It
 // writes no core file. Unless keeps_descriptors is set, it inherits only the descriptors that the options name. The
 // kernel kills it when the thread that called Spawn ends, and therefore also when this process ends. If the program
-// cannot be executed, the child exits with code 127. ResourceExhausted if the system cannot create another process.
-// Thread-safe.
+// cannot be executed, the child exits with code 127. ResourceExhausted if the system cannot create another process or
+// descriptor. Thread-safe.
 absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options);
 
 // Sends a signal through the pidfd. Does nothing if the process has ended.
