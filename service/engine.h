@@ -98,7 +98,7 @@ class Engine {
   BlobStore& blobs() { return *blobs_; }
   BlobPeers& blob_peers() { return blob_peers_; }
 
-  // --- Data that a client feeds (PutBatchRequest). Returns whether the job has ended and, if it has not, the number of
+  // --- Data that a client feeds (PutBatchRequest). Returns whether the job has ended and, until then, the number of
   // the first missing batch. Removes the batches that the job no longer needs.
   absl::StatusOr<PutBatchResponse> NextBatch(const std::string& job_id);
   storage::BatchSpool& spool() { return *spool_; }
