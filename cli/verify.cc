@@ -164,8 +164,8 @@ absl::Status RunVerify(const std::string& path, const std::string& mesh, double 
                                                       tolerance));
   }
   std::printf(
-      "%zu results on %s agree with the unpartitioned program within rounding and a relative tolerance of %g\n", results,
-      result.partitioned.mesh.ToString().c_str(), tolerance);
+      "%zu results on %s agree with the unpartitioned program within rounding and a relative tolerance of %g\n",
+      results, result.partitioned.mesh.ToString().c_str(), tolerance);
   return absl::OkStatus();
 }
 
