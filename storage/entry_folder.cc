@@ -71,8 +71,8 @@ absl::Status EntryFolder::Write(absl::Span<const FolderEntry> entries) const {
   for (const FolderEntry& entry : entries) {
     if (!IsKey(entry.key)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("cache ", options_.path, ": found the key \"", entry.key.substr(0, 80), "\", expected ", kKeyDigits,
-                       " lower-case hexadecimal digits"));
+          absl::StrCat("cache ", options_.path, ": found the key \"", entry.key.substr(0, 80), "\", expected ",
+                       kKeyDigits, " lower-case hexadecimal digits"));
     }
     if (std::ssize(entry.contents) > max_entry_bytes()) continue;
     const std::string folder = JoinPath(options_.path, entry.key.substr(0, kFolderDigits));
