@@ -111,8 +111,9 @@ class TcpConnection final : public Connection {
 
  private:
   // The kernel of the peer's machine answers probes and acknowledges data even if the peer's process is busy. A machine
-  // that has lost power or its link does neither. Without these options, such a loss would be noticed only after 15
-  // minutes. A stopped process whose receive buffer stays full for kMaxSilenceMs also counts as silent.
+  // that has lost power or its link does neither. Without these options, such a loss would be noticed only after about
+  // 15 minutes, and never on an idle connection. A stopped process whose receive buffer stays full for kMaxSilenceMs
+  // also counts as silent.
   void LimitSilence() {
     const std::pair<int, int> options[] = {{TCP_USER_TIMEOUT, static_cast<int>(kMaxSilenceMs)},  // For data in transit.
                                            {TCP_KEEPIDLE, 1},  // In seconds, for connections without data in transit.
