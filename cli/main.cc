@@ -36,7 +36,8 @@ constexpr char kFooter[] =
     "  xlad up --workers 4 --devices 2\n"
     "  xlad submit examples/spiral_mlp --coordinator 127.0.0.1:7411 --mesh dp=8 --wait\n"
     "Each flag of a command is also an environment variable and a key of the file of --config FILE: xlad config\n"
-    "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 not reachable or in use, 130 interrupted.";
+    "Exit codes: 0 done, 1 bad input or failed job, 2 wrong usage, 3 not reachable or in use, 75 drained worker whose\n"
+    "work continues on others, 130 interrupted.";
 
 std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> flags;
