@@ -226,7 +226,7 @@ TEST(CheckpointIndex, SaysWhatIsInconsistent) {
   refused([](auto* i) { i->mutable_shards(0)->mutable_pieces(0)->mutable_box()->clear_hi(); }, "inside its tensor");
   refused([](auto* i) { i->mutable_shards(0)->set_bytes(5 << 20); }, "checksums of blocks");
   refused([](auto* i) { i->mutable_shards(0)->set_block_bytes(0); }, "checksums of blocks");
-  refused([](auto* i) { i->mutable_shards(0)->set_sha256("x"); }, "no SHA-256");
+  refused([](auto* i) { i->mutable_shards(0)->set_sha256("x"); }, "no valid SHA-256");
   refused([](auto* i) { *i->add_tensors() = i->tensors(0); }, "occurs twice");
   refused([](auto* i) { i->mutable_tensors(0)->mutable_shape()->set_dims(0, -5); }, "\"m\"");
   refused([](auto* i) { i->set_step(-1); }, "step -1");
