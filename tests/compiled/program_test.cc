@@ -257,7 +257,7 @@ TEST(Program, RefusesStepsThatDoNotFit) {
       {collective, "all-reduce.1"},
       {Step(), "a collective or empty"},
       {StepOfKernel("nothing", {x}), "'nothing'"},
-      {StepOfKernel("twice", {x}), "the same number of buffers"},
+      {StepOfKernel("twice", {x}), "with this number of buffers"},
       {Copy(Slice(1, 0, 4), x), "allocation 1"},
       {Copy(Slice(-2, 0, 4), x), "allocation -2"},
       {Copy(Slice(0, 0, 8), x), "different sizes"},
