@@ -85,7 +85,8 @@ class CommTest(unittest.TestCase):
                                   "north"),
                                  (("simulate", "all_reduce", "--topology", "v5e-4x4", "--algorithm", "mapped_windows"),
                                   "no windows"),
-                                 (("why", "no-such-group"), "no-such-group"), (("why", text), "expected the control file"),
+                                 (("why", "no-such-group"), "no-such-group"),
+                                 (("why", text), "expected the control file"),
                                  (("why", fifo), "too short")):
             with self.subTest(arguments=arguments):
                 code, out, err = xlad("comm", *arguments)
