@@ -84,11 +84,22 @@ T Combine(T a, T b) {
   }
 }
 
+// The number of ranks can be larger than any value of a narrow integer type, so integers are divided in 64 bits.
+template <typename Value>
+Value Divided(Value value, int64_t ranks) {
+  if constexpr (std::is_integral_v<Value>) {
+    using Wide = std::conditional_t<std::is_signed_v<Value>, int64_t, uint64_t>;
+    return static_cast<Value>(static_cast<Wide>(value) / static_cast<Wide>(ranks));
+  } else {
+    return value / static_cast<Value>(ranks);
+  }
+}
+
 // Divides the values, if the reduction is an average, and writes them to all destinations from element `begin`.
 template <typename Access, Reduction kReduction, typename Value>
 void StoreBlock(absl::Span<Value> values, int64_t ranks, absl::Span<void* const> dsts, int64_t begin) {
   if constexpr (kReduction == Reduction::kAverage) {
-    for (Value& value : values) value /= static_cast<Value>(ranks);
+    for (Value& value : values) value = Divided(value, ranks);
   }
   typename Access::Storage stored[kBlock];
   for (size_t i = 0; i < values.size(); ++i) stored[i] = Access::Store(values[i]);

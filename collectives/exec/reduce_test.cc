@@ -284,6 +284,22 @@ T TreeOf(absl::Span<const T> values, bool product) {
   return product ? left * right : left + right;
 }
 
+TEST(Reduce, AveragesOfNarrowIntegersOverManySources) {
+  for (const ElementType type : {ElementType::kS8, ElementType::kU8}) {
+    for (const int sources : {127, 128, 130, 255, 256, 257, 300}) {
+      const std::vector<int8_t> ones(3, 1);
+      const std::vector<const void*> from(sources, ones.data());
+      const int8_t sum = static_cast<int8_t>(sources);  // Sums wrap around.
+      const int wrapped = type == ElementType::kS8 ? sum : static_cast<uint8_t>(sum);
+      std::vector<int8_t> result(3, 99);
+      void* const dsts[] = {result.data()};
+      (*FindReduceFunction(type, Reduction::kAverage))(dsts, from, 3, StoreKind::kCached);
+      EXPECT_EQ(result, std::vector<int8_t>(3, static_cast<int8_t>(wrapped / sources)))
+          << tensor::ToString(type) << " of " << sources;
+    }
+  }
+}
+
 // Random operands of very different magnitudes, so another order usually has another result.
 template <typename T, typename Load, typename Store>
 void CheckTrees(ElementType type, const Load& load, const Store& store) {
