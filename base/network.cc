@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "base/file_descriptor.h"
 #include "base/socket_address.h"
 
 namespace xlad {
@@ -193,16 +194,20 @@ absl::StatusOr<int> ListenFd(const std::string& address) {
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   Addresses addresses;
   XLAD_RETURN_IF_ERROR(Resolve(host_port, AI_PASSIVE, &addresses));
-  const int fd = socket(addresses.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int one = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (fd < 0 || bind(fd, addresses.list->ai_addr, addresses.list->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
-    const int error = errno;
-    if (fd >= 0) close(fd);
-    const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
-    return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
+  int error = 0;
+  // "localhost" may resolve to ::1 first, also on a machine without IPv6.
+  for (const addrinfo* at = addresses.list; at != nullptr; at = at->ai_next) {
+    FileDescriptor fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd.is_open()) {
+      const int one = 1;
+      setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+      if (bind(fd.get(), at->ai_addr, at->ai_addrlen) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd.Release();
+    }
+    error = errno;
+    if (error == EADDRINUSE) break;  // Another program has this address, and clients could reach it instead.
   }
-  return fd;
+  const std::string text = absl::StrCat("cannot listen on ", address, ": ", std::strerror(error));
+  return error == EADDRINUSE ? absl::AlreadyExistsError(text) : absl::UnavailableError(text);
 }
 
 std::string BoundAddress(int fd) {
