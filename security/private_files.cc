@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
@@ -47,6 +48,7 @@ absl::Status WritePrivateFile(const std::string& path, const std::string& conten
   }
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) status = Failed("replace", path);
   if (!status.ok()) unlink(temporary.c_str());
+  if (status.ok()) status = RealFileSystem().SyncDirectory(std::filesystem::path(path).parent_path().string());
   return status;
 }
 
