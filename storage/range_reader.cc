@@ -26,8 +26,9 @@ class MemoryReader final : public RangeReader {
   explicit MemoryReader(std::string bytes) : bytes_(std::move(bytes)) {}
   int64_t size() const override { return std::ssize(bytes_); }
   absl::Status Read(int64_t offset, absl::Span<std::byte> out) override {
-    if (offset + std::ssize(out) > size()) {
-      return absl::DataLossError(absl::StrCat("found ", size(), " bytes, expected ", offset + std::ssize(out)));
+    if (offset < 0 || std::ssize(out) > size() - offset) {
+      return absl::DataLossError(absl::StrCat("found ", size(), " bytes, expected ", out.size(), " bytes at offset ",
+                                              offset));
     }
     if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
     return absl::OkStatus();
