@@ -9,6 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "hlo/build/builder.h"
+#include "hlo/testing/test_material.h"
 #include "hlo/text/text.h"
 
 namespace xlad::hlo {
@@ -203,6 +204,13 @@ TEST(VerifierTest, PlacesOfText) {
   ASSERT_TRUE(module.ok()) << module.status();
   EXPECT_EQ(Verify(**module).message(),
             "6:5: %y: found result f32[3], expected f32[2], the result shape of abs [result-shape]");
+}
+
+// Opcodes that only copy sizes or require equal sizes.
+TEST(VerifierTest, UnknownSizes) {
+  const auto module = ParseText(TestText("hlo/testdata/unknown_sizes.hlo"));
+  ASSERT_TRUE(module.ok()) << module.status();
+  EXPECT_TRUE(Verify(**module).ok()) << Verify(**module);
 }
 
 // Seven levels of tuples with 5 equal elements have 78125 arrays, more parts than the verifier allows.
