@@ -11,20 +11,24 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
+// The number of ids that source-target pairs may contain.
+int64_t IdCount(const DeviceGrid& grid) { return grid.partitions > 1 ? grid.partitions : grid.replicas; }
+
 // The source-target pairs of a send or recv, or nullopt if the instruction does not have the attribute.
-absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction) {
+absl::StatusOr<std::optional<Pairs>> PairsOf(const Instruction& instruction, const DeviceGrid& grid) {
   const std::string* text = FindAttribute(instruction, kSendRecvPairsKey);
   if (text == nullptr) return std::optional<Pairs>();
   std::vector<int64_t> ids;
   for (const absl::string_view word : absl::StrSplit(*text, absl::ByAnyChar("{}, "), absl::SkipEmpty())) {
     int64_t id = 0;
-    if (!absl::SimpleAtoi(word, &id)) ids.push_back(-1);
-    ids.push_back(id);
+    ids.push_back(absl::SimpleAtoi(word, &id) ? id : -1);
   }
-  const bool bad = ids.size() % 2 != 0 || std::any_of(ids.begin(), ids.end(), [](int64_t id) { return id < 0; });
-  if (bad) {
+  const int64_t count = IdCount(grid);
+  const auto bad = [&](int64_t id) { return id < 0 || id >= count; };
+  if (ids.size() % 2 != 0 || std::any_of(ids.begin(), ids.end(), bad)) {
     return absl::InvalidArgumentError(absl::StrCat("found ", kSendRecvPairsKey, "=\"", *text,
-                                                   "\", expected pairs such as {{0,1},{1,2}}"));
+                                                   "\", expected pairs such as {{0,1},{1,2}} of ids from 0 to ",
+                                                   count - 1));
   }
   Pairs pairs;
   for (int64_t i = 0; i < std::ssize(ids); i += 2) pairs.emplace_back(ids[i], ids[i + 1]);
@@ -49,7 +53,7 @@ absl::Status CheckPeer(const Instruction& instruction) {
 
 absl::Status Mailbox::Send(const Instruction& send, const DeviceGrid& grid, int64_t device, const Value& data) {
   XLAD_RETURN_IF_ERROR(CheckPeer(send));
-  XLAD_ASSIGN_OR_RETURN(const std::optional<Pairs> pairs, PairsOf(send));
+  XLAD_ASSIGN_OR_RETURN(const std::optional<Pairs> pairs, PairsOf(send, grid));
   std::deque<Message>& channel = channels_[send.attributes().channel_id.value_or(0)];
   if (!pairs.has_value()) {
     channel.push_back({-1, data});
@@ -64,7 +68,7 @@ absl::Status Mailbox::Send(const Instruction& send, const DeviceGrid& grid, int6
 absl::StatusOr<std::optional<Value>> Mailbox::Receive(const Instruction& done, const DeviceGrid& grid, int64_t device) {
   const Instruction& recv = *done.operand(0);
   XLAD_RETURN_IF_ERROR(CheckPeer(recv));
-  XLAD_ASSIGN_OR_RETURN(const std::optional<Pairs> pairs, PairsOf(recv));
+  XLAD_ASSIGN_OR_RETURN(const std::optional<Pairs> pairs, PairsOf(recv, grid));
   const Shape& shape = done.shape().tuple()[0];
   const auto is_target = [&](const auto& pair) { return pair.second == IdOf(grid, device); };
   if (pairs.has_value() && std::none_of(pairs->begin(), pairs->end(), is_target)) {

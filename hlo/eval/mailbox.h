@@ -21,8 +21,8 @@ class Mailbox {
   // Runs a send of `data` by `device`.
   absl::Status Send(const Instruction& send, const DeviceGrid& grid, int64_t device, const Value& data);
   // The result of the recv-done `done` on `device`, or nullopt if the message has not been sent yet. InvalidArgument if
-  // the message has another shape. Both functions return InvalidArgument if the attribute cannot be parsed, and
-  // Unimplemented if the peer is the host.
+  // the message has another shape. Both functions return InvalidArgument if the attribute cannot be parsed or
+  // contains a device that does not exist, and Unimplemented if the peer is the host.
   absl::StatusOr<std::optional<Value>> Receive(const Instruction& done, const DeviceGrid& grid, int64_t device);
 
  private:

@@ -89,5 +89,20 @@ ENTRY e { t = token[] after-all()
   EXPECT_TRUE(absl::StrContains(Evaluate(*bad, {Number(1)}).status().message(), "expected pairs such as"));
 }
 
+TEST(Mailbox, RefusesDevicesThatDoNotExist) {
+  for (const std::string& pair : {"{0,2}", "{2,0}", "{0,9223372036854775807}", "{9223372036854775807,0}"}) {
+    const std::string flags = ", frontend_attributes={_xla_send_recv_source_target_pairs=\"{" + pair + "}\"}";
+    const std::string message = "found _xla_send_recv_source_target_pairs=\"{" + pair +
+                                "}\", expected pairs such as {{0,1},{1,2}} of ids from 0 to 1";
+    const std::pair<const char*, int> grids[] = {{", replica_count=2", 2}, {", replica_count=2, num_partitions=2", 4}};
+    for (const auto& [header, devices] : grids) {
+      const auto module = Program(SendProgram(flags, header));
+      const std::vector<const Module*> modules(devices, module.get());
+      const auto refused = Evaluate(modules, std::vector<std::vector<Literal>>(devices, {Number(1)})).status();
+      EXPECT_TRUE(absl::StrContains(refused.message(), message)) << pair << header << ": " << refused;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xlad::hlo
