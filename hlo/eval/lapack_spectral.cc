@@ -1,49 +1,15 @@
 // Eigenvalues of Hermitian matrices and singular values by Jacobi's method (Golub and Van Loan, "Matrix computations",
 // sections 8.5 and 8.6). Eigenvectors and singular vectors are unique only up to their phase, and up to a rotation if
-// values are equal. They may therefore differ from LAPACK's vectors.
+// values are equal. They may therefore differ from LAPACK's vectors. As with LAPACK, info is positive if the method does
+// not converge.
 #include <algorithm>
 #include <numeric>
 
+#include "hlo/eval/jacobi.h"
 #include "hlo/eval/lapack.h"
 
 namespace xlad::hlo::eval {
 namespace {
-
-constexpr int kMaxSweeps = 60;
-
-// The rotation that makes two vectors x and y orthogonal: x' = c x - s f y, y' = s x + c f y. a and b are the squared
-// lengths of x and y, and `coupling` is their inner product. The phase f makes the coupling real.
-template <typename T>
-struct Rotation {
-  double c = 1, s = 0;
-  T phase = T(1);
-
-  Rotation(double a, double b, T coupling) {
-    const double size = std::abs(coupling);
-    phase = Conjugate(coupling) / size;
-    const double zeta = (b - a) / (2 * size);
-    const double t = std::copysign(1.0, zeta) / (std::fabs(zeta) + std::sqrt(1 + zeta * zeta));
-    c = 1 / std::sqrt(1 + t * t);
-    s = c * t;
-  }
-
-  // Rotates the columns p and q of `m`.
-  void Columns(const MatrixRef<T>& m, int64_t p, int64_t q) const {
-    for (int64_t i = 0; i < m.rows; ++i) {
-      const T x = m(i, p), y = m(i, q) * phase;
-      m(i, p) = c * x - s * y;
-      m(i, q) = s * x + c * y;
-    }
-  }
-  // Rotates the rows p and q of `m`, as the conjugate transpose of Columns does.
-  void Rows(const MatrixRef<T>& m, int64_t p, int64_t q) const {
-    for (int64_t j = 0; j < m.columns; ++j) {
-      const T x = m(p, j), y = m(q, j) * Conjugate(phase);
-      m(p, j) = c * x - s * y;
-      m(q, j) = s * x + c * y;
-    }
-  }
-};
 
 template <typename T>
 struct OwnedMatrix {
@@ -88,23 +54,7 @@ absl::Status Syevd(const LapackProblem& p) {
     a.ref(i, i) = std::real(a.ref(i, i));
   }
   const int exponent = ScaleToUnit(a.ref);
-  double size = 0;
-  for (const T& x : a.values) size += std::norm(x);
-  const double negligible = 1e-17 * std::sqrt(size);
-  bool converged = false;
-  for (int sweep = 0; sweep < kMaxSweeps && !converged; ++sweep) {
-    converged = true;
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = i + 1; j < n; ++j) {
-        if (!(std::abs(a.ref(i, j)) > negligible)) continue;
-        converged = false;
-        const Rotation<T> rotation(std::real(a.ref(i, i)), std::real(a.ref(j, j)), a.ref(i, j));
-        rotation.Columns(a.ref, i, j);
-        rotation.Rows(a.ref, i, j);
-        rotation.Columns(v.ref, i, j);
-      }
-    }
-  }
+  const bool converged = Diagonalize(a.ref, v.ref);
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i) values.push_back(ScaleByPowerOfTwo(std::real(a.ref(i, i)), exponent));
   const std::vector<int64_t> order = Sorted(values, /*ascending=*/true);
@@ -113,7 +63,7 @@ absl::Status Syevd(const LapackProblem& p) {
     p.result<double>(1)[j] = finite ? values[order[j]] : NAN;
     for (int64_t i = 0; i < n; ++i) p.matrix<T>(0)(i, j) = finite ? v.ref(i, order[j]) : T(NAN);
   }
-  *p.result<int32_t>(2) = finite ? 0 : 1;
+  *p.result<int32_t>(2) = finite && converged ? 0 : 1;
   return absl::OkStatus();
 }
 
@@ -141,31 +91,6 @@ void CompleteBasis(const MatrixRef<T>& u, int64_t known) {
   }
 }
 
-// A = U S V^H for a matrix with at least as many rows as columns. Replaces `a` by U S and `v`, the identity, by V.
-template <typename T>
-void OneSidedJacobi(const MatrixRef<T>& a, const MatrixRef<T>& v) {
-  bool converged = false;
-  for (int sweep = 0; sweep < kMaxSweeps && !converged; ++sweep) {
-    converged = true;
-    for (int64_t i = 0; i < a.columns; ++i) {
-      for (int64_t j = i + 1; j < a.columns; ++j) {
-        double x = 0, y = 0;
-        T inner = T(0);
-        for (int64_t k = 0; k < a.rows; ++k) {
-          x += std::norm(a(k, i));
-          y += std::norm(a(k, j));
-          inner += Conjugate(a(k, i)) * a(k, j);
-        }
-        if (!(std::abs(inner) > 1e-16 * std::sqrt(x * y))) continue;
-        converged = false;
-        const Rotation<T> rotation(x, y, inner);
-        rotation.Columns(a, i, j);
-        rotation.Columns(v, i, j);
-      }
-    }
-  }
-}
-
 // Singular values in descending order; U and V^H, with all columns (mode 'A') or one per singular value (mode 'S'), or
 // neither (mode 'N'). If an element is not finite, the results are NaN and info is 1.
 template <typename T>
@@ -180,7 +105,8 @@ absl::Status Gesdd(const LapackProblem& p) {
   }
   const bool finite = AllFinite(given, m * n);
   const int exponent = ScaleToUnit(a.ref);
-  if (finite) OneSidedJacobi(a.ref, v.ref);
+  // A = U S V^H: `a` becomes U S, and `v` becomes V.
+  const bool converged = finite && OrthogonalizeColumns(a.ref, v.ref);
   std::vector<double> sizes;
   for (int64_t j = 0; j < k; ++j) {
     double size = 0;
@@ -189,7 +115,7 @@ absl::Status Gesdd(const LapackProblem& p) {
   }
   const std::vector<int64_t> order = Sorted(sizes, /*ascending=*/false);
   for (int64_t j = 0; j < k; ++j) p.result<double>(1)[j] = finite ? ScaleByPowerOfTwo(sizes[order[j]], exponent) : NAN;
-  *p.result<int32_t>(4) = finite ? 0 : 1;
+  *p.result<int32_t>(4) = converged ? 0 : 1;
   if (p.Flag("mode", 'A') == 'N') return absl::OkStatus();
   const MatrixRef<T> u = p.matrix<T>(2), vt = p.matrix<T>(3);
   // The singular vectors of length max(m, n) are the normalized columns of U S. Those of length k are the columns of V.
