@@ -304,6 +304,24 @@ TEST(InferTest, VerifierRefusesAnyOtherShape) {
   }
 }
 
+// The numbers of elements are equal modulo 2^64, to each other and to those of small arrays.
+TEST(InferTest, SizesBeyond64Bits) {
+  const Dims sizes[] = {{int64_t{1} << 62, 4}, {int64_t{1} << 62, 8}, {int64_t{1} << 62, int64_t{1} << 62}, {0}};
+  for (const Opcode opcode : {Opcode::kReshape, Opcode::kBitcast}) {
+    for (const Dims& from : sizes) {
+      for (const Dims& to : sizes) {
+        Module module("m");
+        Builder builder(module.Add(std::make_unique<Computation>("main")));
+        Instruction* const x = builder.Parameter(0, Shape(ElementType::kF32, from));
+        auto reshape = std::make_unique<Instruction>(opcode, Shape(ElementType::kF32, to));
+        const auto shape = InferShape(*x->parent()->Add(std::move(reshape), {x}));
+        EXPECT_EQ(shape.ok(), from == Dims{0} && to == Dims{0}) << shape.status();
+        if (!shape.ok()) EXPECT_NE(shape.status().message().find("expected at most 2^62 bytes"), std::string::npos);
+      }
+    }
+  }
+}
+
 // Every elementwise opcode accepts two or more of these types, and the result has the operands' sizes.
 TEST(InferTest, ElementwiseOverAllTypes) {
   const ElementType types[] = {ElementType::kPred, ElementType::kS4,  ElementType::kS32,  ElementType::kU8,

@@ -8,18 +8,11 @@
 namespace xlad::hlo {
 namespace {
 
-// The product of sizes that may be malformed. Stops multiplying above 2^62, so that 128 bits cannot overflow.
-__int128 SafeElements(const Dims& dims) {
-  constexpr __int128 kMax = static_cast<__int128>(1) << 62;
-  __int128 product = 1;
-  bool empty = false;
-  for (const int64_t size : dims) {
-    if (size <= 0)
-      empty = true;
-    else if (product < kMax)
-      product *= size;
-  }
-  return empty ? 0 : product;
+// The number of elements of a shape that may be too large, which is an error.
+absl::StatusOr<int64_t> CheckedElements(const Shape& shape) {
+  const auto elements = tensor::CheckedElements(shape.type(), shape.dims());
+  if (!elements.ok()) return absl::InvalidArgumentError(absl::StrCat(elements.status().message(), " [shape-size]"));
+  return elements;
 }
 
 // Checks the start indices of dynamic-slice and dynamic-update-slice, which begin at operand `first`: one scalar per
@@ -59,8 +52,9 @@ Inferred InferBitcast(const Instruction& i) {
   }
   // Tiled layouts add padding, so that arrays of different sizes may occupy the same number of bytes.
   if (HasTiles(x) || HasTiles(i.shape())) return i.shape();
-  if (SafeElements(x.dims()) * tensor::BitWidth(x.type()) !=
-      SafeElements(i.shape().dims()) * tensor::BitWidth(i.shape().type())) {
+  XLAD_ASSIGN_OR_RETURN(const __int128 from, CheckedElements(x));
+  XLAD_ASSIGN_OR_RETURN(const __int128 to, CheckedElements(i.shape()));
+  if (from * tensor::BitWidth(x.type()) != to * tensor::BitWidth(i.shape().type())) {
     return Violation("bitcast-bits", absl::StrCat(Brief(x), " as ", Brief(i.shape())), "equal bit sizes");
   }
   return i.shape();
@@ -91,8 +85,8 @@ Inferred InferReshape(const Instruction& i) {
   XLAD_RETURN_IF_ERROR(ExpectArray(i, 0));
   XLAD_RETURN_IF_ERROR(ExpectArrayResult(i));
   const Shape& x = i.operand(0)->shape();
-  const int64_t from = SafeElements(x.dims());
-  const int64_t to = SafeElements(i.shape().dims());
+  XLAD_ASSIGN_OR_RETURN(const int64_t from, CheckedElements(x));
+  XLAD_ASSIGN_OR_RETURN(const int64_t to, CheckedElements(i.shape()));
   if (from != to) {
     return Violation("reshape-elements", absl::StrCat(Brief(i.shape()), " with ", to, " elements"),
                      absl::StrCat(from, " elements as in the operand ", Brief(x)));
