@@ -231,9 +231,12 @@ Inferred InferPad(const Instruction& i) {
     if (pad.interior < 0) {
       return Violation("pad-interior", absl::StrCat("interior padding ", pad.interior), "0 or more");
     }
-    const __int128 size = static_cast<__int128>(x.dim(d)) + pad.low + pad.high +
-                          static_cast<__int128>(std::max<int64_t>(x.dim(d) - 1, 0)) * pad.interior;
-    if (size < 0 || size > (static_cast<__int128>(1) << 62)) {
+    using Wide = __int128;
+    const Wide spread = x.dim(d) + Wide{std::max<int64_t>(x.dim(d) - 1, 0)} * pad.interior;
+    const Wide size = spread + pad.low + pad.high;
+    // Also the size before negative padding removes elements: the array may be computed in two steps.
+    const Wide most = spread + std::max<int64_t>(pad.low, 0) + std::max<int64_t>(pad.high, 0);
+    if (size < 0 || most > (Wide{1} << 62)) {
       return Violation("pad-size",
                        absl::StrCat("padding ", pad.low, "_", pad.high, "_", pad.interior, " of size ", x.dim(d)),
                        "a result size of 0 to 2^62");

@@ -5,24 +5,43 @@
 #include "hlo/infer/rules.h"
 
 namespace xlad::hlo {
+namespace {
+
+// Products of a field with a size or with a number of devices do not overflow.
+constexpr int64_t kMaxWindowField = int64_t{1} << 36;
+
+absl::Status CheckFields(const WindowDimension& w, size_t d) {
+  const auto [least, most] = std::minmax({w.size, w.stride, w.window_dilation, w.base_dilation});
+  if (least < 1) {
+    return Violation("window-fields",
+                     absl::StrCat("size ", w.size, ", stride ", w.stride, ", dilations ", w.base_dilation, " and ",
+                                  w.window_dilation, " in window dimension ", d),
+                     "1 or more each");
+  }
+  const auto is_padding = [](int64_t padding) { return padding >= -kMaxWindowField && padding <= kMaxWindowField; };
+  if (most <= kMaxWindowField && is_padding(w.padding_low) && is_padding(w.padding_high)) return absl::OkStatus();
+  return Violation("window-fields",
+                   absl::StrCat("size ", w.size, ", stride ", w.stride, ", dilations ", w.base_dilation, " and ",
+                                w.window_dilation, ", padding ", w.padding_low, "_", w.padding_high,
+                                " in window dimension ", d),
+                   "numbers up to 2^36");
+}
+
+}  // namespace
 
 absl::StatusOr<Dims> WindowedDims(absl::Span<const int64_t> dims, const Window& window) {
   using Wide = __int128;  // Holds sums and products of two int64 sizes.
   Dims result;
   for (size_t d = 0; d < dims.size(); ++d) {
     const WindowDimension& w = window[d];
-    if (w.size < 1 || w.stride < 1 || w.window_dilation < 1 || w.base_dilation < 1) {
-      return Violation("window-fields",
-                       absl::StrCat("size ", w.size, ", stride ", w.stride, ", dilations ", w.base_dilation, " and ",
-                                    w.window_dilation, " in window dimension ", d),
-                       "1 or more each");
-    }
+    XLAD_RETURN_IF_ERROR(CheckFields(w, d));
     const Wide base = dims[d] <= 0 ? 0 : Wide{dims[d] - 1} * w.base_dilation + 1;
     const Wide padded = base + w.padding_low + w.padding_high;
     const Wide extent = Wide{w.size - 1} * w.window_dilation + 1;
-    const Wide size = padded < extent ? 0 : (padded - extent) / w.stride + 1;
-    if (size > (Wide{1} << 62)) return Violation("shape-size", "a size beyond 2^62", "at most 2^62 bytes");
-    result.push_back(size);
+    if (std::max({base, padded, extent}) > (Wide{1} << 62)) {
+      return Violation("shape-size", "a padded dimension or a window of a size beyond 2^62", "at most 2^62 bytes");
+    }
+    result.push_back(padded < extent ? 0 : (padded - extent) / w.stride + 1);
   }
   return result;
 }
