@@ -164,6 +164,13 @@ bool PrintOptional(const Instruction& i, std::string* out) {
 
 // Attributes that are not stored in a single member.
 
+bool PrintWindow(const Instruction& i, std::string* out) {
+  const std::optional<Window>& window = i.attributes().window;
+  if (!window.has_value() || window->empty()) return false;
+  AppendWindow(*window, out);
+  return true;
+}
+
 bool ParseDimensions(Parser& p, Instruction* i) {
   Dims dimensions;
   if (!ParseInts(p.lexer(), &dimensions)) return false;
@@ -441,7 +448,7 @@ using Scatter = ScatterDimensions;
 constexpr AttributeRow kAttributeRows[] = {
     {"iota_dimension", kIotaOnly, ParseIotaDimension, PrintIotaDimension},
     {"index", kGteOnly, ParseTupleIndex, PrintTupleIndex},
-    {"window", kWindowed, ParseOptional<&A::window, ParseWindow>, PrintOptional<&A::window, AppendWindow>},
+    {"window", kWindowed, ParseOptional<&A::window, ParseWindow>, PrintWindow},
     {"dim_labels", kConvolutions, ParseOptional<&A::convolution, ParseConvolutionDimensions>,
      PrintOptional<&A::convolution, AppendConvolutionDimensions>},
     {"feature_group_count", kConvolutions, ParseIntOf<&A::feature_group_count>, PrintIntOf<&A::feature_group_count, 1>},

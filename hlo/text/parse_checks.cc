@@ -36,6 +36,17 @@ void CanonicalizeCompare(Instruction* instruction, absl::Span<Instruction* const
   }
 }
 
+// The text omits an empty window. Opcodes that move a window always have one, also on scalars.
+void CanonicalizeWindow(Instruction* instruction) {
+  const Opcode opcode = instruction->opcode();
+  const bool moves_window = opcode == Opcode::kConvolution || opcode == Opcode::kReduceWindow ||
+                            opcode == Opcode::kSelectAndScatter;
+  const std::optional<Window>& window = instruction->attributes().window;
+  if (window.has_value() ? !window->empty() : !moves_window) return;
+  instruction->mutable_attributes().window.reset();
+  if (moves_window) instruction->mutable_attributes().window.emplace();
+}
+
 }  // namespace
 
 void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> operands) {
@@ -43,9 +54,7 @@ void Canonicalize(Instruction* instruction, absl::Span<Instruction* const> opera
   if (opcode == Opcode::kDot || opcode == Opcode::kRaggedDot || opcode == Opcode::kScaledDot) {
     if (!instruction->attributes().dot.has_value()) instruction->mutable_attributes().dot.emplace();
   }
-  if (instruction->attributes().window.has_value() && instruction->attributes().window->empty()) {
-    instruction->mutable_attributes().window.reset();
-  }
+  CanonicalizeWindow(instruction);
   if (opcode == Opcode::kCompare) CanonicalizeCompare(instruction, operands);
   if (opcode == Opcode::kOutfeed && !operands.empty()) {  // The default of outfeed_shape is the operand's shape.
     Shape& sent = instruction->mutable_attributes().outfeed_shape;

@@ -209,6 +209,17 @@ TEST(Text, LongListsHaveElementNumbers) {
   EXPECT_THAT(printed, HasSubstr("f32[], /*index=5*/f32[], f32[])"));
 }
 
+// The printer omits a window without dimensions. Every reader of the attribute relies on a value.
+TEST(Text, WindowsOfScalarsHaveNoDimensions) {
+  for (const absl::string_view window : {"", ", window={}"}) {
+    const std::string text = absl::StrCat(
+        "HloModule m\nadd { a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b) }\n",
+        "ENTRY e { x = f32[] parameter(0)\n  ROOT r = f32[] reduce-window(x, x), to_apply=add", window, " }\n");
+    EXPECT_THAT(ExpectStable(text), ::testing::Not(HasSubstr("window={")));
+    EXPECT_EQ(Parse(text)->entry()->root()->attributes().window, Window());
+  }
+}
+
 TEST(Text, SuggestsNames) {
   EXPECT_THAT(std::string(ParseText("f32[] addd(f32[] x)").status().message()), HasSubstr("did you mean \"add\"?"));
   EXPECT_THAT(std::string(ParseText("f32[2] broadcast(f32[] x), dimension={}").status().message()),
