@@ -1,5 +1,6 @@
 #include "runtime/devices/cpu/half_rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #if defined(__x86_64__)
@@ -30,47 +31,58 @@ bool HasConversions() {
   return has;
 }
 
-// Both functions convert only full vectors and return the number of converted elements.
-__attribute__((target("avx,f16c"))) int64_t WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    uint16_t lanes[kLanes];
-    if (step == 1) {
-      std::memcpy(lanes, from + i, sizeof(lanes));
-    } else {
-      for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = from[(i + lane) * step];
-    }
-    __m128i halves;
-    std::memcpy(&halves, lanes, sizeof(halves));
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
-  }
-  return i;
+__attribute__((target("avx,f16c"))) __m256 WidenVector(const uint16_t* from) {
+  __m128i halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  return _mm256_cvtph_ps(halves);
 }
 
-__attribute__((target("avx,f16c"))) int64_t NarrowVectors(const float* from, int64_t count, uint16_t* to) {
+// The last vector of a row may be incomplete. Then it is copied to or from a complete one.
+__attribute__((target("avx,f16c"))) void WidenVectors(const uint16_t* from, int64_t step, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t lanes = std::min(kLanes, count - i);
+    uint16_t copies[kLanes] = {};
+    if (step != 1 || lanes != kLanes) {
+      for (int64_t lane = 0; lane < lanes; ++lane) copies[lane] = from[(i + lane) * step];
+    }
+    const __m256 floats = WidenVector(step == 1 && lanes == kLanes ? from + i : copies);
+    if (lanes == kLanes) {
+      _mm256_storeu_ps(to + i, floats);
+    } else {
+      std::memcpy(to + i, &floats, static_cast<size_t>(lanes) * sizeof(float));
+    }
+  }
+}
+
+__attribute__((target("avx,f16c"))) void NarrowVectors(const float* from, int64_t count, uint16_t* to) {
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
     std::memcpy(to + i, &halves, sizeof(halves));
   }
-  return i;
+  if (i == count) return;
+  const auto rest = static_cast<size_t>(count - i);
+  __m256 floats = _mm256_setzero_ps();
+  std::memcpy(&floats, from + i, rest * sizeof(float));
+  const __m128i halves = _mm256_cvtps_ph(floats, _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(to + i, &halves, rest * sizeof(uint16_t));
 }
 #else
 bool HasConversions() { return false; }
-int64_t WidenVectors(const uint16_t*, int64_t, int64_t, float*) { return 0; }
-int64_t NarrowVectors(const float*, int64_t, uint16_t*) { return 0; }
+void WidenVectors(const uint16_t*, int64_t, int64_t, float*) {}
+void NarrowVectors(const float*, int64_t, uint16_t*) {}
 #endif
 
 }  // namespace
 
 void WidenHalf(const uint16_t* from, int64_t step, int64_t count, float* to) {
-  int64_t i = HasConversions() ? WidenVectors(from, step, count, to) : 0;
-  for (; i < count; ++i) to[i] = Widen(from[i * step]);
+  if (HasConversions()) return WidenVectors(from, step, count, to);
+  for (int64_t i = 0; i < count; ++i) to[i] = Widen(from[i * step]);
 }
 
 void NarrowHalf(const float* from, int64_t count, uint16_t* to) {
-  int64_t i = HasConversions() ? NarrowVectors(from, count, to) : 0;
-  for (; i < count; ++i) to[i] = Narrow(from[i]);
+  if (HasConversions()) return NarrowVectors(from, count, to);
+  for (int64_t i = 0; i < count; ++i) to[i] = Narrow(from[i]);
 }
 
 }  // namespace xlad::runtime

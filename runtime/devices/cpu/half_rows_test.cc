@@ -62,5 +62,24 @@ TEST(HalfRows, RoundsToNearestEven) {
   }
 }
 
+// Rows whose last vector is incomplete. Elements after the row are not written.
+TEST(HalfRows, ConvertsRowsOfAnyLength) {
+  for (int64_t count = 0; count <= 20; ++count) {
+    for (const int64_t step : {1, 3}) {
+      std::vector<uint16_t> halves(static_cast<size_t>(count * step) + 1), narrowed(static_cast<size_t>(count) + 1, 77);
+      for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(0x3c00 + i);
+      std::vector<float> floats(static_cast<size_t>(count) + 1, -1.0f);
+      WidenHalf(halves.data(), step, count, floats.data());
+      NarrowHalf(floats.data(), count, narrowed.data());
+      for (int64_t i = 0; i < count; ++i) {
+        ASSERT_EQ(floats[i], Plain(halves[i * step])) << count << " at " << i;
+        ASSERT_EQ(narrowed[i], halves[i * step]) << count << " at " << i;
+      }
+      EXPECT_EQ(floats[count], -1);
+      EXPECT_EQ(narrowed[count], 77);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xlad::runtime
