@@ -10,11 +10,11 @@ void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
   app->add_option("--suspect-ms", options.suspect_ms,
                   "a worker that has sent nothing for this long is suspect: it gets no new work")
       ->capture_default_str()
-      ->check(Milliseconds(100));
+      ->check(MillisecondsFrom(100));
   app->add_option("--lost-ms", options.lost_ms,
                   "a worker that has sent nothing for this long is lost: its attempts end")
       ->capture_default_str()
-      ->check(Milliseconds(100));
+      ->check(MillisecondsFrom(100));
   app->add_option("--reserve", options.min_free_bytes,
                   "free space on the data folder's disk, in bytes or as 64MB or 1GB, below which submissions are "
                   "refused; uploads are refused below twice as much")
@@ -29,7 +29,7 @@ void AddCoordinatorFlags(CLI::App* app, CoordinatorFlags* flags) {
   app->add_option("--clean-every-ms", options.compact_interval_ms,
                   "how often ended jobs, old events of the log and blobs that no job needs are removed")
       ->capture_default_str()
-      ->check(Milliseconds(100));
+      ->check(MillisecondsFrom(100));
   app->add_option("--build-memory", flags->build_memory_bytes,
                   "memory that each build of a program may use, in bytes or as 2GB; 0: no limit")
       ->transform(ByteSize())

@@ -102,7 +102,7 @@ CLI::Validator Between(int64_t least, int64_t most) {
       absl::StrCat("from ", least, " to ", most));
 }
 
-CLI::Validator Milliseconds(int64_t least) { return Between(least, kMaxMs); }
+CLI::Validator MillisecondsFrom(int64_t least) { return Between(least, kMaxMs); }
 
 CLI::Validator OneOf(std::vector<std::string> words) {
   const std::string name = absl::StrCat("{", absl::StrJoin(words, ","), "}");

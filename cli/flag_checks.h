@@ -11,7 +11,7 @@ namespace xlad::cli {
 
 CLI::Validator AtLeast(int64_t least);  // Accepts a whole number of `least` or more.
 CLI::Validator Between(int64_t least, int64_t most);
-CLI::Validator Milliseconds(int64_t least);  // Accepts a whole number of ms from `least` to 100 years.
+CLI::Validator MillisecondsFrom(int64_t least);  // Accepts a whole number of ms from `least` to 100 years.
 CLI::Validator OneOf(std::vector<std::string> words);
 CLI::Validator PositiveNumber();     // Accepts a number above 0 and below a million.
 CLI::Validator NonNegativeNumber();  // Accepts a number of 0 or more.

@@ -74,12 +74,12 @@ void AddWorker(CLI::App& parent, Action* action) {
   AddThreadsFlag(app, &options->threads, "for all devices of this worker");
   app->add_option("--grace-ms", options->grace_ms, "how long draining may take")
       ->capture_default_str()
-      ->check(Milliseconds(1));
+      ->check(MillisecondsFrom(1));
   app->add_option("--progress-limit-ms", options->progress_limit_ms,
                   "a task fails if its collective makes no progress for this long; 0: no limit")
       ->envname("XLAD_PROGRESS_LIMIT_MS")
       ->capture_default_str()
-      ->check(Milliseconds(0));
+      ->check(MillisecondsFrom(0));
   app->add_option("--memory-limit", options->memory_limit_bytes,
                   "memory that each attempt may use, in bytes or as 500MB or 2GB; 0: no limit")
       ->transform(ByteSize())

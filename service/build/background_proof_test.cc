@@ -28,7 +28,7 @@ class MemoryCache final : public compiler::ObjectCache {
 };
 
 // The rows of x are split, so the sum of its rows ends with an all-reduce.
-constexpr const char* kProgram = R"(
+constexpr const char* kSumOfSplitRows = R"(
 HloModule m, frontend_attributes={xla.sdy.meshes="{mesh = #sdy.mesh<[\"dp\"=8]>}"}
 reducer {
   a = s32[] parameter(0)
@@ -54,7 +54,7 @@ constexpr const char* kSumThatStartsAgain =
 
 sharding::PipelineResult Partitioned(const std::string& reducer, int columns = 3) {
   auto module = hlo::ParseText(absl::StrReplaceAll(
-      kProgram, {{"$reducer", reducer}, {"$columns", absl::StrCat(columns)}}));
+      kSumOfSplitRows, {{"$reducer", reducer}, {"$columns", absl::StrCat(columns)}}));
   XLAD_CHECK(module.ok()) << module.status();
   sharding::PipelineOptions options;
   options.check = false;
