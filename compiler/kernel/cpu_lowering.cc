@@ -27,6 +27,7 @@ constexpr Opcode kWithoutCode[] = {
     Opcode::kParameter,         Opcode::kReduceScatter,
     Opcode::kRaggedAllToAll,    Opcode::kReplicaId,
     Opcode::kTuple,             Opcode::kWhile,
+    Opcode::kBitcast,
 };
 
 struct Reason {

@@ -6,10 +6,10 @@
 #include "compiler/passes/passes.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "compiler/analysis/clone.h"
 #include "compiler/analysis/instruction_facts.h"
+#include "hlo/analysis/bitcast.h"
 #include "hlo/analysis/leaves.h"
 #include "hlo/attribute_keys.h"
 #include "hlo/build/builder.h"
@@ -42,44 +42,96 @@ Instruction* Replacement(Instruction* instruction) {
   }
 }
 
-// The dimensions of an array from the slowest to the fastest varying one in memory.
-Dims MajorToMinor(const Shape& shape) {
-  Dims order(shape.ndim());
-  std::iota(order.begin(), order.end(), int64_t{0});
-  const hlo::Layout* layout = shape.layout();
-  if (layout != nullptr && layout->minor_to_major.size() == order.size()) {
-    order.assign(layout->minor_to_major.rbegin(), layout->minor_to_major.rend());
+// Builds the instructions that a bitcast is replaced by.
+class BitcastExpansion {
+ public:
+  explicit BitcastExpansion(Instruction* bitcast) : bitcast_(bitcast), builder_(bitcast->parent()) {
+    builder_.set_template(bitcast);
   }
-  return order;
-}
 
-// A bitcast reinterprets memory, so its meaning depends on both layouts. It is replaced by a transpose to the operand's
-// memory order, a reshape, and a transpose from the result's memory order. Returns null if the element types have
-// different widths.
-Instruction* ExpandBitcast(Instruction* bitcast) {
-  Instruction* x = bitcast->operand(0);
-  const Shape& to = bitcast->shape();
-  if (!x->shape().is_array() || !to.is_array() || x->shape().elements() != to.elements()) return nullptr;
-  if (tensor::BitWidth(x->shape().type()) != tensor::BitWidth(to.type())) return nullptr;
-  hlo::Builder builder(bitcast->parent());
-  builder.set_template(bitcast);
-  const auto transpose = [&](Instruction* y, Dims permutation) {
-    return std::is_sorted(permutation.begin(), permutation.end()) ? y : builder.Transpose(y, std::move(permutation));
-  };
-  x = transpose(x, MajorToMinor(x->shape()));
-  if (x->shape().type() != to.type()) {
-    auto convert = std::make_unique<Instruction>(Opcode::kBitcastConvert, Shape(to.type(), x->shape().dims()));
-    x = bitcast->parent()->Add(std::move(convert), {x});
+  // A bitcast reinterprets memory, so its meaning depends on both layouts. It is a transpose to the operand's memory
+  // order, a conversion of the elements, a reshape, and a transpose from the result's memory order.
+  Instruction* Run() {
+    const Shape& to = bitcast_->shape();
+    Instruction* x = bitcast_->operand(0);
+    x = Transposed(x, hlo::MajorToMinor(x->shape()));
+    if (x->shape().type() != to.type()) x = Reinterpreted(x, to.type());
+    const Dims order = hlo::MajorToMinor(to);
+    Dims memory_sizes, inverse(order.size());
+    for (size_t d = 0; d < order.size(); ++d) {
+      memory_sizes.push_back(to.dim(order[d]));
+      inverse[order[d]] = d;
+    }
+    Instruction* expanded = Transposed(builder_.Reshape(x, memory_sizes), inverse);
+    expanded->mutable_shape() = to;  // The shape keeps its layout, because a bitcast of this instruction needs it.
+    return expanded;
   }
-  const Dims order = MajorToMinor(to);
-  Dims memory_sizes, inverse(order.size());
-  for (size_t d = 0; d < order.size(); ++d) {
-    memory_sizes.push_back(to.dim(order[d]));
-    inverse[order[d]] = d;
+
+ private:
+  Instruction* Transposed(Instruction* x, Dims permutation) {
+    return std::is_sorted(permutation.begin(), permutation.end()) ? x : builder_.Transpose(x, std::move(permutation));
   }
-  Instruction* expanded = transpose(builder.Reshape(x, memory_sizes), inverse);
-  expanded->mutable_shape() = to;  // The shape keeps its layout, because a bitcast of this instruction needs it.
-  return expanded;
+
+  // The memory of the row-major array `x` as elements of `type`, in an array of any shape.
+  Instruction* Reinterpreted(Instruction* x, ElementType type) {
+    const bool from_complex = tensor::IsComplex(x->shape().type()), to_complex = tensor::IsComplex(type);
+    if (from_complex == to_complex && tensor::BitWidth(x->shape().type()) == tensor::BitWidth(type)) {
+      return Converted(x, type, x->shape().dims());
+    }
+    if (from_complex) x = PartsOf(x);
+    const ElementType part = PartOf(type);
+    const int64_t elements = x->shape().elements();
+    const int64_t from_bits = tensor::BitWidth(x->shape().type()), to_bits = tensor::BitWidth(part);
+    if (from_bits > to_bits) {
+      x = Converted(builder_.Reshape(x, {elements}), part, {elements, from_bits / to_bits});
+    } else if (from_bits < to_bits) {
+      const int64_t ratio = to_bits / from_bits;
+      x = Converted(builder_.Reshape(x, {elements / ratio, ratio}), part, {elements / ratio});
+    } else if (x->shape().type() != part) {
+      x = Converted(x, part, x->shape().dims());
+    }
+    return to_complex ? FromParts(x) : x;
+  }
+
+  Instruction* Converted(Instruction* x, ElementType type, Dims dims) {
+    auto convert = std::make_unique<Instruction>(Opcode::kBitcastConvert, Shape(type, std::move(dims)));
+    return bitcast_->parent()->Add(std::move(convert), {x});
+  }
+
+  static ElementType PartOf(ElementType type) {
+    if (type == ElementType::kC64) return ElementType::kF32;
+    return type == ElementType::kC128 ? ElementType::kF64 : type;
+  }
+
+  // The real and imaginary parts of the elements, alternately.
+  Instruction* PartsOf(Instruction* x) {
+    const int64_t elements = x->shape().elements();
+    Instruction* real = builder_.Reshape(builder_.Unary(Opcode::kReal, x), {elements, 1});
+    Instruction* imag = builder_.Reshape(builder_.Unary(Opcode::kImag, x), {elements, 1});
+    return builder_.Concatenate({real, imag}, 1);
+  }
+  Instruction* FromParts(Instruction* x) {
+    const int64_t elements = x->shape().elements() / 2;
+    x = builder_.Reshape(x, {elements, 2});
+    return builder_.Binary(Opcode::kComplex, builder_.Slice(x, {0, 0}, {elements, 1}),
+                           builder_.Slice(x, {0, 1}, {elements, 2}));
+  }
+
+  Instruction* bitcast_;
+  hlo::Builder builder_;
+};
+
+absl::Status ExpandBitcasts(Computation* computation, bool* changed) {
+  for (Instruction* instruction : Snapshot(*computation)) {
+    if (instruction->opcode() != Opcode::kBitcast) continue;
+    if (const absl::Status status = hlo::CheckBitcast(*instruction); !status.ok()) {
+      return Annotate(status, Describe(*instruction));
+    }
+    instruction->ReplaceAllUsesWith(instruction->shape().is_array() ? BitcastExpansion(instruction).Run()
+                                                                    : instruction->operand(0));
+    *changed = true;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckShape(const Instruction& instruction) {
@@ -101,13 +153,8 @@ absl::Status Normalize(hlo::Module& module, PassContext&) {
   }
   for (const auto& computation : module.computations()) {
     bool changed = false;
-    for (Instruction* instruction : Snapshot(*computation)) {
-      if (instruction->opcode() != Opcode::kBitcast) continue;  // Bitcasts must be replaced before layouts are removed.
-      Instruction* expanded = ExpandBitcast(instruction);
-      if (expanded == nullptr) continue;
-      instruction->ReplaceAllUsesWith(expanded);
-      changed = true;
-    }
+    // Bitcasts must be replaced before layouts are removed.
+    XLAD_RETURN_IF_ERROR(ExpandBitcasts(computation.get(), &changed));
     for (Instruction* instruction : Snapshot(*computation)) {
       XLAD_RETURN_IF_ERROR(CheckShape(*instruction));
       instruction->mutable_shape().clear_layout();

@@ -1,6 +1,7 @@
 // Instructions that move elements without computing: broadcast, reshape, transpose, slice, pad and similar; and iota.
 #include <algorithm>
 
+#include "hlo/analysis/bitcast.h"
 #include "hlo/eval/numeric.h"
 #include "hlo/eval/strided.h"
 
@@ -115,25 +116,11 @@ absl::StatusOr<Value> EvalPad(const Operation& operation) {
   return Value(std::move(out));
 }
 
-// The dimensions from the most major to the most minor in memory. A shape without a layout is row-major.
-Dims MajorToMinor(const Shape& shape) {
-  Dims order;
-  for (int64_t d = 0; d < shape.ndim(); ++d) order.push_back(d);
-  if (shape.layout() != nullptr && shape.layout()->minor_to_major.size() == order.size()) {
-    order.assign(shape.layout()->minor_to_major.rbegin(), shape.layout()->minor_to_major.rend());
-  }
-  return order;
-}
-
 // Reinterprets the operand's memory, in its layout, as the result's shape and layout.
 absl::StatusOr<Value> EvalBitcast(const Operation& operation) {
   const Value& operand = operation.operand(0);
+  XLAD_RETURN_IF_ERROR(CheckBitcast(operation.instruction));
   if (operand.is_tuple() || !operation.shape().is_array()) return operand;
-  if (operation.result().bytes() != operand.shape().bytes()) {
-    return absl::UnimplementedError(
-        absl::StrCat("bitcast of ", operand.shape().ToString(), " to ", operation.result().ToString(),
-                     " is not evaluated because their sizes in bytes differ; use bitcast-convert to change the width"));
-  }
   const Value memory = TransposeValue(operand, MajorToMinor(operation.instruction.operand(0)->shape()));
   const Dims order = MajorToMinor(operation.shape());
   tensor::Shape physical{operation.result().type, {}};

@@ -253,7 +253,6 @@ const std::map<Opcode, ElementRule>& IndexRules() {
   static const auto* const rules = new std::map<Opcode, ElementRule>{
       {Opcode::kBroadcast, Broadcast},
       {Opcode::kReshape, Reshape},
-      {Opcode::kBitcast, Reshape},
       {Opcode::kTranspose, Transpose},
       {Opcode::kSlice, Slice},
       {Opcode::kReverse, Reverse},

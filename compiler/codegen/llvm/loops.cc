@@ -36,7 +36,6 @@ class LinearCheck {
       case Opcode::kPartitionId:
         return true;
       case Opcode::kReshape:
-      case Opcode::kBitcast:
       case Opcode::kTuple:
       case Opcode::kGetTupleElement:
       case Opcode::kOptBarrier:
@@ -186,8 +185,8 @@ bool HasLocalReductions(const Elements& elements, const Instruction* instruction
   const bool is_reduction = instruction->opcode() == Opcode::kReduce;
   if (is_reduction && !is_own) return false;
   const bool passes = HasScalarOp(*instruction) || instruction->opcode() == Opcode::kReshape ||
-                      instruction->opcode() == Opcode::kBitcast || instruction->opcode() == Opcode::kGetTupleElement ||
-                      instruction->opcode() == Opcode::kTuple || instruction->opcode() == Opcode::kOptBarrier;
+                      instruction->opcode() == Opcode::kGetTupleElement || instruction->opcode() == Opcode::kTuple ||
+                      instruction->opcode() == Opcode::kOptBarrier;
   return std::all_of(instruction->operands().begin(), instruction->operands().end(), [&](const Instruction* operand) {
     const bool same_size = !operand->shape().is_array() || !instruction->shape().is_array() ||
                            operand->shape().elements() == instruction->shape().elements();

@@ -106,7 +106,6 @@ void LloLowering::Lower(const Instruction* instruction) {
       leaves_[instruction] = {first, first + hlo::CountArrayLeaves(instruction->shape())};
       return;
     }
-    case Opcode::kBitcast:
     case Opcode::kReshape:
       if (instruction->shape().is_array() && instruction->operand(0)->shape().is_array() &&
           instruction->shape().type() == instruction->operand(0)->shape().type()) {
