@@ -29,6 +29,10 @@ absl::StatusOr<SdySharding> FromNamed(const hlo::OpSharding& sharding, int64_t n
   result.inline_mesh.emplace();
   for (const auto& [name, size] : named.mesh) result.inline_mesh->axes.push_back({name, size});
   result.inline_mesh->device_ids = named.device_ids;
+  if (!HasValidDevices(*result.inline_mesh)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found sharding={", sharding.named, "}, expected each device of the mesh once in device_ids"));
+  }
   if (!named.iota_transpose.empty()) {
     return absl::UnimplementedError(absl::StrCat("found sharding={", sharding.named,
                                                  "}, expected a mesh of devices in order"));

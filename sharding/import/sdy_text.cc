@@ -17,15 +17,19 @@ class Reader {
  public:
   explicit Reader(absl::string_view text) : text_(text) {}
 
-  absl::Status Expected(absl::string_view what) const {
-    const absl::string_view rest = text_.substr(std::min(at_, text_.size()));
-    return absl::InvalidArgumentError(absl::StrCat("sdy text, character ", at_ + 1, ": found ",
+  absl::Status Expected(absl::string_view what) const { return ExpectedAt(at_, what); }
+  // The error for an item that begins at position `at`.
+  absl::Status ExpectedAt(size_t at, absl::string_view what) const {
+    const absl::string_view rest = text_.substr(std::min(at, text_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("sdy text, character ", at + 1, ": found ",
                                                    rest.empty() ? "the end" : absl::CEscape(rest.substr(0, 24)),
                                                    ", expected ", what));
   }
-  bool AtEnd() {
+  bool AtEnd() { return Next() == text_.size(); }
+  // The position at which the next item begins.
+  size_t Next() {
     SkipSpace();
-    return at_ == text_.size();
+    return at_;
   }
   // Consumes `token` if the text continues with it.
   bool Take(absl::string_view token) {
@@ -96,21 +100,18 @@ absl::Status List(Reader* in, absl::string_view close, Item item) {
 
 absl::Status ReadMeshAxis(Reader* in, SdyMesh* mesh, int64_t* devices) {
   Axis axis;
+  const size_t name_at = in->Next();
   XLAD_ASSIGN_OR_RETURN(axis.name, in->Quoted());
+  for (const Axis& other : mesh->axes) {
+    if (other.name == axis.name) return in->ExpectedAt(name_at, "a name that no other axis has");
+  }
   XLAD_RETURN_IF_ERROR(in->Need("="));
+  const size_t size_at = in->Next();
   XLAD_ASSIGN_OR_RETURN(axis.size, in->Integer());
   if (axis.size < 1 || axis.size > kMaxDevices / *devices) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sdy text: found \"", axis.name, "\"=", axis.size,
-                     ", expected an axis size of at least 1, and at most 2^32 devices in all"));
+    return in->ExpectedAt(size_at, "an axis size of at least 1, and at most 2^32 devices in all");
   }
   *devices *= axis.size;
-  for (const Axis& other : mesh->axes) {
-    if (other.name == axis.name) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sdy text: found axis \"", axis.name, "\" twice in a mesh, expected it once"));
-    }
-  }
   mesh->axes.push_back(std::move(axis));
   return absl::OkStatus();
 }
@@ -125,12 +126,16 @@ absl::StatusOr<SdyMesh> ReadMesh(Reader* in) {
   if (in->Take(",")) {
     XLAD_RETURN_IF_ERROR(in->Need("device_ids"));
     XLAD_RETURN_IF_ERROR(in->Need("="));
+    const size_t ids_at = in->Next();
     XLAD_RETURN_IF_ERROR(in->Need("["));
     XLAD_RETURN_IF_ERROR(List(in, "]", [&]() -> absl::Status {
       XLAD_ASSIGN_OR_RETURN(const int64_t id, in->Integer());
       mesh.device_ids.push_back(id);
       return absl::OkStatus();
     }));
+    if (!HasValidDevices(mesh)) {
+      return in->ExpectedAt(ids_at, absl::StrCat("each of the mesh's ", Counted(devices, "device"), " once"));
+    }
   }
   XLAD_RETURN_IF_ERROR(in->Need(">"));
   return mesh;
@@ -138,6 +143,7 @@ absl::StatusOr<SdyMesh> ReadMesh(Reader* in) {
 
 absl::StatusOr<SdyAxis> ReadAxis(Reader* in) {
   SdyAxis axis;
+  const size_t axis_at = in->Next();
   XLAD_ASSIGN_OR_RETURN(axis.name, in->Quoted());
   if (in->Take(":")) {
     XLAD_RETURN_IF_ERROR(in->Need("("));
@@ -145,8 +151,7 @@ absl::StatusOr<SdyAxis> ReadAxis(Reader* in) {
     XLAD_RETURN_IF_ERROR(in->Need(")"));
     XLAD_ASSIGN_OR_RETURN(axis.size, in->Integer());
     if (axis.pre < 1 || axis.size < 1) {
-      return absl::InvalidArgumentError(absl::StrCat("sdy text: found sub-axis \"", axis.name, "\":(", axis.pre, ")",
-                                                     axis.size, ", expected two positive numbers"));
+      return in->ExpectedAt(axis_at, "a sub-axis \"x\":(pre)size of positive numbers");
     }
   }
   return axis;
@@ -175,11 +180,9 @@ absl::StatusOr<SdyDimension> ReadDimension(Reader* in) {
     return absl::OkStatus();
   }));
   if (in->Take("p")) {
+    const size_t priority_at = in->Next();
     XLAD_ASSIGN_OR_RETURN(const int64_t priority, in->Integer());
-    if (priority > 1000) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sdy text: found priority ", priority, ", expected at most 1000"));
-    }
+    if (priority > 1000) return in->ExpectedAt(priority_at, "a priority of at most 1000");
     dim.priority = static_cast<int>(priority);
   }
   return dim;
@@ -229,6 +232,19 @@ absl::StatusOr<SdySharding> ReadSharding(Reader* in) {
 }
 
 }  // namespace
+
+bool HasValidDevices(const SdyMesh& mesh) {
+  if (mesh.device_ids.empty()) return true;
+  if (mesh.axes.empty()) return mesh.device_ids.size() == 1 && mesh.device_ids[0] >= 0;
+  const int64_t devices = Mesh("", mesh.axes).devices();
+  if (std::ssize(mesh.device_ids) != devices) return false;
+  std::vector<bool> seen(mesh.device_ids.size());
+  for (const int64_t id : mesh.device_ids) {
+    if (id < 0 || id >= devices || seen[id]) return false;
+    seen[id] = true;
+  }
+  return true;
+}
 
 absl::StatusOr<std::vector<std::pair<std::string, SdyMesh>>> ParseSdyMeshes(absl::string_view text) {
   Reader in(text);

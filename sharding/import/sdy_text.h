@@ -42,6 +42,10 @@ struct SdySharding {
   hlo::Opcode unreduced_reduction = hlo::Opcode::kAdd;
 };
 
+// Whether the ids of the devices, if there are any, contain each device of the mesh once. The device of a mesh without
+// axes may have any id.
+bool HasValidDevices(const SdyMesh& mesh);
+
 // Parses named meshes. The result is in the order of the text.
 absl::StatusOr<std::vector<std::pair<std::string, SdyMesh>>> ParseSdyMeshes(absl::string_view text);
 

@@ -42,14 +42,16 @@ TEST(SdyText, ErrorsNameWhatWasExpected) {
       {"#sdy.sharding<@mesh, [{\"a\"}, {}]", "found the end, expected '>'"},
       {"#sdy.sharding<@mesh, [{?, \"a\"}, {}]>", "expected '}' after '?'"},
       {"#sdy.sharding<@mesh, [{\"a\"}, {}]> more", "expected the end"},
-      {"#sdy.sharding<@mesh, [{\"a\":(0)2}, {}]>", "positive numbers"},
+      {"#sdy.sharding<@mesh, [{\"a\":(0)2}, {}]>", "found \\\"a\\\":(0)2}, {}]>, expected a sub-axis \"x\":(pre)size"},
+      {"#sdy.sharding<@mesh, [{?}p1001, {}]>", "character 27: found 1001, {}]>, expected a priority of at most 1000"},
       {"#sdy.sharding<@mesh, [{\"b\":(3)2}, {}]>", "expected a part of an axis of 4"},
       {"#sdy.sharding<@mesh, [{\"b\":(99999999999999999999)2}, {}]>", "expected a number"},
       {"#sdy.sharding<@mesh, [{\"b\"}, {\"b\":(2)2}]>", "used twice"},
       {"#sdy.sharding<@mesh, [{\"a\"}, {}], replicated={\"a\"}>", "used twice"},
       {"#sdy.sharding<@mesh, [{\"c\"}, {}]>", "expected one of the mesh a=2,b=4"},
       {"#sdy.sharding<@mesh, [{}]>", "found a sharding of 1 dimension, expected 2"},
-      {"#sdy.sharding<mesh<[\"a\"=0]>, [{}, {}]>", "an axis size of at least 1"},
+      {"#sdy.sharding<mesh<[\"a\"=0]>, [{}, {}]>", "found 0]>, [{}, {}]>, expected an axis size of at least 1"},
+      {"#sdy.sharding<mesh<[\"a\"=2, \"a\"=2]>, [{}, {}]>", "found \\\"a\\\"=2]>, [{}, {}]>, expected a name that no"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(RoundTrip(text, 2), HasSubstr(message)) << text;
 }
@@ -81,6 +83,21 @@ TEST(SdyText, ReadsMeshesInEveryQuoting) {
   EXPECT_TRUE(ParseSdyMeshes("{}")->empty());
   EXPECT_FALSE(ParseSdyMeshes("{mesh = #sdy.mesh<[\"a\"=4294967296, \"b\"=4294967296]>}").ok());
   EXPECT_FALSE(ParseSdyMeshes("{mesh = #sdy.mesh<[\"a\"=2, \"a\"=2]>}").ok());
+}
+
+TEST(SdyText, DeviceIdsArePermutations) {
+  const auto parse = [](absl::string_view axes, absl::string_view ids) {
+    return ParseSdyMeshes(absl::StrCat("{mesh = #sdy.mesh<[", axes, "], device_ids=", ids, ">}")).status();
+  };
+  EXPECT_TRUE(parse("\"a\"=2, \"b\"=2", "[3, 1, 0, 2]").ok());
+  EXPECT_TRUE(parse("", "[5]").ok());  // The one device of a mesh without axes may be any.
+  for (const char* ids : {"[0]", "[0, 1, 2]", "[0, 1, 2, 3, 4]", "[0, 1, 2, 2]", "[0, 1, 2, 4]",
+                          "[0, 1, 2, 9223372036854775807]"}) {
+    const absl::Status status = parse("\"a\"=2, \"b\"=2", ids);
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("found ", absl::string_view(ids).substr(0, 24)))) << status;
+    EXPECT_THAT(status.message(), HasSubstr("expected each of the mesh's 4 devices once")) << status;
+  }
+  EXPECT_THAT(parse("", "[0, 1]").message(), HasSubstr("expected each of the mesh's 1 device once"));
 }
 
 TEST(SdyText, ReadsAxisLists) {
