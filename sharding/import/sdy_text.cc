@@ -109,7 +109,7 @@ absl::Status ReadMeshAxis(Reader* in, SdyMesh* mesh, int64_t* devices) {
   const size_t size_at = in->Next();
   XLAD_ASSIGN_OR_RETURN(axis.size, in->Integer());
   if (axis.size < 1 || axis.size > kMaxDevices / *devices) {
-    return in->ExpectedAt(size_at, "an axis size of at least 1, and at most 2^32 devices in all");
+    return in->ExpectedAt(size_at, "an axis size of at least 1, and at most 2^24 devices in all");
   }
   *devices *= axis.size;
   mesh->axes.push_back(std::move(axis));

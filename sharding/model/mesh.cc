@@ -93,7 +93,7 @@ absl::StatusOr<Mesh> ParseMesh(absl::string_view text) {
     }
     if (axis.size < 1 || axis.size > kMaxDevices / devices) {
       return absl::InvalidArgumentError(absl::StrCat("mesh \"", text, "\": axis ", axis.name, " has size ", axis.size,
-                                                     ", expected at least 1 and at most 2^32 devices in all"));
+                                                     ", expected at least 1 and at most 2^24 devices in all"));
     }
     devices *= axis.size;
     for (const Axis& other : axes) {

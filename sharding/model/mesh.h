@@ -17,8 +17,9 @@ namespace xlad::sharding {
 
 using tensor::Dims;
 
-// The largest number of devices of a mesh. With this limit, products of axis sizes cannot overflow.
-inline constexpr int64_t kMaxDevices = int64_t{1} << 32;
+// The largest number of devices of a mesh, which is that of a program (hlo/verify). Device numbers fit in 32 bits, and
+// products of axis sizes cannot overflow.
+inline constexpr int64_t kMaxDevices = int64_t{1} << 24;
 
 struct Axis {
   std::string name;

@@ -2,8 +2,11 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "hlo/text/text.h"
+#include "hlo/verify/verifier.h"
 #include "sharding/model/axes.h"
 #include "sharding/model/tensor_sharding.h"
 
@@ -23,6 +26,15 @@ TEST(Mesh, ParsesAndPrints) {
   EXPECT_EQ(ParseMesh("single")->devices(), 1);
 }
 
+TEST(Mesh, TheLargestMeshIsThatOfAProgram) {
+  for (const int64_t devices : {int64_t{1} << 24, (int64_t{1} << 24) + 1, int64_t{1} << 32}) {
+    auto module = hlo::ParseText("HloModule m\nENTRY e { ROOT x = f32[] parameter(0) }");
+    ASSERT_TRUE(module.ok()) << module.status();
+    (*module)->num_partitions = devices;
+    EXPECT_EQ(ParseMesh(absl::StrCat("a=", devices)).ok(), hlo::Verify(**module).ok()) << devices;
+  }
+}
+
 TEST(Mesh, RefusesMalformedTextWithFoundAndExpected) {
   const std::pair<const char*, const char*> cases[] = {{"dp", "expected AXIS=SIZE"},
                                                        {"dp=", "expected AXIS=SIZE"},
@@ -31,7 +43,8 @@ TEST(Mesh, RefusesMalformedTextWithFoundAndExpected) {
                                                        {"dp=-2", "expected at least 1"},
                                                        {"dp=2,dp=2", "named twice"},
                                                        {"dp=4,,tp=2", "expected AXIS=SIZE"},
-                                                       {"a=4294967296,b=4294967296", "at most 2^32"},
+                                                       {"a=4294967296,b=4294967296", "at most 2^24"},
+                                                       {"a=4096,b=4097", "at most 2^24"},
                                                        {"dp=2=3", "AXIS=SIZE"}};
   for (const auto& [text, message] : cases) {
     const auto mesh = ParseMesh(text);

@@ -18,6 +18,7 @@ ElementType IndexType(int64_t extent) {
 ElementType IndexType(int64_t size, int64_t shards) { return IndexType(ShardSize(size, shards) * shards); }
 
 Instruction* LocalBuilder::Position(const AxisList& axes) {
+  static_assert(kMaxDevices <= std::numeric_limits<int32_t>::max());
   Instruction*& position = positions_[axes];
   if (position != nullptr) return position;
   if (partition_id_ == nullptr) partition_id_ = builder_.Convert(ElementType::kS32, builder_.PartitionId());
