@@ -9,7 +9,8 @@ namespace xlad::hlo::eval {
 namespace {
 
 // The Cholesky factor L with A = L L^H if `lower`, otherwise U with A = U^H U. Only that triangle of A is read, and the
-// other triangle of the result is zero. The result contains NaN if A has a negative eigenvalue.
+// other triangle of the result is zero. If A is not positive definite, the columns of L from the first one whose
+// diagonal element is not positive have NaN, also if the element is 0.
 template <typename T>
 void Cholesky(const T* a, T* out, int64_t n, bool lower) {
   const auto at = [&](int64_t i, int64_t j) { return lower ? a[i * n + j] : Conjugate(a[j * n + i]); };
@@ -17,7 +18,7 @@ void Cholesky(const T* a, T* out, int64_t n, bool lower) {
   for (int64_t j = 0; j < n; ++j) {
     T diagonal = T(std::real(at(j, j)));
     for (int64_t k = 0; k < j; ++k) diagonal -= l[j * n + k] * Conjugate(l[j * n + k]);
-    const double root = std::sqrt(std::real(diagonal));
+    const double root = std::real(diagonal) > 0 ? std::sqrt(std::real(diagonal)) : NAN;
     l[j * n + j] = T(root);
     for (int64_t i = j + 1; i < n; ++i) {
       T sum = at(i, j);

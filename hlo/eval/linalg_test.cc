@@ -191,6 +191,36 @@ ENTRY e { g = f64[5,5] parameter(0)
   }
 }
 
+// The factor has NaN from the first column whose diagonal element is not positive, and zeros in the other triangle.
+TEST(Linalg, CholeskyOfMatricesThatAreNotPositiveDefinite) {
+  constexpr int64_t kSize = 4;
+  for (const double bad : {0.0, -0.0, -1.0, std::nan("")}) {
+    for (int64_t at = 0; at < kSize; ++at) {
+      for (const bool lower : {true, false}) {
+        std::vector<double> a(kSize * kSize);
+        for (int64_t i = 0; i < kSize; ++i) a[i * kSize + i] = i == at ? bad : 4;
+        const auto module = Program(absl::StrCat("HloModule m\nENTRY e { a = f64[4,4] parameter(0)\n",
+                                                 "  ROOT l = f64[4,4] cholesky(a), lower=", lower ? "true" : "false",
+                                                 " }"));
+        const auto result = Evaluate(*module, {Literal(Array::FromValues<double>(ElementType::kF64, {4, 4}, a))});
+        ASSERT_TRUE(result.ok()) << result.status();
+        for (int64_t i = 0; i < kSize; ++i) {
+          for (int64_t j = 0; j < kSize; ++j) {
+            const double found = result->array.values<double>()[i * kSize + j];
+            if (lower ? j > i : j < i) {
+              EXPECT_EQ(found, 0);
+            } else if (std::min(i, j) >= at) {
+              EXPECT_TRUE(std::isnan(found)) << bad << " at " << at << ": " << i << "," << j;
+            } else {
+              EXPECT_EQ(found, i == j ? 2 : 0);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 // The gradient with respect to the batch agrees with finite differences of the training result.
 TEST(BatchNorm, GradientIsTheDerivative) {
   const auto training = Program(R"(HloModule m

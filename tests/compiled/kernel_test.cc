@@ -457,6 +457,13 @@ ENTRY e {
 })",
                                     {{"$", type}, {"%", lower}}),
                 Close(type[1] == '3' || type[1] == '6' ? 1e-3 : 1e-9));
+      batch.Add(absl::StrReplaceAll(R"(HloModule m
+ENTRY e {
+  x = $[3,3] parameter(0)
+  zero = $[3,3] subtract(x, x)
+  ROOT r = $[3,3] cholesky(zero), lower=%
+})",
+                                    {{"$", type}, {"%", lower}}));
       for (const char* transpose : {"NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"}) {
         for (const char* left : {"true", "false"}) {
           for (const char* unit : {"true", "false"}) {

@@ -49,7 +49,8 @@ llvm::Value* SubtractSum(Ir& ir, const Wide& wide, llvm::Value* start, llvm::Val
 }  // namespace
 
 // Computes L with A = L L^H from the lower triangle of A, or U with A = U^H U from its upper triangle. The other
-// triangle of the result is zero.
+// triangle of the result is zero. As with LAPACK, which computes larger matrices, the columns of L from the first one
+// whose diagonal element is not positive have NaN.
 void EmitCholesky(KernelContext& kernel, const Instruction& root) {
   Ir& ir = kernel.ir();
   const ArrayView out = kernel.outputs()[0].array;
@@ -78,7 +79,10 @@ void EmitCholesky(KernelContext& kernel, const Instruction& root) {
         llvm::Value* l = load(batch, j, k);
         return wide.Multiply(l, wide.Conjugate(l));
       });
-      llvm::Value* pivot = wide.FromReal(wide.Sqrt(wide.RealPartOf(diagonal)));
+      llvm::Value* square = wide.RealPartOf(diagonal);
+      llvm::Value* positive = ir.b.CreateFCmpOGT(square, llvm::ConstantFP::get(square->getType(), 0));
+      square = ir.b.CreateSelect(positive, square, llvm::ConstantFP::getNaN(square->getType()));
+      llvm::Value* pivot = wide.FromReal(wide.Sqrt(square));
       store(batch, j, j, pivot);
       llvm::Value* rest = ir.b.CreateSub(ir.I64(n - 1), j);
       ir.DynamicLoop(rest, [&](llvm::Value* step) {

@@ -253,7 +253,7 @@ TYPED_TEST(Lapack, CholeskyOfAMatrixThatIsNotPositiveDefinite) {
   for (const int64_t n : {1, 9, 40}) {
     for (const int64_t bad : {int64_t{0}, n / 2, n - 1}) {
       Matrix a = Identity(n);
-      a(bad, bad) = -1;
+      a(bad, bad) = n == 9 ? 0 : -1;
       this->Call("potrf");
       this->Operand(a);
       this->Option("uplo", 'L');
