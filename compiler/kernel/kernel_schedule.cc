@@ -249,6 +249,7 @@ class Scheduler {
         }
       }
       StagedArray& staged = result_.staged[array];
+      if (staged.elements != 0) return Wrong(text, "the temporary is staged already");
       staged.factors.assign(result_.loops.size(), 0);
       staged.elements = 1;
       const Affine& at = kernel().statements[writer].at;

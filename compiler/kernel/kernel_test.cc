@@ -315,6 +315,7 @@ TEST(Kernel, RefusesSchedulesThatWouldChangeResults) {
   refused("order r c\nat s0 r\nat s1 r\nat s2 r\nbind c 2\n", "the outermost loops");
   refused("order r c\nstage t0 r\n", "outside of this loop");
   refused("order r c\nstage y0 r\n", "a temporary");
+  refused("order r c\nat s0 r\nat s1 r\nat s2 r\nstage t0 r\nstage t0 r\n", "t0 r: the temporary is staged already");
   refused("order r c\nat s3 r\n", "before the last");
   EXPECT_TRUE(absl::StrContains(ParseSchedule("tile r 5\n").status().message(), "line 1"));
 }
