@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/counted.h"
 #include "compiler/analysis/plain_reducer.h"
 #include "hlo/eval/evaluate.h"
 #include "tensor/element_type.h"
@@ -55,14 +56,14 @@ class Interpreter {
         memory_.emplace_back(tensor::Shape{array.type, {staged > 0 ? staged : array.elements}});
         continue;
       }
-      if (next == inputs.size() || inputs[next].shape().type != array.type ||
-          inputs[next].elements() != array.elements) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "kernel ", kernel_.name, ": found ", next == inputs.size() ? "no input" : inputs[next].shape().ToString(),
-            " for ", array.name, ", expected ", array.elements, " elements of ", tensor::ToString(array.type)));
+      if (next == inputs.size()) return WrongInput(absl::StrCat("no input for ", array.name), Sized(array));
+      const Array& input = inputs[next++];
+      if (input.shape().type != array.type || input.elements() != array.elements) {
+        return WrongInput(absl::StrCat(input.shape().ToString(), " for ", array.name), Sized(array));
       }
-      memory_.push_back(inputs[next++]);
+      memory_.push_back(input);
     }
+    if (next != inputs.size()) return WrongInput(Counted(inputs.size(), "input"), absl::StrCat(next));
     XLAD_RETURN_IF_ERROR(RunNodes(scheduled_.nest, 0));
     for (size_t a = 0; a < kernel_.arrays.size(); ++a) {
       if (kernel_.arrays[a].role == KernelArray::Role::kOutput) run_.outputs.push_back(memory_[a]);
@@ -71,6 +72,14 @@ class Interpreter {
   }
 
  private:
+  absl::Status WrongInput(absl::string_view found, absl::string_view expected) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("kernel ", kernel_.name, ": found ", found, ", expected ", expected));
+  }
+  static std::string Sized(const KernelArray& array) {
+    return absl::StrCat(tensor::ToString(array.type), " with ", Counted(array.elements, "element"));
+  }
+
   absl::Status RunNodes(const std::vector<NestNode>& nodes, size_t depth) {
     // A new iteration of the bound loops begins with an empty cache.
     if (depth == scheduled_.bound.size()) cached_.clear();

@@ -18,8 +18,8 @@ struct KernelRun {
 };
 
 // `inputs` are the values of the arrays with the role kInput, in their order. Each may have any shape with the right
-// number of elements. InvalidArgument if one is missing or has the wrong type or number of elements. Elements of
-// outputs that no statement writes are zeros.
+// number of elements. InvalidArgument if one is missing or surplus or has the wrong type or number of elements.
+// Elements of outputs that no statement writes are zeros.
 absl::StatusOr<KernelRun> InterpretKernel(const ScheduledKernel& kernel, const std::vector<tensor::Array>& inputs);
 
 }  // namespace xlad::compiler

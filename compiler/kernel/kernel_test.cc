@@ -320,5 +320,21 @@ TEST(Kernel, RefusesSchedulesThatWouldChangeResults) {
   EXPECT_TRUE(absl::StrContains(ParseSchedule("tile r 5\n").status().message(), "line 1"));
 }
 
+TEST(Kernel, InterpreterRefusesWrongInputs) {
+  const auto module = Parsed(Softmax());
+  const auto scheduled = ApplySchedule(KernelOf(*module), *ParseSchedule("order r c\n"));
+  ASSERT_TRUE(scheduled.ok()) << scheduled.status();
+  const Array input(tensor::Shape{ElementType::kF32, {6, 100}});
+  EXPECT_TRUE(InterpretKernel(*scheduled, {input}).ok());
+  const auto refused = [&](const std::vector<Array>& inputs, const std::string& message) {
+    EXPECT_EQ(InterpretKernel(*scheduled, inputs).status(),
+              absl::InvalidArgumentError(absl::StrCat("kernel f: found ", message)));
+  };
+  refused({}, "no input for x0, expected f32 with 600 elements");
+  refused({Array(tensor::Shape{ElementType::kF64, {6, 100}})}, "f64[6,100] for x0, expected f32 with 600 elements");
+  refused({Array(tensor::Shape{ElementType::kF32, {6}})}, "f32[6] for x0, expected f32 with 600 elements");
+  refused({input, input}, "2 inputs, expected 1");
+}
+
 }  // namespace
 }  // namespace xlad::compiler
