@@ -74,8 +74,9 @@ double NsOf(const Instruction& instruction) {
 // a gather or dynamic-slice reads only a small part of a large operand.
 double ElementsRead(const Instruction& root) {
   double elements = static_cast<double>(ElementsOf(root.shape()));
+  // A strided reduce-window may read more elements than it produces.
   const auto count_reduced = [&](const Instruction& reduce) {
-    if (reduce.opcode() != Opcode::kReduce) return;
+    if (reduce.opcode() != Opcode::kReduce && reduce.opcode() != Opcode::kReduceWindow) return;
     for (const Instruction* operand : reduce.operands()) {
       elements = std::max(elements, static_cast<double>(ElementsOf(operand->shape())));
     }
