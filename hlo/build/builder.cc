@@ -23,6 +23,13 @@ void Put(T value, tensor::Array* array) {
   std::memcpy(array->bytes().data(), &value, sizeof(T));
 }
 
+// Copies the low bytes of the integer (little-endian).
+tensor::Array IntegerArray(ElementType type, uint64_t bits) {
+  tensor::Array array(tensor::Shape{type, {}});
+  std::memcpy(array.bytes().data(), &bits, array.bytes().size());
+  return array;
+}
+
 tensor::Array ScalarArray(ElementType type, double value) {
   tensor::Array array(tensor::Shape{type, {}});
   if (type == ElementType::kF32) {
@@ -38,10 +45,9 @@ tensor::Array ScalarArray(ElementType type, double value) {
     std::memcpy(array.bytes().data(), &bits, array.bytes().size());
   } else if (type == ElementType::kPred) {
     Put(static_cast<uint8_t>(value != 0), &array);
-  } else {  // Copies the low bytes of the integer (little-endian).
-    const uint64_t bits = value >= 0x1.0p63 ? static_cast<uint64_t>(value)
-                                            : static_cast<uint64_t>(static_cast<int64_t>(value));
-    std::memcpy(array.bytes().data(), &bits, array.bytes().size());
+  } else {
+    return IntegerArray(type, value >= 0x1.0p63 ? static_cast<uint64_t>(value)
+                                                : static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
   return array;
 }
@@ -75,6 +81,7 @@ Instruction* Builder::Constant(tensor::Array value) {
 }
 
 Instruction* Builder::Scalar(ElementType type, double value) { return Constant(ScalarArray(type, value)); }
+Instruction* Builder::IntegerScalar(ElementType type, uint64_t bits) { return Constant(IntegerArray(type, bits)); }
 Instruction* Builder::Zero(const Shape& shape) { return Full(shape, Scalar(shape.type(), 0)); }
 
 Instruction* Builder::Full(const Shape& shape, Instruction* scalar) {

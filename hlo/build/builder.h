@@ -14,6 +14,8 @@
 //   ROOT reduce = f32[4] reduce(x, constant), dimensions={0}, to_apply=add
 #pragma once
 
+#include <concepts>
+
 #include "absl/strings/string_view.h"
 
 #include "hlo/module.h"
@@ -34,6 +36,12 @@ class Builder {
   Instruction* Parameter(int64_t number, Shape shape, absl::string_view name = "");
   Instruction* Constant(tensor::Array value);
   Instruction* Scalar(ElementType type, double value);        // Converts the value to the type.
+  // Does the same. An integer of an integer type is exact, although a double has only 53 bits.
+  template <std::integral Integer>
+  Instruction* Scalar(ElementType type, Integer value) {
+    if (!tensor::IsInteger(type)) return Scalar(type, static_cast<double>(value));
+    return IntegerScalar(type, static_cast<uint64_t>(value));
+  }
   Instruction* Zero(const Shape& shape);                      // All elements are 0.
   Instruction* Full(const Shape& shape, Instruction* scalar);
   Instruction* Iota(Shape shape, int64_t dimension);
@@ -69,6 +77,7 @@ class Builder {
   Instruction* CollectivePermute(Instruction* x, std::vector<std::pair<int64_t, int64_t>> pairs, int64_t channel_id);
 
  private:
+  Instruction* IntegerScalar(ElementType type, uint64_t bits);
   Instruction* Add(std::unique_ptr<Instruction> instruction, absl::Span<Instruction* const> operands);
 
   Computation* computation_;

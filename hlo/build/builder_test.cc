@@ -1,6 +1,8 @@
 // The builder infers shapes, copies metadata from the template, and makes valid instructions.
 #include "hlo/build/builder.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "hlo/eval/evaluate.h"
@@ -95,6 +97,20 @@ TEST(BuilderTest, ScalarsOfEveryType) {
   EXPECT_THAT(bytes(ElementType::kF64, -2), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0xC0));
   EXPECT_THAT(bytes(ElementType::kC64, 1), ElementsAre(0, 0, 0x80, 0x3F, 0, 0, 0, 0));
   EXPECT_EQ(bytes(ElementType::kC128, 0).size(), 16u);
+}
+
+// A double has 53 bits.
+TEST(BuilderTest, IntegersAreExact) {
+  Program p;
+  for (const int64_t value : {(int64_t{1} << 53) + 1, std::numeric_limits<int64_t>::max(),
+                              std::numeric_limits<int64_t>::min() + 1, int64_t{-1}}) {
+    EXPECT_EQ(p.builder.Scalar(ElementType::kS64, value)->literal()->array.values<int64_t>()[0], value);
+    const uint64_t bits = static_cast<uint64_t>(value);
+    EXPECT_EQ(p.builder.Scalar(ElementType::kU64, bits)->literal()->array.values<uint64_t>()[0], bits);
+    EXPECT_EQ(p.builder.Scalar(ElementType::kF64, value)->literal()->array.values<double>()[0],
+              static_cast<double>(value));
+  }
+  EXPECT_EQ(p.builder.Scalar(ElementType::kF64, uint64_t{1} << 63)->literal()->array.values<double>()[0], 0x1p63);
 }
 
 TEST(BuilderTest, TheTemplateSetsNameAndMetadata) {

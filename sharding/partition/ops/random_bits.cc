@@ -85,8 +85,7 @@ absl::Status EmitRandomBits(LocalBuilder& local, LocalOp& op) {
   }
   hlo::Builder& builder = local.builder();
   const auto count = [&](int64_t value) {
-    return builder.Full(hlo::Shape(ElementType::kU64, {1}),
-                        builder.Scalar(ElementType::kU64, static_cast<double>(value)));
+    return builder.Full(hlo::Shape(ElementType::kU64, {1}), builder.Scalar(ElementType::kU64, value));
   };
   Instruction* state = op.operands[0].local;
   Instruction* position = builder.Reshape(builder.Convert(ElementType::kU64, local.Position(axes)), {1});

@@ -76,5 +76,14 @@ TEST(RandomBits, ShardsEqualThoseOfTheGlobalArray) {
   }
 }
 
+// A double cannot represent the number of counters of a shard, 2^53 + 1.
+TEST(RandomBits, CountersAreExact) {
+  const auto result =
+      PartitionedRandomBits(RandomBits("rng_three_fry", "u64[36028797018963972,1]", "2", R"({\"a\"}, {})"));
+  ASSERT_TRUE(result.ok()) << result.status();
+  const std::string local = hlo::PrintText(*result->partitioned.variants[0].module);
+  EXPECT_TRUE(absl::StrContains(local, "constant(9007199254740993)")) << local;
+}
+
 }  // namespace
 }  // namespace xlad::sharding
