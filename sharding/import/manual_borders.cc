@@ -34,7 +34,7 @@ absl::Status CheckShapes(const hlo::Shape& global, const hlo::Shape& local, cons
       fits = fits && !(is_manual && has_free);
       has_free = has_free || !is_manual;
     }
-    fits = fits && local.dim(d) * shards == global.dim(d);
+    fits = fits && global.dim(d) % shards == 0 && global.dim(d) / shards == local.dim(d);
   }
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
