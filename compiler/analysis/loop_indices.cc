@@ -91,7 +91,7 @@ bool IsInvariant(const Instruction& loop, int64_t index) {
          next->operand(0) == loop.called()[1]->parameter(0);
 }
 
-bool IsOneOfFirstDimension(const Instruction& slice_or_update) {
+bool AccessesOneRow(const Instruction& slice_or_update) {
   const bool is_update = slice_or_update.opcode() == Opcode::kDynamicUpdateSlice;
   if (!is_update && slice_or_update.opcode() != Opcode::kDynamicSlice) return false;
   const Dims& whole = slice_or_update.operand(0)->shape().dims();
@@ -173,7 +173,7 @@ bool LoopIndices::AreEqual(const Instruction* a, const Instruction* b) {
 
 Instruction* LoopIndices::StackingUpdate(int64_t element) {
   Instruction* next = loop_.called()[1]->root()->operand(element);
-  if (next->opcode() != Opcode::kDynamicUpdateSlice || !IsOneOfFirstDimension(*next)) return nullptr;
+  if (next->opcode() != Opcode::kDynamicUpdateSlice || !AccessesOneRow(*next)) return nullptr;
   const Instruction* now = next->operand(0);
   if (now != FindElement(*loop_.called()[1], element)) return nullptr;
   return VisitsAll(next->operand(2), now->shape().dim(0)) ? next : nullptr;

@@ -60,8 +60,8 @@ class LoopIndices {
   absl::flat_hash_map<const Instruction*, Values> known_;
 };
 
-// Whether the instruction is a dynamic-slice that reads, or a dynamic-update-slice that writes, exactly one index of
-// the first dimension and all indices of the other dimensions.
-bool IsOneOfFirstDimension(const Instruction& slice_or_update);
+// Whether a dynamic-slice reads, or a dynamic-update-slice writes, one row of its operand: one index of the first
+// dimension and all elements of the others.
+bool AccessesOneRow(const Instruction& slice_or_update);
 
 }  // namespace xlad::compiler

@@ -101,18 +101,18 @@ class Round {
   // For each range of positions that need more than the target, the position that needs most. At most kMaxCuts
   // positions.
   std::vector<int> FindCuts() const {
-    const auto is_higher = [&](int a, int b) { return facts_.live_bytes[a] > facts_.live_bytes[b]; };
+    const auto needs_more = [&](int a, int b) { return facts_.live_bytes[a] > facts_.live_bytes[b]; };
     std::vector<int> cuts;
-    int highest = -1;
+    int peak = -1;
     for (int i = 0; i <= facts_.size; ++i) {
       if (i < facts_.size && facts_.live_bytes[i] > target_) {
-        if (highest < 0 || is_higher(i, highest)) highest = i;
-      } else if (highest >= 0) {
-        cuts.push_back(std::exchange(highest, -1));
+        if (peak < 0 || needs_more(i, peak)) peak = i;
+      } else if (peak >= 0) {
+        cuts.push_back(std::exchange(peak, -1));
       }
     }
     if (cuts.size() > kMaxCuts) {
-      std::nth_element(cuts.begin(), cuts.begin() + kMaxCuts, cuts.end(), is_higher);
+      std::nth_element(cuts.begin(), cuts.begin() + kMaxCuts, cuts.end(), needs_more);
       cuts.resize(kMaxCuts);
       std::sort(cuts.begin(), cuts.end());
     }

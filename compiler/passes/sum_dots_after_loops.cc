@@ -39,7 +39,7 @@ const Instruction* WithoutReshapes(const Instruction* x) {
 std::optional<Stacked> FindStacked(const Instruction& loop, const Instruction* x, LoopIndices* indices) {
   x = WithoutReshapes(x);
   const Computation& body = *loop.called()[1];
-  if (x->opcode() == Opcode::kDynamicSlice && IsOneOfFirstDimension(*x)) {
+  if (x->opcode() == Opcode::kDynamicSlice && AccessesOneRow(*x)) {
     const Instruction* array = x->operand(0);
     const bool is_carried = array->opcode() == Opcode::kGetTupleElement && array->operand(0) == body.parameter(0);
     if (is_carried && IsInvariant(loop, array->number()) &&
