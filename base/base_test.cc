@@ -362,6 +362,63 @@ TEST(Subprocess, HasALimitOfOutput) {
                          "/bin/cat was killed because it wrote more than 100000 bytes to standard output"));
 }
 
+// A child that reads its input before it tells how it is limited. The same limits hold if they are set while it waits.
+TEST(Subprocess, AnIdleChildGetsItsLimitsLater) {
+  const std::vector<std::string> argv = {"/bin/sh", "-c", "read line; echo $line; ulimit -v; ulimit -t; nice"};
+  for (const ChildLimits& limits : {ChildLimits{},
+                                    ChildLimits{.memory_bytes = int64_t{100} << 20},
+                                    ChildLimits{.cpu_seconds = 9},
+                                    ChildLimits{.nice = 3},
+                                    ChildLimits{.memory_bytes = int64_t{200} << 20, .cpu_seconds = 8, .nice = 2}}) {
+    const auto usual = RunChild(argv, "hello\n", limits);
+    ASSERT_TRUE(usual.ok()) << usual.status();
+    const auto idle = IdleChild::Start(argv);
+    ASSERT_TRUE(idle.ok()) << idle.status();
+    ASSERT_TRUE((*idle)->Limit(limits).ok());
+    const auto later = (*idle)->Run("hello\n", limits);
+    ASSERT_TRUE(later.ok()) << later.status();
+    EXPECT_EQ(later->output, usual->output);
+    EXPECT_EQ(later->output.substr(0, 6), "hello\n");
+  }
+}
+
+// A limit that is set later does not exceed one that the child already has.
+TEST(Subprocess, AnIdleChildKeepsLowerLimits) {
+  const auto idle = IdleChild::Start({"/bin/sh", "-c", "read line; ulimit -t"}, {.cpu_seconds = 5});
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  ASSERT_TRUE((*idle)->Limit({.cpu_seconds = 7}).ok());
+  EXPECT_EQ((*idle)->Run("\n", {})->output, "5\n");
+}
+
+TEST(Subprocess, AnIdleChildIsKilledLikeAnyOther) {
+  const auto start = [](const char* script) { return *IdleChild::Start({"/bin/sh", "-c", script}); };
+  EXPECT_TRUE(absl::IsDeadlineExceeded(start("exec sleep 1000")->Run("", {.timeout_ms = 50}).status()));
+  CancelSignal cancel;
+  const auto cancelled = start("exec sleep 1000");
+  std::thread canceller([&] { cancel.Raise(); });
+  EXPECT_TRUE(absl::IsCancelled(cancelled->Run("", {.cancel = &cancel}).status()));
+  canceller.join();
+  const ChildLimits limits = {.cpu_seconds = 1, .output_bytes = 100'000};
+  EXPECT_TRUE(absl::IsResourceExhausted(start("exec cat /dev/zero")->Run("", limits).status()));
+  const auto busy = start("read line; while :; do :; done");
+  ASSERT_TRUE(busy->Limit(limits).ok());
+  EXPECT_EQ(busy->Run("\n", limits)->signal, SIGKILL);
+}
+
+TEST(Subprocess, AnIdleChildThatHasEndedTakesNoInput) {
+  auto idle = IdleChild::Start({"/bin/cat"});
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  EXPECT_TRUE((*idle)->Limit({}).ok());
+  ASSERT_EQ(kill((*idle)->pid(), SIGKILL), 0);
+  siginfo_t end{};
+  ASSERT_EQ(waitid(P_PID, (*idle)->pid(), &end, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(absl::IsUnavailable((*idle)->Limit({})));
+  const pid_t waits = (*(idle = IdleChild::Start({"/bin/cat"})))->pid();
+  EXPECT_EQ(kill(waits, 0), 0);
+  idle->reset();
+  EXPECT_NE(kill(waits, 0), 0) << "the destructor kills and reaps it";
+}
+
 // A copy of this test program replaces its own file, as an upgrade does while a daemon runs, and then starts a child.
 TEST(Subprocess, TheOwnProgramIsThatOfTheProcessAndNotThatOfTheFile) {
   const std::string path = OwnExecutablePath();

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -27,85 +29,21 @@ int WaitForEnd(pid_t pid) {
   return status;
 }
 
-// The pipes of one RunChild call, and the data that is sent through them.
-class Communication {
- public:
-  Communication(absl::string_view input, const ChildLimits& limits)
-      : input_(input), limits_(limits), deadline_ns_(RealClock().NowNs() + limits.timeout_ms * kNsPerMs) {}
+void ReadInto(FileDescriptor* from, std::string* out) {
+  char buffer[65536];
+  const ssize_t n = read(from->get(), buffer, sizeof buffer);
+  if (n > 0) out->append(buffer, n);
+  if (n == 0) from->Close();
+}
 
-  absl::StatusOr<SpawnedProcess> Start(const std::vector<std::string>& argv) {
-    XLAD_ASSIGN_OR_RETURN(in_, Pipe::Make());
-    XLAD_ASSIGN_OR_RETURN(out_, Pipe::Make());
-    XLAD_ASSIGN_OR_RETURN(err_, Pipe::Make());
-    signal(SIGPIPE, SIG_IGN);
-    fcntl(in_.write_end.get(), F_SETFL, O_NONBLOCK);
-    auto process = Spawn({.argv = argv,
-                          .input = in_.read_end.get(),
-                          .output = out_.write_end.get(),
-                          .errors = err_.write_end.get(),
-                          .memory_bytes = limits_.memory_bytes,
-                          .cpu_seconds = limits_.cpu_seconds,
-                          .nice = limits_.nice});
-    in_.read_end.Close();
-    out_.write_end.Close();
-    err_.write_end.Close();
-    return process;
-  }
-
-  // Writes the input and reads both outputs until they are closed and the child has ended. Returns early with an error.
-  absl::Status Run(const SpawnedProcess& process, ChildResult* result) {
-    bool has_ended = false;
-    while (!has_ended || out_.read_end.is_open() || err_.read_end.is_open()) {
-      if (input_.empty()) in_.write_end.Close();
-      pollfd ends[5] = {{in_.write_end.get(), POLLOUT, 0},
-                        {out_.read_end.get(), POLLIN, 0},
-                        {err_.read_end.get(), POLLIN, 0},
-                        {limits_.cancel == nullptr ? -1 : limits_.cancel->fd(), POLLIN, 0},
-                        {has_ended ? -1 : process.pidfd.get(), POLLIN, 0}};
-      const int64_t left_ms = (deadline_ns_ - RealClock().NowNs()) / kNsPerMs;
-      if (left_ms <= 0) {
-        return absl::DeadlineExceededError(
-            absl::StrCat("was killed because it had not finished after ", limits_.timeout_ms, " ms"));
-      }
-      if (poll(ends, std::size(ends), static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
-        return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
-      }
-      if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was canceled");
-      if (ends[0].revents != 0) WriteInput();
-      if (ends[1].revents != 0) Read(&out_.read_end, &result->output);
-      if (ends[2].revents != 0) Read(&err_.read_end, &result->errors);
-      if (std::ssize(result->output) > limits_.output_bytes) {
-        return absl::ResourceExhaustedError(absl::StrCat("was killed because it wrote more than ", limits_.output_bytes,
-                                                         " bytes to standard output"));
-      }
-      if (ends[4].revents != 0) has_ended = true;
-      if (result->errors.size() > kMaxErrorBytes) {
-        result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
-      }
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  void WriteInput() {
-    const ssize_t n = write(in_.write_end.get(), input_.data(), input_.size());
-    if (n > 0) input_.remove_prefix(n);
-    // After an error, the child has closed its input, and its output contains the reason.
-    if (n < 0 && errno != EAGAIN && errno != EINTR) input_ = {};
-  }
-
-  static void Read(FileDescriptor* from, std::string* out) {
-    char buffer[65536];
-    const ssize_t n = read(from->get(), buffer, sizeof buffer);
-    if (n > 0) out->append(buffer, n);
-    if (n == 0) from->Close();
-  }
-
-  absl::string_view input_;
-  const ChildLimits& limits_;
-  const int64_t deadline_ns_;
-  Pipe in_, out_, err_;
-};
+// Limits a resource of another process. A lower limit that the process already has remains.
+bool LimitOf(pid_t pid, __rlimit_resource resource, int64_t value) {
+  rlimit limit{};
+  if (prlimit(pid, resource, nullptr, &limit) != 0) return false;
+  const rlim_t least = std::min(limit.rlim_max, static_cast<rlim_t>(value));
+  limit = {least, least};
+  return prlimit(pid, resource, &limit, nullptr) == 0;
+}
 
 }  // namespace
 
@@ -164,20 +102,100 @@ bool ChildProcess::WaitFor(int64_t timeout_ms) {
   return true;
 }
 
-absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
-                                     const ChildLimits& limits) {
-  Communication communication(input, limits);
-  XLAD_ASSIGN_OR_RETURN(const SpawnedProcess process, communication.Start(argv));
+absl::StatusOr<std::unique_ptr<IdleChild>> IdleChild::Start(const std::vector<std::string>& argv,
+                                                            const ChildLimits& limits) {
+  std::unique_ptr<IdleChild> child(new IdleChild(argv[0] == kOwnProgram ? OwnExecutablePath() : argv[0]));
+  XLAD_ASSIGN_OR_RETURN(child->in_, Pipe::Make());
+  XLAD_ASSIGN_OR_RETURN(child->out_, Pipe::Make());
+  XLAD_ASSIGN_OR_RETURN(child->err_, Pipe::Make());
+  signal(SIGPIPE, SIG_IGN);
+  fcntl(child->in_.write_end.get(), F_SETFL, O_NONBLOCK);
+  XLAD_ASSIGN_OR_RETURN(child->process_, Spawn({.argv = argv,
+                                                .input = child->in_.read_end.get(),
+                                                .output = child->out_.write_end.get(),
+                                                .errors = child->err_.write_end.get(),
+                                                .memory_bytes = limits.memory_bytes,
+                                                .cpu_seconds = limits.cpu_seconds,
+                                                .nice = limits.nice}));
+  child->in_.read_end.Close();
+  child->out_.write_end.Close();
+  child->err_.write_end.Close();
+  return child;
+}
+
+IdleChild::~IdleChild() {
+  if (process_.pid < 0) return;
+  SignalProcess(process_, SIGKILL);
+  WaitForEnd(process_.pid);
+}
+
+absl::Status IdleChild::Limit(const ChildLimits& limits) {
+  pollfd end{process_.pidfd.get(), POLLIN, 0};
+  if (poll(&end, 1, 0) != 0) return absl::UnavailableError(absl::StrCat(name_, " has ended"));
+  const bool limited =
+      (limits.memory_bytes <= 0 || LimitOf(pid(), RLIMIT_AS, limits.memory_bytes)) &&
+      (limits.cpu_seconds <= 0 || LimitOf(pid(), RLIMIT_CPU, limits.cpu_seconds)) &&
+      (limits.nice <= 0 || setpriority(PRIO_PROCESS, pid(), getpriority(PRIO_PROCESS, pid()) + limits.nice) == 0);
+  if (limited) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot limit ", name_, ": ", std::strerror(errno)));
+}
+
+absl::StatusOr<ChildResult> IdleChild::Run(absl::string_view input, const ChildLimits& limits) {
   ChildResult result;
-  const absl::Status status = communication.Run(process, &result);
-  if (!status.ok()) SignalProcess(process, SIGKILL);
-  const int end = WaitForEnd(process.pid);
-  if (!status.ok()) {
-    const std::string name = argv[0] == kOwnProgram ? OwnExecutablePath() : argv[0];
-    return absl::Status(status.code(), absl::StrCat(name, " ", status.message()));
-  }
+  const absl::Status status = Communicate(input, limits, &result);
+  if (!status.ok()) SignalProcess(process_, SIGKILL);
+  const int end = WaitForEnd(std::exchange(process_.pid, -1));
+  if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name_, " ", status.message()));
   result.exit_code = WIFEXITED(end) ? WEXITSTATUS(end) : -1;
   result.signal = WIFSIGNALED(end) ? WTERMSIG(end) : 0;
   return result;
+}
+
+// Writes the input and reads both outputs until they are closed and the child has ended. Returns early with an error.
+absl::Status IdleChild::Communicate(absl::string_view input, const ChildLimits& limits, ChildResult* result) {
+  const int64_t deadline_ns = RealClock().NowNs() + limits.timeout_ms * kNsPerMs;
+  bool has_ended = false;
+  while (!has_ended || out_.read_end.is_open() || err_.read_end.is_open()) {
+    if (input.empty()) in_.write_end.Close();
+    pollfd ends[5] = {{in_.write_end.get(), POLLOUT, 0},
+                      {out_.read_end.get(), POLLIN, 0},
+                      {err_.read_end.get(), POLLIN, 0},
+                      {limits.cancel == nullptr ? -1 : limits.cancel->fd(), POLLIN, 0},
+                      {has_ended ? -1 : process_.pidfd.get(), POLLIN, 0}};
+    const int64_t left_ms = (deadline_ns - RealClock().NowNs()) / kNsPerMs;
+    if (left_ms <= 0) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("was killed because it had not finished after ", limits.timeout_ms, " ms"));
+    }
+    if (poll(ends, std::size(ends), static_cast<int>(std::min(left_ms, kMaxPollMs))) < 0 && errno != EINTR) {
+      return absl::InternalError(absl::StrCat("poll: ", std::strerror(errno)));
+    }
+    if (ends[3].revents != 0) return absl::CancelledError("was killed because its work was canceled");
+    if (ends[0].revents != 0) WriteInput(&input);
+    if (ends[1].revents != 0) ReadInto(&out_.read_end, &result->output);
+    if (ends[2].revents != 0) ReadInto(&err_.read_end, &result->errors);
+    if (std::ssize(result->output) > limits.output_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat("was killed because it wrote more than ", limits.output_bytes,
+                                                       " bytes to standard output"));
+    }
+    if (ends[4].revents != 0) has_ended = true;
+    if (result->errors.size() > kMaxErrorBytes) {
+      result->errors.erase(0, result->errors.size() - kMaxErrorBytes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+void IdleChild::WriteInput(absl::string_view* input) {
+  const ssize_t n = write(in_.write_end.get(), input->data(), input->size());
+  if (n > 0) input->remove_prefix(n);
+  // On an error the child has closed its input; its output contains the reason.
+  if (n < 0 && errno != EAGAIN && errno != EINTR) *input = {};
+}
+
+absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
+                                     const ChildLimits& limits) {
+  XLAD_ASSIGN_OR_RETURN(const std::unique_ptr<IdleChild> child, IdleChild::Start(argv, limits));
+  return child->Run(input, limits);
 }
 }  // namespace xlad

@@ -90,4 +90,37 @@ struct ChildResult {
 // Thread-safe.
 absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl::string_view input,
                                      const ChildLimits& limits = {});
+
+// A child of RunChild that is started before its input and its limits are known, so that it can prepare its work. Until
+// it has read all of its standard input, it must not do anything for which the limits are meant. Not thread-safe.
+class IdleChild {
+ public:
+  // Starts `argv` with the limits of memory and processor time and with the niceness of `limits`. The child is killed
+  // when the calling thread ends. Errors: ResourceExhausted if the system cannot create another pipe or process. Makes
+  // this process ignore SIGPIPE.
+  static absl::StatusOr<std::unique_ptr<IdleChild>> Start(const std::vector<std::string>& argv,
+                                                          const ChildLimits& limits = {});
+  // Kills the child if it has not ended, and reaps it.
+  ~IdleChild();
+  IdleChild(const IdleChild&) = delete;
+  IdleChild& operator=(const IdleChild&) = delete;
+
+  pid_t pid() const { return process_.pid; }
+  // Limits the memory and the processor time of the child, and adds to its niceness. The processor time that the child
+  // has used before counts toward its limit, as in a child that starts with the limit. Unavailable if the child has
+  // ended, or if the system does not allow this; it must then not get any input.
+  absl::Status Limit(const ChildLimits& limits);
+  // Passes the input to the child and waits until it has ended, with the other limits of `limits`. The result and the
+  // errors are those of RunChild. Must be called at most once.
+  absl::StatusOr<ChildResult> Run(absl::string_view input, const ChildLimits& limits);
+
+ private:
+  explicit IdleChild(std::string name) : name_(std::move(name)) {}
+  absl::Status Communicate(absl::string_view input, const ChildLimits& limits, ChildResult* result);
+  void WriteInput(absl::string_view* input);
+
+  const std::string name_;  // For error messages.
+  SpawnedProcess process_;
+  Pipe in_, out_, err_;
+};
 }  // namespace xlad
