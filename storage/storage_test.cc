@@ -4,8 +4,10 @@
 #include "storage/block_sums.h"
 #include "storage/object_writer.h"
 #include "storage/range_reader.h"
+#include "storage/tensor_source.h"
 #include "storage/testing/memory_files.h"
 #include "storage/uri.h"
+#include "tensor/safetensors.h"
 
 namespace xlad::storage {
 namespace {
@@ -133,6 +135,23 @@ TEST(BlockSums, TheirFileIsVerifiedToo) {
     EXPECT_FALSE(ParseBlockSums(damaged).ok()) << bit;
   }
   for (size_t size = 0; size < text.size(); ++size) EXPECT_FALSE(ParseBlockSums(text.substr(0, size)).ok()) << size;
+}
+
+// Each file has a valid shape without elements, but the sizes of the first dimension may have any sum.
+TEST(OpenSafetensors, TheRowsOfAllFilesHaveALimit) {
+  for (const auto& [rows, is_valid] :
+       {std::pair{int64_t{1} << 60, true}, {int64_t{1} << 61, true}, {int64_t{1} << 62, false}}) {
+    const std::string header = tensor::SafetensorsHeader({{"w", {tensor::ElementType::kU8, {rows, 0}}}});
+    std::vector<std::shared_ptr<RangeReader>> files;
+    for (int i = 0; i < 2; ++i) files.push_back(std::make_shared<StringReader>(header));
+    const auto source = OpenSafetensors(files, {"first", "second"});
+    EXPECT_EQ(source.ok(), is_valid) << rows;
+    if (source.ok()) {
+      EXPECT_TRUE((*source)->CheckShape("w", {tensor::ElementType::kU8, {2 * rows, 0}}).ok());
+    } else {
+      EXPECT_THAT(std::string(source.status().message()), HasSubstr("second: found \"w\""));
+    }
+  }
 }
 
 TEST(ObjectWriter, AFailureAtAnyOperationLeavesTheOldFileAndNothingElse) {

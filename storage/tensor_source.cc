@@ -228,9 +228,15 @@ absl::StatusOr<std::shared_ptr<TensorSource>> OpenSafetensors(std::vector<std::s
                                                          entry.shape.ToString(), ", expected more rows of ",
                                                          whole.shape.ToString(), " as in the files before it"));
         }
-        box.lo[0] += whole.shape.dims[0];
-        box.hi[0] += whole.shape.dims[0];
-        whole.shape.dims[0] = box.hi[0];
+        // Each file is valid by itself, also if it has very many rows without elements.
+        absl::StatusOr<int64_t> elements = absl::InvalidArgumentError("found more than 2^63-1 rows in all files");
+        if (!__builtin_add_overflow(whole.shape.dims[0], entry.shape.dims[0], &rest.dims[0])) {
+          elements = tensor::CheckedElements(rest.type, rest.dims);
+        }
+        if (!elements.ok()) return Annotate(elements.status(), absl::StrCat(names[file], ": found \"", name, "\""));
+        box.lo[0] = whole.shape.dims[0];
+        box.hi[0] = rest.dims[0];
+        whole.shape = std::move(rest);
       }
       whole.pieces.push_back({std::move(box), file, entry.begin});
     }
