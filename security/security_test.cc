@@ -188,6 +188,34 @@ TEST_F(TokensTest, ListNamesDamagedFiles) {
   }
 }
 
+// A second line of one field does not replace the line of another field.
+TEST_F(TokensTest, FilesHaveEachFieldOnce) {
+  TokenStore store(folder_, &clock_);
+  const std::string token = *store.Issue(Role::kReader, "a", 60, random_.get());
+  const std::string path = JoinPath(folder_, TokenId(token) + ".token");
+  const std::string text = *RealFileSystem().Read(path);
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 5u);
+  const auto refused = [&](const std::vector<std::string>& found) {
+    ASSERT_TRUE(WritePrivateFile(path, absl::StrCat(absl::StrJoin(found, "\n"), "\n")).ok());
+    clock_.Advance(kNsPerSecond);
+    EXPECT_TRUE(absl::IsUnauthenticated(store.Find(token).status())) << absl::StrJoin(found, "\n");
+  };
+  for (size_t from = 0; from < lines.size(); ++from) {
+    for (size_t to = 0; to < lines.size(); ++to) {
+      std::vector<std::string> found = lines;
+      found[to] = lines[from];
+      if (from != to) refused(found);
+    }
+    std::vector<std::string> found = lines;
+    found.push_back(lines[from]);
+    refused(found);
+  }
+  ASSERT_TRUE(WritePrivateFile(path, text).ok());
+  clock_.Advance(kNsPerSecond);
+  EXPECT_TRUE(store.Find(token).ok());
+}
+
 TEST_F(TokensTest, RefusesOwnersInvalidUsersAndDamagedFiles) {
   TokenStore store(folder_, &clock_);
   EXPECT_TRUE(absl::IsInvalidArgument(store.Issue(Role::kOwner, "a", 60, random_.get()).status()));
@@ -203,7 +231,13 @@ TEST_F(TokensTest, RefusesOwnersInvalidUsersAndDamagedFiles) {
     clock_.Advance(kNsPerSecond);
     EXPECT_TRUE(absl::IsUnauthenticated(store.Find(token).status())) << line;
   }
-  ASSERT_TRUE(WritePrivateFile(path, absl::StrCat(text, "role owner\n")).ok());
+  for (const absl::string_view line : {"role owner\n", "role admin\n"}) {
+    ASSERT_TRUE(WritePrivateFile(path, absl::StrCat(text, line)).ok());
+    clock_.Advance(kNsPerSecond);
+    EXPECT_TRUE(absl::IsUnauthenticated(store.Find(token).status())) << line;
+  }
+  // A field of a later version is ignored.
+  ASSERT_TRUE(WritePrivateFile(path, absl::StrCat(text, "color blue\n")).ok());
   clock_.Advance(kNsPerSecond);
   EXPECT_EQ(store.Find(token)->role, Role::kReader);
 }

@@ -1,5 +1,9 @@
 #include "security/tokens.h"
 
+#include <map>
+#include <optional>
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -78,24 +82,24 @@ absl::StatusOr<std::string> TokenStore::Issue(Role role, const std::string& user
 absl::StatusOr<TokenRecord> TokenStore::Load(const std::string& id) const {
   const absl::StatusOr<std::string> text = RealFileSystem().Read(PathOf(id));
   if (!text.ok()) return absl::NotFoundError(absl::StrCat("found token ", id, ", which does not exist or was revoked"));
+  std::map<absl::string_view, absl::string_view> fields;
+  bool is_whole = true;
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
+    is_whole = is_whole && fields.insert(absl::StrSplit(line, absl::MaxSplits(' ', 1))).second;
+  }
   TokenRecord record;
   record.id = id;
-  int fields = 0;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(line, absl::MaxSplits(' ', 1));
-    const std::optional<Role> role = field.first == "role" ? ParseRole(field.second) : std::nullopt;
-    bool read = role.has_value();
-    if (read) record.role = *role;
-    if (field.first == "user" && IsUserName(field.second)) record.user = std::string(field.second), read = true;
-    if (field.first == "created") read = absl::SimpleAtoi(field.second, &record.created_unix_s);
-    if (field.first == "expires") read = absl::SimpleAtoi(field.second, &record.expires_unix_s);
-    if (field.first == "sha256" && IsHex(field.second, 32))
-      record.secret_sha256 = std::string(field.second), read = true;
-    fields += read ? 1 : 0;
+  const std::optional<Role> role = ParseRole(fields["role"]);
+  record.role = role.value_or(Role::kReader);
+  record.user = std::string(fields["user"]);
+  record.secret_sha256 = std::string(fields["sha256"]);
+  if (is_whole && role.has_value() && IsUserName(record.user) && IsHex(record.secret_sha256, 32) &&
+      absl::SimpleAtoi(fields["created"], &record.created_unix_s) &&
+      absl::SimpleAtoi(fields["expires"], &record.expires_unix_s)) {
+    return record;
   }
-  constexpr int kFields = 5;
-  if (fields == kFields) return record;
-  return absl::DataLossError(absl::StrCat(PathOf(id), " is damaged: expected role, user, created, expires and sha256"));
+  return absl::DataLossError(
+      absl::StrCat(PathOf(id), " is damaged: expected role, user, created, expires and sha256, each once"));
 }
 
 absl::StatusOr<Caller> TokenStore::Find(const std::string& token) {
