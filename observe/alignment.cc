@@ -12,7 +12,7 @@ namespace xlad::observe {
 namespace {
 
 constexpr int64_t kClusterNs = 5'000'000'000;  // Steps that begin within this time are moved together.
-constexpr int kMaxRounds = 64;  // Enough for causal chains over this many workers.
+constexpr int64_t kSlackNs = 1'000;  // The accuracy of the least violation of causes that contradict each other.
 
 // The time of an event on one worker.
 struct Moment {
@@ -99,25 +99,72 @@ std::vector<Cause> CausesIn(const Traces& traces, const Indices& steps) {
   return causes;
 }
 
-// Moves each worker by the least time that puts all of its effects after their causes. Solves these difference
-// constraints by longest-path relaxation (Bellman-Ford).
-std::map<int, int64_t> MovesFor(const std::vector<Cause>& causes) {
-  std::map<int, int64_t> moves;
-  bool changed = true;
-  for (int round = 0; changed && round < kMaxRounds; ++round) {
-    changed = false;
+// By how much a worker is moved, and the worker whose event requires this, or -1 if the worker is not moved.
+struct Move {
+  int64_t ns = 0;
+  int required_by = -1;
+};
+using Moves = std::map<int, Move>;  // By worker.
+
+// Whether some workers require each other's moves.
+bool HasCycle(const Moves& moves) {
+  std::map<int, int> visited_from;
+  for (const auto& [first, move] : moves) {
+    int worker = first;
+    while (worker >= 0 && visited_from.emplace(worker, first).second) worker = moves.at(worker).required_by;
+    if (worker >= 0 && visited_from[worker] == first) return true;
+  }
+  return false;
+}
+
+// The longest-path relaxation of difference constraints (Bellman and Ford): each worker is moved by the least time that
+// puts all of its effects at most `slack_ns` before their causes. Nullopt if the constraints contradict each other,
+// which is the case if workers require each other's moves, or if there are more rounds than workers.
+std::optional<Moves> MovesWithin(int64_t slack_ns, const std::vector<Cause>& causes) {
+  Moves moves;
+  for (size_t round = 0; round <= moves.size(); ++round) {
+    bool changed = false;
     for (const Cause& cause : causes) {
-      int64_t latest_ns = std::numeric_limits<int64_t>::min();
-      for (const Moment& moment : cause.before) latest_ns = std::max(latest_ns, moment.unix_ns + moves[moment.worker]);
+      Move latest{std::numeric_limits<int64_t>::min(), -1};
+      for (const Moment& moment : cause.before) {
+        const int64_t ns = moment.unix_ns + moves[moment.worker].ns;
+        if (ns > latest.ns) latest = {ns, moment.worker};
+      }
       for (const Moment& moment : cause.after) {
-        int64_t& move = moves[moment.worker];
-        if (moment.unix_ns + move >= latest_ns) continue;
-        move = latest_ns - moment.unix_ns;
+        Move& move = moves[moment.worker];
+        if (moment.unix_ns + move.ns >= latest.ns - slack_ns) continue;
+        move = {latest.ns - slack_ns - moment.unix_ns, latest.required_by};
         changed = true;
       }
     }
+    if (!changed) return moves;
+    if (HasCycle(moves)) return std::nullopt;
   }
-  return moves;
+  return std::nullopt;
+}
+
+int64_t WorstViolationOf(const std::vector<Cause>& causes) {
+  int64_t worst_ns = 0;
+  for (const Cause& cause : causes) {
+    for (const Moment& before : cause.before) {
+      for (const Moment& after : cause.after) worst_ns = std::max(worst_ns, before.unix_ns - after.unix_ns);
+    }
+  }
+  return worst_ns;
+}
+
+// The moves that put all effects after their causes. Clocks whose rates differ within a cluster can make that
+// impossible. The moves are then those of the least slack, which is found to kSlackNs by bisection.
+Moves MovesFor(const std::vector<Cause>& causes) {
+  std::optional<Moves> best = MovesWithin(0, causes);
+  int64_t low_ns = 0, high_ns = best.has_value() ? 0 : WorstViolationOf(causes);  // No moves are needed for the latter.
+  while (high_ns - low_ns > kSlackNs) {
+    const int64_t slack_ns = low_ns + (high_ns - low_ns) / 2;
+    std::optional<Moves> moves = MovesWithin(slack_ns, causes);
+    (moves.has_value() ? high_ns : low_ns) = slack_ns;
+    if (moves.has_value()) best = std::move(moves);
+  }
+  return best.value_or(Moves());
 }
 
 void SortSteps(Traces* traces) {
@@ -134,21 +181,31 @@ bool HasEqualColumns(const TracedStep& step) {
          step.message_ns_size() == step.message_key_size() && step.message_sent_size() == step.message_key_size();
 }
 
+// Removes a record with its length from the beginning of a file, and returns the record. The result has no data if the
+// file has no more complete records. Protobuf's streams are limited to 2 GiB, but a file is not.
+absl::string_view NextRecord(absl::string_view* file) {
+  constexpr size_t kMaxLengthBytes = 10;  // A varint is not longer.
+  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(file->data()),
+                                               static_cast<int>(std::min(file->size(), kMaxLengthBytes)));
+  uint32_t size = 0;
+  const bool has_size = input.ReadVarint32(&size);
+  const auto begin = static_cast<size_t>(input.CurrentPosition());
+  if (!has_size || size > static_cast<uint32_t>(std::numeric_limits<int>::max()) || size > file->size() - begin) {
+    return {};
+  }
+  const absl::string_view record = file->substr(begin, size);
+  file->remove_prefix(begin + size);
+  return record;
+}
+
 }  // namespace
 
 Traces ReadTraces(absl::string_view file) {
   Traces traces;
   std::map<std::tuple<int64_t, std::string, int64_t>, int> index_of;
-  google::protobuf::io::CodedInputStream input(reinterpret_cast<const uint8_t*>(file.data()),
-                                               static_cast<int>(file.size()));
-  uint32_t size = 0;
-  while (input.ReadVarint32(&size)) {
-    const auto limit = input.PushLimit(static_cast<int>(size));
+  for (absl::string_view bytes = NextRecord(&file); bytes.data() != nullptr; bytes = NextRecord(&file)) {
     TraceRecord record;
-    const bool whole = input.BytesUntilLimit() == static_cast<int>(size) && record.ParseFromCodedStream(&input) &&
-                       input.BytesUntilLimit() == 0;
-    input.PopLimit(limit);
-    if (!whole) break;
+    if (!record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) break;
     traces.full = traces.full || record.full();
     if (record.worker_id().empty()) continue;
     const auto [entry, fresh] = index_of.emplace(
@@ -175,19 +232,19 @@ void Align(Traces* traces) {
     at.rate = 1 + line.slope;
   }
   for (const Indices& cluster : ClustersOf(*traces)) {
-    const std::map<int, int64_t> moves = MovesFor(CausesIn(*traces, cluster));
+    const Moves moves = MovesFor(CausesIn(*traces, cluster));
     if (moves.empty()) continue;
     // Only the differences between workers matter. The mean of the least and the greatest move is subtracted from every
     // move, so that the cluster stays near the time that the samples determine.
     int64_t least = std::numeric_limits<int64_t>::max(), most = 0;
     for (const auto& [worker, move] : moves) {
-      least = std::min(least, move);
-      most = std::max(most, move);
+      least = std::min(least, move.ns);
+      most = std::max(most, move.ns);
     }
     const int64_t shared = (least + most) / 2;
     for (const size_t s : cluster) {
       const auto found = moves.find(traces->steps[s].worker);
-      if (found != moves.end()) traces->steps[s].begin_unix_ns += found->second - shared;
+      if (found != moves.end()) traces->steps[s].begin_unix_ns += found->second.ns - shared;
     }
   }
 }
@@ -198,13 +255,7 @@ int64_t WorstViolationNs(const Traces& traces) {
     by_attempt[traces.workers[traces.steps[s].worker].attempt].push_back(s);
   }
   int64_t worst = 0;
-  for (const auto& [attempt, steps] : by_attempt) {
-    for (const Cause& cause : CausesIn(traces, steps)) {
-      for (const Moment& before : cause.before) {
-        for (const Moment& after : cause.after) worst = std::max(worst, before.unix_ns - after.unix_ns);
-      }
-    }
-  }
+  for (const auto& [attempt, steps] : by_attempt) worst = std::max(worst, WorstViolationOf(CausesIn(traces, steps)));
   return worst;
 }
 

@@ -47,9 +47,10 @@ Traces ReadTraces(absl::string_view file);
 // Sets the times of all steps. First converts them with the workers' clock samples. Then divides the steps of each
 // attempt into groups that begin within 5 s, without dividing the devices of a step, and corrects each group: moves
 // each worker by the least time that puts causes before effects. A message arrives after it is sent, and a rank leaves
-// a joining collective after the last rank has entered it. The mean of the least and the greatest move is subtracted
-// from all moves, so that the group as a whole keeps its time. The correction helps if messages determine the workers'
-// clocks more exactly than the samples do.
+// a joining collective after the last rank has entered it. If no moves can put all causes before their effects, the
+// moves are those with the smallest worst violation. The mean of the least and the greatest move is subtracted from all
+// moves, so that the group as a whole keeps its time. The correction helps if messages determine the workers' clocks
+// more exactly than the samples do.
 void Align(Traces* traces);
 
 // The largest time in nanoseconds by which an effect still precedes its cause after Align; 0 if all causes precede

@@ -5,11 +5,14 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 
@@ -205,6 +208,69 @@ TEST(AlignmentTest, ATruncatedFileHasItsCompleteRecords) {
   }
   EXPECT_EQ(ReadTraces("").steps.size(), 0u);
   EXPECT_EQ(ReadTraces(std::string(100, '\xff')).steps.size(), 0u);
+}
+
+// A worker's step at the time 0 with messages: {key, whether it is sent, time}.
+AlignedStep StepWith(int worker, const std::vector<std::tuple<uint64_t, bool, int64_t>>& messages) {
+  AlignedStep at;
+  at.worker = worker;
+  at.step.set_device(worker);
+  for (const auto& [key, sent, ns] : messages) {
+    at.step.add_message_key(key);
+    at.step.add_message_sent(sent);
+    at.step.add_message_ns(ns);
+  }
+  return at;
+}
+
+// The first two workers exchange messages 1 and 2. Each arrives before it is sent, by 3 ms and by 1 ms, so no moves
+// satisfy both. Message 3 is on time whatever the others do.
+TEST(AlignmentTest, ContradictoryMessagesHaveTheLeastViolation) {
+  Traces traces;
+  for (int w = 0; w < 3; ++w) traces.workers.push_back({1, absl::StrCat("w", w), "host", w, {}, {}});
+  traces.steps = {StepWith(0, {{1, true, 5 * kMs}, {2, false, 7 * kMs}, {3, false, kSecond}}),
+                  StepWith(1, {{1, false, 2 * kMs}, {2, true, 8 * kMs}}), StepWith(2, {{3, true, 0}})};
+  Align(&traces);
+  EXPECT_NEAR(static_cast<double>(WorstViolationNs(traces)), 2 * kMs, 2'000);
+  EXPECT_LE(WorstSpread(traces), 2 * kMs);
+}
+
+// The second worker's later message contradicts its earlier one by 10 us, but the other messages move it by 20 ms.
+TEST(AlignmentTest, SmallContradictionsDoNotPreventLargeMoves) {
+  Traces traces;
+  for (int w = 0; w < 2; ++w) traces.workers.push_back({1, absl::StrCat("w", w), "host", w, {}, {}});
+  traces.steps = {StepWith(0, {{1, true, 20 * kMs}, {2, false, 30 * kMs}}),
+                  StepWith(1, {{1, false, 0}, {2, true, 10 * kMs + 10'000}})};
+  Align(&traces);
+  EXPECT_LE(WorstViolationNs(traces), 7'000);
+  EXPECT_NEAR(static_cast<double>(WorstSpread(traces)), 20 * kMs, 20'000);
+}
+
+// More workers than any limit on rounds: a chain of messages whose causes come last.
+TEST(AlignmentTest, ChainsOverManyWorkersAreAligned) {
+  constexpr int kWorkers = 200;
+  Traces traces;
+  for (int w = 0; w < kWorkers; ++w) traces.workers.push_back({1, absl::StrCat("w", w), "host", w, {}, {}});
+  for (int w = 0; w < kWorkers; ++w) {
+    const auto key = [](int from) { return static_cast<uint64_t>(kWorkers - from); };
+    traces.steps.push_back(StepWith(w, {{key(w), true, kMs}, {key(w - 1), false, 0}}));
+  }
+  Align(&traces);
+  EXPECT_EQ(WorstViolationNs(traces), 0);
+}
+
+// The pages of the file that are never written take no memory.
+TEST(AlignmentTest, FilesOfMoreThan2GibAreRead) {
+  TraceFile file(kSkewed);
+  file.Step(0, kStart);
+  file.bytes += std::string(10, '\xff');  // Ends the list of records.
+  constexpr size_t kBytes = size_t{5} << 29;
+  void* const mapped =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  std::memcpy(mapped, file.bytes.data(), file.bytes.size());
+  EXPECT_EQ(ReadTraces(absl::string_view(static_cast<const char*>(mapped), kBytes)).steps.size(), 4u);
+  munmap(mapped, kBytes);
 }
 
 TEST(TimelineTest, HasInstructionsCollectivesMessagesAndEvents) {
