@@ -130,6 +130,9 @@ class Reader {
       XLAD_ASSIGN_OR_RETURN(const uint64_t hbm, Number());
       macro.vector_ops = std::bit_cast<double>(ops);
       macro.hbm_bytes = std::bit_cast<double>(hbm);
+      for (const double count : {macro.vector_ops, macro.hbm_bytes}) {
+        if (!IsLloCount(count)) return Bad(absl::StrCat(count), "a number of at least 0 and less than 2^63");
+      }
     }
     for (std::vector<int>* list : {&kernel->inputs, &kernel->outputs}) {
       XLAD_ASSIGN_OR_RETURN(uint64_t count, Count());

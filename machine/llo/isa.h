@@ -101,10 +101,13 @@ struct LloLoop {
 // interpreter calls a LloMacroFunction (interpret.h).
 struct LloMacro {
   std::string op;         // The opcode, such as "sort".
-  double vector_ops = 0;  // Operations of the vector unit; see Chip::vector_ops.
-  double hbm_bytes = 0;   // Bytes that are read and written.
+  double vector_ops = 0;  // Operations of the vector unit; see Chip::vector_ops. At least 0 and less than 2^63.
+  double hbm_bytes = 0;   // Bytes that are read and written. At least 0 and less than 2^63.
   friend bool operator==(const LloMacro&, const LloMacro&) = default;
 };
+
+// Whether a number may be a member of a macro-operation, whose text has integers.
+inline bool IsLloCount(double number) { return number >= 0 && number < 0x1p63; }
 
 struct LloKernel {
   std::string name;

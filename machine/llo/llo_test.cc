@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -106,6 +107,20 @@ TEST(LloTextTest, RandomProgramsRoundTrip) {
   }
 }
 
+TEST(LloTextTest, EncodedMacrosHaveCounts) {
+  LloProgram program = Parsed(kDouble);
+  LloMacro& macro = program.kernels.back().macro.front();
+  for (const double count : {0.0, 1.5, 9e18}) {
+    macro.vector_ops = macro.hbm_bytes = count;
+    EXPECT_EQ(DecodeLlo(EncodeLlo(program))->kernels.back().macro.front(), macro) << count;
+  }
+  for (const double count : {std::nan(""), HUGE_VAL, -1.0, 1e19}) {
+    macro.hbm_bytes = count;
+    const absl::Status status = DecodeLlo(EncodeLlo(program)).status();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected a number of at least 0")) << count;
+  }
+}
+
 TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
   const auto with = [](const std::string& from, const std::string& to) {
     return LloErrorOf(absl::StrReplaceAll(kDouble, {{from, to}}));
@@ -117,6 +132,16 @@ TEST(LloTextTest, ErrorsNameLineFoundAndExpected) {
   EXPECT_THAT(with("buffer=y", "buffer=z"), HasSubstr("found \"z\""));
   EXPECT_THAT(with("  { dma.wait s3, sem=1 }\n}\n", ""), HasSubstr("line"));
   EXPECT_THAT(with("sem=0 }", "sem=32 }"), HasSubstr("semaphore 32"));
+  for (const char* count : {"nan", "inf", "-1", "1e19"}) {
+    EXPECT_THAT(with("ops 100", absl::StrCat("ops ", count)), HasSubstr(absl::StrCat("found \"", count, "\"")));
+    EXPECT_THAT(with("bytes 2000", absl::StrCat("bytes ", count)), HasSubstr(absl::StrCat("found \"", count, "\"")));
+  }
+  EXPECT_THAT(with("stride=125, tiles=1, sem=0", "tiles=1, tiles=1, sem=0"), HasSubstr("expected stride="));
+  EXPECT_THAT(with("dma.wait s3, sem=0", "dma.wait s3, tiles=1"), HasSubstr("expected sem="));
+  for (const char* number : {"4294967296", "-4294967295", "9223372036854775807"}) {
+    EXPECT_THAT(with("sem=0 }", absl::StrCat("sem=", number, " }")),
+                AllOf(HasSubstr(absl::StrCat("found \"sem=", number, "\"")), HasSubstr("32 bits")));
+  }
   EXPECT_THAT(with("{ smov s0, #0 ; smov s1, #32 }", "{ smov s0, #0 ; smov s1, #32 ; smov s7, #1 }"),
               HasSubstr("more than 2 instructions"));
   EXPECT_THAT(with("smov s1, #32", "smov s0, #32"), HasSubstr("two instructions in a bundle that write s0"));

@@ -85,8 +85,10 @@ class Parser {
   absl::Status Number(absl::string_view text, int64_t* value) const {
     return absl::SimpleAtoi(text, value) ? absl::OkStatus() : Unexpected(text, "a number");
   }
-  absl::Status Real(absl::string_view text, double* value) const {
-    return absl::SimpleAtod(text, value) ? absl::OkStatus() : Unexpected(text, "a number");
+  // A number of operations or bytes, which PrintLlo writes as an integer.
+  absl::Status Count(absl::string_view text, double* value) const {
+    const bool is_count = absl::SimpleAtod(text, value) && IsLloCount(*value);
+    return is_count ? absl::OkStatus() : Unexpected(text, "a number of at least 0 and less than 2^63");
   }
 
   absl::Status Buffer(const std::vector<std::string>& words) {
@@ -146,8 +148,8 @@ class Parser {
     if (words.size() < 7 || words[3] != "ops" || words[5] != "bytes") {
       return Unexpected(lines_[at_], "macro NAME OPCODE ops N bytes N ...");
     }
-    XLAD_RETURN_IF_ERROR(Real(words[4], &macro.vector_ops));
-    XLAD_RETURN_IF_ERROR(Real(words[6], &macro.hbm_bytes));
+    XLAD_RETURN_IF_ERROR(Count(words[4], &macro.vector_ops));
+    XLAD_RETURN_IF_ERROR(Count(words[6], &macro.hbm_bytes));
     XLAD_RETURN_IF_ERROR(Buffers(words, 7, &kernel));
     kernel.macro.push_back(std::move(macro));
     program_.kernels.push_back(std::move(kernel));
@@ -194,21 +196,14 @@ class Parser {
     return absl::OkStatus();
   }
 
-  absl::Status KeyValue(absl::string_view text, LloInstruction* instruction) const {
+  absl::Status KeyValue(absl::string_view text, absl::string_view key, LloInstruction* instruction) const {
     const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
-    int64_t value = 0;
-    if (parts.first == "buffer") return FindBuffer(parts.second, &instruction->buffer);
-    XLAD_RETURN_IF_ERROR(Number(parts.second, &value));
-    if (parts.first == "stride") {
-      instruction->stride = value;
-    } else if (parts.first == "tiles") {
-      instruction->tiles = value;
-    } else if (parts.first == "sem") {
-      instruction->semaphore = static_cast<int>(value);
-    } else {
-      return Unexpected(text, "buffer=, stride=, tiles= or sem=");
-    }
-    return absl::OkStatus();
+    if (parts.first != key) return Unexpected(text, absl::StrCat(key, "="));
+    if (key == "buffer") return FindBuffer(parts.second, &instruction->buffer);
+    if (key == "stride") return Number(parts.second, &instruction->stride);
+    if (key == "tiles") return Number(parts.second, &instruction->tiles);
+    return absl::SimpleAtoi(parts.second, &instruction->semaphore) ? absl::OkStatus()
+                                                                   : Unexpected(text, "a number of 32 bits");
   }
 
   absl::Status Instruction(absl::string_view text, LloInstruction* instruction) const {
@@ -229,8 +224,10 @@ class Parser {
     for (const absl::string_view operand : absl::StrSplit(rest, ',', absl::SkipWhitespace())) {
       operands.emplace_back(absl::StripAsciiWhitespace(operand));
     }
-    const size_t keys = IsDma(found->second) ? 4 : found->second == LloOp::kDmaWait ? 1 : 0;
-    const size_t count = (info.dst != '-' ? 1 : 0) + info.sources.size() + (info.has_imm ? 1 : 0) + keys;
+    std::vector<absl::string_view> keys;
+    if (IsDma(found->second)) keys = {"buffer", "stride", "tiles"};
+    if (IsDma(found->second) || found->second == LloOp::kDmaWait) keys.push_back("sem");
+    const size_t count = (info.dst != '-' ? 1 : 0) + info.sources.size() + (info.has_imm ? 1 : 0) + keys.size();
     if (operands.size() != count) return Unexpected(text, absl::StrCat(count, " operands of ", info.name));
     size_t next = 0;
     if (info.dst != '-') XLAD_RETURN_IF_ERROR(Register(operands[next++], info.dst, &instruction->dst));
@@ -242,7 +239,7 @@ class Parser {
       if (imm.empty() || imm[0] != '#') return Unexpected(imm, "an immediate number such as #4");
       XLAD_RETURN_IF_ERROR(Number(imm.substr(1), &instruction->imm));
     }
-    for (; next < operands.size(); ++next) XLAD_RETURN_IF_ERROR(KeyValue(operands[next], instruction));
+    for (const absl::string_view key : keys) XLAD_RETURN_IF_ERROR(KeyValue(operands[next++], key, instruction));
     return absl::OkStatus();
   }
 
