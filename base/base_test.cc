@@ -8,12 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "base/advertised.h"
 #include "base/child_process.h"
 #include "base/clock.h"
@@ -474,6 +477,29 @@ TEST(Subprocess, MayInheritDescriptorsAndHaveAnotherName) {
     EXPECT_EQ(text, keeps ? "more\nname\n" : "name\n");
     EXPECT_EQ(waitpid(child->pid, nullptr, 0), child->pid);
   }
+}
+
+// `env` prints all variables, including any that getenv does not find because an earlier one has its name.
+TEST(Subprocess, VariablesOfTheChildReplaceThoseOfTheProcess) {
+  setenv("XLAD_SPAWN", "old", 1);
+  setenv("XLAD_SPAWN_2", "kept", 1);
+  Pipe pipe = *Pipe::Make();
+  const auto child = Spawn(
+      {.argv = {"/usr/bin/env"}, .output = pipe.write_end.get(), .variables = {"XLAD_SPAWN=new", "XLAD_SPAWN_3=more"}});
+  ASSERT_TRUE(child.ok()) << child.status();
+  pipe.write_end.Close();
+  std::string text;
+  char c = 0;
+  while (read(pipe.read_end.get(), &c, 1) == 1) text += c;
+  EXPECT_EQ(waitpid(child->pid, nullptr, 0), child->pid);
+  std::vector<std::string> found;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (absl::StartsWith(line, "XLAD_SPAWN")) found.emplace_back(line);
+  }
+  std::sort(found.begin(), found.end());
+  EXPECT_EQ(found, (std::vector<std::string>{"XLAD_SPAWN=new", "XLAD_SPAWN_2=kept", "XLAD_SPAWN_3=more"}));
+  unsetenv("XLAD_SPAWN");
+  unsetenv("XLAD_SPAWN_2");
 }
 
 TEST(ChildProcess, ReportsHowItEnded) {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -16,7 +17,7 @@
 namespace xlad {
 namespace {
 
-// The functions of this namespace run in a child between fork and exec. Only async-signal-safe calls are allowed there.
+// The functions up to BecomeChild run in a child between fork and exec. Only async-signal-safe calls are allowed there.
 
 void Limit(int resource, rlim_t value) {
   const rlimit limit{value, value};
@@ -57,6 +58,13 @@ struct Program {
   _exit(127);
 }
 
+absl::string_view NameOf(absl::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+bool HasVariable(const std::vector<std::string>& variables, absl::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const std::string& variable) { return NameOf(variable) == name; });
+}
+
 }  // namespace
 
 absl::StatusOr<Pipe> Pipe::Make() {
@@ -75,7 +83,9 @@ absl::StatusOr<SpawnedProcess> Spawn(const SpawnOptions& options) {
   for (const std::string& argument : options.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   const std::string own = options.argv[0] == kOwnProgram ? OwnExecutablePath() : "";
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!HasVariable(options.variables, NameOf(*variable))) variables.push_back(*variable);
+  }
   for (const std::string& variable : options.variables) variables.push_back(const_cast<char*>(variable.c_str()));
   variables.push_back(nullptr);
   const pid_t parent = getpid();
