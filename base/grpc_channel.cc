@@ -43,12 +43,15 @@ grpc::ChannelArguments Arguments() {
   return arguments;
 }
 
+// gRPC requires the brackets of IPv6.
+std::string TargetOf(const HostPort& address) { return JoinHostPort(address.host, address.port); }
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const Endpoint& endpoint) {
   PollOften();
   XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(endpoint.address));
-  const std::string target = JoinHostPort(host_port.host, host_port.port);  // gRPC requires the brackets of IPv6.
+  const std::string target = TargetOf(host_port);
   if (endpoint.ca_file.empty()) {
     if (!IsLoopback(host_port.host)) {
       return absl::InvalidArgumentError(absl::StrCat("found coordinator ", endpoint.address,
@@ -66,12 +69,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeSessionChannel(const std::str
                                                                   const std::string& authority) {
   if (authority.empty()) return MakeChannel({address, "", ""});
   PollOften();
-  XLAD_RETURN_IF_ERROR(ParseHostPort(address).status());
+  XLAD_ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = authority;
   grpc::ChannelArguments arguments = Arguments();
   arguments.SetSslTargetNameOverride(kSessionHostName);
-  return grpc::CreateCustomChannel(address, grpc::SslCredentials(options), arguments);
+  return grpc::CreateCustomChannel(TargetOf(host_port), grpc::SslCredentials(options), arguments);
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& token_file) {

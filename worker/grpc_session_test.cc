@@ -178,6 +178,28 @@ TEST_F(SessionServerTest, ConnectionsOffLoopbackAreEncrypted) {
   }
 }
 
+// The address of an IPv6 host may have no brackets, with TLS as without it.
+TEST_F(SessionServerTest, AddressesOfIpv6NeedNoBrackets) {
+  auto secure = SessionServer::Start("::", {"client's", kSecret, {"b"}}, &host_, nullptr);
+  auto plain = SessionServer::Start("::1", {"client's", kSecret, {"b"}}, &host_, nullptr);
+  if (absl::IsUnavailable(plain.status())) GTEST_SKIP() << "found no IPv6 on this machine";
+  ASSERT_TRUE(secure.ok()) << secure.status();
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_NE((*secure)->authority(), "");
+  for (const SessionServer* server : {secure->get(), plain->get()}) {
+    const std::string port = server->address().substr(server->address().rfind(':'));
+    for (const char* host : {"::1", "[::1]"}) {
+      const auto stub = SessionWorker::NewStub(*MakeSessionChannel(host + port, server->authority()));
+      grpc::ClientContext context;
+      PrepareCall(&context, "client's", 600'000);
+      FreeArraysRequest request;
+      FreeArraysResponse response;
+      const grpc::Status status = stub->FreeArrays(&context, request, &response);
+      EXPECT_TRUE(status.ok()) << host << port << ": " << status.error_message();
+    }
+  }
+}
+
 // Machine code is loaded only if the coordinator compiled it for this session.
 TEST_F(SessionServerTest, AProgramNeedsTheSealOfTheCoordinator) {
   AddProgramRequest request;
