@@ -12,14 +12,19 @@
 namespace xlad::collectives {
 namespace {
 
+constexpr absl::string_view kClaimSuffix = ".claim";
+
+absl::Status AlreadySet(const std::string& key) {
+  return absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " is already set"));
+}
+
 class InMemory final : public Bootstrap {
  public:
   explicit InMemory(std::map<std::string, std::string> values) : values_(std::move(values)) {}
 
   absl::Status Put(const std::string& key, const std::string& value) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    const bool added = values_.emplace(key, value).second;
-    return added ? absl::OkStatus() : absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " is already set"));
+    return values_.emplace(key, value).second ? absl::OkStatus() : AlreadySet(key);
   }
 
   absl::StatusOr<std::string> Get(const std::string& key) override {
@@ -39,10 +44,15 @@ class InFiles final : public Bootstrap {
   InFiles(FileSystem& files, std::string folder) : files_(files), folder_(std::move(folder)) {}
 
   absl::Status Put(const std::string& key, const std::string& value) override {
-    const std::string path = PathOf(key);
-    if (files_.Exists(path)) return absl::AlreadyExistsError(absl::StrCat("bootstrap key ", key, " is already set"));
+    const std::string path = PathOf(key), claim = absl::StrCat(path, kClaimSuffix);
     XLAD_RETURN_IF_ERROR(files_.MakeDirectories(folder_));
-    return files_.WriteAtomically(path, value);
+    // Only one process can create the claim. It alone writes the value, which the others see as a whole.
+    const absl::Status claimed = files_.Open(claim, OpenMode::kCreate).status();
+    if (absl::IsAlreadyExists(claimed)) return AlreadySet(key);
+    XLAD_RETURN_IF_ERROR(claimed);
+    const absl::Status written = files_.WriteAtomically(path, value);
+    if (!written.ok()) files_.Remove(claim).IgnoreError();
+    return written;
   }
 
   absl::StatusOr<std::string> Get(const std::string& key) override {
