@@ -68,12 +68,12 @@ std::optional<WindowPosition> GroupMemory::Find(const void* address, int64_t byt
 }
 
 absl::StatusOr<std::byte*> GroupMemory::Address(int peer, const WindowPosition& position, int64_t bytes) {
+  if (position.window >= RankBlock::kWindows) {
+    return absl::DataLossError(absl::StrCat("rank ", peer, " announced window ", position.window,
+                                            ", expected less than ", RankBlock::kWindows));
+  }
   Mapped& mapped = peers_[peer][position.window];
   if (mapped.segment == nullptr || mapped.generation != position.generation) {
-    if (position.window >= RankBlock::kWindows) {
-      return absl::DataLossError(absl::StrCat("rank ", peer, " announced window ", position.window,
-                                              ", expected less than ", RankBlock::kWindows));
-    }
     const SharedWindow& shared = control_->rank(peer).windows[position.window];
     if (shared.generation.load(std::memory_order_acquire) != position.generation) {
       return absl::FailedPreconditionError(absl::StrCat("rank ", peer, " freed a buffer while an operation uses it"));

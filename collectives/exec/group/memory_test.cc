@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <optional>
@@ -63,6 +64,19 @@ TEST_F(GroupMemoryTest, FreedMemoryAndUnknownWindowsAreRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(peer_->Address(0, position, 100).status()));
   position.window = RankBlock::kWindows;
   EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 100).status()));
+}
+
+// The windows that a peer announces are 32-bit numbers. No memory is kept for those that cannot exist.
+TEST_F(GroupMemoryTest, UnknownWindowsTakeNoMemory) {
+  WindowPosition position;
+  position.window = RankBlock::kWindows;
+  EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 1).status()));
+  const size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 10'000; ++i) {
+    ++position.window;
+    EXPECT_TRUE(absl::IsDataLoss(peer_->Address(0, position, 1).status()));
+  }
+  EXPECT_LT(mallinfo2().uordblks, before + 10'000);
 }
 
 }  // namespace
