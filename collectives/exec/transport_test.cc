@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <climits>
 #include <cstring>
 #include <future>
 
@@ -340,6 +342,68 @@ TEST(DataPlane, TakesConnectionsThatAnotherProcessAccepted) {
   ASSERT_TRUE(answer.ok() && welcome.ParseFromString(*answer)) << answer.status();
   EXPECT_THAT(welcome.refused(), HasSubstr("a later attempt or generation of the job runs here"));
   data_plane->RemoveTask(&fabric);
+}
+
+// A TCP listener whose first `failures` calls of Accept fail, as they do while the process has no free descriptor.
+class FailingListener final : public Listener {
+ public:
+  FailingListener(std::unique_ptr<Listener> listener, int failures)
+      : listener_(std::move(listener)), failures_(failures) {}
+  absl::StatusOr<std::unique_ptr<Connection>> Accept() override {
+    if (shut_down_) return absl::CancelledError("shut down");
+    if (failures_-- > 0) return absl::UnavailableError("accept: Too many open files");
+    return listener_->Accept();
+  }
+  void Shutdown() override {
+    shut_down_ = true;
+    listener_->Shutdown();
+  }
+  std::string Address() const override { return listener_->Address(); }
+
+ private:
+  const std::unique_ptr<Listener> listener_;
+  int failures_;
+  std::atomic<bool> shut_down_ = false;
+};
+
+class FailingNetwork final : public Network {
+ public:
+  explicit FailingNetwork(int failures) : failures_(failures) {}
+  absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address) override {
+    XLAD_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, TcpNetwork().Listen(address));
+    return std::make_unique<FailingListener>(std::move(listener), failures_);
+  }
+  absl::StatusOr<std::unique_ptr<Connection>> Dial(const std::string& address, int64_t timeout_ms) override {
+    return TcpNetwork().Dial(address, timeout_ms);
+  }
+
+ private:
+  const int failures_;
+};
+
+TEST(DataPlane, AcceptsAgainAfterErrors) {
+  FailingNetwork network(3);
+  const std::unique_ptr<DataPlane> data_plane = *DataPlane::Listen(&network, "127.0.0.1:0");
+  AbortSignal abort;
+  TcpOptions options;
+  options.job_id = "job";
+  options.attempt = 2;
+  TcpFabric fabric(options, {}, {}, &network, &abort);
+  data_plane->AddTask(&fabric);
+  const std::unique_ptr<Connection> dialed = *network.Dial(data_plane->address(), kLongMs);
+  PeerHello hello;
+  hello.set_job_id("job");
+  ASSERT_TRUE(WriteBlock(dialed.get(), hello.SerializeAsString()).ok());
+  PeerWelcome welcome;
+  const absl::StatusOr<std::string> answer = ReadBlock(dialed.get());
+  ASSERT_TRUE(answer.ok() && welcome.ParseFromString(*answer)) << answer.status();
+  EXPECT_NE(welcome.refused(), "");
+  data_plane->RemoveTask(&fabric);
+}
+
+TEST(DataPlane, EndsWhileItCannotAccept) {
+  FailingNetwork network(INT_MAX);
+  for (int i = 0; i < 20; ++i) DataPlane::Listen(&network, "127.0.0.1:0")->reset();
 }
 
 TEST(DataPlane, ListensOnLoopbackOnly) {

@@ -1,5 +1,8 @@
 #include "collectives/exec/transports/tcp/data_plane.h"
 
+#include <chrono>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "collectives/exec/transports/frame.h"
@@ -8,6 +11,7 @@ namespace xlad::collectives {
 namespace {
 
 constexpr size_t kMaxWaiting = 1024;
+constexpr std::chrono::milliseconds kPause{50};  // After an error of Accept.
 
 void Refuse(Connection* connection, absl::string_view why) {
   PeerWelcome welcome;
@@ -51,6 +55,7 @@ DataPlane::~DataPlane() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
+    closed_.notify_all();
     for (Greeting& greeting : greetings_) {
       if (greeting.connection != nullptr) greeting.connection->Shutdown();
     }
@@ -63,15 +68,22 @@ DataPlane::~DataPlane() {
 }
 
 void DataPlane::AcceptLoop() {
+  bool is_failing = false;
   while (true) {
     absl::StatusOr<std::unique_ptr<Connection>> connection = listener_->Accept();
-    if (!connection.ok()) {
-      if (!absl::IsCancelled(connection.status())) {
-        LogError("data plane stopped listening", {{"error", std::string(connection.status().message())}});
-      }
-      return;
-    }
+    if (absl::IsCancelled(connection.status())) return;
     JoinDone();
+    if (!connection.ok()) {
+      // The process may have no free descriptor, for example. Only the first error is logged.
+      if (!std::exchange(is_failing, true)) {
+        LogError("data plane: cannot accept a connection, trying again",
+                 {{"error", std::string(connection.status().message())}});
+      }
+      std::unique_lock<std::mutex> lock(mutex_);
+      closed_.wait_for(lock, kPause, [&] { return closing_; });
+      continue;
+    }
+    is_failing = false;
     std::lock_guard<std::mutex> lock(mutex_);
     if (closing_ || greetings_.size() >= kMaxWaiting) continue;
     Greeting& greeting = greetings_.emplace_back();

@@ -5,6 +5,7 @@
 // is added. A hello for an older attempt or generation than that of the task is refused.
 #pragma once
 
+#include <condition_variable>
 #include <list>
 #include <map>
 #include <memory>
@@ -62,6 +63,7 @@ class DataPlane {
   const std::unique_ptr<Listener> listener_;  // Null if there is no listener.
   std::mutex mutex_;
   bool closing_ = false;
+  std::condition_variable closed_;           // Notified when closing_ is set.
   std::map<std::string, TcpFabric*> tasks_;  // By job id.
   std::list<Waiting> waiting_;
   std::list<Greeting> greetings_;
