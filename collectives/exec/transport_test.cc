@@ -406,6 +406,20 @@ TEST(DataPlane, EndsWhileItCannotAccept) {
   for (int i = 0; i < 20; ++i) DataPlane::Listen(&network, "127.0.0.1:0")->reset();
 }
 
+TEST(Frame, ALargeBlockIsRefusedBeforeItIsSent) {
+  const std::unique_ptr<Listener> listener = *TcpNetwork().Listen("127.0.0.1:0");
+  const std::unique_ptr<Connection> dialed = *TcpNetwork().Dial(listener->Address(), kLongMs);
+  const std::unique_ptr<Connection> accepted = *listener->Accept();
+  for (const size_t size : {size_t{0}, size_t{1}, size_t{64} << 10}) {
+    const std::string block(size, 'x');
+    ASSERT_TRUE(WriteBlock(dialed.get(), block).ok()) << size;
+    EXPECT_EQ(*ReadBlock(accepted.get()), block);
+    const absl::Status status = WriteBlock(dialed.get(), std::string((size_t{64} << 10) + 1, 'y'));
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a message of 65537 bytes, expected at most 65536"));
+  }
+}
+
 TEST(DataPlane, ListensOnLoopbackOnly) {
   const absl::Status status = DataPlane::Listen(&TcpNetwork(), "0.0.0.0:0").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

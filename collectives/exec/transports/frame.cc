@@ -43,6 +43,11 @@ absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes) {
 }
 
 absl::Status WriteBlock(Connection* connection, const std::string& block) {
+  if (block.size() > kMaxBlockBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(connection->Peer(), ": found a message of ", block.size(),
+                                                   " bytes, expected at most ", kMaxBlockBytes,
+                                                   ", which is all that the peer reads"));
+  }
   const uint32_t size = static_cast<uint32_t>(block.size());
   std::string bytes(sizeof size, '\0');
   std::memcpy(bytes.data(), &size, sizeof size);

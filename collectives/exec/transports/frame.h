@@ -42,8 +42,8 @@ std::string AbortFrame(const Failure& failure);
 // Reads exactly bytes.size() bytes. Unavailable if the connection ends first.
 absl::Status ReadFully(Connection* connection, absl::Span<std::byte> bytes);
 
-// Writes or reads a serialized message with a length prefix. ReadBlock returns InvalidArgument if the message has more
-// than 64 KiB.
+// Writes or reads a serialized message with a length prefix. InvalidArgument if the message has more than 64 KiB.
+// WriteBlock then writes nothing.
 absl::Status WriteBlock(Connection* connection, const std::string& block);
 absl::StatusOr<std::string> ReadBlock(Connection* connection);
 
