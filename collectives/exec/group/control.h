@@ -2,7 +2,7 @@
 //
 // It contains the entries, signals and small payloads of operations, and the words through which ranks wake each other.
 // It is also the flight recorder of the group: after a crash, or while the processes hang, `xlad comm why` reads from
-// it what each rank did last. The last process that leaves the group removes the file, but only if that process had no
+// it what each rank did last. The last process that leaves the group removes the file, but only if no process had an
 // error.
 //
 // Threads and processes: comments say who writes which members. If a process writes a member while another process

@@ -141,7 +141,9 @@ ProcessGroup::~ProcessGroup() {
   self.left.store(RankBlock::kLeftInOrder, std::memory_order_release);
   if (waiter_ != nullptr) waiter_->Wake();
   bool last = true;
-  for (int rank = 0; rank < ranks_; ++rank) last = last && control_->rank(rank).left.load() != 0;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    last = last && control_->rank(rank).left.load() == RankBlock::kLeftInOrder;
+  }
   if (last) control_->Unlink();
 }
 

@@ -18,6 +18,7 @@
 #include <map>
 #include <thread>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
 #include "base/random.h"
@@ -306,6 +307,31 @@ TEST(ProcessGroup, RanksThatDisagreeAreNamedOnEveryRank) {
                 AllOf(HasSubstr("operation 2"), HasSubstr("f32[4]"), HasSubstr("f32[5000]"), HasSubstr("rank 1")));
     EXPECT_EQ(group->Run(*mine, in.data(), out.data()), status);
   });
+}
+
+// Rank 2 leaves, rank 1 fails because of that, and rank 0 leaves last.
+TEST(ProcessGroup, TheControlFileIsKeptIfAnyRankHadAnError) {
+  for (const bool fails : {false, true}) {
+    const std::unique_ptr<Bootstrap> bootstrap = MapBootstrap({});
+    const std::string key = NewKey();
+    std::unique_ptr<ProcessGroup> groups[3];
+    std::vector<std::thread> threads;
+    for (const int rank : {0, 1, 2}) {
+      threads.emplace_back([&, rank] { groups[rank] = *ProcessGroup::Form(OptionsOf(rank, 3, key), bootstrap.get()); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    groups[2].reset();
+    if (fails) {
+      EXPECT_TRUE(absl::IsUnavailable(groups[1]->Barrier()));
+    }
+    groups[1].reset();
+    groups[0].reset();
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(*ControlFolder())) {
+      files += absl::StrContains(entry.path().filename().string(), key) ? 1 : 0;
+    }
+    EXPECT_EQ(files, fails ? 1 : 0);
+  }
 }
 
 TEST(ProcessGroup, RefusesWhatItCannotRun) {

@@ -29,7 +29,8 @@ FlightRecord::~FlightRecord() {
   self().left.store(RankBlock::kLeftInOrder);
   bool last = true;
   for (int rank = 0; rank < control_->ranks(); ++rank) {
-    last = last && (control_->rank(rank).joined.load() == 0 || control_->rank(rank).left.load() != 0);
+    const RankBlock& block = control_->rank(rank);
+    last = last && (block.joined.load() == 0 || block.left.load() == RankBlock::kLeftInOrder);
   }
   if (last) control_->Unlink();
 }

@@ -20,7 +20,7 @@ class FlightRecord {
   static absl::StatusOr<std::unique_ptr<FlightRecord>> Join(const std::string& key, int rank, int ranks,
                                                             Rendezvous* rendezvous);
   // Unless Fail has been called, records that the rank leaves in order, and removes the file if all other ranks have
-  // left.
+  // left in order before.
   ~FlightRecord();
 
   // Keeps the text of an operation until Remove. Returns the operation's word, which is the argument of Begin and
@@ -30,7 +30,7 @@ class FlightRecord {
   // Begin records that the rank enters an operation, and End that it has finished it.
   void Begin(uint64_t word);
   void End() { self().finished.store(sequence_, std::memory_order_release); }
-  // Records that the rank leaves after an error. This rank's destructor then keeps the file.
+  // Records that the rank leaves after an error. The file is then kept, also by the ranks that leave later.
   void Fail() { self().left.store(RankBlock::kLeftAfterError); }
   // The members of the record in which a run stores the operation that waits and the rank that it waits for.
   ShownWait shown_wait() { return {&self().step, &self().waits_for}; }
