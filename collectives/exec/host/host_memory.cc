@@ -19,21 +19,25 @@ namespace xlad::collectives {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kPage = 4096;
 // Freed ranges of at least this size are returned to the system.
 constexpr int64_t kGivenBackBytes = 1 << 20;
+
+int64_t PageBytes() {
+  static const int64_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
 
 // The arena reserves only address space; a page takes memory when it is first used. The system does not count shared
 // memory against RLIMIT_DATA, so this function applies the limit.
 int64_t ArenaBytes() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * kPage;
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * PageBytes();
   rlimit limit{};
   for (const auto what : {RLIMIT_DATA, RLIMIT_AS}) {
     if (getrlimit(what, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) continue;
     // The rest of the address space is left for other uses.
     bytes = std::min<int64_t>(bytes, static_cast<int64_t>(what == RLIMIT_AS ? limit.rlim_cur / 4 : limit.rlim_cur));
   }
-  return RoundUp(std::max<int64_t>(bytes, kPage), kPage);
+  return RoundUp(std::max<int64_t>(bytes, PageBytes()), PageBytes());
 }
 
 }  // namespace
@@ -92,8 +96,8 @@ void HostMemory::Free(std::byte* address, int64_t bytes) {
   }
   free_[begin] = end;
   if (bytes < kGivenBackBytes) return;
-  auto* const first = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(address), kPage));
-  const int64_t whole = (address + bytes - first) / kPage * kPage;
+  auto* const first = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<intptr_t>(address), PageBytes()));
+  const int64_t whole = (address + bytes - first) / PageBytes() * PageBytes();
   if (whole > 0) madvise(first, static_cast<size_t>(whole), MADV_REMOVE);
 }
 
