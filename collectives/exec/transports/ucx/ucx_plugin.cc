@@ -3,6 +3,7 @@
 #include <time.h>
 #include <ucp/api/ucp.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 #include <string>
@@ -32,7 +33,7 @@ struct xlad_transport_engine {
 
 namespace {
 
-// How long canceled operations may take to end, in milliseconds.
+// How long an endpoint may take to close, in milliseconds.
 constexpr int64_t kEndMs = 1000;
 
 int Fail(const char* what, ucs_status_t status, xlad_transport_error* error) {
@@ -141,30 +142,47 @@ bool ProgressUntil(xlad_transport_engine* engine, int64_t ms, const Done& done) 
 
 bool HasEnded(void* request) { return ucp_request_check_status(request) != UCS_INPROGRESS; }
 
-// Cancels receives. Sends end with the endpoint.
+// Whether all sends to a peer have ended, and with `receives` all receives too.
+bool HaveEnded(const xlad_transport_peer& peer, bool receives) {
+  return std::all_of(peer.requests.begin(), peer.requests.end(), [&](const xlad_transport_request* request) {
+    return (request->receives && !receives) || HasEnded(request->ucx);
+  });
+}
+
+bool IsRequest(const void* result) { return result != nullptr && !UCS_PTR_IS_ERR(result); }
+
+// Waits at most `ms` milliseconds until the messages that UCX still buffers have left this process.
+void Flush(xlad_transport_engine* engine, ucp_ep_h endpoint, int64_t ms) {
+  const ucp_request_param_t param{};
+  void* const flushing = ucp_ep_flush_nbx(endpoint, &param);
+  if (!IsRequest(flushing)) return;
+  ProgressUntil(engine, ms, [&] { return HasEnded(flushing); });
+  ucp_request_free(flushing);
+}
+
+// Cancels receives. Sends end with the endpoint. A receive whose message has begun to arrive cannot be cancelled: it
+// ends when the endpoint is closed by force, otherwise only when the peer has sent the rest.
 void Disconnect(xlad_transport_engine* engine, xlad_transport_peer* peer, int32_t flush_ms) {
-  const auto sends_have_ended = [&] {
-    for (const xlad_transport_request* request : peer->requests) {
-      if (!request->receives && !HasEnded(request->ucx)) return false;
-    }
-    return true;
-  };
-  const bool flushed = peer->failure == UCS_OK && flush_ms > 0 && ProgressUntil(engine, flush_ms, sends_have_ended);
+  const int64_t flush_end_ms = NowMs() + flush_ms;
+  bool flushed = peer->failure == UCS_OK && flush_ms > 0 &&
+                 ProgressUntil(engine, flush_ms, [&] { return HaveEnded(*peer, /*receives=*/false); });
   for (const xlad_transport_request* request : peer->requests) {
     if (request->receives && !HasEnded(request->ucx)) ucp_request_cancel(engine->worker, request->ucx);
+  }
+  if (flushed && !HaveEnded(*peer, /*receives=*/true)) {
+    Flush(engine, peer->endpoint, flush_end_ms - NowMs());
+    flushed = false;
   }
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = flushed ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
   void* const closing = ucp_ep_close_nbx(peer->endpoint, &param);
-  const bool is_request = closing != nullptr && !UCS_PTR_IS_ERR(closing);
-  const bool ended = ProgressUntil(engine, flush_ms + kEndMs, [&] {
-    for (const xlad_transport_request* request : peer->requests) {
-      if (!HasEnded(request->ucx)) return false;
-    }
-    return !is_request || HasEnded(closing);
-  });
-  if (is_request) ucp_request_free(closing);
+  // The memory of requests belongs to xlad as soon as this function returns, so they must have ended. They do not
+  // depend on the peer any more.
+  while (!HaveEnded(*peer, /*receives=*/true)) ucp_worker_progress(engine->worker);
+  const bool ended =
+      !IsRequest(closing) || ProgressUntil(engine, flush_ms + kEndMs, [&] { return HasEnded(closing); });
+  if (IsRequest(closing)) ucp_request_free(closing);
   for (xlad_transport_request* request : peer->requests) {
     ucp_request_free(request->ucx);
     delete request;
