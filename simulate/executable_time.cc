@@ -44,15 +44,21 @@ void SetStepTimes(const TimeByName& us_of, const Slice& slice, Steps* steps) {
   }
 }
 
-// The sum of the times of repeated steps outside of loop conditions and branches. The compiled module does not contain
-// these steps, so the model omits them.
+// The sum of the times of repeated steps. The compiled module does not contain these steps, so the model omits them. A
+// conditional counts as its branch with the greatest sum.
 double RepeatedUs(const Steps& steps) {
   double us = 0;
   for (const Step& step : steps) {
     if (step.is_repeated()) us += step.simulated_us();
-    if (!step.has_while_()) continue;
-    const double trips = static_cast<double>(std::max<int64_t>(step.while_().trip_count(), 1));
-    us += trips * RepeatedUs(step.while_().body());
+    if (step.has_while_()) {
+      const double trips = static_cast<double>(std::max<int64_t>(step.while_().trip_count(), 1));
+      us += (trips + 1) * RepeatedUs(step.while_().condition()) + trips * RepeatedUs(step.while_().body());
+    }
+    double branch_us = 0;
+    for (const IfStep::Branch& branch : step.if_().branches()) {
+      branch_us = std::max(branch_us, RepeatedUs(branch.steps()));
+    }
+    us += branch_us;
   }
   return us;
 }

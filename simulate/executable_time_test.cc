@@ -98,6 +98,59 @@ TEST(ExecutableTimeTest, LoopsStaySteps) {
   EXPECT_GT(executable.simulated().us(), 49 * body_us);
 }
 
+// A repeated step, which is in no module and whose time is that of a copy of 819 MB at 819 GB/s.
+Step RepeatedCopy() {
+  Step step;
+  step.set_is_repeated(true);
+  BufferSlice* const from = step.mutable_copy()->mutable_from();
+  from->set_bytes(819'000'000);
+  *step.mutable_copy()->mutable_to() = *from;
+  step.set_bytes(from->bytes());
+  return step;
+}
+
+// Each case adds repeated steps to a program, and says how many of them one execution runs.
+TEST(ExecutableTimeTest, RepeatedStepsAreCountedWhereverTheyAre) {
+  const auto loop = [](const std::vector<Step>& condition, const std::vector<Step>& body) {
+    Step step;
+    step.mutable_while_()->set_trip_count(5);
+    step.mutable_while_()->mutable_condition()->Add(condition.begin(), condition.end());
+    step.mutable_while_()->mutable_body()->Add(body.begin(), body.end());
+    return step;
+  };
+  const auto choice = [](const std::vector<std::vector<Step>>& branches) {
+    Step step;
+    for (const std::vector<Step>& branch : branches) {
+      step.mutable_if_()->add_branches()->mutable_steps()->Add(branch.begin(), branch.end());
+    }
+    return step;
+  };
+  const Step copy = RepeatedCopy();
+  const std::vector<std::pair<Step, int>> cases = {{copy, 1},
+                                                   {loop({}, {copy, copy}), 10},
+                                                   {loop({copy}, {}), 6},
+                                                   {choice({{}, {copy}}), 1},
+                                                   {choice({{copy, copy}, {copy}, {}}), 2},
+                                                   {choice({{loop({}, {copy})}, {}}), 5},
+                                                   {loop({}, {choice({{copy}, {}})}), 5}};
+  CompileRequest request;
+  request.set_partitioned_module(kProgram);
+  MeshAxis* axis = request.add_mesh();
+  axis->set_name("dp");
+  axis->set_size(4);
+  request.mutable_target()->set_chip(TextOf("v5e"));
+  auto compiled = compiler::CompileWithListings(request, {}, false);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  Executable plain = compiled->executable;
+  ASSERT_TRUE(SetSimulatedTimes(*compiled->module, &plain).ok());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Executable executable = compiled->executable;
+    *executable.add_steps() = cases[i].first;
+    ASSERT_TRUE(SetSimulatedTimes(*compiled->module, &executable).ok());
+    EXPECT_NEAR(executable.simulated().us() - plain.simulated().us(), 1000 * cases[i].second, 0.01) << "case " << i;
+  }
+}
+
 TEST(SliceTest, ChipsFormTheMostEvenTorus) {
   const auto name = [](const char* chip, int64_t chips) {
     const auto slice = SliceOfChips(*machine::BuiltInChip(chip), chips);
