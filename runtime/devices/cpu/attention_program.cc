@@ -238,6 +238,7 @@ class Reader {
           "2 operands and no value");
     }
     if (value.depth() < 1 || value.depth() > (1 << 20)) return Misfit("a number of features out of range", "1 to 2^20");
+    XLAD_RETURN_IF_ERROR(CheckFloat(static_cast<ElementType>(value.element_type())));
     for (const int k : value.operands()) {
       XLAD_RETURN_IF_ERROR(ReadArray(op_.operands(k), value.depth()).status());
       XLAD_RETURN_IF_ERROR(CheckFloat(program_.operands[k].type));
@@ -356,6 +357,9 @@ class Reader {
       return Misfit("a result of the wrong kind", "a product of a value with columns, or a value without columns");
     }
     if (is_product) {
+      // A column's index is in a slot with one row for all rows, and products read tiles.
+      if (read.slot.kind != Kind::kTile) return Misfit("a product of a column's index", "other values");
+      XLAD_RETURN_IF_ERROR(CheckFloat(static_cast<ElementType>(op_.values(result.value()).element_type())));
       read.operand = result.operand();
       read.width = result.width();
       XLAD_RETURN_IF_ERROR(CheckNumber(read.operand, op_.operands_size(), "operand"));

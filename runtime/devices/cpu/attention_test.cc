@@ -261,6 +261,39 @@ TEST(Attention, WrongDescriptorsAreRefused) {
   EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_values(3)->set_opcode(AttentionOp::DIVIDE); }));
   EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_results(0)->set_width(100); }));
   EXPECT_TRUE(refused([](AttentionOp* op) { op->mutable_results(2)->set_value(0); }));
+  const auto with_type = [&](ElementType type) {
+    return [type](AttentionOp* op) { op->mutable_values(0)->set_element_type(static_cast<int>(type)); };
+  };
+  EXPECT_FALSE(refused(with_type(ElementType::kF32)));
+  for (const ElementType type : {ElementType::kS32, ElementType::kPred, ElementType::kF64, ElementType::kInvalid}) {
+    EXPECT_TRUE(refused(with_type(type))) << tensor::ToString(type);
+  }
+}
+
+// Products read the elements of a block of rows. A column's index has one row, which is the same for all rows.
+TEST(Attention, ProductsOfIndicesAndOfOtherTypesAreRefused) {
+  const Sizes s = {2, 8, 8, 4, 4};
+  const auto product_of = [&](const auto& add_value) {
+    Writer writer(s);
+    const int value = add_value(&writer);
+    AttentionOp op = writer.Softmax(-1e30f, 4, false);
+    for (int r = 0; r < 2; ++r) op.mutable_results(r)->set_value(value);
+    return PrepareAttention(op).status();
+  };
+  EXPECT_TRUE(product_of([](Writer* writer) { return writer->Value(AttentionOp::EXP, {0}); }).ok());
+  const absl::Status index = product_of([](Writer* writer) { return writer->Index(2); });
+  EXPECT_TRUE(absl::IsInvalidArgument(index)) << index;
+  const absl::Status integers = product_of([](Writer* writer) {
+    const int columns = writer->Index(2);
+    return writer->Value(AttentionOp::ADD, {columns, columns}, ElementType::kS32);
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(integers)) << integers;
+  const absl::Status booleans = product_of([](Writer* writer) {
+    return writer->Value(AttentionOp::GREATER, {0, writer->Constant(0)}, ElementType::kPred);
+  });
+  EXPECT_TRUE(absl::IsInvalidArgument(booleans)) << booleans;
+  const absl::Status constant = product_of([](Writer* writer) { return writer->Constant(1); });
+  EXPECT_TRUE(absl::IsInvalidArgument(constant)) << constant;
 }
 
 }  // namespace
