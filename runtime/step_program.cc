@@ -123,7 +123,18 @@ class Preparer {
                        std::vector<CheckedSlice>* out) const {
     for (const CheckedArray& array : arrays) {
       XLAD_ASSIGN_OR_RETURN(const Slice slice, ReadSlice(executable_, array.buffer()));
-      out->push_back({slice, static_cast<tensor::ElementType>(array.element_type())});
+      const auto type = static_cast<tensor::ElementType>(array.element_type());
+      const int64_t width = tensor::ByteWidth(type);
+      if (width < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("found element type number ", array.element_type(), ", expected a number of PrimitiveType"));
+      }
+      if (slice.bytes % width != 0) {
+        return absl::InvalidArgumentError(absl::StrCat("found a checked array of ", slice.bytes,
+                                                       " bytes, expected a multiple of ", width, ", the size of ",
+                                                       tensor::ToString(type)));
+      }
+      out->push_back({slice, type});
     }
     return absl::OkStatus();
   }

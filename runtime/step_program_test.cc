@@ -181,6 +181,35 @@ TEST_F(StepProgramTest, NamesTheStepThatMakesTheFirstNan) {
   EXPECT_TRUE(Run().ok());
 }
 
+TEST_F(StepProgramTest, CheckedArraysHaveElementsOfAKnownType) {
+  using tensor::ElementType;
+  struct Case {
+    int type;
+    int64_t bytes;
+    const char* refusal;  // Empty if the array is valid.
+  };
+  const Case cases[] = {{static_cast<int>(ElementType::kF32), 64, ""},
+                        {static_cast<int>(ElementType::kBF16), 6, ""},
+                        {static_cast<int>(ElementType::kF32), 62, "found a checked array of 62 bytes"},
+                        {static_cast<int>(ElementType::kC128), 24, "found a checked array of 24 bytes"},
+                        {static_cast<int>(ElementType::kInvalid), 64, "found element type number 0"},
+                        {-1, 64, "found element type number -1"},
+                        {12345, 64, "found element type number 12345"}};
+  for (const bool is_result : {false, true}) {
+    for (const Case& one : cases) {
+      Step step = KernelOn(executable_, "increment", {0});
+      CheckedArray* array = is_result ? step.add_checked_results() : step.add_checked_operands();
+      SetSlice(array->mutable_buffer(), 3, 0, one.bytes);
+      array->set_element_type(one.type);
+      executable_.clear_steps();
+      Add(step);
+      const std::string refusal = Refusal();
+      EXPECT_THAT(refusal, HasSubstr(one.refusal)) << one.type;
+      EXPECT_EQ(refusal.empty(), one.refusal[0] == 0) << refusal;
+    }
+  }
+}
+
 TEST_F(StepProgramTest, CopiesParts) {
   Step copy;
   SetSlice(copy.mutable_copy()->mutable_from(), 3, 8, 4);
