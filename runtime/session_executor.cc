@@ -271,7 +271,8 @@ absl::Status SessionExecutor::CallOn(int index, const LoadedProgram& program,
 absl::Status SessionExecutor::Fetch(const SessionFetch& fetch) {
   const auto found = arrays_.find({fetch.array(), fetch.layout()});
   if (found == arrays_.end()) {
-    return absl::InternalError(absl::StrCat("found no array ", fetch.array(), " in layout ", fetch.layout()));
+    return absl::InternalError(absl::StrCat("found no array ", fetch.array(), " in layout ", fetch.layout(),
+                                            ", expected it because an earlier command makes or puts it"));
   }
   const StoredArray& stored = found->second;
   const EntryLayout& layout = layouts_.at(fetch.layout());

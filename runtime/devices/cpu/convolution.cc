@@ -20,6 +20,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/convolution_shape.h"
@@ -504,19 +506,21 @@ bool IsLibraryType(int32_t type) {
 
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareConvolution(const ConvolutionOp& op) {
   UseOneThread();
-  if (op.lhs().element_type() != op.rhs().element_type()) {
-    return absl::UnimplementedError(
-        "library op convolution: found operands of different element types, expected one type");
-  }
-  if (!IsLibraryType(op.lhs().element_type()) || !IsLibraryType(op.result().element_type())) {
-    return absl::UnimplementedError(
-        "library op convolution: found an element type other than f32 and bf16, expected one of these");
+  if (!IsLibraryType(op.lhs().element_type()) || op.lhs().element_type() != op.rhs().element_type() ||
+      !IsLibraryType(op.result().element_type())) {
+    const auto name = [](const ArrayShape& shape) {
+      return tensor::ToString(static_cast<tensor::ElementType>(shape.element_type()));
+    };
+    return absl::UnimplementedError(absl::StrCat("library op convolution: found operands of types ", name(op.lhs()),
+                                                 " and ", name(op.rhs()), " and a result of type ", name(op.result()),
+                                                 ", expected f32 or bf16, and equal types of the operands"));
   }
   XLAD_ASSIGN_OR_RETURN(const ConvolutionShape shape, ReadConvolutionShape(op));
   for (const Strided* tensor : {&shape.src, &shape.weights, &shape.dst}) {
     if (tensor::Product(tensor->sizes) == 0) {
-      return absl::UnimplementedError(
-          "library op convolution: found an array without elements, expected sizes of at least 1");
+      return absl::UnimplementedError(absl::StrCat("library op convolution: found an array of sizes [",
+                                                   absl::StrJoin(tensor->sizes, ","),
+                                                   "], expected 1 or more elements"));
     }
   }
   std::unique_ptr<DnnlConvolution> best;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/kernel_abi.h"
 #include "base/rounding.h"
 #include "runtime/devices/cpu/dnnl_util.h"
@@ -149,9 +150,12 @@ class DnnlDot final : public PreparedLibraryOp {
       result_bytes_ = RoundUp(result_elements_ * 4, XLAD_BUFFER_ALIGNMENT);
     }
     shape_.Merge();
-    if (!shape_.IsMatrix())
-      return absl::UnimplementedError(
-          "library op dot: found strides that are not those of a matrix, expected one loop each for m, n and k");
+    if (!shape_.IsMatrix()) {
+      return absl::UnimplementedError(absl::StrCat("library op dot: found ", shape_.m.size(), " dimensions m, ",
+                                                   shape_.n.size(), " n and ", shape_.k.size(),
+                                                   " whose strides are not those of one dimension, expected at most 1 "
+                                                   "of each"));
+    }
     XLAD_RETURN_IF_ERROR(MakeTiles(ChooseGrid(shape_)));
     if (tiles_.size() == 1 || IsFast()) return absl::OkStatus();
     tiles_.clear();
@@ -311,8 +315,9 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareDot(const DotOp& op) {
                     static_cast<ElementType>(op.rhs().element_type()),
                     static_cast<ElementType>(op.result().element_type())};
   if (!IsLibraryType(types.lhs) || !IsLibraryType(types.rhs) || !IsLibraryType(types.result)) {
-    return absl::UnimplementedError(
-        "library op dot: found an element type other than f32, bf16 and f16, expected one of these");
+    return absl::UnimplementedError(absl::StrCat("library op dot: found elements of types ", ToString(types.lhs), ", ",
+                                                 ToString(types.rhs), " and ", ToString(types.result),
+                                                 ", expected f32, bf16 or f16"));
   }
   XLAD_ASSIGN_OR_RETURN(DotShape shape, ReadDotShape(op));
   shape.Merge();

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/devices/cpu/lapack_matrix.h"
 #include "runtime/devices/cpu/library_op.h"
 #include "tensor/lapack_call.h"
@@ -133,14 +134,16 @@ absl::Status CheckLapack(const LapackOp& op) {
 template <typename T>
 absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> PrepareFor(const LapackOp& op) {
   LapackFunction<T> function = nullptr;
+  std::vector<absl::string_view> names;
   for (const auto& routines : {LapackFactorRoutines<T>(), LapackSpectralRoutines<T>()}) {
     for (const LapackRoutine<T>& routine : routines) {
       if (routine.name == op.routine()) function = routine.function;
+      names.push_back(routine.name);
     }
   }
   if (function == nullptr) {
-    return absl::UnimplementedError("found a routine without an implementation, expected one of lapack_factor.cc or "
-                                    "lapack_spectral.cc");
+    return absl::UnimplementedError(
+        absl::StrCat("found a routine without an implementation, expected one of ", absl::StrJoin(names, ", ")));
   }
   XLAD_ASSIGN_OR_RETURN(const LapackLibrary<T>* library, LoadLapack<T>());
   return std::make_unique<PreparedLapack<T>>(op, library, function);
@@ -159,7 +162,7 @@ absl::StatusOr<std::unique_ptr<PreparedLibraryOp>> Prepare(const LapackOp& op) {
       return PrepareFor<std::complex<double>>(op);
     default:
       return absl::InvalidArgumentError(
-          "found an element type other than f32, f64, c64 and c128, expected one of these");
+          absl::StrCat("found element type number ", op.element_type(), ", expected f32, f64, c64 or c128"));
   }
 }
 
