@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 
 namespace xlad {
 namespace {
@@ -80,7 +81,7 @@ std::string FormatJson(LogLevel level, absl::string_view message, const Fields& 
   line["level"] = kNames[static_cast<int>(level)];
   line["msg"] = std::string(message);
   for (const auto& [key, value] : fields) line[std::string(key)] = std::string(value);
-  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonText(line);
 }
 
 }  // namespace

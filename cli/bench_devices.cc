@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "base/network.h"
 #include "cli/bench_options.h"
 #include "cli/command.h"
@@ -231,7 +232,7 @@ class RowPrinter {
                 row.median_us, row.maximum_us, algbw, algbw * factor, row.plan.c_str());
   }
   void End() const {
-    if (!is_table_) std::printf("%s\n", json_.dump(2).c_str());
+    if (!is_table_) std::printf("%s\n", JsonText(json_, 2).c_str());
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "base/cores.h"
 #include "base/file_system.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "cli/bench_buffers.h"
 #include "cli/bench_costs.h"
 #include "cli/bench_data.h"
@@ -401,7 +402,7 @@ class Bench {
                       {"in_place", Json(row.in_place)}});
     }
     std::ofstream file(options_.json);
-    file << nlohmann::ordered_json{{"rows", rows}}.dump(2) << "\n";
+    file << JsonText(nlohmann::ordered_json{{"rows", rows}}, 2) << "\n";
     file.close();
     if (file.fail()) return absl::UnavailableError(absl::StrCat("cannot write ", options_.json));
     return absl::OkStatus();

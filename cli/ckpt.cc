@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/save_state.h"
@@ -123,7 +124,7 @@ void PrintRow(const Json& json) {
 
 int Print(const Json& rows, const std::string& format) {
   if (format == "json") {
-    std::printf("%s\n", rows.dump(2).c_str());
+    std::printf("%s\n", JsonText(rows, 2).c_str());
     return kOk;
   }
   std::printf("%-14s %10s %8s %7s %14s  %s\n", "JOB", "STEP", "ATTEMPT", "SHARDS", "BYTES", "URI");

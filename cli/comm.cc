@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_system.h"
+#include "base/json_text.h"
 #include "collectives/exec/group/verdict.h"
 
 namespace xlad::cli {
@@ -82,7 +83,7 @@ void PrintJson(const std::string& path, const collectives::Verdict& verdict) {
   }
   const nlohmann::ordered_json json = {
       {"file", path}, {"ranks", ranks}, {"culprits", verdict.culprits}, {"verdict", verdict.text}};
-  std::printf("%s\n", json.dump(2).c_str());
+  std::printf("%s\n", JsonText(json, 2).c_str());
 }
 
 int Why(const WhyOptions& options) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/json_text.h"
 #include "base/memory_limit.h"
 #include "base/random.h"
 #include "cli/comm.h"
@@ -164,7 +165,7 @@ int RunCheck(const CheckOptions& options) {
       json["mutations"] = {
           {"mutants", mutants->mutants}, {"rejected", mutants->rejected}, {"equivalent", mutants->equivalent}};
     }
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", JsonText(json, 2).c_str());
   } else if (accepted) {
     std::printf("%s: accepted (%s%lld rounds, at most %lld elements sent by a rank)\n", set.spec.ToString().c_str(),
                 plan_text.empty() ? "" : absl::StrCat(plan_text, "; ").c_str(), static_cast<long long>(costs->rounds),

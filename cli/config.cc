@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/settings.h"
 
@@ -35,7 +36,7 @@ int RunConfig(const CLI::App& app, const ConfigOptions& options) {
     return Fail(WrongUsage(absl::InvalidArgumentError(
         absl::StrCat("--of: found command ", options.command, ", expected one that has flags; see xlad --help"))));
   }
-  if (options.format == "json") std::printf("%s\n", json.dump(2).c_str());
+  if (options.format == "json") std::printf("%s\n", JsonText(json, 2).c_str());
   return kOk;
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "base/json_text.h"
 #include "base/random.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
@@ -182,7 +183,7 @@ int RunCorpus(const EvalOptions& options) {
     for (const auto& result : *report) {
       json["cases"].push_back({{"name", result.name}, {"passed", result.passed}, {"message", result.message}});
     }
-    std::printf("%s\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", JsonText(json, 1).c_str());
   } else {
     for (const auto& result : *report) {
       if (!result.passed) std::printf("FAILED %s: %s\n", result.name.c_str(), result.message.c_str());

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "client/coordinator_client.h"
 
@@ -26,7 +27,7 @@ int RunEvents(const Endpoint& endpoint, const std::string& job_id, const std::st
     if (!event.worker().empty()) row["worker"] = event.worker();
     json.push_back(std::move(row));
   }
-  if (format == "json") std::printf("%s\n", json.dump(2).c_str());
+  if (format == "json") std::printf("%s\n", JsonText(json, 2).c_str());
   return kOk;
 }
 

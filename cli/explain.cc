@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/counted.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/program.h"
@@ -32,7 +33,7 @@ std::string ToJson(const sharding::Explanation& explanation) {
     json["collectives"].push_back(std::move(entry));
   }
   json["bytes_per_device"] = explanation.bytes_per_device;
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // The bytes that a step sends by this collective. An unknown trip count counts as 1, as in the total.

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/file_system.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/plot.h"
 #include "cli/save_state.h"
@@ -67,7 +68,7 @@ class History {
     json["launches"] = nlohmann::ordered_json::object();
     for (const auto& [kind, launches] : SortedLaunches(status)) json["launches"][kind] = launches;
     if (simulated() != nullptr) json["simulated"] = SimulatedJson();
-    return json.dump() + "\n";
+    return JsonText(json) + "\n";
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/worker_json.h"
 #include "client/coordinator_client.h"
@@ -38,7 +39,7 @@ int RunNodes(const Endpoint& endpoint, const std::string& format) {
   std::map<std::string, std::vector<Worker>> hosts;
   for (const Worker& worker : listed->workers()) hosts[worker.host()].push_back(worker);
   if (format == "json") {
-    std::printf("%s\n", ToJson(hosts).dump(2).c_str());
+    std::printf("%s\n", JsonText(ToJson(hosts), 2).c_str());
     return kOk;
   }
   std::printf("%-24s %-24s %8s %8s %-10s %-14s %s\n", "HOST", "WORKER", "PID", "DEVICES", "STATE", "JOB", "REASON");

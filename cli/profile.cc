@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/network.h"
 #include "cli/command.h"
@@ -237,7 +238,7 @@ std::string ProfileJson(const Profile& profile) {
                                {"roofline_share", row.RooflineShare(profile.rates)}});
     if (!time.topology().empty()) json["kernels"].back()["simulated_us"] = row.simulated_us;
   }
-  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return JsonText(json, 1) + "\n";
 }
 
 int RunProfile(const client::Job& job, const ProfileOptions& options) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/job_json.h"
 #include "client/coordinator_client.h"
@@ -18,7 +19,7 @@ int RunPs(const Endpoint& endpoint, const std::string& format) {
   if (format == "json") {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const JobStatus& job : *jobs) json.push_back(JobToJson(job));
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", JsonText(json, 2).c_str());
     return kOk;
   }
   std::printf("%-14s %-16s %-10s %-14s %13s %10s  %s\n", "ID", "NAME", "STATE", "MESH", "STEP", "LOSS", "WORKERS");

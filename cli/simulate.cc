@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file_system.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "cli/program.h"
@@ -272,7 +273,7 @@ absl::Status RunSimulate(const SimulateOptions& options) {
   if (options.format == "json") {
     Json json = Json::array();
     for (const SimulatedRun& run : runs) json.push_back(ToJson(run, !options.sweep));
-    absl::PrintF("%s\n", single ? json[0].dump(1) : Json{{"runs", json}}.dump(1));
+    absl::PrintF("%s\n", single ? JsonText(json[0], 1) : JsonText(Json{{"runs", json}}, 1));
   } else if (single) {
     PrintRun(runs[0]);
   } else {

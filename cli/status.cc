@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/job_time.h"
 #include "cli/worker_json.h"
@@ -97,7 +98,7 @@ absl::Status PrintOneJob(client::CoordinatorClient& client, const std::string& j
   XLAD_ASSIGN_OR_RETURN(const WhyJobResponse why, client.Why(job_id));
   *job.mutable_time() = why.time();
   if (json) {
-    std::printf("%s\n", RunningJobToJson(job).dump(2).c_str());
+    std::printf("%s\n", JsonText(RunningJobToJson(job), 2).c_str());
   } else {
     PrintJobs({job});
     if (!job.reason().empty()) std::printf("  %s\n", job.reason().c_str());
@@ -121,7 +122,7 @@ absl::Status PrintAll(client::CoordinatorClient& client, bool json) {
   Json all = ToJson(status, workers);
   all["running"] = Json::array();
   for (const JobStatus& job : jobs) all["running"].push_back(RunningJobToJson(job));
-  std::printf("%s\n", all.dump(2).c_str());
+  std::printf("%s\n", JsonText(all, 2).c_str());
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flag_checks.h"
 #include "security/private_files.h"
@@ -46,7 +47,7 @@ int List(const security::TokenStore& tokens, const std::string& format) {
                 Date(record.created_unix_s).c_str(), Date(record.expires_unix_s).c_str(),
                 record.expires_unix_s <= now ? " expired" : "");
   }
-  if (format == "json") std::printf("%s\n", json.dump(2).c_str());
+  if (format == "json") std::printf("%s\n", JsonText(json, 2).c_str());
   std::fflush(stdout);
   int code = kOk;
   for (const absl::Status& status : list->unreadable) {

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/counted.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/job_json.h"
 #include "cli/worker_json.h"
@@ -139,7 +140,7 @@ int RunTop(const TopOptions& options) {
     const absl::StatusOr<Snapshot> now = Ask(**client);
     if (!now.ok()) return Fail(now.status());
     if (options.format == "json") {
-      std::printf("%s\n", ToJson(*now).dump(2).c_str());
+      std::printf("%s\n", JsonText(ToJson(*now), 2).c_str());
       return kOk;
     }
     // Clears the screen, but not the lines that were scrolled out of it.

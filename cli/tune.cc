@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/cache_folder.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/flag_checks.h"
@@ -107,7 +108,7 @@ void Print(const std::vector<TunedKernel>& kernels, const std::string& format, c
                 kernel.candidates, hash.c_str(), kernel.name.c_str(),
                 kernel.source.empty() ? "" : ("  " + kernel.source).c_str());
   }
-  if (format == "json") std::printf("%s\n", json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  if (format == "json") std::printf("%s\n", JsonText(json, 1).c_str());
 }
 
 absl::Status RunTune(const TuneOptions& options) {

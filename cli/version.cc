@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "collectives/exec/nccl/nccl_library.h"
 #include "runtime/devices/registry/registry.h"
@@ -50,7 +51,7 @@ int RunVersion(const std::string& format) {
     json["nccl"] = {{"available", nccl.ok()}};
     if (nccl.ok()) json["nccl"]["version"] = found;
     if (!nccl.ok()) json["nccl"]["reason"] = std::string(nccl.status().message());
-    std::printf("%s\n", json.dump(2).c_str());
+    std::printf("%s\n", JsonText(json, 2).c_str());
   } else {
     std::printf("xlad %s\n%s", XLAD_VERSION, table.c_str());
   }

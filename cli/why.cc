@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/job_time.h"
 #include "client/coordinator_client.h"
@@ -29,7 +30,7 @@ int RunWhy(const Endpoint& endpoint, const std::string& job_id, const std::strin
                                        {"done", List(why->done())},
                                        {"advice", List(why->advice())},
                                        {"time_s", TimeToJson(why->time())}};
-  std::printf("%s\n", json.dump(2).c_str());
+  std::printf("%s\n", JsonText(json, 2).c_str());
   return kOk;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json_text.h"
 
 namespace xlad::observe {
 namespace {
@@ -17,9 +18,7 @@ using Events = google::protobuf::RepeatedPtrField<JobLogResponse::Event>;
 
 constexpr int kJobProcess = 1;  // The job's number among the timeline's processes. The workers have later numbers.
 
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string Quoted(const std::string& text) { return JsonText(nlohmann::json(text)); }
 
 // The phase of a job after an event, or "" if the event does not change the phase.
 std::string PhaseAfter(const JobLogResponse::Event& event) {

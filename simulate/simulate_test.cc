@@ -131,6 +131,14 @@ TEST(Simulate, TimesAddUp) {
   }
 }
 
+// Names in HLO are bytes, and JSON has only UTF-8.
+TEST(Simulate, TracesHaveNamesThatAreNotUtf8) {
+  StepTime step;
+  step.timeline.push_back({"fusion\xff", Unit::kCore, 0, 1});
+  const auto trace = nlohmann::json::parse(TraceJson(step));
+  EXPECT_EQ(trace["traceEvents"][2]["name"], "fusion\xef\xbf\xbd");
+}
+
 // A collective whose result is used only at the end overlaps with the computation on the cores.
 TEST(Simulate, CollectivesOverlapWithComputation) {
   const auto text = [](bool depends) {

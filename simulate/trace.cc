@@ -1,6 +1,7 @@
 // The timeline in the Trace Event format, with one row for the cores and one row for the links.
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "simulate/simulate.h"
 
 namespace xlad::simulate {
@@ -21,7 +22,7 @@ std::string TraceJson(const StepTime& step) {
                       {"ts", event.start_us},
                       {"dur", event.duration_us}});
   }
-  return Json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}.dump(1) + "\n";
+  return JsonText(Json{{"displayTimeUnit", "ns"}, {"traceEvents", events}}, 1) + "\n";
 }
 
 }  // namespace xlad::simulate

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
 #include "tensor/sub_byte.h"
 
 namespace xlad::tensor {
@@ -217,7 +218,7 @@ std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t offset = 0;
-  std::string text = header.dump();
+  std::string text = JsonText(header);
   // Removes the closing brace. Entries are appended as text, because looking up a key in ordered_json takes linear
   // time.
   text.pop_back();
@@ -227,8 +228,8 @@ std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& 
     Dims dims = shape.dims;
     if (!named && ByteWidth(shape.type) > 1) dims.push_back(ByteWidth(shape.type));
     const std::string dtype(named ? row->first : "U8");
-    absl::StrAppend(&text, text.size() > 1 ? "," : "", nlohmann::json(name).dump(), ":{\"dtype\":\"", dtype,
-                    "\",\"shape\":", nlohmann::json(dims).dump(), ",\"data_offsets\":[", offset, ",",
+    absl::StrAppend(&text, text.size() > 1 ? "," : "", JsonText(nlohmann::json(name)), ":{\"dtype\":\"", dtype,
+                    "\",\"shape\":", JsonText(nlohmann::json(dims)), ",\"data_offsets\":[", offset, ",",
                     offset + shape.bytes(), "]}");
     offset += shape.bytes();
   }

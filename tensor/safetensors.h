@@ -30,7 +30,8 @@ absl::StatusOr<NamedArrays> ParseSafetensors(absl::string_view bytes);
 std::string SerializeSafetensors(const NamedArrays& arrays);
 
 // The header of a file, preceded by its length, for tensors whose bytes follow in this order. Types that the format
-// does not have are written as by SerializeSafetensors. `metadata` is free text by key. An example, for f32[2]:
+// does not have are written as by SerializeSafetensors. `metadata` is free text by key. Bytes of names and texts that
+// are not UTF-8 are written as U+FFFD. An example, for f32[2]:
 //   (8 bytes) {"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}
 std::string SafetensorsHeader(const std::vector<std::pair<std::string, Shape>>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

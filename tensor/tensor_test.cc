@@ -129,6 +129,17 @@ TEST(Safetensors, TypesWithoutANameAreStoredAsBytes) {
   EXPECT_EQ(FromStored(arrays["f32"], {ElementType::kS4, {2}}).status().message(), "found f32[2], expected s4[2]");
 }
 
+// A name may be any bytes, for example that of an HLO instruction. JSON has only UTF-8.
+TEST(Safetensors, NamesThatAreNotUtf8AreWritten) {
+  NamedArrays arrays;
+  arrays["a\xff"] = Array::FromValues<float>(ElementType::kF32, {2}, {1, 2});
+  arrays["\xc3\xbc"] = Array::FromValues<float>(ElementType::kF32, {1}, {3});
+  const auto read = ParseSafetensors(SerializeSafetensors(arrays));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, (NamedArrays{{"a\xef\xbf\xbd", arrays["a\xff"]}, {"\xc3\xbc", arrays["\xc3\xbc"]}}));
+  EXPECT_TRUE(ParseSafetensorsIndex(SafetensorsHeader({}, {{"\xff", "\xfe"}}), 1 << 20).ok());
+}
+
 std::string FileWithHeader(const std::string& header) {
   const uint64_t size = header.size();
   return std::string(reinterpret_cast<const char*>(&size), 8) + header;
