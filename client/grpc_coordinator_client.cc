@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kCallTimeoutMs = 30'000;
 constexpr int64_t kTransferTimeoutMs = 600'000;
-constexpr int64_t kRepeatMs = 30'000;  // How long calls are repeated while the coordinator does not answer.
+constexpr int64_t kRepeatMs = 30'000;  // How long attempts of a call may begin while there is no answer.
 constexpr std::chrono::milliseconds kPause{200};
 constexpr size_t kChunkBytes = 1 << 20;
 
@@ -168,7 +168,9 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
   }
 
  private:
-  // Repeats the call while the coordinator cannot be reached. Returns the last status after kRepeatMs.
+  // Repeats the call while the coordinator cannot be reached, but begins no attempt later than kRepeatMs after the
+  // first. An attempt may itself take longer, because it may transfer a large blob: its limit is its own deadline. If
+  // the connection breaks, keepalive ends the attempt within seconds. Returns the last status.
   template <typename Attempt>
   static absl::Status Repeat(const Attempt& attempt) {
     const int64_t give_up_ns = RealClock().NowNs() + kRepeatMs * kNsPerMs;
