@@ -44,7 +44,7 @@ void StepWaiter::OnFailed(int64_t, const collectives::Failure& failure) {
   changed_.notify_all();
 }
 
-absl::Status StepWaiter::WaitForStep(int64_t steps) {
+absl::Status StepWaiter::WaitForSteps(int64_t steps) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return reported_ >= steps || !status_.ok(); });
   return status_;

@@ -43,7 +43,7 @@ class StepWaiter final : public TaskListener {
   void OnFailed(int64_t step, const collectives::Failure& failure) override;
 
   // Waits until this number of steps has been reported or the task has failed. Returns the error if it has failed.
-  absl::Status WaitForStep(int64_t steps);
+  absl::Status WaitForSteps(int64_t steps);
   // Waits until the task has run all its steps or has failed. Returns the error if it has failed.
   absl::Status WaitForEnd();
 

@@ -249,11 +249,11 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
   options.memory_gigabytes_per_s = slice_.chip.hbm_bytes_per_s / 1e9;
   for (const CollectivePlan& plan : CandidatesOf(collective.kind, network, few)) {
     const CollectiveSpec spec = SpecOf(collective, int64_t{plan.channels} * plan.chunks);
-    const bool one = IsTranslated(plan, collective.kind, network);
-    if (spec.ranks > (one ? all_to_all ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
-    if (all_to_all && !one && spec.ranks > kMaxRanksOfAll) continue;
-    const absl::StatusOr<SimulatedRun> run = one ? collectives::SimulateRankZero(plan, spec, network, options)
-                                                 : collectives::Simulate(plan, spec, network, options);
+    const bool is_translated = IsTranslated(plan, collective.kind, network);
+    if (spec.ranks > (is_translated ? all_to_all ? kMaxDirectRanks : kMaxChips : kMaxRanksOfOnePlan)) continue;
+    if (all_to_all && !is_translated && spec.ranks > kMaxRanksOfAll) continue;
+    const absl::StatusOr<SimulatedRun> run = is_translated ? collectives::SimulateRankZero(plan, spec, network, options)
+                                                           : collectives::Simulate(plan, spec, network, options);
     if (absl::IsUnavailable(run.status())) {
       return absl::UnavailableError(absl::StrCat("group ", ToString(collective.shape), " of ", slice_.name,
                                                  ": broken links separate its chips: ", run.status().message(),
@@ -263,7 +263,7 @@ absl::StatusOr<GroupTime> GroupTimer::Simulate(const GroupCollective& collective
     if (!best.plan.empty() && run->time_us >= best.us) continue;
     best.us = run->time_us;
     best.plan = plan.ToString();
-    const std::vector<double> link_us = LinkUs(*run, network, collective.shape, one);
+    const std::vector<double> link_us = LinkUs(*run, network, collective.shape, is_translated);
     for (size_t d = 0; d < link_us.size(); ++d) best.link_us[collective.shape[d].dimension] = link_us[d];
   }
   if (best.plan.empty()) {

@@ -83,14 +83,14 @@ class StepSimulation {
   };
 
   // Schedules a computation that runs `trips` times, the first time from `start` on. Returns the time of one execution.
-  absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool is_drawn) {
+  absl::StatusOr<double> Time(const Computation& computation, double start, double trips, bool in_timeline) {
     Schedule s = Prepare(computation, start);
     resident_.merge(ResidentValues(computation, slice_.chip.vmem()));
     std::vector<int> first;  // The instructions without operands.
     for (int i = 0; i < std::ssize(s.instructions); ++i) {
       if (s.missing[i] == 0) first.push_back(i);
     }
-    for (const int i : first) XLAD_RETURN_IF_ERROR(MakeReady(&s, i, trips, is_drawn));
+    for (const int i : first) XLAD_RETURN_IF_ERROR(MakeReady(&s, i, trips, in_timeline));
     while (!s.now.empty() || !s.later.empty()) {
       if (s.now.empty()) {
         total_.stall_us += std::max(0.0, s.later.top().ready - s.core) * trips;
@@ -107,10 +107,10 @@ class StepSimulation {
       if (Communicates(instruction)) {
         for (const double free : s.ici_free) s.core = std::max(s.core, free);
       }
-      XLAD_ASSIGN_OR_RETURN(const double us, CoreTime(instruction, s.core, trips, is_drawn));
-      if (is_drawn && us > 0) total_.timeline.push_back({instruction.name(), Unit::kCore, s.core, us});
+      XLAD_ASSIGN_OR_RETURN(const double us, CoreTime(instruction, s.core, trips, in_timeline));
+      if (in_timeline && us > 0) total_.timeline.push_back({instruction.name(), Unit::kCore, s.core, us});
       s.core += us;
-      XLAD_RETURN_IF_ERROR(Finish(&s, index, s.core, trips, is_drawn));
+      XLAD_RETURN_IF_ERROR(Finish(&s, index, s.core, trips, in_timeline));
     }
     double end = s.core;
     for (const double finish : s.finish) end = std::max(end, finish);
@@ -146,10 +146,10 @@ class StepSimulation {
 
   // Called when all operands of the instruction have times. Sets the time of the instruction, or queues it for the
   // core.
-  absl::Status MakeReady(Schedule* s, int index, double trips, bool is_drawn) {
+  absl::Status MakeReady(Schedule* s, int index, double trips, bool in_timeline) {
     const Instruction& instruction = *s->instructions[index];
     if (TakesNoTime(instruction) || IsAbsorbed(instruction)) {
-      return Finish(s, index, s->ready[index], trips, is_drawn);
+      return Finish(s, index, s->ready[index], trips, in_timeline);
     }
     const auto collective = collectives_.find(&instruction);
     if (collective == collectives_.end()) {
@@ -160,12 +160,12 @@ class StepSimulation {
     double start = s->ready[index];
     for (const int d : times.dimensions) start = std::max(start, s->ici_free[d]);
     for (const int d : times.dimensions) s->ici_free[d] = start + times.us;
-    if (is_drawn && times.us > 0) total_.timeline.push_back({instruction.name(), Unit::kIci, start, times.us});
-    return Finish(s, index, start + times.us, trips, is_drawn);
+    if (in_timeline && times.us > 0) total_.timeline.push_back({instruction.name(), Unit::kIci, start, times.us});
+    return Finish(s, index, start + times.us, trips, in_timeline);
   }
 
   // Chains of transparent instructions may be too long for recursion, so the worklist is explicit.
-  absl::Status Finish(Schedule* s, int index, double time, double trips, bool is_drawn) {
+  absl::Status Finish(Schedule* s, int index, double time, double trips, bool in_timeline) {
     s->finish[index] = time;
     finished_.push_back(index);
     if (is_finishing_) return absl::OkStatus();
@@ -176,7 +176,7 @@ class StepSimulation {
       for (const int user : s->users[at]) {
         s->ready[user] = std::max(s->ready[user], s->finish[at]);
         if (--s->missing[user] > 0) continue;
-        const absl::Status status = MakeReady(s, user, trips, is_drawn);
+        const absl::Status status = MakeReady(s, user, trips, in_timeline);
         if (!status.ok()) return status;
       }
     }
@@ -201,9 +201,9 @@ class StepSimulation {
   }
 
   // The time of an instruction on the cores, which for loops and branches includes all their instructions.
-  absl::StatusOr<double> CoreTime(const Instruction& instruction, double start, double trips, bool is_drawn) {
-    if (instruction.opcode() == Opcode::kWhile) return LoopTime(instruction, start, trips, is_drawn);
-    if (instruction.opcode() == Opcode::kConditional) return BranchTime(instruction, start, trips, is_drawn);
+  absl::StatusOr<double> CoreTime(const Instruction& instruction, double start, double trips, bool in_timeline) {
+    if (instruction.opcode() == Opcode::kWhile) return LoopTime(instruction, start, trips, in_timeline);
+    if (instruction.opcode() == Opcode::kConditional) return BranchTime(instruction, start, trips, in_timeline);
     const Instruction* product = AbsorbedBy(instruction);
     KernelCost cost = CostOf(instruction, slice_.chip);
     double bytes = HbmBytes(instruction, cost, product);
@@ -236,30 +236,30 @@ class StepSimulation {
     return bytes;
   }
 
-  absl::StatusOr<double> LoopTime(const Instruction& loop, double start, double trips, bool is_drawn) {
+  absl::StatusOr<double> LoopTime(const Instruction& loop, double start, double trips, bool in_timeline) {
     const Trips count = TripsOf(loop);
-    if (count.is_assumed && is_drawn) {
+    if (count.is_assumed && in_timeline) {
       total_.warnings.push_back(absl::StrCat(
           loop.name(), ": the number of iterations is not known before the loop runs; ", count.count, " are assumed"));
     }
     const double inside = trips * count.count;
-    XLAD_ASSIGN_OR_RETURN(const double condition_us, Time(*loop.called()[0], start, inside, is_drawn));
+    XLAD_ASSIGN_OR_RETURN(const double condition_us, Time(*loop.called()[0], start, inside, in_timeline));
     const double mxu_us = total_.mxu_us, vpu_us = total_.vpu_us, hbm_us = total_.hbm_us;
     const Computation& body = *loop.called()[1];
-    XLAD_ASSIGN_OR_RETURN(const double body_us, Time(body, start + condition_us, inside, is_drawn));
+    XLAD_ASSIGN_OR_RETURN(const double body_us, Time(body, start + condition_us, inside, in_timeline));
     if (count.count < 2 || !IsPipelined(body)) return count.count * (condition_us + body_us);
     const double busy_us = std::max({total_.mxu_us - mxu_us, total_.vpu_us - vpu_us, total_.hbm_us - hbm_us}) / inside;
     const double next_us = std::min(body_us, std::max(busy_us, RecurrenceUs(body, instruction_us_)));
     return condition_us + body_us + (count.count - 1) * (condition_us + next_us);
   }
 
-  absl::StatusOr<double> BranchTime(const Instruction& conditional, double start, double trips, bool is_drawn) {
+  absl::StatusOr<double> BranchTime(const Instruction& conditional, double start, double trips, bool in_timeline) {
     const StepTime before = total_;
     StepTime longest = total_;
     double us = 0;
     for (const Computation* branch : conditional.called()) {
       total_ = before;
-      XLAD_ASSIGN_OR_RETURN(const double branch_us, Time(*branch, start, trips, is_drawn));
+      XLAD_ASSIGN_OR_RETURN(const double branch_us, Time(*branch, start, trips, in_timeline));
       if (branch_us < us) continue;
       us = branch_us;
       longest = std::move(total_);

@@ -170,7 +170,7 @@ class Side {
 
   absl::Status Train(int64_t count) {
     task_->Lease(done_ += count);
-    return listener_.WaitForStep(done_);
+    return listener_.WaitForSteps(done_);
   }
 
   absl::Status Start(int worker, const std::vector<std::string>& addresses) {

@@ -19,7 +19,7 @@ ScheduleRun::ScheduleRun(ScheduleProgram* program, const CollectiveLaunch& launc
 
 absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<std::byte>* staging) {
   scratch_ = scratch->data();
-  StageInputWhereNeeded(staging);
+  StageInputsIfNeeded(staging);
   for (size_t i = 0; i < program_.ops.size(); ++i) {
     recorder_->AtOp(static_cast<int>(i));
     operation_ = static_cast<uint32_t>(i);
@@ -37,7 +37,7 @@ absl::Status ScheduleRun::Execute(std::vector<std::byte>* scratch, std::vector<s
   return absl::OkStatus();
 }
 
-void ScheduleRun::StageInputWhereNeeded(std::vector<std::byte>* staging) {
+void ScheduleRun::StageInputsIfNeeded(std::vector<std::byte>* staging) {
   const CollectiveSpec& spec = program_.collective->spec;
   const int64_t width = tensor::ByteWidth(spec.type);
   const bool stage =

@@ -95,7 +95,7 @@ class ScheduleRun {
  private:
   using Pieces = absl::InlinedVector<ConstPiece, 4>;
 
-  void StageInputWhereNeeded(std::vector<std::byte>* staging);
+  void StageInputsIfNeeded(std::vector<std::byte>* staging);
   const std::byte* Address(ScheduleBuffer buffer, const Piece& piece) const;
   Pieces Resolve(const ScheduleOperand& operand) const;
   absl::Status RunInstruction(const ScheduleInstruction& op);

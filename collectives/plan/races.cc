@@ -53,7 +53,7 @@ RaceDetector::RaceDetector(std::vector<int> rank_of, const std::vector<std::vect
       threads_of_(sizes.size()),
       clocks_(rank_of_.size(), Clock(rank_of_.size())),
       memories_(sizes.size()),
-      foreign_(sizes.size()) {
+      remote_accesses_(sizes.size()) {
   for (size_t t = 0; t < rank_of_.size(); ++t) threads_of_[rank_of_[t]].push_back(static_cast<int>(t));
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     for (const int64_t size : sizes[rank]) {
@@ -86,15 +86,15 @@ size_t RaceDetector::Split(Ranges* ranges, int64_t begin, int64_t end) {
   return index_of(begin);
 }
 
-bool RaceDetector::Foreign(int thread, int rank) {
+bool RaceDetector::RecordRemoteAccess(int thread, int rank) {
   if (rank_of_[thread] == rank) return false;
-  if (foreign_[rank].empty()) foreign_[rank].resize(rank_of_.size());
-  foreign_[rank][thread] = clocks_[thread][thread];
+  if (remote_accesses_[rank].empty()) remote_accesses_[rank].resize(rank_of_.size());
+  remote_accesses_[rank][thread] = clocks_[thread][thread];
   return !Knows(thread, rank);
 }
 
 bool RaceDetector::Read(int thread, int rank, int memory, int64_t begin, int64_t end) {
-  bool race = Foreign(thread, rank);
+  bool race = RecordRemoteAccess(thread, rank);
   Ranges& ranges = memories_[rank][memory];
   for (size_t i = Split(&ranges, begin, end); i < ranges.size() && ranges[i].begin < end; ++i) {
     race = race || !Precedes(ranges[i].write, thread);
@@ -112,7 +112,7 @@ bool RaceDetector::Read(int thread, int rank, int memory, int64_t begin, int64_t
 }
 
 bool RaceDetector::Write(int thread, int rank, int memory, int64_t begin, int64_t end) {
-  bool race = Foreign(thread, rank);
+  bool race = RecordRemoteAccess(thread, rank);
   const bool is_owner = rank_of_[thread] == rank;
   Ranges& ranges = memories_[rank][memory];
   for (size_t i = Split(&ranges, begin, end); i < ranges.size() && ranges[i].begin < end; ++i) {
@@ -151,10 +151,10 @@ bool RaceDetector::Knows(int thread, int rank) const {
 }
 
 int RaceDetector::AccessAfterEnd(int rank) const {
-  for (size_t t = 0; t < foreign_[rank].size(); ++t) {
-    const bool known =
-        foreign_[rank][t] == 0 || std::any_of(threads_of_[rank].begin(), threads_of_[rank].end(),
-                                              [&](int own) { return clocks_[own][t] >= foreign_[rank][t]; });
+  for (size_t t = 0; t < remote_accesses_[rank].size(); ++t) {
+    const bool known = remote_accesses_[rank][t] == 0 ||
+                       std::any_of(threads_of_[rank].begin(), threads_of_[rank].end(),
+                                   [&](int own) { return clocks_[own][t] >= remote_accesses_[rank][t]; });
     if (!known) return static_cast<int>(t);
   }
   return -1;

@@ -81,14 +81,15 @@ class RaceDetector {
   // Splits the ranges at `begin` and `end`. Returns the index of the first range in [begin, end).
   static size_t Split(Ranges* ranges, int64_t begin, int64_t end);
   // Records an access to the memory of another rank. Returns whether that rank may not have entered the collective yet.
-  bool Foreign(int thread, int rank);
+  bool RecordRemoteAccess(int thread, int rank);
 
   const std::vector<int> rank_of_;
   std::vector<std::vector<int>> threads_of_;  // By rank.
   std::vector<Clock> clocks_;                 // By thread.
   std::vector<std::vector<Ranges>> memories_;
   std::vector<MessageRead> messages_;
-  std::vector<Clock> foreign_;  // By rank: the last access of each thread of other ranks, or empty if there is none.
+  // By rank: the last access of each thread of other ranks, or empty if there is none.
+  std::vector<Clock> remote_accesses_;
 };
 
 }  // namespace xlad::collectives

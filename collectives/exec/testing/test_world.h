@@ -56,7 +56,7 @@ class TestWorld {
       options.tcp.slots = options.in_process.slots = world.slots;
       options.tcp.ring_bytes = world.ring_bytes;
       // On a busy machine, the message with the reason for an abort may arrive long after the abort.
-      options.tcp.farewell_ms = options.tcp.reason_ms = 60'000;
+      options.tcp.close_after_abort_ms = options.tcp.reason_ms = 60'000;
       options.transport = world.transport;
       options.decorate = world.decorate;
       options.network = &TcpNetwork();

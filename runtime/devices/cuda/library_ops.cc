@@ -21,7 +21,7 @@ using tensor::Dims;
 using tensor::ElementType;
 
 // Dots of bf16 or f16 with fewer rows or columns do not use tensor cores: most of a tile would be empty.
-constexpr int64_t kLeastMmaSide = 16;
+constexpr int64_t kMinMmaSide = 16;
 // Large tiles are used if there are at least this many, about as many as large GPUs run at once.
 constexpr int64_t kWantedDotBlocks = 128;
 
@@ -86,7 +86,7 @@ struct DotKernel {
 DotKernel KernelOf(const XladDotProblem& problem) {
   const int64_t smaller = std::min(problem.m, problem.n);
   const bool are_narrow = problem.lhs_element == problem.rhs_element && problem.lhs_element != XLAD_F32;
-  if (!are_narrow || smaller < kLeastMmaSide) {
+  if (!are_narrow || smaller < kMinMmaSide) {
     if (smaller < XLAD_DOT_LARGE_TILE) return {"xlad_dot_small", XLAD_DOT_SMALL_TILE};
     return {"xlad_dot_large", XLAD_DOT_LARGE_TILE};
   }

@@ -8,7 +8,7 @@ namespace xlad::collectives {
 namespace {
 
 // How often the engine makes progress while the device computes. A device that waits polls the engine far more often.
-constexpr std::chrono::milliseconds kMoveEvery{2};
+constexpr std::chrono::milliseconds kProgressEvery{2};
 
 }  // namespace
 
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const xlad_transport_api* a
   size_t bytes = 0;
   XLAD_RETURN_IF_ERROR(made->ToStatus(api->address(made->engine_, &data, &bytes, &error), error));
   made->address_.assign(static_cast<const char*>(data), bytes);
-  made->mover_ = std::thread([raw = made.get()] { raw->KeepMoving(); });
+  made->progress_thread_ = std::thread([raw = made.get()] { raw->ProgressLoop(); });
   return made;
 }
 
@@ -41,13 +41,13 @@ Engine::~Engine() {
     ending_ = true;
     ending_changed_.notify_all();
   }
-  if (mover_.joinable()) mover_.join();
+  if (progress_thread_.joinable()) progress_thread_.join();
   if (engine_ != nullptr) api_->close(engine_);
 }
 
-void Engine::KeepMoving() {
+void Engine::ProgressLoop() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!ending_changed_.wait_for(lock, kMoveEvery, [this] { return ending_; })) api_->progress(engine_);
+  while (!ending_changed_.wait_for(lock, kProgressEvery, [this] { return ending_; })) api_->progress(engine_);
 }
 
 absl::StatusOr<xlad_transport_peer*> Engine::Connect(int peer_device, const std::string& address) {

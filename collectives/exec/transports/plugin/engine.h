@@ -69,7 +69,7 @@ class Engine {
  private:
   explicit Engine(const xlad_transport_api* api) : api_(api) {}
   absl::Status ToStatus(int code, const xlad_transport_error& error) const;
-  void KeepMoving();
+  void ProgressLoop();
 
   const xlad_transport_api* const api_;
   std::string address_;
@@ -77,7 +77,7 @@ class Engine {
   std::condition_variable ending_changed_;
   bool ending_ = false;
   xlad_transport_engine* engine_ = nullptr;
-  std::thread mover_;
+  std::thread progress_thread_;
 };
 
 }  // namespace xlad::collectives

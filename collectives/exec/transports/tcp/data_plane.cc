@@ -56,15 +56,15 @@ DataPlane::~DataPlane() {
     std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
     closed_.notify_all();
-    for (Greeting& greeting : greetings_) {
-      if (greeting.connection != nullptr) greeting.connection->Shutdown();
+    for (PendingHello& pending : pending_hellos_) {
+      if (pending.connection != nullptr) pending.connection->Shutdown();
     }
   }
   if (listener_ != nullptr) {
     listener_->Shutdown();
     acceptor_.join();
   }
-  for (Greeting& greeting : greetings_) greeting.thread.join();
+  for (PendingHello& pending : pending_hellos_) pending.thread.join();
 }
 
 void DataPlane::AcceptLoop() {
@@ -85,37 +85,37 @@ void DataPlane::AcceptLoop() {
     }
     is_failing = false;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (closing_ || greetings_.size() >= kMaxWaiting) continue;
-    Greeting& greeting = greetings_.emplace_back();
-    greeting.owned = *std::move(connection);
-    greeting.connection = greeting.owned.get();
-    greeting.thread = std::thread([this, &greeting] { Greet(&greeting); });
+    if (closing_ || pending_hellos_.size() >= kMaxWaiting) continue;
+    PendingHello& pending = pending_hellos_.emplace_back();
+    pending.owned = *std::move(connection);
+    pending.connection = pending.owned.get();
+    pending.thread = std::thread([this, &pending] { ReadHello(&pending); });
   }
 }
 
 // Joins the threads of connections whose hello has been read.
 void DataPlane::JoinDone() {
-  std::list<Greeting> done;
+  std::list<PendingHello> done;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto at = greetings_.begin(); at != greetings_.end();) {
+    for (auto at = pending_hellos_.begin(); at != pending_hellos_.end();) {
       const auto next = std::next(at);
-      if (at->done) done.splice(done.end(), greetings_, at);
+      if (at->done) done.splice(done.end(), pending_hellos_, at);
       at = next;
     }
   }
-  for (Greeting& greeting : done) greeting.thread.join();
+  for (PendingHello& pending : done) pending.thread.join();
 }
 
 // Reads the hello of a new connection. Each connection has its own thread, because a peer may be silent for a long
 // time.
-void DataPlane::Greet(Greeting* greeting) {
-  const absl::StatusOr<std::string> block = ReadBlock(greeting->connection);
+void DataPlane::ReadHello(PendingHello* pending) {
+  const absl::StatusOr<std::string> block = ReadBlock(pending->connection);
   std::unique_ptr<Connection> connection;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    connection = std::move(greeting->owned);
-    greeting->connection = nullptr;
+    connection = std::move(pending->owned);
+    pending->connection = nullptr;
   }
   PeerHello hello;
   if (block.ok() && hello.ParseFromString(*block)) {
@@ -125,7 +125,7 @@ void DataPlane::Greet(Greeting* greeting) {
             {{"peer", connection->Peer()}, {"error", std::string(block.status().message())}});
   }
   std::lock_guard<std::mutex> lock(mutex_);
-  greeting->done = true;
+  pending->done = true;
 }
 
 void DataPlane::Deliver(std::unique_ptr<Connection> connection, const PeerHello& hello) {

@@ -48,7 +48,7 @@ class DataPlane {
     std::unique_ptr<Connection> connection;
     PeerHello hello;
   };
-  struct Greeting {
+  struct PendingHello {
     std::thread thread;
     Connection* connection = nullptr;
     std::unique_ptr<Connection> owned;
@@ -57,7 +57,7 @@ class DataPlane {
 
   explicit DataPlane(std::unique_ptr<Listener> listener);
   void AcceptLoop();
-  void Greet(Greeting* greeting);
+  void ReadHello(PendingHello* pending);
   void JoinDone();
 
   const std::unique_ptr<Listener> listener_;  // Null if there is no listener.
@@ -66,7 +66,7 @@ class DataPlane {
   std::condition_variable closed_;           // Notified when closing_ is set.
   std::map<std::string, TcpFabric*> tasks_;  // By job id.
   std::list<Waiting> waiting_;
-  std::list<Greeting> greetings_;
+  std::list<PendingHello> pending_hellos_;
   std::thread acceptor_;
 };
 

@@ -25,7 +25,7 @@ constexpr std::chrono::microseconds kPollEndEvery{100};
 // follows the answer.
 constexpr absl::string_view kPluginMark = "plugin:";
 // How often the fabric tests, after an abort, whether connections can be closed.
-constexpr std::chrono::milliseconds kPollFarewellEvery{1};
+constexpr std::chrono::milliseconds kPollClosingEvery{1};
 constexpr int64_t kMinSilenceMs = 500;
 
 // Returns the plugin that a hello names, or an empty text.
@@ -138,20 +138,20 @@ void TcpFabric::OnAbort() {
   for (const auto& [pair, connection] : connections_) connection->TellAbort();
   for (const auto& [pair, connection] : dialing_) TellDialed(connection);
   changed_.notify_all();
-  if (!farewell_.joinable()) farewell_ = std::thread([this] { SayFarewell(); });
+  if (!closer_.joinable()) closer_ = std::thread([this] { CloseAfterAbort(); });
 }
 
-// Closes all connections when both sides of each have sent the reason for its end, or after TcpOptions::farewell_ms. A
-// peer that has stopped reading or writing must not block a thread forever.
-void TcpFabric::SayFarewell() {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.farewell_ms);
+// Closes all connections when both sides of each have sent the reason for its end, or after
+// TcpOptions::close_after_abort_ms. A peer that has stopped reading or writing must not block a thread forever.
+void TcpFabric::CloseAfterAbort() {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.close_after_abort_ms);
   std::unique_lock<std::mutex> lock(mutex_);
   const auto all_have_ended = [&] {
     bool all = true;
     for (const auto& [pair, connection] : connections_) all = connection->TellAbort() && connection->HasEnded() && all;
     return all;
   };
-  while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollFarewellEvery);
+  while (!all_have_ended() && std::chrono::steady_clock::now() < end) changed_.wait_for(lock, kPollClosingEvery);
   for (const auto& [pair, connection] : connections_) connection->stream().Shutdown();
 }
 
@@ -162,7 +162,7 @@ TcpFabric::~TcpFabric() {
     std::lock_guard<std::mutex> lock(mutex_);
     closing_ = true;
   }
-  if (farewell_.joinable()) farewell_.join();
+  if (closer_.joinable()) closer_.join();
   std::map<Pair, std::unique_ptr<TcpConnection>> connections;
   std::lock_guard<std::mutex> lock(mutex_);
   connections.swap(connections_);

@@ -49,7 +49,7 @@ struct TcpOptions {
   // other workers when a worker fails; a group without a coordinator needs a limit.
   int64_t accept_timeout_ms = 0;
   // After an abort, a connection is closed when the reason has been sent and the peer has answered, or after this time.
-  int64_t farewell_ms = 250;
+  int64_t close_after_abort_ms = 250;
   // How long the peer's reason may take to arrive on the connection after its path has failed.
   int64_t reason_ms = 200;
   // The waiting words of the devices on this worker, in order, or null if no memory is shared. Must outlive the fabric.
@@ -122,7 +122,7 @@ class TcpFabric {
   absl::Status CheckShared(const SharedPipe* pipe, const std::string& peer) const;
   std::string Plugin() const { return options_.engines.empty() ? "" : options_.engines.begin()->second->name(); }
   void OnAbort();
-  void SayFarewell();
+  void CloseAfterAbort();
   void TellDialed(Connection* connection);
   TcpConnection* Adopt(Pair pair, Dialed dialed);
   int IndexOf(int device) const;
@@ -137,7 +137,7 @@ class TcpFabric {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false;
-  std::thread farewell_;  // Started by an abort; runs SayFarewell.
+  std::thread closer_;  // Started by an abort; runs CloseAfterAbort.
   std::map<Pair, std::unique_ptr<TcpConnection>> connections_;
   // The connections of a device that have a FramePath. Only the device's thread uses `seen`.
   struct Pumped {
