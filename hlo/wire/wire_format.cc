@@ -1,5 +1,8 @@
 #include "hlo/wire/wire_format.h"
 
+#include <algorithm>
+#include <climits>
+
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
 
@@ -7,6 +10,12 @@ namespace xlad::hlo {
 
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
+
+namespace {
+
+constexpr size_t kMaxStreamBytes = INT_MAX;  // Protobuf's limit for one stream.
+
+}  // namespace
 
 bool WireReader::Varint(uint64_t* value) {
   uint64_t sum = 0;
@@ -29,7 +38,8 @@ bool WireReader::Skip(size_t bytes) {
 
 // Groups are obsolete and rare, so protobuf skips them.
 bool WireReader::SkipGroup(const char* start) {
-  CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), static_cast<int>(end_ - start));
+  const size_t bytes = std::min(static_cast<size_t>(end_ - start), kMaxStreamBytes);
+  CodedInputStream stream(reinterpret_cast<const uint8_t*>(start), static_cast<int>(bytes));
   ok_ = WireFormatLite::SkipField(&stream, stream.ReadTag());
   at_ = start + stream.CurrentPosition();
   return ok_;
@@ -87,6 +97,7 @@ bool SplitMessage(absl::string_view message, int number, std::vector<absl::strin
 
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out) {
   constexpr int kMaxNesting = 500;
+  if (bytes.size() > kMaxStreamBytes) return false;
   CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
   stream.SetRecursionLimit(kMaxNesting);
   return out->MergeFromCodedStream(&stream) && stream.ConsumedEntireMessage();

@@ -48,8 +48,8 @@ class WireReader {
 bool SplitMessage(absl::string_view message, int number, std::vector<absl::string_view>* parts, std::string* rest,
              int dropped = 0);
 
-// Merges `bytes` into `out`. Returns false if they are not a valid message of its type. Tuples may be nested as deeply
-// as in HLO text.
+// Merges `bytes` into `out`. Returns false if they are not a valid message of its type, or if they are 2 GiB or more.
+// Tuples may be nested as deeply as in HLO text.
 bool MergeMessage(absl::string_view bytes, google::protobuf::MessageLite* out);
 
 }  // namespace xlad::hlo
