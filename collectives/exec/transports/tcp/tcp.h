@@ -71,7 +71,7 @@ class TcpFabric {
   TcpFabric(const TcpOptions& options, const std::map<int, Waiter*>& waiters, const std::map<int, PeerInfo>& peers,
             Network* network, AbortSignal* abort);
   // Closes open connections without notice, unless Finish or Leave was called. After an abort, first waits until all
-  // peers have been told the reason, but at most for TcpOptions::farewell_ms.
+  // peers have been told the reason, but at most for TcpOptions::close_after_abort_ms.
   ~TcpFabric();
 
   Transport& transport(int device);
