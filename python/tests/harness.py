@@ -58,7 +58,7 @@ def batches_of(data, batch, steps):
 
 
 def by_jax(step, state, batches):
-    """Returns (losses, final state) of jax.jit on one device. If `batches` is empty, the step has no data."""
+    """Returns (losses, final state) of jax.jit on one device. A step without data has None for each batch."""
     takes = len(inspect.signature(step).parameters)
     jitted = jax.jit(step)
     losses = []

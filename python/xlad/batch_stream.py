@@ -67,7 +67,8 @@ class BatchSender:
         return self._connection.upload("PutBatch", (r for part in ([first], rest) for r in part))
 
     def _patiently(self, call: Callable[[], Any]) -> Any:
-        """Repeats a call while the coordinator cannot be reached or its disk is full."""
+        """Repeats a call for about PATIENCE_S while it fails because the coordinator cannot be reached or its disk is
+        full, or because the call was aborted or canceled. Then raises the error."""
         tries = int(PATIENCE_S / PAUSE_S)
         for attempt in range(tries + 1):
             try:

@@ -117,8 +117,8 @@ def is_iterable(data: Any) -> bool:
 
 
 def _streamed(data: Any, drop_last: bool) -> Stream:
-    """Streams the batches of `data`. If `data` is not an iterator itself, the stream iterates over it again at its end.
-    The stream ends after a pass without a batch that can be sent: `data` can then be read only once."""
+    """Streams the batches of `data`. If `data` is not an iterator itself, it is iterated over again at its end. The
+    stream ends after a pass that yields no batch to send, because `data` can then be read only once."""
     iterator = iter(data)
     try:
         example = next(iterator)
@@ -129,7 +129,7 @@ def _streamed(data: Any, drop_last: bool) -> Stream:
     def read(_: int) -> Iterator[bytes]:
         yield first.one(slice(None))
         number = 1  # The number of batches that have been sent.
-        before = 0  # The number of batches that had been sent when this iteration began.
+        before = 0  # The number of batches that had been sent when this pass over `data` began.
         current = iterator
         while True:
             for batch in current:

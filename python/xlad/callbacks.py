@@ -77,7 +77,7 @@ def _not_a_number(*_: Any, result_avals: Any, **__: Any) -> list[Any]:
 
 
 def _place(eqn: Any) -> str:
-    """"step.py:12: ", or "" if the line is not known."""
+    """Returns "step.py:12: ", or "" if the line is not known."""
     try:
         from jax._src import source_info_util
 

@@ -15,7 +15,7 @@ from xlad import element_types, safetensors
 def read(uri: str, get_blob: Callable[[str], bytes]) -> dict[str, np.ndarray]:
     """Returns the complete tensors of a checkpoint by name.
 
-    `get_blob` reads blobs (xlad:DIGEST); other URIs are files on this machine.
+    `get_blob` reads blobs (xlad:DIGEST); other URIs (file:FOLDER) are folders on this machine.
     """
     folder = pathlib.Path(uri.removeprefix("file:"))
 

@@ -110,9 +110,9 @@ class Cluster:
 
         While the run is iterated over or waited for, `on_step` is called with each `Step`, and `evaluate(state, step)`
         with the state before every `evaluate_every`-th step. If `steps` is a multiple of `evaluate_every`, `evaluate`
-        is also called with the final state. Its results are in `run.evaluations`. A progress bar is drawn on a terminal
-        or in a notebook while `train`, `wait` and `result` wait. With `progress=True` it is drawn in loops over the run
-        as well; with `progress=False` it is never drawn.
+        is also called with the final state. The results of `evaluate` are in `run.evaluations`. A progress bar is drawn
+        on a terminal or in a notebook while `train`, `wait` and `result` wait. With `progress=True` it is drawn in
+        loops over the run as well; with `progress=False` it is never drawn.
         """
         if isinstance(resume, Run):
             resume = resume.job_id
@@ -218,7 +218,7 @@ class Cluster:
                                                          draws_steps=progress), self._check_alive)
 
     def jobs(self) -> list[Status]:
-        """All jobs, oldest first."""
+        """Returns all jobs, oldest first."""
         found: list[Status] = []
         after = ""
         while True:
@@ -281,21 +281,22 @@ class Cluster:
         return operation(*operands)
 
     def _make_room(self, axes: Axes) -> None:
-        """Called before devices for a mesh are requested: closes sessions without arrays. Programs stay cached."""
+        """Called before devices for a mesh are requested: closes the sessions that have neither arrays nor running
+        calls. Their programs stay cached."""
         self._sessions = {text: session for text, session in self._sessions.items()
                           if session.ended is None and not session.give_up(with_arrays=False)}
 
     def _check_alive(self) -> None:
-        """Raises an error if the coordinator has ended permanently."""
+        """Raises an error if the coordinator has ended permanently, which only a local cluster can know."""
 
 
 def connect(address: str | None = None, *, join: str | os.PathLike[str] | None = None, ca_file: str | None = None,
             token_file: str | None = None) -> Cluster:
     """Connects to the running coordinator that a join file (`xlad token`) names, or that listens at HOST:PORT.
 
-    The variables XLAD_COORDINATOR, XLAD_JOIN, XLAD_TLS_CA and XLAD_TOKEN_FILE replace missing arguments. If there is no
-    address and no join file either, the default is the join file that the coordinator wrote for this user
-    ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join). If that file does not exist, the default is the address of
+    The variables XLAD_COORDINATOR, XLAD_JOIN, XLAD_TLS_CA and XLAD_TOKEN_FILE replace missing arguments. If there is
+    no address, no join file and no argument `ca_file`, the default is the join file that the coordinator wrote for this
+    user ($XDG_CONFIG_HOME/xlad/join or ~/.config/xlad/join). If that file does not exist, the default is the address of
     `xlad up`, 127.0.0.1:7411. A coordinator that is not on loopback requires a join file, or both `ca_file` and
     `token_file`. Raises an error if no coordinator answers.
     """

@@ -14,10 +14,10 @@ import grpc
 from xlad import interrupts, protos
 from xlad.errors import Error
 
-CALL_S = 30.0
+CALL_S = 30.0  # The default deadline of a call.
 PATIENCE_S = 60.0  # The time for which calls are repeated while the coordinator cannot be reached.
 _PAUSE_S = 0.2
-TRANSFER_S = 600.0
+TRANSFER_S = 600.0  # The deadline of uploads and downloads.
 CHUNK_BYTES = 1 << 20
 _OPTIONS = [
     ("grpc.max_receive_message_length", 64 << 20),
@@ -41,14 +41,14 @@ def _is_loopback(host: str) -> bool:
 
 
 class Connection:
-    """Calls remote methods by name, as in `connection.call("GetJob", job_id=id)`. Every error is an xlad.Error.
-    Thread-safe."""
+    """Calls remote methods by name, as in `connection.call("GetJob", job_id=id)`. Every error of a call is an
+    xlad.Error. Thread-safe."""
 
     def __init__(self, address: str, ca_file: str | None = None, token_file: str | None = None,
                  token: str | None = None, what: str = "coordinator",
                  authority: tuple[str, str] | None = None) -> None:
-        """`what` names the server in errors. `authority` replaces `ca_file`. It is the text of the authority's
-        certificate, and the name in the server's certificate."""
+        """`what` names the server in errors. `token` is the bearer token if there is no `token_file`. `authority`
+        replaces `ca_file`: it is the text of the authority's certificate, and the name in the server's certificate."""
         host, colon, port = address.rpartition(":")
         if not colon or not host or not port.isdigit():
             raise ValueError(f"found address {address!r}, expected HOST:PORT")
@@ -91,7 +91,8 @@ class Connection:
 
     def repeat(self, method: str, *, alive: Callable[[], None] = lambda: None, **fields: Any) -> Any:
         """Like `call`, for requests that may be repeated: repeats the request for up to PATIENCE_S while the
-        coordinator cannot be reached. `alive` raises an error if the coordinator has ended permanently."""
+        coordinator cannot be reached or does not answer in time. `alive` raises an error if the coordinator has ended
+        permanently."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:

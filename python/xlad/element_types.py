@@ -60,7 +60,7 @@ def of_dtype(dtype: np.dtype, place: str) -> ElementType:
 
 
 def shape_text(dtype: np.dtype, shape: tuple[int, ...], place: str = "") -> str:
-    """The shape in HLO text: "f32[8,192]"."""
+    """Returns the shape as HLO text: "f32[8,192]"."""
     return f"{of_dtype(dtype, place).hlo}[{','.join(map(str, shape))}]"
 
 

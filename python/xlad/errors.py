@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 class Error(RuntimeError):
-    """An error that the coordinator, a job or a local cluster reported, with the original message.
+    """An error of a call to the coordinator or a worker, of a job, or of a local cluster. If another process reported
+    the error, the message contains its message.
 
-    code: the name of the status ("INVALID_ARGUMENT", "UNAVAILABLE", ...).
+    code: the name of a gRPC status code ("INVALID_ARGUMENT", "UNAVAILABLE", ...).
     """
 
     def __init__(self, message: str, code: str = "UNKNOWN") -> None:

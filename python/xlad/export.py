@@ -28,6 +28,7 @@ def export(
     step: may take the step number as one more argument, and takes no batch if `data` is None. metrics is a number,
       which is the loss, or a tree of numbers and arrays of at most 1024 elements, in which the loss is named "loss".
     state: a tree of arrays, numbers and random keys.
+    steps: the number of steps to train.
     data: a tree of arrays with equal numbers of rows. Each step takes the next `batch` rows (default: all), and the
       first rows again after the last complete batch. It may also be a list or an iterator of batches: the first
       `steps` batches are used, and if there are fewer, they are used again from the first one.
@@ -37,6 +38,7 @@ def export(
       NamedSharding, a function from a leaf's name ("params.w0"), or from its name and its ShapeDtypeStruct, to one of
       them, None (not split), or a tree of these. An axis that is in no mesh of the list is an error; in meshes that
       lack an axis of the list, that axis is ignored.
+    name: the name of the job; default: the name of the step.
     drop_last: whether batches of a list or an iterator that have fewer rows than the first one are skipped.
     """
     training = Training(step, state, data, steps=steps, options=DataOptions(batch, drop_last=drop_last), name=name)

@@ -23,7 +23,8 @@ class Index(NamedTuple):
 
 def split(index: Any, shape: tuple[int, ...]) -> Index:
     """Splits an index. Integers and arrays of integers are passed to the program, so that x[i] is compiled once for all
-    i. Slices, None and ... are part of the program. Raises IndexError if a number is out of range."""
+    i. Slices, None and ... are part of the program. Raises IndexError if there are too many indices, if an index has
+    another type, or if a single number is out of range. Elements of arrays are not checked."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [p for part in parts for p in _without_masks(part)]
     taken = sum(part is not None and part is not Ellipsis for part in parts)
@@ -72,10 +73,10 @@ def _without_masks(part: Any) -> list[Any]:
 def _checked(part: Any, size: int, dim: int) -> Any:
     if hasattr(part, "shape") and np.shape(part) != ():
         if np.dtype(part.dtype).kind not in "iu":
-            raise IndexError(f"found an index of {part.dtype}, expected whole numbers, a slice, None or ...")
+            raise IndexError(f"found an index of {part.dtype}, expected an array of whole numbers or booleans")
         return part
     if not hasattr(part, "__index__"):
-        raise IndexError(f"found index {part!r}, expected whole numbers, slices, None or ...")
+        raise IndexError(f"found index {part!r}, expected whole numbers, booleans, slices, None or ...")
     number = int(part)
     if not -size <= number < size:
         raise IndexError(f"found index {number} in dimension {dim} of size {size}, expected {-size} to {size - 1}")

@@ -32,8 +32,8 @@ _lock = threading.Lock()
 
 
 def _does_harm_in(frame: FrameType | None) -> bool:
-    """Returns whether an interrupt in this frame would be lost or block gRPC. Inside gRPC it is harmless only while
-    gRPC waits: in a condition, or directly below `_blocking`."""
+    """Returns whether an interrupt in this frame could make gRPC wait forever. Inside gRPC, an interrupt is harmless
+    only if the innermost frame is Condition.wait or `_blocking`, in which gRPC waits."""
     here = frame
     while frame is not None and not frame.f_code.co_filename.startswith(_GRPC):
         frame = frame.f_back
@@ -57,7 +57,7 @@ def _is_dropped_in(frame: FrameType | None) -> bool:
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     global _handling, _pending, _sent_again
-    if _handling:  # Another interrupt arrived while this one is deferred.
+    if _handling:  # This interrupt arrived while the handler of another one runs.
         _pending, _sent_again = _pending or not _sent_again, False
         return
     _handling = True
@@ -109,7 +109,8 @@ def check() -> None:
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
     """Defers the first Ctrl-C until the end of the block, so that the result of a call is not lost. If the block is in
-    a function of WHOLE, defers it until that function has returned. A second Ctrl-C is not deferred."""
+    a function of WHOLE, defers it until that function has returned. A second Ctrl-C is
+    deferred only while it would be lost or could make gRPC wait forever."""
     global _critical
     main = _is_main()
     _critical += main
@@ -137,7 +138,8 @@ def let_through() -> Iterator[None]:
 
 
 def hold() -> None:
-    """Installs the handler until the matching call of `release`, unless the user has installed another one."""
+    """Installs the handler until every call of `hold` has a matching call of `release`. Has no effect if the user has
+    installed another handler, or outside of the main thread."""
     global _users
     with _lock:
         _users += 1

@@ -85,7 +85,8 @@ _tracing = threading.local()  # `depth` is the number of jitted functions that t
 
 
 class Jitted:
-    """The result of Cluster.jit. Each new combination of trees, shapes and types is compiled once. Thread-safe."""
+    """The result of Cluster.jit. Each new combination of trees, shapes, types, static arguments and
+    shardings of remote arrays is compiled once. Thread-safe."""
 
     def __init__(self, function: Callable[..., Any], host: Host, options: Options) -> None:
         from xlad import shardings
@@ -193,7 +194,7 @@ class Jitted:
         return tuple([spec if is_free else None for spec, is_free in zip(found, self._is_free[signature])])
 
     def _program(self, session: Session, given: _Given) -> tuple[_Compiled, Loaded, list[Any]]:
-        """Lowers the function once and loads it once into each session."""
+        """Lowers the function if its signature is new, and loads it if it was last loaded into another session."""
         from xlad import shardings
 
         signature = given.signature()

@@ -141,7 +141,7 @@ def _fill(message: Any, entry: Mapping[str, Any], kinds: Mapping[str, int]) -> N
 
 
 def _read_program(folder: pathlib.Path, mesh: Mapping[str, Any]) -> bytes:
-    """Returns the text, or the proto if there is one and the text omits constants."""
+    """Returns the text. Returns the proto if there is no text, or if the text omits constants and there is a proto."""
     texts: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".hlo")]
     protobufs: list[pathlib.Path] = [folder / name for name in mesh["files"] if name.endswith(".pb")]
     if texts and ("constant({...})" not in texts[0].read_text() or not protobufs):

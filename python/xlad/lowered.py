@@ -27,7 +27,8 @@ class Lowered:
         self._function = function
 
     def as_text(self, dialect: str = "hlo") -> str:
-        """Returns the program of all devices together, with its sharding annotations: "hlo" or "stablehlo"."""
+        """Returns the program of all devices together, with its sharding annotations. `dialect` is "hlo" or
+        "stablehlo"."""
         if dialect not in ("hlo", "stablehlo"):
             raise ValueError(f"found dialect {dialect!r}, expected 'hlo' or 'stablehlo'")
         return self._text if dialect == "hlo" else self._stablehlo()
@@ -61,7 +62,7 @@ class Compiled:
             mesh = shardings.abstract_mesh(lowered._axes)
             return [None if spec is None else shardings.NamedSharding(mesh, spec) for spec in specs]
 
-        self.compile_ms = loaded.compile_ms
+        self.compile_ms = loaded.compile_ms  # The time of the build in milliseconds.
         self.cached = loaded.cached  # Whether the executable came from the cache and was not compiled.
         self.warnings = loaded.warnings
         self.input_shardings = split(loaded.parameters)  # One for each leaf.

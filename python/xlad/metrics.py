@@ -1,7 +1,8 @@
 """Metrics as the f32 scalars that programs return: arrays element by element, 64-bit numbers in parts.
 
 The name of a scalar consists of the name of the metric, the index of the element and the number of the part: "loss",
-"accuracy[2]", "matrix[0,3]~2". Part 1 of a 64-bit number ("loss~1") is the remainder that does not fit into f32.
+"accuracy[2]", "matrix[0,3]~2". Part 1 of a 64-bit number ("loss~1") is the remainder that part 0 does not
+represent, and part 2 is the remainder of that.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def encode(names: Sequence[str], leaves: Sequence[Any]) -> tuple[list[str], list
 
 
 def _parts(array: Any) -> list[Any]:
-    """Returns f32 arrays whose exact sum is the array. Only an array with 64-bit elements has more than one part."""
+    """Returns f32 arrays whose sum is the array, exactly if the parts are in the range of f32. Only an array with
+    64-bit elements has more than one part."""
     import jax.numpy as jnp
 
     parts = [array.astype(jnp.float32)]

@@ -1,4 +1,5 @@
-"""Converts JAX functions to HLO programs. The only module that needs jax, which it imports when it is used."""
+"""Converts JAX functions to HLO programs. Importing this module imports jax, so other modules import it only when they
+use it."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ def unwrap_keys(tree: Tree) -> Tree:
 
 
 def positional(function: Callable[..., Any], default: int) -> int:
-    """Returns the number of positional arguments of the function, or `default` if it has no signature."""
+    """Returns how many positional arguments to pass to the function: `default`, or the number that it requires or
+    allows if it does not accept `default` arguments."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -167,7 +169,7 @@ def result_shapes(function: Callable[..., Any], arguments: Sequence[Tree], place
 
 def _divisible_mesh(place: Placement, specs: Specs) -> AbstractMesh | None:
     """Returns a mesh on which all sizes are divisible, because JAX requires this for arguments. The coordinator does
-    not require it, and replaces the sizes of the axes."""
+    not require it, and replaces the sizes of the axes. Returns None for one device."""
     mesh = place.mesh
     if mesh is None or specs.even:
         return mesh

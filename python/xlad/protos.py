@@ -44,7 +44,7 @@ def enum_name(enum: str, number: int) -> str:
 
 
 def _methods() -> dict[str, Method]:
-    """The calls by name: "GetJob" of the service Coordinator, "SessionWorker.PutArray" of others."""
+    """Returns the calls by name: "GetJob" of the service Coordinator, "SessionWorker.PutArray" of others."""
     methods = {}
     for file in _files.file:
         for service in file.service:

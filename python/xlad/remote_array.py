@@ -73,7 +73,7 @@ class RemoteArray:
 
     @property
     def sharding(self) -> NamedSharding:
-        """How the array is split: a NamedSharding on an abstract mesh."""
+        """A NamedSharding on an abstract mesh, which says how the array is split."""
         from xlad import shardings
 
         spec = shardings.P() if self._spec is None else self._spec

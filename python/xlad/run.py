@@ -20,7 +20,7 @@ _PAUSE_S = 0.2
 
 
 class Step(NamedTuple):
-    """The report of one step. Metrics are numbers, or numpy arrays."""
+    """The report of one step. Metrics are numbers, or numpy arrays. `ms` is the time of the step in milliseconds."""
 
     step: int
     metrics: dict[str, Any]
@@ -35,7 +35,8 @@ class Step(NamedTuple):
 
 class Status(NamedTuple):
     """The status of a job. `state` is "PENDING", "COMPILING", "STARTING", "RUNNING", or one of ENDED. `step` is the
-    number of finished steps, and `steps` the total number."""
+    number of finished steps, and `steps` the total number. `compile_ms` is the time of the build in milliseconds, and
+    `workers` the number of workers that run the job."""
 
     job_id: str
     name: str
@@ -79,7 +80,8 @@ class Watching(NamedTuple):
     evaluate_every: int = 0
     first_step: int = 0
     progress: Progress = Progress()
-    # True if `progress` is also drawn in loops over the steps; None if it is drawn only in wait().
+    # True if `progress` is also drawn in loops over the steps; None if it is drawn only in wait() and result(); False
+    # if it is never drawn.
     draws_steps: bool | None = None
 
 
@@ -153,7 +155,7 @@ class Run(Iterator[Step]):
 
     def result(self) -> Any:
         """Waits for the end of the job, and returns the final state: a tree like the initial state, or, for a job
-        directory, arrays by name."""
+        directory and for Cluster.job without `like`, arrays by name."""
         self.wait()
         if self._status.final_state_blob:
             arrays = safetensors.parse(self._connection.get_blob(self._status.final_state_blob))

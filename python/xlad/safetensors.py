@@ -29,7 +29,7 @@ def dump(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def parse(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays share the memory of `data` and are read-only."""
+    """Returns the arrays by name. They share the memory of `data` and are read-only."""
     size = int.from_bytes(data[:8], "little")
     arrays = {}
     for name, entry in json.loads(data[8 : 8 + size]).items():

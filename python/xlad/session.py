@@ -98,7 +98,8 @@ class Session:
         return int(self._place.upload("PutArray", requests).array)
 
     def call(self, program: int, arguments: Sequence[int | np.ndarray], donated: Sequence[int]) -> list[int]:
-        """Calls a program. `arguments` are numbers of arrays on the workers, or numpy arrays."""
+        """Calls a program, and returns the numbers of its results. `arguments` are numbers of arrays on the workers, or
+        numpy arrays. `donated` are the numbers of the arguments that the call consumes."""
         uploaded: list[int] = []
         entries = []
         for argument in arguments:

@@ -32,7 +32,7 @@ class Place:
         self._why_ended = why_ended
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self.direct = False  # Whether the last call went to the worker itself.
+        self.direct = False  # Whether the current connection is to the worker itself.
 
     def call(self, method: str, **fields: Any) -> Any:
         def attempt(connection: Connection, name: str) -> Any:

@@ -78,8 +78,8 @@ class Arguments(NamedTuple):
 
     trees: Sequence[Tree]
     names: Sequence[list[str]]  # The names of the leaves.
-    # The positions of the arguments' entries in in_shardings, or None for an argument without entry. None for all means
-    # 0, 1, 2, ...
+    # The positions of the arguments' entries in in_shardings, or None for an argument without entry. None instead of a
+    # list means 0, 1, 2, ...
     slots: Sequence[int | None] | None = None
     # The current sharding of each leaf, which it keeps if in_shardings has none for it. None means that no leaf is
     # split.
@@ -199,8 +199,8 @@ Intervals = list[tuple[tuple[int, int], ...]]
 
 def spec_of_boxes(axes: Axes, shape: Sequence[int], boxes: Intervals) -> P | None:
     """Returns the PartitionSpec under which each device d holds boxes[d], an interval for each dimension, or None if
-    there is no such spec. A single box means that all devices hold it. Devices are numbered in row-major order of the
-    axes."""
+    there is no such spec. If there is at most one box, all devices hold it. Devices are numbered in row-major order of
+    the axes."""
     if len(boxes) <= 1:
         return P()
     coordinates = list(itertools.product(*(range(size) for size in axes.values())))

@@ -14,7 +14,7 @@ WAITS = ("PENDING", "STARTING")
 class Waiting:
     """Logs a warning (logger "xlad") when the state has been one of WAITS for SAY_AFTER_S, and again every SAY_AGAIN_S.
     `update` is called at each change of the state. The text of the warning is the result of `why`, or the state's
-    reason if `why` is None."""
+    reason if `why` is None, fails or returns an empty text."""
 
     def __init__(self, what: str, why: Callable[[], str] | None = None) -> None:
         self._what = what
