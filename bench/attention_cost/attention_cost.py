@@ -37,7 +37,7 @@ MOST_SCORES = 1 << 22
 
 
 def attention(case):
-    """The function of a case; its operands have the dimensions (batch, position, head, feature)."""
+    """Returns the function of a case. Its operands have the dimensions (batch, position, head, feature)."""
 
     def forward(q, k, v):
         # In bf16, half of the programs have scores in f32.

@@ -4,10 +4,11 @@
 //
 // Each line of standard input names a file with HLO. The program answers with a line of JSON:
 //   {"fused_ns": 812.0, "separate_ns": 790.5, "chosen": "separate", "fused": {"call": [2, 100]}, "separate": {}}
-// The times are CPU times: the minimum of up to BLOCKS blocks of about BLOCK_MS milliseconds each. "chosen" is the
-// compiler's choice: "fused" if all attention becomes library ops. "fused" and "separate" have the terms of the
-// estimates, summed over all recognized attention: for each term, its count and the nanoseconds per unit. After an
-// error, the program prints one line to standard error and exits with code 1.
+// The times are the CPU times of one run, each the minimum over the means of at most BLOCKS blocks, but at least 3. A
+// block takes about BLOCK_MS milliseconds. "chosen" is the compiler's choice: "fused" if all attention becomes library
+// ops. "fused" and "separate" have the terms of the estimates, summed over all recognized attention: for each term, its
+// count and the nanoseconds per unit. After an error, the program prints one line to standard error and exits with code
+// 1.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +32,7 @@ namespace {
 
 using compiler::AttentionChoice;
 
-// The measurement of a program ends after this time, but not before 3 blocks.
+// The measurement of a program ends after this wall-clock time, but not before 3 blocks of each form.
 constexpr int64_t kLongNs = 600 * kNsPerMs;
 
 // An executable with memory, ready to run.
@@ -56,7 +57,7 @@ class Program {
     return steps_->Run(environment);
   }
 
-  // The CPU time of one run in nanoseconds, the mean of `runs`.
+  // Returns the CPU time of one run in nanoseconds: the mean over `runs` runs.
   absl::StatusOr<double> Measure(int64_t runs) {
     const std::clock_t start = std::clock();
     for (int64_t i = 0; i < runs; ++i) XLAD_RETURN_IF_ERROR(Run());

@@ -10,8 +10,8 @@ with a checkpoint every 10 steps. The coordinator's events give the time of a ru
 its end. Each run is compared with the runs without checkpoints directly before and after it. Prints one JSON object:
 the added time of each run in percent, and the number of checkpoints that the run committed.
 
-With --leaves, the state has this many tensors on 8 workers instead, and the time from the submission to the first step
-is printed, with the executable in the cache.
+With --leaves, the state has this many tensors on 8 workers instead. The job has one step, and its executable is in the
+cache. The script prints the times from the submission to the end of the build, to the start and to the end of the job.
 """
 
 import argparse

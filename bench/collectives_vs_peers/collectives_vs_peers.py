@@ -2,8 +2,9 @@
 """Times collectives of xlad, Open MPI, MPICH, Gloo and a ring over Open MPI's messages, alternately, on this host.
 
 All sides use the method of `xlad bench`: the median over batches of the maximum over ranks. A ratio is the time of the
-fastest library divided by the time of xlad, so xlad is faster if the ratio is above 1. Libraries that are not installed
-are listed and left out. Build xlad's side with `ninja -C build/release collectives_vs_peers_xlad`.
+fastest library (not counting the ring) divided by the time of xlad, so xlad is faster if the ratio is above 1.
+Libraries that are not installed are listed and left out. Build xlad's side with `ninja -C build/release
+collectives_vs_peers_xlad`.
 """
 
 import argparse

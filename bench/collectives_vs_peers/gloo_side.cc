@@ -53,7 +53,8 @@ void Run(const std::shared_ptr<gloo::Context>& context, const Call& call) {
     options.setOutput(out, count);
     gloo::broadcast(options);
   } else {
-    std::fprintf(stderr, "gloo_side: found collective %s, which Gloo does not have\n", what.c_str());
+    std::fprintf(stderr, "gloo_side: found collective %s, expected all_reduce, all_gather, all_to_all or broadcast\n",
+                 what.c_str());
     std::exit(2);
   }
 }

@@ -1,4 +1,4 @@
-"""Times of the passes of the build path, for programs in files and for synthetic programs of growing size.
+"""Measures the times of the passes of a build, for programs in files and for synthetic programs of growing size.
 
     python3 bench/compile_time/compile_time.py step.hlo --mesh dp=4,tp=2
     python3 bench/compile_time/compile_time.py --kind layers --sizes 1000,4000,16000 --until steps
@@ -6,7 +6,7 @@
 
 Each run is a process of its own (compile_time_xlad). With --before, an older build runs alternately with the new one,
 and the columns are the fastest of all rounds: seconds of the old build, of the new one, and new divided by old. Without
-it, the columns are the seconds for each program. Passes below --least seconds are left out.
+--before, the columns are the seconds for each program. Passes below --least seconds are left out.
 
 The kinds of synthetic programs: `layers` is a forward and a backward pass over layers with weights that are split over
 fsdp and tp, on 8 devices; `donated` updates many donated parameters; `constants` has kernels that differ in a constant;

@@ -1,5 +1,5 @@
-// Compiles the program in a file and prints the time of every pass as one line of JSON. The time of a pass that runs
-// several times is the sum of its runs.
+// Compiles the program in a file. Prints one line of JSON with the seconds of every pass, the peak memory, and numbers
+// of instructions, objects and bytes. The time of a pass that runs several times is the sum of its runs.
 //
 //   compile_time_xlad PROGRAM [MESH [UNTIL [OBJECTS]]]
 //

@@ -1,7 +1,7 @@
 """Checks the results of a GPU and measures its speed: loss curves of the examples, step times compared with jax.jit,
 and the speed of copies and transposes.
 
-    python3 bench/gpu/run.py                              all job directories of $XLAD_EXAMPLES and of examples/
+    python3 bench/gpu/run.py                              all job directories with a curve.json
     python3 bench/gpu/run.py --only cnn,lstm --json gpu.json
 
 Without a GPU, the script prints "no GPU here" with xlad's reason, and the exit code is 2.
@@ -12,8 +12,8 @@ step    milliseconds of a step: the median of `xlad run` on one GPU, and that of
 kernels bytes read and written per second, next to those of the driver's copy of the same array: the best of --rounds
         rounds of ten launches each. xlad compiles the kernels
 
-The exit code is 1 if a curve leaves the tolerance or a job fails. Collectives are those of xlad, staged through the
-host; NCCL is not used.
+Job directories are those of $XLAD_EXAMPLES and of examples/. Jobs run on one device, so they have no collectives. The
+exit code is 1 if a curve leaves the tolerance or a job fails.
 """
 
 import argparse
@@ -105,7 +105,7 @@ class Driver:
         return address
 
     def seconds(self, enqueue, rounds):
-        """The mean time of ten successive calls, in the fastest of `rounds` rounds."""
+        """Returns the mean seconds of ten successive calls, in the fastest of `rounds` rounds."""
         enqueue()
         self.call("cuStreamSynchronize", self.stream)
         best = float("inf")

@@ -4,9 +4,9 @@ acknowledged.
     python3 bench/jobs_vs_slurm/jobs_vs_slurm.py --rounds 10 --jobs 5
 
 Survival: `sbatch` or `xlad submit` submits some jobs. Then the controller is killed by SIGKILL, started again, and
-asked for the jobs that it had acknowledged. `pause` is the time between the last acknowledgement and the signal. Both
-controllers write to the same disk. Speed: the time of one such command, and the commands per second with several
-clients. Both measurements include the start of the command's process. Slurm is Debian's, without accounting and without
+asked for all its jobs. `pause` is the time between the last acknowledgment and the signal. Both
+controllers write to the same disk. Speed: the script measures the time of one such command, and the commands per second
+with several clients. Both include the start of the command's process. Slurm is Debian's, without accounting and without
 munge (auth/none), and with MaxJobCount=100000; tests/e2e/slurm_cluster.py has its other settings.
 """
 
@@ -153,7 +153,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=5, help="submissions before each kill")
     parser.add_argument("--pauses", type=lambda text: [float(part) for part in text.split(",")], default=[0, 7],
-                        help="seconds between acknowledgement and kill, comma-separated")
+                        help="seconds between acknowledgment and kill, comma-separated")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--burst", type=int, default=96, help="submissions in each measurement of the rate")
     args = parser.parse_args()

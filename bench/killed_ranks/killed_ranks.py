@@ -2,11 +2,11 @@
 
     python3 bench/killed_ranks/killed_ranks.py --transports shm,tcp,ucx --kills 100
 
-For each transport, the script prints how often every survivor named the rank and the process. It also prints
-percentiles of two times: from the kill until the last survivor has named the rank, and from then until the smaller
-group of the survivors has finished an all-reduce. Then a rank is stopped by SIGSTOP for --stop-s seconds: no other rank
-may report it as dead, and all ranks must continue after SIGCONT. The exit code is 1 if a survivor named another rank or
-did not continue, or if a stopped rank was reported as dead.
+For each transport, the script prints how often every survivor named the rank and the process and continued. It also
+prints percentiles of two times: from the kill until the last survivor has named the rank, and from then until the
+smaller group of the survivors has finished an all-reduce. Then a rank is stopped by SIGSTOP for --stop-s seconds: no
+other rank may report it as dead, and all ranks must continue after SIGCONT. The exit code is 1 if a survivor named
+another rank or did not continue, or if a stopped rank was reported as dead.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def start(args, transport, size, folder):
     launch = uuid.uuid4().hex
     ranks = [Rank(args, transport, size, number, launch, folder) for number in range(args.ranks)]
     if not ranks[0].runs.wait(60):
-        sys.exit(f"{transport}: the group has not started: {[rank.err for rank in ranks]}")
+        sys.exit(f"{transport}: the group has not started after 60 s: {[rank.err for rank in ranks]}")
     return ranks, launch
 
 
@@ -143,7 +143,8 @@ def main():
                 if isinstance(result, str):
                     print(f"{transport}: {result}")
             named, finished = [sorted(times) for times in zip(*right)] or ([], [])
-            print(f"{transport}: {len(right)} of {args.kills} kills named by all survivors", flush=True)
+            print(f"{transport}: {len(right)} of {args.kills} kills named by all survivors, which then continued",
+                  flush=True)
             for text, times in (("named after", named), ("the smaller group has finished after another", finished)):
                 if times:
                     print(f"{transport}: {text} {percentiles(times)}", flush=True)

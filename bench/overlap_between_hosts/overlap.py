@@ -15,8 +15,8 @@ beside       the share of the device's messages that are sent or received while 
 step         the median time from the beginning of the first instruction to the end of the last
 tenth        the tenth percentile of the same time, which other processes of the machine disturb less
 messages     the number of messages that the device sends and receives
-wire         the bytes that the second host sends in a step, divided by the rate of the link: a lower bound of the
-             communication time
+wire         the bytes that the second host sends in the whole run, divided by the number of steps and by the rate of
+             the link: about the shortest time in which the link can transfer the bytes of a step
 
 The script prints step / computation, tenth / alone and wire / alone for both settings of --overlap, where `alone` is
 the tenth percentile of the run on one host. If several devices share a core, the times of kernels include those of

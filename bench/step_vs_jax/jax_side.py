@@ -29,7 +29,8 @@ from safetensors.numpy import load_file  # noqa: E402
 
 
 def read_program():
-    """The job's program as a StableHLO module: from the portable artifact if there is one, otherwise from HLO."""
+    """Returns the job's program as a StableHLO module: from the portable artifact if there is one,
+    otherwise from HLO."""
     path = JOB / f"step.{MESH}"
     context = mlir.make_ir_context()
     portable = path.with_name(path.name + ".mlirbc")

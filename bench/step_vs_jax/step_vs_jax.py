@@ -62,11 +62,11 @@ class Side:
         return json.loads(answer)
 
     def step_ms(self, steps):
-        """The wall-clock milliseconds per step."""
+        """Returns the wall-clock milliseconds per step."""
         return self.ask(f"steps {steps}")["ms"] / steps
 
     def block(self, steps):
-        """The wall-clock and CPU milliseconds per step."""
+        """Returns the wall-clock and the CPU milliseconds per step."""
         before = self.cpu_ms()
         wall = self.step_ms(steps)
         return wall, (self.cpu_ms() - before) / steps

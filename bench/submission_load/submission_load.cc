@@ -4,12 +4,12 @@
 //   submission_load FOLDER [CLIENTS [SECONDS]]
 //
 // Runs a coordinator in this process with its data in FOLDER, and four loads of SECONDS (default 5) each:
-//   1. One gRPC client submits 50 jobs per second.
+//   1. One gRPC client submits at most 50 jobs per second.
 //   2. CLIENTS (default 32) clients each submit one job after the other.
 //   3. The same as 2, with 5 ms added to each sync.
 //   4. The same as 1, with many jobs in the log.
-// There are no workers, so the coordinator only accepts submissions. Prints one JSON object: the acknowledgements and
-// syncs per second of each load, and the times of acknowledgements in milliseconds.
+// There are no workers, so the coordinator only accepts submissions. Prints one JSON object: the acknowledgments and
+// syncs per second of each load, and the milliseconds from a submission to its acknowledgment.
 #include <grpcpp/grpcpp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ class Client {
     return status.ok() ? absl::OkStatus() : absl::InternalError(status.error_message());
   }
 
-  // Returns the time until the acknowledgement, in milliseconds; -1 if there was none.
+  // Returns the milliseconds until the acknowledgment, or -1 if there was none.
   double Submit(const std::string& key) {
     grpc::ClientContext context;
     PrepareCall(&context, "", /*timeout_ms=*/30000);
@@ -113,8 +113,8 @@ nlohmann::json Summary(std::vector<double> times, double seconds, int64_t synced
           {"p99_ms", at(0.99)}};
 }
 
-// Each client submits `per_second` jobs per second. If this is 0, a client submits its next job as soon as the previous
-// one is acknowledged.
+// Each client submits its next job when the previous one is acknowledged, and at most `per_second` jobs per second
+// unless `per_second` is 0.
 nlohmann::json Load(std::vector<std::unique_ptr<Client>>* clients, const std::string& label, int seconds,
                     int per_second) {
   std::vector<std::vector<double>> times(clients->size());

@@ -5,7 +5,8 @@
 
 `xlad simulate` estimates each kernel of the compiled program as a whole. The scoreboard model issues the instruction
 bundles that `xlad compile --emit llo` prints, one by one. For each example, the table has the total time of the kernels
-that both models have; each kernel counts once. Loops and branches are not kernels.
+that both models have; each kernel counts once. Loops and branches are not kernels. `macros` is the number of kernels
+that contain a macro-operation, and `ratio` the scoreboard's time divided by the time of `xlad simulate`.
 """
 import argparse
 import collections

@@ -4,12 +4,12 @@
     bench/tpu_sim/validate.py [--only WORD] [--json FILE]
 
 Every row names its source. The batch, the sharding and the values that are kept for the backward pass are those of a
-published recipe. If there is no recipe, the row is printed with the reason why it cannot be predicted. Rows of models
-need jax.
+published recipe. If there is no recipe, the row is printed with the reason why it cannot be predicted. Rows of models,
+and some others, need jax.
 
 Predictions use the unchanged chip files. Models of MaxText are also predicted with fitted rates. On v5p, the rate of
 the matrix units is fitted to one model. On v6e, the rates of the matrix and vector units are fitted to every second
-model of the table. Rows that are used for the fit are marked (fit), and all others (blind). docs/reference/simulate.md
+model of the table. Rows that are used for the fit are marked "fit", and all others "blind". docs/reference/simulate.md
 says which choices of the performance model were made after rows had been seen.
 
   book     "How to Scale Your Model" (2025), https://jax-ml.github.io/scaling-book
@@ -136,9 +136,9 @@ def days_of_llama3(_, folder):
 
 
 def ratio_of_shardings(xlad, folder):
-    """The ratio of the step times of two shardings of a layer on 4 x 2 cores of v2. The first splits the width of
-    activations and gathers no weights. The second splits the batch, and shards the weights as Megatron does. The sizes
-    are those of the book's chapter on profiles."""
+    """Returns the ratio of the step times of two shardings of a layer on 4 x 2 cores of v2. The first splits the width
+    of activations and gathers no weights. The second splits the batch, and shards the weights as Megatron does. The
+    sizes are those of the book's chapter on profiles."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import PartitionSpec as P
@@ -162,8 +162,9 @@ class Recipe(NamedTuple):
     model: str
     topology: str
     mesh: dict
-    batch: int  # The number of sequences per chip.
-    length: int
+    batch: int  # The number of sequences per chip; may be a fraction.
+    length: int  # The number of tokens of a sequence.
+    # The arguments of transformer.export.
     save: tuple = ()
     capacity: float = 0
     weights: str = "float32"
@@ -223,7 +224,8 @@ ROWS = [
 
 
 def factors_of(row):
-    """The chips on which a model is simulated: the unchanged chip, and the chip with all fitted rates."""
+    """Returns pairs of factors for the rates of the matrix and vector units. The first pair, (1, 1), is the unchanged
+    chip."""
     vector = VECTOR_FACTORS if "v6e" in row.predict.topology else [1]
     return [(1, 1), *(pair for pair in itertools.product(MATRIX_FACTORS, vector) if pair != (1, 1))]
 
@@ -238,7 +240,7 @@ def scaled(folder, name, factors):
 
 
 def speeds_of(xlad, folder, row):
-    """The predicted tokens per second and chip for each choice of factors."""
+    """Returns the predicted tokens per second and chip for each pair of factors."""
     import transformer
     recipe = row.predict
     chips = math.prod(recipe.mesh.values())
@@ -255,7 +257,8 @@ def speeds_of(xlad, folder, row):
 
 
 def fitted(rows):
-    """The factors that minimize the sum of the squared logarithmic errors over the rows of the fit."""
+    """Returns the pair of factors that minimizes the sum of the squared logarithmic errors over the rows of the fit, or
+    None if there are no such rows."""
     rows = [row for row in rows if row["fit"]]
     if not rows:
         return None
@@ -264,7 +267,7 @@ def fitted(rows):
 
 
 def predict(xlad, row):
-    """The results of a row: its prediction, or the reason why there is none."""
+    """Returns the results of a row: its prediction, or the reason why there is none."""
     found = {"row": row.number, "case": row.case, "source": row.source, "unit": row.unit, "published": row.published}
     if isinstance(row.predict, str):
         return found | {"not_done": row.predict}
