@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes the readers, the evaluator and the coordinator with libFuzzer, under AddressSanitizer and UBSan. The programs
-# of the tests are the seeds of text, proto and eval.
+# Fuzzes the readers, the evaluator and the handling of the coordinator's messages with libFuzzer, under
+# AddressSanitizer and UBSan. Each target runs RUNS inputs. The programs of the tests are the seeds of text, proto and
+# eval.
 #   scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]    e.g. scripts/fuzz.sh 2000000 eval
 # Deterministic for a given RUNS. Inputs that fail are written to build/fuzz/found, and the exit code is then not 0. An
-# input fails if the target crashes, takes more than one second of CPU time or ten seconds of wall-clock time, or
-# allocates more than 512 MiB at once.
+# input fails if the target crashes, takes more than ten seconds of wall-clock time or (text, proto and eval) one second
+# of CPU time, allocates more than 512 MiB at once, or uses more than 2,560 MiB. The script ends after the first target
+# that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:?usage: scripts/fuzz.sh RUNS [text|proto|eval|messages|safetensors|index|job ...]}

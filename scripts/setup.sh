@@ -24,7 +24,7 @@ fi
 ready=build/venv/ready
 if [[ "${1:-}" == --python ]] && { [[ ! -e $ready ]] || [[ -n $(find scripts/requirements.txt proto python/setup.py \
     python/pyproject.toml -newer $ready -print -quit) ]]; }; then
-  # Uses the oldest installed Python that the tested version of jax supports. If there is none, this fails.
+  # Uses the oldest installed Python that the tested version of jax supports. If there is none, pip fails.
   for python in python3.11 python3.12 python3.13 python3; do
     command -v "$python" >/dev/null && "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' && break
   done

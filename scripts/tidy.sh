@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs clang-tidy on the C++ sources that differ from the upstream branch (or the last commit), at most 40 of them.
+# Runs clang-tidy on at most 40 C++ sources (.cc) that have changed since this branch left its upstream branch. Without
+# an upstream branch, these are the sources that have changed since HEAD~1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 base=$(git merge-base HEAD '@{upstream}' 2>/dev/null || git rev-parse -q --verify HEAD~1 || true)

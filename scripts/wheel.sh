@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes one wheel in build/wheel/: the Python package with the xlad command (build/release/bin/xlad) and the libraries
 # that it needs, except those of glibc. The wheel runs on Linux systems with the glibc of this machine or a newer one,
-# and needs no other package there. It includes the licenses of the libraries, from their Debian packages.
+# and needs no other Debian package there. It includes the licenses of the libraries, from their Debian packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh --python

@@ -1,5 +1,6 @@
 # Every folder is one or more libraries (xlad_<folder>) and their tests, declared by the functions below. The sources
-# of a library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc.
+# of a library are all *.cc in the folder of its CMakeLists.txt and in the given sub-folders, except *_test.cc,
+# *_benchmark.cc and *_fuzz.cc.
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
                     -Wno-deprecated-declarations -fno-omit-frame-pointer -pthread)
@@ -74,7 +75,8 @@ function(xlad_tests name)
 endfunction()
 
 # xlad_benchmark(NAME SOURCES ... [DEPENDS ...]): a program of bench/. Unlike tests it is optimized: it would otherwise
-# spend measured time in its own code, and the linker would replace inline functions of the libraries by its copies.
+# spend measured time in its own code, and the linker would replace inline functions of the libraries by its unoptimized
+# copies.
 function(xlad_benchmark name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
