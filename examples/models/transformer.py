@@ -4,8 +4,9 @@
   xlad simulate step.hlo.pb --topology v6e-16x16
 
 The step is like those of MaxText: bf16 computation on f32 weights, Adam, and a scan over the layers, which are
-recomputed in the backward pass. The batch is split over dp, fsdp and ep, weights over fsdp, heads and inner dimensions
-over tp, and experts over ep. All arrays are abstract, so exporting a model of any size takes seconds.
+recomputed in the backward pass. The batch is split over dp, fsdp and ep. Weights are split over fsdp, and also over ep:
+the weights of experts by expert, all others like over fsdp. Heads, inner dimensions and, if its size is a multiple of
+tp, the vocabulary are split over tp. All arrays are abstract, so exporting a model of any size takes seconds.
 """
 import argparse
 import functools
@@ -228,7 +229,7 @@ def export(model, mesh, batch, length, save=(), capacity=0, weight_type="float32
     that the forward pass keeps for the backward pass, in addition to the inputs of layers: q, k, v, attention, and out
     and down (products with these weights). If `capacity` is not 0, experts drop tokens that exceed their capacity."""
     axes = tuple(axis for axis in ("dp", "fsdp", "ep") if axis in mesh)
-    # A block has as many scores as the blocks of 2,048 x 2,048 in MaxText's recipes.
+    # A block has at most as many scores as the blocks of 2,048 x 2,048 in MaxText's recipes, but at least 8 rows.
     block = max(8, min(length, 2 ** 22 // length))
     options = Options(tuple(save), axes, mesh["tp"], math.prod(mesh[axis] for axis in axes),
                       1 << (block.bit_length() - 1), "ep" in mesh, capacity)
@@ -258,7 +259,8 @@ def main():
     parser.add_argument("--length", type=int, default=4096, help="tokens of a sequence")
     parser.add_argument("--save", default="", help="values to keep for the backward pass: q,k,v,attention,out,down")
     parser.add_argument("--capacity", type=float, default=0,
-                        help="places of an expert, as a factor of its equal share; default: no token is dropped")
+                        help="places of an expert, as a factor of its equal share; default: each expert takes as "
+                             "many tokens as the others")
     parser.add_argument("--weights", default="float32", choices=("float32", "bfloat16"), help="type of the weights")
     parser.add_argument("-o", dest="output", required=True, help="output file (.hlo.pb)")
     arguments = parser.parse_args()
